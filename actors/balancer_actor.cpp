@@ -14,7 +14,7 @@
 namespace troupe {
 namespace {
 
-/// Steps that one report is about: few where shares follow it, more where it is for people only.
+/// The number of steps in one report: few if shares depend on it, more if it is only for people.
 constexpr std::uint64_t kStepsAReport = 4;
 constexpr std::uint64_t kStepsAReportForPeople = 32;
 
@@ -22,10 +22,10 @@ struct BalancerState {
   static constexpr const char* name = "balancer";
   BalancerWiring wiring;
   std::optional<Ledger> ledger;
-  std::optional<Shares> shares;                     // rank 0
-  std::map<std::uint32_t, LedgerReceiver> members;  // rank 0: the others', by rank
-  StreamTimes before;                               // when the last step was committed
-  RankTimes report;                                 // under way
+  std::optional<Shares> shares;                     // of rank 0
+  std::map<std::uint32_t, LedgerReceiver> members;  // at rank 0: those of the other ranks, by rank
+  StreamTimes before;                               // at the last committed step
+  RankTimes report;                                 // the report that is being filled
 };
 using BalancerSelf = BalancerActor::stateful_pointer<BalancerState>;
 
@@ -53,7 +53,7 @@ void take(BalancerSelf self, const BalancerParts& parts, const RankTimes& report
   if (parts.windows) parts.windows(*window);
 }
 
-/// Adds a step to the report, and sends it when it is full.
+/// Adds a step to the report, and sends the report when it is full.
 void add_step(BalancerSelf self, const BalancerParts& parts, Step step) {
   BalancerState& s = self->state;
   const StreamTimes now = parts.times();
@@ -89,7 +89,7 @@ BalancerActor::behavior_type balancer(BalancerSelf self, BalancerParts parts) {
             BalancerState& s = self->state;
             auto member = caf::actor_cast<LedgerReceiver>(self->current_sender());
             if (!s.shares || !member) return;
-            self->send(member, news_of(*s.shares));  // what was told before it was there
+            self->send(member, news_of(*s.shares));  // the decisions that were made before it joined
             s.members[join.rank] = std::move(member);
           },
           [=](const RankTimes& report) {

@@ -13,30 +13,31 @@ namespace troupe {
 
 struct BalancerWiring;
 
-/// Tells rank 0's, some steps at a time, what the rank's device spent its time on, and the rank's loader what rank 0's
-/// says of the ledger. Rank 0's is the ledger's coordinator (Shares). In jobs of several ranks, on every rank.
+/// Every few steps, reports to rank 0's balancer how the rank's device spent its time, and passes rank 0's decisions
+/// about the ledger to the rank's loader. Rank 0's balancer is the ledger's coordinator (Shares). In jobs of several
+/// ranks, on every rank.
 using BalancerActor = ActorOf<Takes<Begin>, Takes<Committed>, Takes<JoinLedger>, Takes<RankTimes>, Takes<LedgerNews>,
                               Takes<BalancerWiring>>;
-/// How the others see rank 0's.
+/// Rank 0's balancer, for the others.
 using BalancerPeer = ActorOf<Takes<JoinLedger>, Takes<RankTimes>>;
-/// How rank 0's sees the others.
+/// The other balancers, for rank 0's.
 using LedgerReceiver = ActorOf<Takes<LedgerNews>>;
 
-/// Whom a balancer works with; comes once, before Begin.
+/// The actors that a balancer needs; sent once, before Begin.
 struct BalancerWiring {
-  BalancerPeer coordinator;  // none on rank 0
-  LedgerReceiver loader;     // none where the app brings its samples, which then are its own to share out
+  BalancerPeer coordinator;  // empty on rank 0
+  LedgerReceiver loader;     // empty if the app brings its samples and divides them itself
 };
 
-/// What a balancer works with; functions are called on its thread and must not block for long.
+/// What a balancer needs. The functions are called on its thread and must not block for long.
 struct BalancerParts {
   Schedule schedule;
   Rank self;
   SharesOptions options;
-  Ledger ledger;                                    // as the loader's
-  std::function<StreamTimes()> times;               // what the device's stream has spent so far
-  std::function<void(const ShareWindow&)> windows;  // rank 0: told of each; may be empty
-  TraceRow* trace = nullptr;                        // null: nothing is noted
+  Ledger ledger;                                    // the same as the loader's
+  std::function<StreamTimes()> times;               // how the device's stream has spent its time so far
+  std::function<void(const ShareWindow&)> windows;  // called on rank 0 for each window; may be empty
+  TraceRow* trace = nullptr;                        // null: nothing is traced
 };
 
 BalancerActor spawn_balancer(caf::actor_system& system, BalancerParts parts);

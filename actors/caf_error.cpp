@@ -69,7 +69,7 @@ Status from_caf(const caf::error& error) {
   if (error.category() == caf::atom("system")) code = code_of(static_cast<caf::sec>(error.code()));
   if (error.category() == caf::atom("exit")) {
     code = code_of(static_cast<caf::exit_reason>(error.code()));
-    // Of a lost process, with the reason why it is lost.
+    // Of a lost process: the reason of its loss.
     if (std::string why = text_of(error.context()); !why.empty()) return {code, std::move(why)};
   }
   return {code, caf::to_string(error)};

@@ -15,15 +15,15 @@
 namespace troupe {
 namespace {
 
-/// How many evaluations may be waited for by checkpoints.
+/// How many results of evaluations are kept for checkpoints that are not written yet.
 constexpr std::size_t kAccuraciesKept = 16;
 
-/// A checkpoint of which not all ranks have written their part, at rank 0.
+/// At rank 0: a checkpoint for which some ranks have not written their part yet.
 struct Gathering {
   CheckpointManifest manifest;
   std::map<std::uint32_t, CheckpointFile> files;  // by rank
-  std::uint32_t answered = 0;                     // ranks, those that failed included
-  bool begun = false;                             // by this rank: the manifest is made
+  std::uint32_t answered = 0;                     // number of ranks, including those that failed
+  bool begun = false;                             // this rank has made the manifest
   Status wrong;
 };
 
@@ -31,24 +31,24 @@ struct CheckpointerState {
   static constexpr const char* name = "checkpointer";
   CheckpointerWiring wiring;
   EpochSoFar epoch;
-  std::uint64_t committed = 0;  // steps, as told; where ranks' sums are gathered that may be after their copy is taken
+  std::uint64_t committed = 0;  // steps, as reported; if sums are gathered, perhaps after the copy was made
   std::map<CheckpointId, Gathering> gatherings;
-  std::map<std::uint64_t, double> accuracies;       // by the steps that were evaluated; of the newest
-  std::map<CheckpointId, std::uint64_t> evaluated;  // after how many steps, of those that are saved
+  std::map<std::uint64_t, double> accuracies;       // by the step that was evaluated; the newest ones
+  std::map<CheckpointId, std::uint64_t> evaluated;  // the evaluated step count of each saved checkpoint
   std::map<CheckpointId, CheckpointManifest> publishing;
-  std::set<CheckpointId> open;  // of which this rank's part, on rank 0 the whole, is not done with
-  std::optional<std::pair<CheckpointId, CheckpointManifest>> last;  // that was published
-  std::pair<CheckpointId, Status> newest;                           // save that was tried, and what became of it
-  std::size_t under_way = 0;                                        // on the thread for files
+  std::set<CheckpointId> open;  // those of which this rank's part, or on rank 0 the whole, is not finished
+  std::optional<std::pair<CheckpointId, CheckpointManifest>> last;  // the last one that was published
+  std::pair<CheckpointId, Status> newest;                           // the last save that was tried, and its result
+  std::size_t under_way = 0;                                        // tasks of the thread for files
   bool finished = false;
   bool done = false;
 };
 using CheckpointerSelf = CheckpointerActor::stateful_pointer<CheckpointerState>;
 
-/// What the thread for files needs of the parts, which outlive the actor only so.
+/// The parts, shared with the thread for files, which may use them longer than the actor lives.
 using Shared = std::shared_ptr<const CheckpointerParts>;
 
-/// What goes wrong on that thread ends a save and nothing else.
+/// An exception on that thread ends only the save.
 template <class Work>
 Status status_of(Work work) {
   try {
@@ -61,7 +61,7 @@ Status status_of(Work work) {
   }
 }
 
-/// How good a checkpoint's weights are, once it is known.
+/// The accuracy of a checkpoint's weights, if it is known already.
 std::optional<double> accuracy_of(const CheckpointerState& s, CheckpointId id) {
   const auto evaluated = s.evaluated.find(id);
   if (evaluated == s.evaluated.end()) return {};
@@ -93,7 +93,7 @@ void write(CheckpointerSelf self, const Shared& parts, CheckpointId id) {
   });
 }
 
-/// Everyone has answered: makes it a checkpoint, or clears it away.
+/// All ranks have answered: publishes the checkpoint, or removes its files.
 void conclude(CheckpointerSelf self, const Shared& parts, CheckpointId id, Gathering gathering) {
   CheckpointerState& s = self->state;
   ++s.under_way;
@@ -119,6 +119,8 @@ void conclude(CheckpointerSelf self, const Shared& parts, CheckpointId id, Gathe
   });
 }
 
+/// A checkpoint needs three things, which come in any order: this rank's copy, which makes the manifest; the answers of
+/// all ranks; and its committed step, which completes the manifest's sums of the epoch.
 void conclude_when_complete(CheckpointerSelf self, const Shared& parts, CheckpointId id) {
   CheckpointerState& s = self->state;
   const auto found = s.gatherings.find(id);
@@ -157,7 +159,7 @@ void on_snapshot(CheckpointerSelf self, const Shared& parts, const SnapshotTaken
   write(self, parts, id);
 }
 
-/// A disk, or another rank, that does not come back: nobody knows whether it ever will.
+/// A disk, or another rank, has not answered in time, and it is unknown whether it ever will.
 void on_overdue(CheckpointerSelf self, const Shared& parts, CheckpointId id) {
   if (!self->state.open.contains(id)) return;
   self->quit(to_caf(Status{Code::timeout,
@@ -168,6 +170,7 @@ void on_overdue(CheckpointerSelf self, const Shared& parts, CheckpointId id) {
 void on_written(CheckpointerSelf self, const Shared& parts, const FileWritten& written) {
   CheckpointerState& s = self->state;
   --s.under_way;
+  // The copy may be overwritten as soon as this rank's file is written, or has failed: nothing reads it after that.
   self->send(s.wiring.device, SnapshotFree{});
   PartSaved part{parts->self.value, written.id.number, written.id.steps, {}, {}, {}};
   if (written.status.ok()) {
@@ -185,7 +188,7 @@ void on_written(CheckpointerSelf self, const Shared& parts, const FileWritten& w
   tell_when_done(self);
 }
 
-/// How good weights are is known later than they are saved: then their manifest is written again.
+/// The accuracy of weights is known later than they are saved. Then the checkpoint's manifest is written again.
 void note_accuracy(CheckpointerSelf self, const Shared& parts) {
   CheckpointerState& s = self->state;
   if (!s.last || s.last->second.test_accuracy) return;

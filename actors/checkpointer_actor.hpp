@@ -15,9 +15,9 @@
 
 namespace troupe {
 
-/// Writes this rank's part of every checkpoint that the device copies; rank 0's gathers what the ranks wrote and makes
-/// it a checkpoint. It is told and never answers, but for saying when a copy may be overwritten. A save that fails is
-/// told to people and given up; the one before it stays.
+/// Writes this rank's part of every checkpoint that the device copies. Rank 0's checkpointer waits for all ranks' parts
+/// and publishes the checkpoint. It only receives messages, except that it reports when a copy may be overwritten. A
+/// save that fails is noted for people and given up; the previous checkpoint stays.
 struct CheckpointerWiring;
 using CheckpointerActor =
     ActorOf<Takes<CheckpointerWiring>, Takes<SaveOverdue>, Takes<Committed>, Takes<SnapshotTaken>, Takes<FileWritten>,
@@ -26,8 +26,8 @@ using PartReceiver = ActorOf<Takes<PartSaved>>;
 using CopyFreed = ActorOf<Takes<SnapshotFree>>;
 using SavesReceiver = ActorOf<Takes<CheckpointsDone>>;
 
-/// One piece of this rank's part, where it lies and where its copy does. Copies that follow each other without gaps, at
-/// whole pages from the first on, are written without another copy.
+/// One piece of this rank's part: its memory, and the memory of its copy. If the copies follow each other without gaps,
+/// and the first one is aligned to a page, they are written without another copy.
 struct SnapshotPiece {
   CheckpointPiece piece;
   std::vector<std::uint64_t> extents;
@@ -35,30 +35,30 @@ struct SnapshotPiece {
   Memory copy;
 };
 
-/// What a checkpointer works with; `io` and `space` outlive it and what it posts.
+/// What a checkpointer needs; `io` and `space` outlive it and the tasks that it posts.
 struct CheckpointerParts {
   CheckpointStore store;
-  IoThreads& io;  // one thread
+  IoThreads& io;  // has one thread
   AddressSpace& space;
   Rank self;
   std::uint32_t ranks = 1;
   std::vector<SnapshotPiece> pieces;
   Schedule schedule;
   std::uint32_t keep = 3;
-  std::chrono::milliseconds save_within{300000};     // then the actor ends with a timeout, and with it the run
-  CheckpointManifest manifest;                       // what is the same in all of them
+  std::chrono::milliseconds save_within{300000};     // then the actor ends with a timeout, and so does the run
+  CheckpointManifest manifest;                       // the part that is the same in all of them
   EpochSoFar epoch;                                  // when the first step begins
-  std::function<void(const EpochSoFar&)> retired{};  // told when the view is
-  std::function<void(const std::string&)> note;      // what people should know; called on any thread
-  TraceRow* trace = nullptr;                         // null: nothing is noted
-  TraceRow* io_trace = nullptr;                      // of what `io` does for it
+  std::function<void(const EpochSoFar&)> retired{};  // called when the view is retired
+  std::function<void(const std::string&)> note;      // called with messages for people, on any thread
+  TraceRow* trace = nullptr;                         // null: nothing is traced
+  TraceRow* io_trace = nullptr;                      // of the thread of `io`
 };
 
-/// Whom it talks to; sent to it once, before the first step.
+/// The actors to which it sends; sent to it once, before the first step.
 struct CheckpointerWiring {
   CopyFreed device;
   SavesReceiver membership;
-  PartReceiver coordinator;  // rank 0's; on rank 0: none
+  PartReceiver coordinator;  // of rank 0; on rank 0: empty
 };
 
 CheckpointerActor spawn_checkpointer(caf::actor_system& system, CheckpointerParts parts);

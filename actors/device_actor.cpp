@@ -20,7 +20,7 @@ namespace {
 
 struct UnderWay {
   Step step;
-  Lease lease;         // kept so that its slot returns on this thread
+  Lease lease;         // kept here so that its slot is returned on this thread
   bool common = true;  // the step's sums are of all ranks
 };
 
@@ -28,26 +28,26 @@ struct DeviceState {
   static constexpr const char* name = "device";
   std::deque<BatchLease> ready;                   // as many as the loader's pool has slots
   std::deque<UnderWay> in_flight;                 // steps not yet committed
-  std::deque<EvaluationReached> evaluated_early;  // before it was heard that their steps are committed
-  std::optional<Step> last;                       // the view's last step, once it is known; else the plan's
+  std::deque<EvaluationReached> evaluated_early;  // before this actor knew that their steps are committed
+  std::optional<Step> last;                       // the view's last step; the plan's until an earlier end is known
   std::optional<Step> next;                       // the step to enqueue
-  std::optional<Step> evaluated_step;             // whose evaluation's verdict decides what comes next
-  bool consistent_there = false;                  // after that step
+  std::optional<Step> evaluated_step;             // its evaluation's verdict decides whether another step begins
+  bool consistent_there = false;                  // after that step the ranks' weights are the same
   detail::DeviceOrders orders;
   detail::DeviceSaves saves;
   detail::DeviceDigests digests;
   std::optional<PolicySettings> policy;  // of the last step
   std::uint64_t credits = kStepsAhead;
-  std::uint64_t evaluation = 0;        // passes begun
-  std::uint64_t evaluations_left = 0;  // begun and not reached
+  std::uint64_t evaluation = 0;        // number of passes that were begun
+  std::uint64_t evaluations_left = 0;  // passes that were begun and whose point was not reached
   bool begun = false;
-  bool evaluating = false;  // inside a pass
-  bool stop = false;        // this rank votes to end
+  bool evaluating = false;  // within a pass
+  bool stop = false;        // this rank votes for the end of the run
   bool all_committed = false;
   bool last_pass_reached = false;  // the evaluation after the last step
-  bool stopped = false;            // the end came before the plan's
+  bool stopped = false;            // the run ends before the plan's last step
   bool retires = false;            // the view ends after `last`, and the run continues in another one
-  bool finished = false;           // and everyone was told
+  bool finished = false;           // and the audience was told
 };
 using DeviceSelf = DeviceActor::stateful_pointer<DeviceState>;
 
@@ -55,7 +55,7 @@ Memory evaluation_slot(const DeviceParts& parts, std::uint64_t pass) {
   return slice(parts.evaluation_sums, pass % kEvaluationsKept * sizeof(StepSums), sizeof(StepSums));
 }
 
-/// What the policies are told of `step`.
+/// The facts about `step` that policies need.
 StepFacts facts_of(const DeviceState& s, const DeviceParts& parts, const BatchLease& batch) {
   const Step step = batch.step;
   StepFacts facts{.step = step, .samples_before = parts.schedule.samples_before(step)};
@@ -67,7 +67,7 @@ StepFacts facts_of(const DeviceState& s, const DeviceParts& parts, const BatchLe
   return facts;
 }
 
-/// Of a step, from its beginning until it is committed: that point.
+/// Enqueues a step. Returns the point at which it is committed.
 Point enqueue_work(DeviceState& s, const DeviceParts& parts, const BatchLease& batch) {
   const StepVotes votes{.stop = s.stop, .saving = s.saves.saving(), .rank = parts.self};
   const Memory sums = parts.exchange.begin(parts.stream, facts_of(s, parts, batch), votes);
@@ -97,7 +97,7 @@ void enqueue_step(DeviceSelf self, const DeviceParts& parts, BatchLease batch) {
     s.evaluated_step = batch.step;
     s.consistent_there = parts.exchange.is_consistent();
   }
-  // Other ranks may not have counted yet that the run shall stop soon; it is asked to again in the next view.
+  // The ranks may not have counted a request to stop the run yet; it is repeated in the next view.
   if (batch.step < *s.last && s.orders.ends_view(parts, batch.step)) {
     s.last = batch.step;
     s.retires = true;
@@ -115,21 +115,23 @@ void enqueue_evaluation(DeviceSelf self, const DeviceParts& parts, BatchLease ba
     *parts.space.address_of<StepSums>(sums) = {};
     s.evaluating = true;
     ++s.evaluations_left;
-    parts.exchange.show_common(parts.stream);
+    parts.exchange.show_evaluated(parts.stream);
   }
   parts.stream.wait(batch.lease.valid_from());
   parts.replica.evaluate(parts.stream, batch.lease.memory(), batch.rows, sums);
   const Point done = parts.stream.mark();
   batch.lease.free_after(done);
   if (batch.last) {
-    parts.exchange.show_own(parts.stream);
-    parts.evaluations.tell_at(done, DeviceActor{self}, EvaluationReached{batch.step, {}});
+    parts.exchange.hide_evaluated(parts.stream);
+    // Where the average was shown, the weights are back before anyone hears of it, who may end the run.
+    parts.evaluations.tell_at(parts.exchange.keeps_average() ? parts.stream.mark() : done, DeviceActor{self},
+                              EvaluationReached{batch.step, {}});
     s.evaluating = false;
     ++s.evaluation;
   }
 }
 
-/// Enqueues what is ready, in the loader's order, as far as credits and the job's end allow.
+/// Enqueues the batches that are ready, in the loader's order, as far as credits and the end of the view allow.
 void enqueue_ready(DeviceSelf self, const DeviceParts& parts) {
   DeviceState& s = self->state;
   while (s.begun && !s.finished && !s.orders.holds() && !s.ready.empty()) {
@@ -148,13 +150,13 @@ void enqueue_ready(DeviceSelf self, const DeviceParts& parts) {
   }
 }
 
-/// Whether the last step's evaluation, if it has one, is done.
+/// Whether the evaluation after the last step is done, if there is one.
 bool has_evaluated(const DeviceState& s, const DeviceParts& parts) {
   return s.stopped || !parts.schedule.evaluates(*s.last) || s.last_pass_reached;
 }
 
-/// The view's end: every step is committed and evaluated, and nothing is being saved. What the next one starts with is
-/// in memory, so there is nothing to save for it.
+/// The end of the view: every step is committed and evaluated, and no save is in progress. The next view starts from
+/// the state in memory, so nothing is saved for it.
 void retire_when_done(DeviceSelf self, const DeviceParts& parts, const DeviceAudience& audience) {
   DeviceState& s = self->state;
   if (s.saves.saving() || s.evaluated_step || !has_evaluated(s, parts)) return;
@@ -163,14 +165,15 @@ void retire_when_done(DeviceSelf self, const DeviceParts& parts, const DeviceAud
   for (const auto& receiver : audience.finished) self->send(receiver, DeviceFinished{.retired = true});
 }
 
-/// The run's end: every step is committed, what they led to is saved, and the last one's evaluation done unless the job
-/// was stopped before it.
+/// The end of the run: every step is committed, its state is saved, and the evaluation after the last step is done
+/// unless the job was stopped before.
 void finish_when_done(DeviceSelf self, const DeviceParts& parts, const DeviceAudience& audience) {
   DeviceState& s = self->state;
   if (!s.all_committed || s.finished) return;
   if (s.retires) return retire_when_done(self, parts, audience);
   if (parts.saves && s.saves.saved() != s.last) {
-    if (!s.saves.saving()) s.saves.enqueue(DeviceActor{self}, parts, *s.last);
+    const bool shows_average = s.evaluating && parts.exchange.keeps_average();
+    if (!s.saves.saving() && !shows_average) s.saves.enqueue(DeviceActor{self}, parts, *s.last);
     return;
   }
   if (s.saves.copying() || !has_evaluated(s, parts)) return;
@@ -178,15 +181,16 @@ void finish_when_done(DeviceSelf self, const DeviceParts& parts, const DeviceAud
   for (const auto& receiver : audience.finished) self->send(receiver, DeviceFinished{s.stopped});
 }
 
-/// All ranks come to the same verdict on the same step: each waits for the others to have it before the view ends, so
-/// that none hears of another's end first. Nobody is told of that step, and what was enqueued behind it is given up.
+/// All ranks reach the same verdict on the same step. Each reports its end to Membership, and the view ends only when
+/// all have, so no rank sees another's end as a loss. The audience is not told of that step, and the steps enqueued
+/// after it are abandoned.
 void end_by_verdict(DeviceSelf self, const DeviceAudience& audience, const Status& verdict) {
   DeviceState& s = self->state;
   s.stopped = s.finished = true;
   for (const auto& receiver : audience.finished) self->send(receiver, DeviceFinished{true, verdict});
 }
 
-/// Of a step whose sums are common rank 0's are those of all, and the others have nothing to add.
+/// If a step's sums are common, rank 0's are those of all ranks, and the other ranks send zeros.
 void tell_own_sums(DeviceSelf self, const DeviceParts& parts, const RankSumsReceiver& receiver, Step step, bool common,
                    const StepSums& total) {
   RankSums own{.rank = parts.self.value, .step = step.value};
@@ -209,17 +213,19 @@ void on_committed(DeviceSelf self, const DeviceParts& parts, const DeviceAudienc
   if (auto digest = s.digests.take(parts, step)) self->send(audience.digests, std::move(*digest));
   if (!parts.sums_are_common) tell_own_sums(self, parts, audience.sums, step, common, news.total);
   const auto end = parts.sums_are_common ? end_after(parts.schedule, step, news.total) : std::nullopt;
+  // Only the first total with votes counts: the ranks vote in every later step, too, and these would postpone the end.
   if (end && !s.stopped && !s.retires) {
     s.last = end;
     s.stopped = true;
   }
   if (step == *s.last) {
     s.all_committed = true;
-    parts.exchange.join(parts.stream);  // whoever reads the weights when the stream is over
+    parts.exchange.join(parts.stream);  // for threads that read the weights after the stream has ended
   }
 }
 
-/// Whether it was heard that `step` is committed. The stream may have gone on before whoever tells of that has run.
+/// Whether this actor knows that `step` is committed. The stream's later messages may arrive before StepReached of that
+/// step.
 bool is_committed(const DeviceState& s, Step step) { return s.in_flight.empty() || s.in_flight.front().step > step; }
 
 void take_evaluation(DeviceSelf self, const DeviceParts& parts, const DeviceAudience& audience,
@@ -232,7 +238,7 @@ void take_evaluation(DeviceSelf self, const DeviceParts& parts, const DeviceAudi
   s.last_pass_reached = reached.step == *s.last;
 }
 
-/// What waited for the step that was committed last.
+/// Handles messages that arrived before their step, which is committed now.
 void take_early(DeviceSelf self, const DeviceParts& parts, const DeviceAudience& audience) {
   DeviceState& s = self->state;
   while (!s.evaluated_early.empty() && is_committed(s, s.evaluated_early.front().step)) {
@@ -243,14 +249,14 @@ void take_early(DeviceSelf self, const DeviceParts& parts, const DeviceAudience&
     self->send(audience.snapshots, std::move(*copied));
 }
 
-/// Why this rank stays in its view. An end takes some steps to be agreed on, which views that follow each other quickly
-/// would not have.
+/// Why this rank stays in its view. Ranks need some steps to agree on the end of a run; if views followed each other
+/// quickly, a requested end might never be agreed on.
 std::string why_not_rebuilt(const DeviceState& s, const DeviceParts& parts) {
   if (s.stop) return "the run was asked to end";
   return parts.rebuild_refusal ? parts.rebuild_refusal() : "it works in one view to its end";
 }
 
-/// No step begins until the order comes; those that have begun are completed.
+/// No step begins until the order arrives; steps that have begun are completed.
 void hold(DeviceSelf self, const DeviceParts& parts, const DeviceAudience& audience, const HoldSteps& hold) {
   DeviceState& s = self->state;
   s.orders.hold(hold.number);
@@ -261,8 +267,8 @@ void hold(DeviceSelf self, const DeviceParts& parts, const DeviceAudience& audie
   self->delayed_send(self, parts.order_within, OrderOverdue{hold.number});
 }
 
-/// All steps up to the evaluated one are committed at this rank, and no further one has begun at any. Where the ranks'
-/// weights are still different, one more step ends their block.
+/// All steps up to the evaluated one are committed at this rank, and no rank has begun a later one. If the ranks'
+/// weights differ after it, one more step ends their block.
 void take_verdict(DeviceState& s, const DeviceParts& parts, const EvaluationVerdict& verdict) {
   if (!s.evaluated_step || s.evaluated_step->value != verdict.step) return;
   const Step step = *std::exchange(s.evaluated_step, {});
@@ -304,7 +310,7 @@ DeviceActor::behavior_type device_actor(DeviceSelf self, DeviceParts parts, Devi
   if (audience.coordinator) self->send(audience.coordinator, JoinSteps{parts.self.value});
   const auto ends_with = [=](const Status& status) {
     if (self->state.finished) return true;
-    if (!status.ok()) self->quit(to_caf(status));  // Membership hears of it
+    if (!status.ok()) self->quit(to_caf(status));  // Membership monitors this actor
     return !status.ok();
   };
   const auto verdict_on = [=](Step step) {
@@ -317,7 +323,7 @@ DeviceActor::behavior_type device_actor(DeviceSelf self, DeviceParts parts, Devi
           [=](const StepReached& reached) {
             if (ends_with(reached.status)) return;
             if (const Status verdict = verdict_on(reached.step); !verdict.ok()) {
-              // Where sums are this rank's own, the verdict is too, and Membership hears of it.
+              // If the sums are this rank's own, so is the verdict; Membership learns of it by this actor's end.
               if (!self->state.in_flight.front().common) return self->quit(to_caf(verdict));
               return end_by_verdict(self, audience, verdict);
             }

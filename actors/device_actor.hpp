@@ -15,8 +15,8 @@
 
 namespace troupe {
 
-/// Enqueues whole steps on the device's stream, as far ahead of it as its credits allow; no mailbox and no host wait
-/// lies between a gradient and its update. Ends with the code of the first step that fails.
+/// Enqueues whole steps on the device's stream, as far ahead as its credits allow. There is no mailbox and no host wait
+/// between a gradient and its update. Ends with the error of the first step that fails.
 using DeviceActor = ActorOf<Takes<BatchLease>, Takes<StepReached>, Takes<EvaluationReached>, Takes<SnapshotReached>,
                             Takes<SnapshotFree>, Takes<Begin>, Takes<StopRequest>, Takes<HoldSteps>, Takes<StepOrder>,
                             Takes<EvaluationVerdict>, Takes<OrderOverdue>>;
@@ -27,54 +27,54 @@ using SnapshotReceiver = ActorOf<Takes<SnapshotTaken>>;
 using RankSumsReceiver = ActorOf<Takes<RankSums>>;
 using RankDigestReceiver = ActorOf<Takes<RankDigest>>;
 
-/// How many steps may be enqueued and not yet committed.
+/// How many steps may be enqueued that are not committed yet.
 inline constexpr std::uint64_t kStepsAhead = 3;
 static_assert(kStepsAhead < StepExchange::kStepsKept);
 
-/// Evaluations' sums, as many as may be under way when every step ends an epoch.
+/// Number of slots for evaluations' sums, enough if every step ends an epoch.
 inline constexpr std::uint64_t kEvaluationsKept = kStepsAhead + 1;
 
-/// The job's last step when a rank's wish to end was counted in step `counted`: every rank sees it with the same step,
-/// and none can have enqueued that one before, so that all of them enqueue it as the last: it ends blocks and rounds.
-/// Nothing: nobody wishes it, or the plan ends before.
+/// The job's last step if step `counted` has votes for the end. Every rank sees the votes in the same step, and no rank
+/// can have enqueued the returned step by then, so all ranks enqueue it as the last one, which ends blocks and rounds.
+/// Nothing: there is no vote, or the plan ends before.
 std::optional<Step> end_after(const Schedule& schedule, Step counted, const StepSums& total) noexcept;
 
-/// A part of this rank's state, and where a checkpoint's copy of it lies; equal sizes.
+/// A part of this rank's state, and the memory for a checkpoint's copy of it; both have the same size.
 struct SnapshotPart {
   Memory from;
   Memory to;
 };
 
-/// When checkpoints are made, and of what. There is memory for one copy: as long as it is being written, saves that are
-/// due are left out, at all ranks alike; the one after the last step is made in any case.
+/// When checkpoints are made, and their contents. There is memory for one copy: while it is being written, saves that
+/// are due are left out, at all ranks alike. The save after the last step is always made.
 struct SavePlan {
-  std::uint64_t every_steps = 0;  // 0: never but at the end
+  std::uint64_t every_steps = 0;  // 0: only at the end
   bool evaluated = false;         // also after steps that are evaluated
   std::uint32_t first_number = 1;
   std::vector<SnapshotPart> parts;
 };
 
-/// When the ranks' weights are compared, and where they lie.
+/// When the ranks' weights are compared, and their memory.
 struct DigestPlan {
-  std::uint64_t every_steps = 0;  // after the first consistent step from each multiple on
-  std::vector<Memory> tensors;    // of the weights that the replica reads
+  std::uint64_t every_steps = 0;  // after the first consistent step at or after each multiple of this
+  std::vector<Memory> tensors;    // the weights that the replica reads
   Memory results;                 // digest_bytes()
 };
 
-/// A policy that is to begin with step `at`, and why.
+/// A policy that begins with step `at`, and why.
 struct OrderedSwitch {
   Step at;
   std::string reason;
 };
 
-/// What the device actor of a view that is retired leaves to the next one's.
+/// What the device actor of a retired view leaves to the next view's.
 struct DeviceProgress {
   std::optional<PolicySettings> policy{};  // of the last step; nothing: there was none
-  std::vector<OrderedSwitch> switches{};   // to come
-  std::uint32_t next_number = 1;           // of checkpoints
+  std::vector<OrderedSwitch> switches{};   // those that have not begun
+  std::uint32_t next_number = 1;           // of the next checkpoint
 };
 
-/// What a device actor works with; all outlive it.
+/// What a device actor needs; all of it outlives the actor.
 struct DeviceParts {
   Stream& stream;
   Replica& replica;
@@ -87,40 +87,39 @@ struct DeviceParts {
   PointMessenger<SnapshotReached, 1>& snapshots;
   std::optional<SavePlan> saves;  // absent: no checkpoints
   Rank self{};
-  /// What becomes of the run after a step with these sums, the same at every rank; absent: it continues.
+  /// Decides from a step's sums whether the run continues, the same at every rank; absent: it always continues.
   std::function<Status(Step, const StepSums&)> verdict{};
-  /// Told when a step begins under another policy than the one before it, and why; absent: nobody is. Without a reason
-  /// the policy's turn had come.
+  /// Called when a step begins with a different policy than the step before, with the reason; absent: no call. Without
+  /// a reason the policy follows by the plan.
   std::function<void(Step, const PolicySettings&, const std::string& reason)> switched{};
-  /// Told the last step when the run is to end before the plan does by somebody's word, not by the sums of a step;
-  /// absent: nobody is.
+  /// Called with the last step if the run ends before the plan because of an order, not because of the votes in a
+  /// step's sums; absent: no call.
   std::function<void(Step last)> ends_early{};
-  /// Whether every step's sums are of all ranks, so that a wish to end is counted by all alike. Otherwise some steps'
-  /// are the rank's own: a wish goes to the coordinator, and the sums to who gathers them.
+  /// Whether every step's sums are of all ranks, so that all ranks count votes for the end alike. Otherwise the sums of
+  /// some steps are the rank's own: a wish to end is sent to the coordinator, and the sums to the gatherer.
   bool sums_are_common = true;
-  std::chrono::milliseconds order_within{60000};  // after steps were held
-  std::optional<DigestPlan> digests{};            // absent: nobody compares
-  /// Whether after an evaluation no step begins before its EvaluationVerdict, so that one which ends the run does so
-  /// at the same step in every run of the same numbers.
+  std::chrono::milliseconds order_within{60000};  // for an order after steps were held
+  std::optional<DigestPlan> digests{};            // absent: weights are not compared
+  /// Whether no step begins after an evaluation before its EvaluationVerdict. A verdict that ends the run then does so
+  /// at the same step in every run with the same numbers.
   bool awaits_verdicts = false;
-  /// Why this rank cannot continue in another view when steps are held for that; empty: it can. Absent: it never can.
+  /// Why this rank cannot continue in another view when steps are held for one; empty: it can. Absent: it never can.
   std::function<std::string()> rebuild_refusal{};
-  DeviceProgress from{};                          // of the view before
-  std::function<void(DeviceProgress)> retired{};  // told before the audience that the view ends here
-  TraceRow* trace = nullptr;                      // null: nothing is noted
-  Programs* programs =
-      nullptr;  // of steps, which the stream replays from; null: every step is enqueued, none is replayed
+  DeviceProgress from{};                          // of the previous view
+  std::function<void(DeviceProgress)> retired{};  // called before the audience is told that the view ends
+  TraceRow* trace = nullptr;                      // null: nothing is traced
+  Programs* programs = nullptr;                   // recorded steps that the stream replays; null: no step is replayed
 };
 
-/// Who is told, in this order, and never answers.
+/// The receivers of a device's messages, in this order; they never answer.
 struct DeviceAudience {
   std::vector<CommitReceiver> committed;
   EvaluationReceiver evaluated;
   std::vector<FinishReceiver> finished;
-  SnapshotReceiver snapshots;         // none without DeviceParts::saves
-  StepCoordinatorPeer coordinator{};  // who may hold steps; none: nobody
-  RankSumsReceiver sums{};            // where they are the rank's own
-  RankDigestReceiver digests{};       // none without DeviceParts::digests
+  SnapshotReceiver snapshots;         // empty without DeviceParts::saves
+  StepCoordinatorPeer coordinator{};  // it may hold steps; empty: none does
+  RankSumsReceiver sums{};            // if the sums are the rank's own
+  RankDigestReceiver digests{};       // empty without DeviceParts::digests
 };
 
 DeviceActor spawn_device(caf::actor_system& system, const DeviceParts& parts, DeviceAudience audience);

@@ -8,21 +8,22 @@
 #include <caf/typed_actor.hpp>
 #include <cstdint>
 
-// How this version of CAF (0.17) is spelled: the only file, beside actors/remote, that changes with it.
+// All syntax that depends on the version of CAF (0.17): this file, and those in actors/remote, are the only ones that
+// change with it.
 
-/// Marks a type as a message that never leaves its process; at namespace level outside of any namespace.
+/// Marks a type as a message that never leaves its process. Use it outside of any namespace.
 #define TROUPE_LOCAL_MESSAGE(Type) CAF_ALLOW_UNSAFE_MESSAGE_TYPE(Type)
 
 namespace troupe {
 
-/// A handle to an actor that takes the listed messages.
+/// A handle to an actor that accepts the listed messages.
 template <class... Signatures>
 using ActorOf = caf::typed_actor<Signatures...>;
 /// One message, without an answer.
 template <class... Parts>
 using Takes = caf::reacts_to<Parts...>;
 
-/// A message that crosses processes, with the name it has in every one of them.
+/// A message type that may be sent to other processes, with its name, which is the same in all of them.
 template <class T>
 struct MessageName {
   const char* name;
@@ -32,8 +33,8 @@ void add_messages(caf::actor_system_config& config, const MessageName<Ts>&... me
   (config.template add_message_type<Ts>(messages.name), ...);
 }
 
-/// A hash of the names of all messages `config` knows, CAF's own included: processes that differ in it would not
-/// understand each other, so the hello compares it. Independent of the order of registration.
+/// A hash of the names of all messages that `config` knows, including CAF's own. Processes with different hashes would
+/// not understand each other, so it is compared in the hello. It does not depend on the order of registration.
 std::uint64_t message_table_hash(const caf::actor_system_config& config);
 
 }  // namespace troupe

@@ -7,16 +7,16 @@
 
 namespace troupe {
 
-/// Adds up what the ranks found on their parts of the test set. Every rank's evaluator hands its part to rank 0's,
-/// which adds the parts in rank order and tells the result when all are there. Weighted by samples, not by ranks.
+/// Adds up the results of the ranks on their parts of the test set. Every rank's evaluator sends its part to rank 0's,
+/// which adds the parts in rank order and sends the result when all have arrived. Weighted by samples, not by ranks.
 using EvaluatorActor = ActorOf<Takes<Evaluated>, Takes<TestPart>>;
 using TestPartReceiver = ActorOf<Takes<TestPart>>;
 using TestReceiver = ActorOf<Takes<TestResult>>;
 
-/// Rank 0's evaluator for `ranks` ranks; `told` hear of every result.
+/// Rank 0's evaluator for `ranks` ranks; every result is sent to each of `told`.
 EvaluatorActor spawn_evaluator(caf::actor_system& system, std::uint32_t ranks, std::vector<TestReceiver> told,
                                TraceRow* trace = nullptr);
-/// Another rank's: `coordinator` is rank 0's evaluator.
+/// The evaluator of another rank; `coordinator` is rank 0's evaluator.
 EvaluatorActor spawn_remote_evaluator(caf::actor_system& system, Rank rank, TestPartReceiver coordinator,
                                       TraceRow* trace = nullptr);
 

@@ -26,11 +26,11 @@ struct LoaderState {
   std::unique_ptr<detail::SlotMessenger<LoaderActor>> messenger;
   std::optional<Ledger> ledger;
   std::optional<BatchCursor> cursor;
-  std::deque<std::shared_ptr<Filling>> filling;  // in the order in which they are sent
+  std::deque<std::shared_ptr<Filling>> filling;  // in the order in which they will be sent
 };
 using LoaderSelf = LoaderActor::stateful_pointer<LoaderState>;
 
-/// Sends what is filled, as far as nothing before it is missing.
+/// Sends the filled batches, up to the first one that is not filled yet.
 void send_filled(LoaderSelf self, const BatchReceiver& device) {
   std::deque<std::shared_ptr<Filling>>& filling = self->state.filling;
   for (; !filling.empty() && filling.front()->done(); filling.pop_front()) {
@@ -41,8 +41,8 @@ void send_filled(LoaderSelf self, const BatchReceiver& device) {
   }
 }
 
-/// Asks for one batch: as many messages come as slots, so none stays empty, and an exit message never waits for more
-/// than one.
+/// Asks for one batch. There is one message for each slot, so that no slot stays empty and an exit message waits for at
+/// most one fill.
 void fill_slot(LoaderSelf self, const LoaderParts& parts, const BatchReceiver& device) {
   LoaderState& s = self->state;
   if (!s.cursor->has_next(*s.ledger)) return;
@@ -67,13 +67,13 @@ LoaderActor::behavior_type loader_actor(LoaderSelf self, LoaderParts parts, Batc
   self->state.cursor.emplace(parts.schedule, parts.rank, parts.batch.rows());
   self->state.order = std::make_unique<SampleOrder>(parts.train.count_samples(), parts.seed);
   self->state.messenger = std::make_unique<detail::SlotMessenger<LoaderActor>>(parts.pool, LoaderActor{self});
-  self->set_down_handler([=](caf::down_msg&) { self->quit(); });  // nobody takes batches any more
+  self->set_down_handler([=](caf::down_msg&) { self->quit(); });  // nothing receives batches any more
   self->monitor(device);
   for (std::size_t slot = 0; slot < parts.pool.count_slots(); ++slot) self->send(self, SlotFree{});
   return {[=](SlotFree) { fill_slot(self, parts, device); }, [=](BatchFilled) { send_filled(self, device); },
           [=](const LedgerNews& news) {
             self->state.ledger->append({{news.first}, news.rows}, {news.until});
-            // Slots that came back while nothing was known of the next step.
+            // For slots that were returned while the next step was not known yet.
             for (std::size_t slot = 0; slot < parts.pool.count_free(); ++slot) self->send(self, SlotFree{});
           }};
 }

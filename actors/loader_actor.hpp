@@ -10,12 +10,12 @@
 namespace troupe {
 
 /// Fills free slots with the rank's part of each step's samples, in order, and sends them to the device; after a step
-/// that is evaluated, with the rank's part of the test set. All free slots are filled at once. No free slot, no send;
-/// no step beyond the ledger's horizon. Its position is one step number.
+/// that is evaluated, with the rank's part of the test set. All free slots are filled at the same time. Without a free
+/// slot it sends nothing, and it fills no step beyond the ledger's horizon. Its position is one step number.
 using LoaderActor = ActorOf<Takes<SlotFree>, Takes<BatchFilled>, Takes<LedgerNews>>;
 using BatchReceiver = ActorOf<Takes<BatchLease>>;
 
-/// What a loader works with; all outlive it.
+/// What a loader needs; all of it outlives the loader.
 struct LoaderParts {
   LeasePool& pool;
   const Source& train;
@@ -26,7 +26,7 @@ struct LoaderParts {
   IoThreads& threads;  // for the sources; closed after the loader has ended
   std::uint64_t seed = 0;
   Ledger ledger{schedule};    // as far as it is known when the job begins
-  TraceRow* trace = nullptr;  // null: nothing is noted
+  TraceRow* trace = nullptr;  // null: nothing is traced
 };
 
 LoaderActor spawn_loader(caf::actor_system& system, const LoaderParts& parts, BatchReceiver device);

@@ -20,10 +20,10 @@ struct MembershipState {
   static constexpr const char* name = "membership";
   std::optional<Membership> machine;
   MembershipParts parts;
-  std::vector<PeerLost> early;  // losses before the parts came
+  std::vector<PeerLost> early;  // losses that came before the parts
   std::vector<std::pair<JoinView, MembershipPeer>> early_joins;
   bool begun = false;
-  std::map<std::uint32_t, MembershipPeer> members;  // coordinator: the others' Membership, by rank
+  std::map<std::uint32_t, MembershipPeer> members;  // at the coordinator: the other ranks' Membership, by rank
   bool device_finished = false;
   bool stopped = false;
   bool retired = false;
@@ -32,7 +32,7 @@ struct MembershipState {
   std::uint64_t saved_steps = 0;
   Status unsaved;
   std::uint64_t steps = 0;
-  Status verdict;  // of all ranks, on the run; ok: it ends as planned, or on request
+  Status verdict;  // of all ranks on the run; ok: it ends as planned, or on request
   bool over = false;
 };
 using MembershipSelf = MembershipActor::stateful_pointer<MembershipState>;
@@ -55,7 +55,7 @@ void begin_view(MembershipSelf self) {
   for (const auto& receiver : self->state.parts.begin) self->send(receiver, Begin{self->state.machine->view()});
 }
 
-/// Does what the state machine asks for.
+/// Executes the actions that the state machine returns.
 void act(MembershipSelf self, const MembershipActions& actions) {
   MembershipState& s = self->state;
   if (actions.begin) {
@@ -75,8 +75,8 @@ void act(MembershipSelf self, const MembershipActions& actions) {
   }
 }
 
-/// Ends the view. The coordinator tells the others whom it lost, and another rank the coordinator, before its own end
-/// looks like a loss to them.
+/// Ends the view. The coordinator first tells the others which rank is lost, and another rank first tells the
+/// coordinator; otherwise this process's own end would look like the loss to them.
 void lose(MembershipSelf self, Rank rank, const Status& why) {
   MembershipState& s = self->state;
   const MembershipActions actions = s.machine->lost(rank, why);
@@ -88,13 +88,13 @@ void lose(MembershipSelf self, Rank rank, const Status& why) {
   act(self, actions);
 }
 
-/// A whole process that is lost says why; an actor that ended alone does not say whose it was.
+/// The loss of a whole process has a reason; an actor that ended alone does not say which process it belonged to.
 Status loss_of_member(const Status& why) {
   if (why.code() == Code::peer_lost) return why;
   return {Code::peer_lost, text("its membership actor ended: ", why.text())};
 }
 
-/// This process's part is done when the device is, what it saved is on the disk, and on rank 0 the report is out.
+/// This process has finished when its device has, its saves are on the disk, and at rank 0 the report is complete.
 void finish_when_done(MembershipSelf self) {
   MembershipState& s = self->state;
   if (!s.device_finished || (s.parts.waits_for_report && !s.reported)) return;
@@ -111,12 +111,12 @@ void on_down(MembershipSelf self, const caf::down_msg& down, std::chrono::millis
   for (const auto& [rank, member] : s.members)
     if (down.source == member.address()) return lose(self, {rank}, loss_of_member(why));
   if (why.ok()) return;
-  // The exchange may notice a death before whoever can name it: those get a moment.
+  // The exchange may notice a death before the lost rank is known; wait a moment for that.
   if (why.code() == Code::peer_lost) return self->delayed_send(self, loss_grace, LocalFailure{why});
   act(self, s.machine->failed(why));
 }
 
-/// The start took too long: the coordinator knows who is missing, the others only that it has not spoken.
+/// The start took too long. The coordinator knows the missing ranks; the others only know that it has not answered.
 void on_overdue(MembershipSelf self) {
   MembershipState& s = self->state;
   if (s.begun || s.over) return;
@@ -130,8 +130,8 @@ void on_overdue(MembershipSelf self) {
                                                    " ms (faults.start_s): ", who)}));
 }
 
-/// This device is done, and others still are not: those who could be stuck are named. Rank 0 may wait that long for
-/// others before it speaks, so they wait twice as long for it.
+/// This device has finished and others have not: names the ranks that may be stuck. Rank 0 may wait this long for
+/// others before it reports them, so the other ranks wait twice as long for rank 0.
 void on_end_overdue(MembershipSelf self) {
   MembershipState& s = self->state;
   if (s.over) return;
@@ -233,7 +233,7 @@ MembershipActor::behavior_type membership_actor(MembershipSelf self, std::chrono
 
 MembershipActor spawn_membership(caf::actor_system& system) {
   return system.spawn(membership_actor,
-                      kLossGrace);  // CAF 0.17 must not spawn a function without arguments: it reads a null pointer
+                      kLossGrace);  // CAF 0.17 reads a null pointer if a function has no arguments
 }
 
 }  // namespace troupe

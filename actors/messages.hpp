@@ -18,24 +18,24 @@
 #include "runtime/memory/lease.hpp"
 #include "runtime/report/line_values.hpp"
 
-// Every message of a training job. The first part never leaves its process (leases, status texts); the second crosses
-// processes, is registered by name, and is plain numbers and strings.
+// All messages of a training job. Those in the first part never leave their process (leases, status texts); those in
+// the second part are sent between processes, are registered by name, and contain only numbers and strings.
 namespace troupe {
 
-/// Loader to Device: a filled slot. Training batches carry their step; evaluation batches the step they follow.
+/// Loader to Device: a filled slot. A training batch has its step; an evaluation batch has the step that it follows.
 struct BatchLease {
   Lease lease;
   Step step;
   bool evaluation = false;
   bool last = false;             // evaluation: the last batch of this pass
-  std::uint32_t rows = 0;        // filled, from the slot's first on
-  std::vector<Rank> relieved{};  // of their part in the step's update (relief.hpp)
+  std::uint32_t rows = 0;        // filled rows, from the slot's first one on
+  std::vector<Rank> relieved{};  // ranks without a part in the step's update (relief.hpp)
 };
 
-/// The pool to Loader: a slot came back.
+/// The pool to Loader: a slot is free again.
 struct SlotFree {};
 
-/// A source to the loader that asked for a batch, which it finds among its own: it is filled.
+/// A source to the loader: one of the batches that it was asked for is filled.
 struct BatchFilled {};
 
 /// Stream to Device: the step's point was reached, or its line poisoned.
@@ -50,7 +50,7 @@ struct EvaluationReached {
   Status status;
 };
 
-/// Device to Reporter, Checkpointer, Balancer and Membership: the step is committed, these are its sums over all ranks.
+/// Device to Reporter, Checkpointer, Balancer and Membership: the step is committed. Contains its sums over all ranks.
 struct Committed {
   ViewId view;
   Step step;
@@ -63,22 +63,22 @@ struct Evaluated {
   StepSums sums;
 };
 
-/// Evaluator (of rank 0) to Reporter: the sums of all ranks.
+/// Rank 0's Evaluator to Reporter: the sums of all ranks.
 struct TestResult {
   Step step;
   StepSums sums;
 };
 
-/// Anyone to Device: end after the steps under way, at every rank.
+/// To Device: end after the steps in progress, at every rank.
 struct StopRequest {};
 
-/// Stream to Device: this rank's part of a checkpoint is copied, and training continues.
+/// Stream to Device: this rank's part of a checkpoint has been copied. Training continues.
 struct SnapshotReached {
   Step step;
   std::uint32_t number = 0;            // of the checkpoint
-  std::vector<std::uint64_t> updates;  // that each group's rule had made
+  std::vector<std::uint64_t> updates;  // number of updates that each group's rule had made
   Status status;
-  std::optional<Step> evaluated{};  // this and what follows as in SnapshotTaken
+  std::optional<Step> evaluated{};  // this member and the next as in SnapshotTaken
   std::vector<PolicyKind> policies{};
 };
 
@@ -87,102 +87,102 @@ struct SnapshotTaken {
   Step step;
   std::uint32_t number = 0;
   std::vector<std::uint64_t> updates;
-  /// The evaluation that the copy was made for, if it was: what it finds says how good this checkpoint is.
+  /// The evaluation for which the copy was made, if there is one; its result shows how good this checkpoint is.
   std::optional<Step> evaluated{};
   std::vector<PolicyKind> policies{};  // of the step, by group
 };
 
-/// Checkpointer to Device: the copy is written, or could not be; the next one may be made.
+/// Checkpointer to Device: the copy was written, or could not be; the next one may be made.
 struct SnapshotFree {};
 
-/// The thread for files to Checkpointer: this rank's file is on the disk, or why not.
+/// The thread for files to Checkpointer: this rank's file is on the disk, or the error.
 struct FileWritten {
   CheckpointId id;
   CheckpointFile file;
   Status status;
 };
 
-/// The thread for files to rank 0's Checkpointer: a checkpoint is whole, or why not.
+/// The thread for files to rank 0's Checkpointer: a checkpoint is complete, or the error.
 struct CheckpointPublished {
   CheckpointId id;
   Status status;
-  bool again = false;  // it was before, and now says how good it is
+  bool again = false;  // it was published before, now with its accuracy
 };
 
-/// Checkpointer to itself: that checkpoint should be whole by now.
+/// Checkpointer to itself: that checkpoint should be complete by now.
 struct SaveOverdue {
   CheckpointId id;
 };
 
-/// Checkpointer to Membership: what was to be saved is saved, as far as that was possible.
+/// Checkpointer to Membership: all saves have ended, with or without success.
 struct CheckpointsDone {
-  std::uint64_t saved_steps = 0;  // rank 0: of the newest checkpoint that this run saved; 0: none
-  Status last{};                  // rank 0: why the last save failed
+  std::uint64_t saved_steps = 0;  // at rank 0: of the newest checkpoint that this run saved; 0: none
+  Status last{};                  // at rank 0: the error of the last save
 };
 
-/// Membership to Loader and Device: the view stands, go.
+/// Membership to Loader and Device: the view begins.
 struct Begin {
   ViewId view;
 };
 
-/// Device to Membership: the last step is committed and what it owed is reported.
+/// Device to Membership: the last step is committed, and everything about it was reported.
 struct DeviceFinished {
   bool stopped = false;  // before the plan's last step
-  Status verdict{};      // not ok: why all ranks end after the step before, which they agree on
+  Status verdict{};      // not ok: why all ranks end after the previous step, by agreement
   bool retired = false;  // the view ends here, and the run continues in the next one
 };
 
-/// Bootstrap's watch, heartbeats or the transport to Membership: a process is gone.
+/// Bootstrap's watch, heartbeats or the transport to Membership: a process has died.
 struct PeerLost {
   Peer peer;
   Status why;
 };
 
-/// Rank 0's Reporter to Membership: the run's last line was told.
+/// Rank 0's Reporter to Membership: the run's last line was passed on.
 struct Reported {};
 
 /// Reporter to itself: the apps should have reported their last values by now.
 struct ValuesOverdue {};
 
-/// Membership to itself: an actor of this process ended with this, and nobody has named a culprit meanwhile.
+/// Membership to itself: an actor of this process ended with this error, and no lost rank has been found meanwhile.
 struct LocalFailure {
   Status why;
 };
 
-/// Membership to itself: the view should stand by now.
+/// Membership to itself: the view should have begun by now.
 struct StartOverdue {};
 
-/// Membership to itself: the run should be over by now.
+/// Membership to itself: the run should have ended by now.
 struct EndOverdue {};
 
-/// What became of a wish that a StepCoordinator was told.
+/// The result of a wish to a StepCoordinator.
 struct StepOutcome {
-  Status status;            // why not, when it is refused
-  std::uint64_t first = 0;  // the step from which on the policy is another, or the last one of the run or view
+  Status status;            // if it was refused, why
+  std::uint64_t first = 0;  // the first step with the new policy, or the last one of the run or view
 };
 
-/// Anyone in rank 0's process to StepCoordinator: from some step soon on, all ranks exchange by this policy. `told` is
-/// called once, on the actor's thread, unless the run ends before.
+/// To StepCoordinator, from any thread of rank 0's process: all ranks exchange by this policy from one of the next
+/// steps on. `told` is called once, on the actor's thread, unless the run ends before.
 struct PolicyWish {
   PolicySettings policy;
   std::string reason;  // for people
   std::function<void(const StepOutcome&)> told;
 };
 
-/// The same: soon all ranks end the view after one step, and continue in another one from what they have in memory.
-/// `told` hears of the first step that may be the view's last; ranks continue as long as their policy has an unfinished
-/// round.
+/// Likewise: all ranks end the view after one of the next steps, and continue in another view from the state in memory.
+/// `told` is called with the first step that may be the view's last; ranks continue as long as a round of their policy
+/// is unfinished.
 struct RebuildWish {
   std::string reason;  // for people
   std::function<void(const StepOutcome&)> told;
 };
 
-/// StepCoordinator to itself: every rank should have said which step it takes next.
+/// StepCoordinator to itself: every rank should have reported its next step by now.
 struct AnswersOverdue {
   std::uint32_t number = 0;
 };
 
-/// Device to itself: rank 0 should have let it continue.
+/// Device to itself: rank 0 should have sent an order by now.
 struct OrderOverdue {
   std::uint32_t number = 0;
 };
@@ -193,28 +193,28 @@ struct OrderOverdue {
 struct JoinView {
   std::uint32_t rank = 0;
 };
-/// Coordinator to member: the view stands.
+/// Coordinator to member: the view begins.
 struct ViewStands {
   std::uint32_t view = 0;
 };
-/// Member to coordinator: all my steps are done.
+/// Member to coordinator: all steps of this member are done.
 struct MemberFinished {
   std::uint32_t rank = 0;
 };
-/// Coordinator to member: everyone has finished.
+/// Coordinator to member: all members have finished.
 struct LeaveView {
   std::uint32_t view = 0;
   std::uint64_t saved_steps = 0;  // of the newest checkpoint that this run saved; 0: none
-  Code unsaved_code = Code::ok;   // why the last save failed
+  Code unsaved_code = Code::ok;   // of the error of the last save
   std::string unsaved;
 };
-/// Between coordinator and members, either way: another member is lost. Members that never spoke to each other do not
-/// watch each other, and who notices a loss may end before the coordinator does.
+/// Between coordinator and members, in both directions: another member is lost. Members that never exchanged messages
+/// do not watch each other, and a member that notices a loss may end before the coordinator does.
 struct MemberLost {
   std::uint32_t rank = 0;
   std::string why;
 };
-/// Evaluator to rank 0's Evaluator: one rank's part of the test set.
+/// Evaluator to rank 0's Evaluator: one rank's result for its part of the test set.
 struct TestPart {
   std::uint32_t rank = 0;
   std::uint64_t step = 0;
@@ -223,7 +223,7 @@ struct TestPart {
   std::uint64_t samples = 0;
 };
 
-/// Balancer to rank 0's: a rank is there, and wants to hear of the ledger.
+/// Balancer to rank 0's: this rank's balancer exists, and wants the ledger's decisions.
 struct JoinLedger {
   std::uint32_t rank = 0;
 };
@@ -236,7 +236,7 @@ struct SlotLent {
   std::uint64_t size_bytes = 0;
 };
 
-/// The node's loader to the SlotLender: the slot at that offset has a batch, as BatchLease.
+/// The node's loader to the SlotLender: the slot at that offset has been filled; members as in BatchLease.
 struct SlotFilled {
   std::uint64_t offset = 0;
   std::uint64_t step = 0;
@@ -246,69 +246,69 @@ struct SlotFilled {
   std::vector<std::uint32_t> relieved{};  // ranks
 };
 
-/// Rank 0's Balancer to the others, and each to its rank's Loader: from step `first` on ranks take so many rows, up to
-/// step `until`, beyond which nothing is decided.
+/// Rank 0's Balancer to the others, and each to its rank's Loader: from step `first` on ranks take these numbers of
+/// rows, until step `until`; later steps are not decided yet.
 struct LedgerNews {
   std::uint64_t first = 0;
   std::uint64_t until = 0;
   std::vector<std::uint32_t> rows;
 };
 
-/// Checkpointer to rank 0's: one rank's file is written, or why not.
+/// Checkpointer to rank 0's: one rank's file is written, or the error.
 struct PartSaved {
   std::uint32_t rank = 0;
   std::uint32_t number = 0;
   std::uint64_t steps = 0;
   std::string file;   // format_checkpoint_file()
-  std::string wrong;  // empty: nothing
+  std::string wrong;  // empty: no error
   Code code = Code::ok;
 };
 
-/// What steps are held for.
+/// The purpose for which steps are held.
 enum class StepOrderKind : std::uint8_t {
-  go_on,          // nothing came of it
-  switch_policy,  // from step `at` on it is `policy`
+  go_on,          // nothing was decided
+  switch_policy,  // from step `at` on the policy is `policy`
   end,            // step `at` is the run's last
-  rebuild,        // the view's last step is `at`, or the first one after it that leaves all ranks' weights alike
+  rebuild,        // the view's last step is `at`, or the first one after it that leaves the same weights at all ranks
 };
 
-/// Device to rank 0's StepCoordinator: this rank's device is there, and takes orders.
+/// Device to rank 0's StepCoordinator: this rank's device exists, and accepts orders.
 struct JoinSteps {
   std::uint32_t rank = 0;
 };
-/// StepCoordinator to Device: begin no step until order `number` comes, and say which is the next.
+/// StepCoordinator to Device: begin no step until order `number` arrives, and report the next step.
 struct HoldSteps {
   std::uint32_t number = 0;
   StepOrderKind about = StepOrderKind::go_on;
-  PolicySettings policy;  // of switch_policy
+  PolicySettings policy;  // for switch_policy
 };
-/// Device to StepCoordinator: it begins no step before the order.
+/// Device to StepCoordinator: this rank begins no step before the order.
 struct StepsHeld {
   std::uint32_t rank = 0;
   std::uint32_t number = 0;
   std::uint64_t next = 0;  // step
-  std::uint64_t last = 0;  // of the run, as far as this rank knows
+  std::uint64_t last = 0;  // last step of the run, as far as this rank knows
   std::string refusal;     // why this rank cannot do what steps are held for; empty: it can
 };
-/// StepCoordinator to Device: continue, and this is what was decided.
+/// StepCoordinator to Device: continue, with this decision.
 struct StepOrder {
   std::uint32_t number = 0;
   StepOrderKind kind = StepOrderKind::go_on;
   std::uint64_t at = 0;   // step
-  PolicySettings policy;  // of switch_policy
-  std::string reason;     // the same, for people
+  PolicySettings policy;  // for switch_policy
+  std::string reason;     // for switch_policy, for people
 };
-/// StepCoordinator to Device, and rank 0's session to it: what becomes of the run after the evaluation that follows
+/// Rank 0's session to StepCoordinator, and StepCoordinator to Device: whether the run ends after the evaluation of
 /// `step`.
 struct EvaluationVerdict {
   std::uint64_t step = 0;
   bool end = false;
 };
-/// Device to StepCoordinator, where no sum tells the ranks of each other's wishes: this rank asks to end.
+/// Device to StepCoordinator, if no sums carry the ranks' votes: this rank wants to end.
 struct EndWish {
   std::uint32_t rank = 0;
 };
-/// Device to rank 0's SumsGatherer, where the sums of a step are the rank's own: the step is committed.
+/// Device to rank 0's SumsGatherer, if the sums of steps are each rank's own: the step is committed.
 struct RankSums {
   std::uint32_t rank = 0;
   std::uint64_t step = 0;
@@ -317,8 +317,8 @@ struct RankSums {
   std::uint64_t samples = 0;
 };
 
-/// A rank's app to rank 0's Reporter: what it reported since the last one, which belongs to the steps up to `step`, and
-/// that it reports nothing else of those; `last`: nor of later ones.
+/// A rank's app to rank 0's Reporter: the values that it reported since the last message, which belong to the steps up
+/// to `step`. No more values of these steps follow; `last`: nor of later steps.
 struct RankValues {
   std::uint32_t rank = 0;
   std::uint64_t step = 0;
@@ -326,7 +326,7 @@ struct RankValues {
   std::vector<ValueSum> values;
 };
 
-/// What is no policy is refused before it is one.
+/// A number that is not a policy is refused before it becomes one.
 template <class Inspector>
 auto inspect(Inspector& f, PolicySettings& x) {
   std::vector<std::uint64_t> words = to_words(x);

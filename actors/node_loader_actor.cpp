@@ -20,12 +20,12 @@ namespace {
 using FilledReceiver = ActorOf<Takes<SlotFilled>>;
 using NodeFilling = detail::Filling<Memory>;
 
-/// A rank that batches are made for.
+/// A rank for which batches are made.
 struct Target {
   BatchCursor cursor;
-  FilledReceiver lender;                               // once it has lent
+  FilledReceiver lender;                               // known after it has lent a slot
   std::deque<Memory> slots;                            // lent and not filled
-  std::deque<std::shared_ptr<NodeFilling>> filling{};  // in the order in which they are told
+  std::deque<std::shared_ptr<NodeFilling>> filling{};  // in the order in which they will be sent
 };
 
 struct NodeLoaderState {
@@ -36,7 +36,7 @@ struct NodeLoaderState {
 };
 using NodeLoaderSelf = NodeLoaderActor::stateful_pointer<NodeLoaderState>;
 
-/// Tells what is filled, as far as nothing before it is missing.
+/// Sends the filled batches, up to the first one that is not filled yet.
 void tell_filled(NodeLoaderSelf self, Target& target) {
   for (; !target.filling.empty() && target.filling.front()->done(); target.filling.pop_front()) {
     const NodeFilling& batch = *target.filling.front();
@@ -48,8 +48,8 @@ void tell_filled(NodeLoaderSelf self, Target& target) {
   }
 }
 
-/// Asks for a batch for one slot of `target`: as many messages come as slots, so an exit message never waits for more
-/// than one.
+/// Asks for a batch for one slot of `target`. There is one message for each slot, so an exit message waits for at most
+/// one fill.
 bool fill_slot(NodeLoaderSelf self, const NodeLoaderParts& parts, Target& target) {
   NodeLoaderState& s = self->state;
   if (target.slots.empty() || !target.cursor.has_next(*s.ledger)) return false;
@@ -98,7 +98,7 @@ NodeLoaderActor::behavior_type node_loader(NodeLoaderSelf self, NodeLoaderParts 
           [=](const LedgerNews& news) {
             NodeLoaderState& s = self->state;
             s.ledger->append({{news.first}, news.rows}, {news.until});
-            // Slots that were lent while nothing was known of the next step.
+            // For slots that were lent while the next step was not known yet.
             for (const auto& [rank, target] : s.targets)
               for (std::size_t slot = 0; slot < target.slots.size(); ++slot) self->send(self, SlotFree{});
           }};

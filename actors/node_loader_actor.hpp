@@ -10,12 +10,12 @@
 
 namespace troupe {
 
-/// One loader for several ranks: fills the slots that they lend it with their parts of each step's samples and, after a
-/// step that is evaluated, of the test set, each rank's in order, and answers with SlotFilled. A rank's slots are all
-/// that it is given, so none waits for another; no step beyond the ledger's horizon.
+/// One loader for several ranks. It fills the slots that they lend it with their parts of each step's samples, after a
+/// step that is evaluated also with their parts of the test set, each rank's in order, and answers with SlotFilled.
+/// Every rank has its own slots, so no rank waits for another. It fills no step beyond the ledger's horizon.
 using NodeLoaderActor = ActorOf<Takes<SlotLent>, Takes<SlotFree>, Takes<BatchFilled>, Takes<LedgerNews>>;
 
-/// What a node's loader works with; all outlive it. The ranks' pools lie in memory that `space` knows.
+/// What a node's loader needs; all of it outlives the loader. The ranks' pools are in memory that `space` has mapped.
 struct NodeLoaderParts {
   AddressSpace& space;
   const Source& train;
@@ -26,7 +26,7 @@ struct NodeLoaderParts {
   IoThreads& threads;  // for the sources; closed after the loader has ended
   std::uint64_t seed = 0;
   Ledger ledger{schedule};    // as far as it is known when the job begins
-  TraceRow* trace = nullptr;  // null: nothing is noted
+  TraceRow* trace = nullptr;  // null: nothing is traced
 };
 
 NodeLoaderActor spawn_node_loader(caf::actor_system& system, const NodeLoaderParts& parts);

@@ -6,9 +6,9 @@
 
 namespace troupe {
 
-/// A number on its way to another process, as its bits: the serializer of CAF 0.17 makes -1 of a NaN and does not
-/// return from an infinity. A message's inspect lists these in the place of its numbers, and takes the numbers from
-/// them in a load callback.
+/// The bits of a floating-point number, for sending it to another process: the serializer of CAF 0.17 turns a NaN into
+/// -1 and does not return for an infinity. A message's inspect lists these bits instead of its numbers, and converts
+/// them back in a load callback.
 class NumberBits {
  public:
   NumberBits() = default;

@@ -29,7 +29,7 @@ std::span<const std::byte> view_container(const void* value) {
   return std::as_bytes(std::span(*static_cast<const T*>(value)));
 }
 
-/// All plain messages of the process; systems share it, as types are the process's.
+/// All plain messages of the process. Actor systems share the registry, since types belong to the process.
 class Registry {
  public:
   Registry() {
@@ -79,7 +79,7 @@ class Registry {
     add(name, caf::make_rtti_pair<T>(), PlainMessage::kAnySize, &make_container<T>, &view_container<T>);
   }
 
-  std::mutex mutex_;  // guards what follows; entries themselves never change or move
+  std::mutex mutex_;  // guards the members below; the entries themselves never change or move
   std::map<std::uint32_t, Named> by_id_;
   std::map<caf::rtti_pair, const PlainMessage*> by_type_;
 };

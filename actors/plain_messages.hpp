@@ -17,14 +17,14 @@
 
 namespace troupe {
 
-/// How a message of one value travels as its bytes. Fixed once registered.
+/// How a message with one value is sent as its bytes. Not changed after registration.
 struct PlainMessage {
-  /// A mailbox element with the value whose bytes these are.
+  /// Makes a mailbox element with a value from its bytes.
   using Make = caf::mailbox_element_ptr (*)(caf::strong_actor_ptr sender, caf::message_id id,
                                             std::span<const std::byte> bytes, detail::Receipt receipt);
-  /// The bytes of a value, which lies there.
+  /// The bytes of the value at this address.
   using View = std::span<const std::byte> (*)(const void* value);
-  static constexpr std::uint32_t kAnySize = ~std::uint32_t{0};  // a string, a vector of bytes
+  static constexpr std::uint32_t kAnySize = ~std::uint32_t{0};  // for strings and vectors of bytes
   std::uint32_t id = 0;                                         // of the name, the same in every process
   std::uint32_t size_bytes = 0;
   Make make = nullptr;
@@ -33,7 +33,7 @@ struct PlainMessage {
 
 namespace detail {
 
-/// A message of one value from another process.
+/// A message with one value, from another process.
 template <class T>
 class PlainElement final : public caf::mailbox_element, public caf::detail::tuple_vals_impl<caf::type_erased_tuple, T> {
  public:
@@ -69,9 +69,10 @@ void add_plain(std::string_view name, const caf::rtti_pair& type, std::uint32_t 
 
 }  // namespace detail
 
-/// Registers messages that cross processes as their bytes, without a serializer: fast, for what hot paths send. Only
-/// messages of one such value travel so; inside others they are written by their inspect. All processes of a job are
-/// of one build, so layouts agree. Throws Error{invalid} when two names have one id, or a type gets two names.
+/// Registers messages that are sent between processes as their bytes, without a serializer; use it for frequent
+/// messages. Only messages that consist of one such value are sent this way; within other messages the type's inspect
+/// is used. All processes of a job must come from one build, so that layouts agree. Throws Error{invalid} if two names
+/// have one id, or if a type gets two names.
 template <class... Ts>
 void add_plain_messages(caf::actor_system_config& config, const MessageName<Ts>&... messages) {
   static_assert((std::is_trivially_copyable_v<Ts> && ...), "bytes are copied as they lie in memory");
@@ -83,8 +84,8 @@ void add_plain_messages(caf::actor_system_config& config, const MessageName<Ts>&
    ...);
 }
 
-/// Null: the type (the id) is not plain. Whole numbers of 32 and 64 bits, float, double, std::string and
-/// std::vector<char> always are. Any thread.
+/// Null: the type (the id) is not plain. Integers of 32 and 64 bits, float, double, std::string and std::vector<char>
+/// are always plain. Any thread.
 const PlainMessage* find_plain(const caf::rtti_pair& type);
 const PlainMessage* find_plain(std::uint32_t id);
 

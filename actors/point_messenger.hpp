@@ -15,15 +15,15 @@
 
 namespace troupe {
 
-/// Posts a message to an actor when a point is reached. The message is made when it is asked for, so the thread that
-/// reaches the point (a device's) allocates nothing; only a failure, which replaces the message's `status`, makes a new
-/// one. Outlives every point it waits for. Threads: tell_at by one caller at a time.
+/// Sends a message to an actor when a point is reached. The message is allocated in tell_at(), so the thread that
+/// reaches the point (a device's) allocates nothing; only a failure, which replaces the message's `status`, allocates
+/// another one. Outlives every point that it waits for. Threads: tell_at() by one caller at a time.
 template <class Message, std::size_t kCapacity>
 class PointMessenger {
  public:
   explicit PointMessenger(AddressSpace& space) : space_(space) {}
 
-  /// Posts `message` to `to` when `point` is reached, with the poison as its status when it will not be.
+  /// Sends `message` to `to` when `point` is reached, or, if its line is poisoned, with the poison as its status.
   template <class Handle>
   void tell_at(Point point, const Handle& to, Message message) {
     Letter& letter = free_letter();

@@ -20,7 +20,7 @@ constexpr auto kProgressEvery = std::chrono::milliseconds(200);
 
 double seconds(Clock::duration span) { return std::chrono::duration<double>(span).count(); }
 
-/// A line that waits for its test result, for the apps' values, or for a line before it.
+/// A line that waits for its test result, for the apps' values, or for an earlier line.
 struct OpenLine {
   Step step;
   EpochReport line;
@@ -35,7 +35,7 @@ struct ReporterState : ReportSoFar {
   bool values_overdue = false;
   StreamTimes times_begun;
   Clock::time_point progress_told{};
-  Clock::time_point rate_since{};  // of progress: since it was told, or the last evaluation ended
+  Clock::time_point rate_since{};  // for the rate in progress: the last report, or the end of the last evaluation
   std::uint64_t rate_samples = 0;  // trained until then
   bool finished = false;
   bool retired = false;  // the run continues in the next view
@@ -43,7 +43,7 @@ struct ReporterState : ReportSoFar {
 };
 using ReporterSelf = ReporterActor::stateful_pointer<ReporterState>;
 
-/// What the stream has spent since the run began.
+/// How the stream has spent its time since the run began.
 StreamTimes times_so_far(const ReporterState& s, const ReportTargets& targets) {
   return targets.times ? targets.times() - s.times_begun : StreamTimes{};
 }
@@ -51,7 +51,7 @@ StreamTimes times_so_far(const ReporterState& s, const ReportTargets& targets) {
 void tell_progress(ReporterState& s, const Schedule& schedule, const ReportTargets& targets, const Committed& c) {
   const auto now = Clock::now();
   if (!targets.progress || now - s.progress_told < kProgressEvery || now == s.rate_since) return;
-  if (s.total.samples == s.rate_samples) return;  // they become known in the rounds
+  if (s.total.samples == s.rate_samples) return;  // they become known only at rounds
   RunProgress progress{.step = c.step.value + 1, .steps = schedule.steps, .samples = s.total.samples};
   progress.samples_per_s = static_cast<double>(s.total.samples - s.rate_samples) / seconds(now - s.rate_since);
   if (c.total.samples != 0) progress.loss = c.total.loss / static_cast<double>(c.total.samples);
@@ -63,15 +63,15 @@ void tell_progress(ReporterState& s, const Schedule& schedule, const ReportTarge
   s.rate_samples = s.total.samples;
 }
 
-/// Whether all apps have told what they report of the line's steps. Behind the run's last step an app may report until
-/// it ends its loop.
+/// Whether all apps have reported their values for the line's steps. After the run's last step an app may report values
+/// until it ends its loop.
 bool has_values(const ReporterState& s, const Schedule& schedule, const OpenLine& open) {
   if (s.values_overdue) return true;
   const bool last = schedule.is_last(open.step) || (s.finished && open.step.value + 1 == s.total.steps);
   return last ? s.values.has_all() : s.values.has_all_until(open.step);
 }
 
-/// Tells the lines that wait for nothing any more, in order, and the end behind the last of them.
+/// Passes on the lines that wait for nothing any more, in order, and after the last one the end.
 void tell_lines(ReporterSelf self, const Schedule& schedule, const ReportTargets& targets,
                 const ReportedReceiver& told) {
   ReporterState& s = self->state;
@@ -88,8 +88,8 @@ void tell_lines(ReporterSelf self, const Schedule& schedule, const ReportTargets
   self->send(told, Reported{});
 }
 
-/// Tells of the last `steps_every` steps of the line, when there are so many again. Steps that changed nothing are left
-/// out, as they are out of the line.
+/// Reports the last `steps_every` steps of the line when there are as many again. Steps that changed nothing are not
+/// counted, as in the line.
 void tell_steps(ReporterState& s, const Schedule& schedule, const ReportTargets& targets, Step step) {
   if (!targets.steps || targets.steps_every == 0 || s.line_steps % targets.steps_every != 0) return;
   StepsReport part{.epoch = schedule.epoch_number(step), .first = s.line_steps - targets.steps_every + 1};
@@ -140,8 +140,8 @@ void take_test(ReporterState& s, const ReportTargets& targets, const TestResult&
   if (targets.tested) targets.tested(result.step, line);
 }
 
-/// Of a stop: the test set is not gone through after the last step, and the epoch has a line for the part of it. Steps
-/// that a verdict ends have no line.
+/// After a stop, the test set is not evaluated after the last step, and a part of an epoch has a line. Steps that end
+/// with a verdict have no line.
 void take_end(ReporterState& s, const Schedule& schedule, const ReportTargets& targets, const DeviceFinished& end) {
   s.finished = true;
   s.retired = end.retired;

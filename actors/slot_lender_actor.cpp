@@ -42,7 +42,7 @@ SlotLenderActor::behavior_type slot_lender(SlotLenderSelf self, LeasePool* pool,
                                            BatchReceiver device) {
   end_with_own_errors(self);
   self->state.messenger = std::make_unique<detail::SlotMessenger<SlotLenderActor>>(*pool, SlotLenderActor{self});
-  self->set_down_handler([=](caf::down_msg&) { self->quit(); });  // nobody takes batches any more
+  self->set_down_handler([=](caf::down_msg&) { self->quit(); });  // nothing receives batches any more
   self->monitor(device);
   for (std::size_t slot = 0; slot < pool->count_slots(); ++slot) lend(self, *pool, rank, borrower);
   return {[=](SlotFree) { lend(self, *pool, rank, borrower); },

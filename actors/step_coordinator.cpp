@@ -16,10 +16,10 @@
 namespace troupe {
 namespace {
 
-/// Something to be done at one step of all ranks.
+/// A request for something that begins or ends at one step of all ranks.
 struct Wish {
   StepOrderKind kind = StepOrderKind::end;
-  PolicySettings policy{};  // of switch_policy
+  PolicySettings policy{};  // for switch_policy
   std::string reason{};
   std::function<void(const StepOutcome&)> told{};
 };
@@ -27,12 +27,12 @@ struct Wish {
 struct CoordinatorState {
   static constexpr const char* name = "step_coordinator";
   std::map<std::uint32_t, StepOrderReceiver> members;  // by rank
-  std::deque<Wish> wishes;                             // the first one is under way while `holding`
+  std::deque<Wish> wishes;                             // the first one is being decided while `holding`
   bool holding = false;
   std::uint32_t number = 0;                    // of the hold
-  std::map<std::uint32_t, StepsHeld> answers;  // to it
-  bool ends = false;                           // the end is decided
-  bool rebuilds = false;                       // the view's end is
+  std::map<std::uint32_t, StepsHeld> answers;  // to this hold
+  bool ends = false;                           // the end of the run is decided
+  bool rebuilds = false;                       // the end of the view is decided
 };
 using CoordinatorSelf = StepCoordinator::stateful_pointer<CoordinatorState>;
 
@@ -40,8 +40,8 @@ void refuse(const Wish& wish, Code code, const std::string& why) {
   if (wish.told) wish.told({{code, why}, 0});
 }
 
-/// Whether the first wish is still worth to be decided. A wish to end is made again in the next view.
-bool is_in_vain(const CoordinatorState& s) {
+/// Whether the first wish has become pointless. A wish to end is made again in the next view.
+bool is_pointless(const CoordinatorState& s) {
   if (!s.ends && !s.rebuilds) return false;
   refuse(s.wishes.front(), Code::invalid,
          s.ends ? "the run is about to end" : "the run is about to go over to another view: ask again when it has");
@@ -51,7 +51,7 @@ bool is_in_vain(const CoordinatorState& s) {
 void begin_next(CoordinatorSelf self, const StepCoordinatorParts& parts) {
   CoordinatorState& s = self->state;
   if (s.holding || s.members.size() < parts.hosts.size()) return;
-  while (!s.wishes.empty() && is_in_vain(s)) s.wishes.pop_front();
+  while (!s.wishes.empty() && is_pointless(s)) s.wishes.pop_front();
   if (s.wishes.empty()) return;
   s.holding = true;
   s.answers.clear();
@@ -69,7 +69,7 @@ void add_wish(CoordinatorSelf self, const StepCoordinatorParts& parts, Wish wish
   begin_next(self, parts);
 }
 
-/// What all ranks said together.
+/// The answers of all ranks, combined.
 struct Common {
   std::uint64_t next = 0;  // no rank has begun this step
   std::uint64_t last = 0;  // of the run
@@ -86,8 +86,8 @@ Common common_answer(const CoordinatorState& s, const StepCoordinatorParts& part
   return all;
 }
 
-/// The order that lets all ranks continue. A policy is told of the step before its first one that it is the other's
-/// last, so that one must not have begun either.
+/// The order with which all ranks continue. The step before a switch is the previous policy's last one, and the policy
+/// must know that when the step begins; therefore that step must not have begun either.
 StepOrder decide(const Wish& wish, const Common& all, std::uint32_t number) {
   StepOrder order{.number = number};
   const bool switches = wish.kind == StepOrderKind::switch_policy;
@@ -108,6 +108,8 @@ StepOrder decide(const Wish& wish, const Common& all, std::uint32_t number) {
   return order;
 }
 
+/// When all ranks have answered, all of them hold their steps, so the answers remain true until the order arrives. Only
+/// then may the next wish be decided: it has a hold of its own, whose answers include the effect of this order.
 void take_answer(CoordinatorSelf self, const StepCoordinatorParts& parts, const StepsHeld& answer) {
   CoordinatorState& s = self->state;
   if (!s.holding || answer.number != s.number || !s.members.contains(answer.rank)) return;
@@ -163,7 +165,7 @@ StepCoordinator::behavior_type step_coordinator(CoordinatorSelf self, StepCoordi
             CoordinatorState& s = self->state;
             const bool known = s.ends || std::any_of(s.wishes.begin(), s.wishes.end(),
                                                      [](const Wish& w) { return w.kind == StepOrderKind::end; });
-            if (!known) s.wishes.push_back({StepOrderKind::end});  // one of all ranks, so it is no burden
+            if (!known) s.wishes.push_back({StepOrderKind::end});  // at most one for all ranks, so it needs no limit
             begin_next(self, parts);
           },
           [=](PolicyWish& wish) {

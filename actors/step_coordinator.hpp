@@ -10,27 +10,27 @@
 
 namespace troupe {
 
-/// Decides what begins, or ends, at one step of all ranks (a policy, the view, the run), one wish after the other: it
-/// holds every device actor, hears from each which step it takes next, lies beyond the farthest of them with its order,
-/// and lets all continue. Where one rank cannot take the order nobody gets it. It also passes verdicts on evaluations
-/// on to all devices. On rank 0. Ends with Error{timeout} that names the ranks which do not answer in time.
+/// Decides what begins or ends at one step of all ranks (a policy, the view, the run), one wish after the other. It
+/// holds every device actor, asks each for its next step, chooses a step that none has begun, and lets all continue
+/// with that order. If one rank cannot follow the order, no rank gets it. It also passes verdicts on evaluations to all
+/// devices. On rank 0. If ranks do not answer in time it ends with Error{timeout} that names them.
 using StepCoordinator = ActorOf<Takes<JoinSteps>, Takes<StepsHeld>, Takes<EndWish>, Takes<PolicyWish>,
                                 Takes<RebuildWish>, Takes<EvaluationVerdict>, Takes<AnswersOverdue>>;
-/// How devices see it.
+/// The coordinator, for devices.
 using StepCoordinatorPeer = ActorOf<Takes<JoinSteps>, Takes<StepsHeld>, Takes<EndWish>>;
-/// How it sees them.
+/// The devices, for the coordinator.
 using StepOrderReceiver = ActorOf<Takes<HoldSteps>, Takes<StepOrder>, Takes<EvaluationVerdict>>;
 
-/// What a step coordinator works with.
+/// What a step coordinator needs.
 struct StepCoordinatorParts {
   Schedule schedule;
   std::vector<std::string> hosts;                  // by rank, for messages
   std::chrono::milliseconds answer_within{30000};  // of all ranks, to one wish
-  std::uint32_t rows = 0;                          // a rank and step, that policies are checked with
-  TraceRow* trace = nullptr;                       // null: nothing is noted
+  std::uint32_t rows = 0;                          // of a rank in a step, for checking policies
+  TraceRow* trace = nullptr;                       // null: nothing is traced
 };
 
-/// How many wishes may wait for others; more are refused.
+/// How many wishes may wait; more are refused.
 inline constexpr std::size_t kWishesKept = 16;
 
 /// Wishes wait until all ranks have joined.

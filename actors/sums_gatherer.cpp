@@ -17,12 +17,12 @@ namespace {
 struct GathererState {
   static constexpr const char* name = "sums_gatherer";
   std::optional<StepTotals> totals;
-  std::deque<TestResult> tests;  // whose steps are not told of yet
+  std::deque<TestResult> tests;  // their steps were not passed on yet
   std::optional<DeviceFinished> end;
 };
 using GathererSelf = SumsGatherer::stateful_pointer<GathererState>;
 
-/// Tells whatever is complete by now.
+/// Passes on everything that is complete by now.
 void tell(GathererSelf self, ViewId view, const GathererAudience& audience) {
   GathererState& s = self->state;
   while (const auto total = s.totals->take()) {

@@ -8,19 +8,19 @@
 
 namespace troupe {
 
-/// Where ranks know their own sums only: every rank's device tells rank 0's gatherer, which tells in their stead of
-/// each step, with the sums over all ranks, once all have committed it; of a test result and of the end behind the
-/// steps that they follow. On rank 0.
+/// Used if ranks know only their own sums. Every rank's device sends its sums to rank 0's gatherer. When all ranks have
+/// committed a step, the gatherer passes it on with the sums over all ranks; test results and the end follow the steps
+/// to which they belong. On rank 0.
 using SumsGatherer = ActorOf<Takes<RankSums>, Takes<TestResult>, Takes<DeviceFinished>>;
 
-/// Who is told, in this order.
+/// The receivers, in this order.
 struct GathererAudience {
   std::vector<CommitReceiver> committed;
   std::vector<TestReceiver> tested;
-  std::vector<FinishReceiver> finished;  // when rank 0's device has, and all totals are told
+  std::vector<FinishReceiver> finished;  // when rank 0's device has finished, and all totals were passed on
 };
 
-/// Of `ranks` ranks, which begin with step `first`.
+/// For `ranks` ranks, which begin with step `first`.
 SumsGatherer spawn_sums_gatherer(caf::actor_system& system, ViewId view, std::uint32_t ranks, Step first,
                                  GathererAudience audience);
 

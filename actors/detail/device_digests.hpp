@@ -7,17 +7,18 @@
 
 namespace troupe::detail {
 
-/// When a device takes digests of its rank's weights, for the ranks to be compared.
+/// Decides when a device computes digests of its rank's weights, which are compared between ranks.
 class DeviceDigests {
  public:
-  /// `step` is enqueued: whether digests follow it on the stream, so that they are done when the step is told to be.
+  /// Called when `step` is enqueued. Returns whether digests follow it on the stream, before the step's committed
+  /// point.
   bool enqueue(const DeviceParts& parts, Step step);
-  /// What to tell of a committed step; nothing: it has no digests.
+  /// The digests of a committed step; nothing: it has none.
   std::optional<RankDigest> take(const DeviceParts& parts, Step step);
 
  private:
-  bool due_ = false;        // at the next step after which all weights are alike
-  std::deque<Step> steps_;  // with digests, not taken
+  bool due_ = false;        // compute digests after the next step that leaves the same weights at all ranks
+  std::deque<Step> steps_;  // steps with digests that take() has not returned
 };
 
 }  // namespace troupe::detail

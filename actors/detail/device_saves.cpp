@@ -17,15 +17,15 @@ bool DeviceSaves::is_wanted(const DeviceParts& parts, Step step) {
   return is_due(parts, step) || (parts.saves->evaluated && parts.schedule.evaluates(step));
 }
 
-/// Whether all ranks have memory for a copy after `step`. Of the ranks' votes, that of kStepsAhead steps ago is the
-/// newest that each of them has counted for sure; a save that was begun since it was cast is known without.
+/// Whether all ranks have memory for a copy after `step`. The votes of the step kStepsAhead before it are the newest
+/// that every rank has certainly counted. If the last save began after these votes, its copy may still be in use.
 bool DeviceSaves::may_follow(Step step) {
   std::optional<Vote> counted;
   while (!votes_.empty() && votes_.front().step.value + kStepsAhead <= step.value) {
     counted = votes_.front();
     votes_.pop_front();
   }
-  if (counted) votes_.push_front(*counted);  // until a newer one takes its place
+  if (counted) votes_.push_front(*counted);  // kept until a newer one replaces it
   if (saved_ && (!counted || counted->step <= *saved_)) return false;
   return !counted || !counted->saving;
 }
@@ -38,7 +38,7 @@ bool DeviceSaves::follows(const DeviceParts& parts, Step step) {
   if (parts.exchange.totals_are_common()) {
     due_ = due_ || saves;
     if (!parts.exchange.is_consistent()) return false;
-    saves = std::exchange(due_, false) && may_follow(step);  // one left out is not made up for
+    saves = std::exchange(due_, false) && may_follow(step);  // a save that is left out is not made later
   }
   if (!saves) evaluated_.reset();
   return saves;

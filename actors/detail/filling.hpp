@@ -11,12 +11,12 @@
 
 namespace troupe::detail {
 
-/// A batch that a source was asked for, and what keeps its place meanwhile. Shared by who asked and by the source,
-/// which may still write when the other one has ended.
+/// A batch that a source was asked for, and the memory for it. Shared by the requester and the source, which may still
+/// write after the requester has ended.
 template <class Place>
 class Filling final : public FillDone {
  public:
-  /// `tell` is called on the source's thread when the batch is filled after returned().
+  /// `tell` is called on the source's thread when the batch is filled, unless returned() has returned true.
   Filling(BatchHead its_head, std::vector<Sample> its_samples, Place its_place, std::function<void()> tell)
       : head(std::move(its_head)),
         samples(std::move(its_samples)),
@@ -27,13 +27,13 @@ class Filling final : public FillDone {
     status_ = status;
     if (state_.exchange(State::done, std::memory_order_acq_rel) == State::under_way) tell_();
   }
-  /// Source::fill has returned. Whether the batch was filled by then.
+  /// Call it when Source::fill has returned. Returns whether the batch has been filled already.
   bool returned() noexcept {
     State expected = State::asked;
     return !state_.compare_exchange_strong(expected, State::under_way, std::memory_order_acq_rel);
   }
   bool done() const noexcept { return state_.load(std::memory_order_acquire) == State::done; }
-  /// Throws what went wrong; of a batch that is done.
+  /// Throws the error of a batch that is done, if there is one.
   void check() const {
     if (!status_.ok()) fail(status_.code(), std::string{status_.text()});
   }
@@ -46,7 +46,7 @@ class Filling final : public FillDone {
   enum class State : std::uint8_t { asked, under_way, done };
   const std::function<void()> tell_;
   std::atomic<State> state_{State::asked};
-  Status status_;  // written before it is done
+  Status status_;  // written before the batch is marked as done
 };
 
 }  // namespace troupe::detail

@@ -6,7 +6,7 @@
 
 namespace troupe::detail {
 
-/// Told when a message from another process has been dealt with. Threads: any.
+/// Told when the receiver has handled a message from another process. Threads: any.
 class Intake {
  public:
   virtual void dealt_with(std::uint32_t charge) noexcept = 0;
@@ -15,10 +15,11 @@ class Intake {
   ~Intake() = default;
 };
 
-/// Lies in a message from another process: once it is destroyed its receiver is done with it, or will never get it.
+/// A part of a message from another process. When it is destroyed, the receiver has handled the message, or will never
+/// get it.
 class Receipt {
  public:
-  Receipt() = default;  // for a message that nobody counts
+  Receipt() = default;  // for a message that is not counted
   Receipt(std::shared_ptr<Intake> intake, std::uint32_t charge) noexcept
       : intake_(std::move(intake)), charge_(charge) {}
   Receipt(Receipt&& other) noexcept = default;

@@ -9,7 +9,7 @@
 
 namespace troupe::detail {
 
-/// Hands a pool's news on to an actor that takes SlotFree, from whatever thread a slot comes back on.
+/// Sends SlotFree to an actor when a slot of a pool is free again, on whatever thread that happens.
 template <class Actor>
 class SlotMessenger final : public SlotWaker {
  public:

@@ -11,13 +11,16 @@
 namespace troupe {
 namespace {
 
-/// Parameters stay as they are; their bf16 image is written.
+/// A rule that leaves parameters unchanged and writes their bf16 image.
 RuleStep image_only() noexcept {
   RuleStep step;
   step.kind = RuleKind::sgd;
   return step;
 }
 
+/// Every message to the shard and the worker is sent when the device's stream reaches a point. Therefore both get them
+/// in the order in which the exchange enqueued its work, and never before the memory that a message names may be read.
+/// A worker of another rank may reach the shard first: the shard keeps its JoinHosting until the phase begins here.
 class PushRoute final : public HostedRoute {
  public:
   explicit PushRoute(HostedExchangeParts parts)
@@ -79,13 +82,13 @@ class PushRoute final : public HostedRoute {
       tell(stream, {sums_, totals_are_common() ? total_ : Memory{}, memory_.gradients, meets});
       adopt(stream);
     }
-    if (meets) bring_others(stream);
+    if (meets) copy_other_stripes(stream);
   }
 
   bool is_consistent() const noexcept override { return met_; }
   bool totals_are_common() const noexcept override { return sums_clocks(settings_); }
 
-  /// Of elastic averaging, the center as it was read last.
+  /// Under elastic averaging: shows the center as it was read last.
   void show_common(Stream& stream) override {
     if (!alpha_) return;
     stream.copy(memory_.held, memory_.weights);
@@ -122,7 +125,7 @@ class PushRoute final : public HostedRoute {
     wait_for_worker(stream);
   }
 
-  /// The weights become what was read.
+  /// Copies the parameters that were read to the weights.
   void adopt(Stream& stream) {
     if (!has_landing()) return;
     stream.copy(memory_.weights, memory_.landing);
@@ -142,8 +145,9 @@ class PushRoute final : public HostedRoute {
     if (meets) tell(stream, {{}, {}, {}, true});
   }
 
-  /// What was read at a meeting, but for this process's stripe, which its shard has written.
-  void bring_others(Stream& stream) {
+  /// Brings the stripes of other shards, read at the barrier, to `common`; this process's shard has written its own
+  /// stripe there.
+  void copy_other_stripes(Stream& stream) {
     const Memory& to = memory_.common;
     if (to.size_bytes == 0) return;
     const std::uint64_t first = parts_.mine.stripe.first * sizeof(float);
@@ -164,18 +168,18 @@ class PushRoute final : public HostedRoute {
   PointMessenger<StartHosting, StepExchange::kStepsKept> starts_;
   PointMessenger<RestHosting, StepExchange::kStepsKept> rests_;
   PointMessenger<BeginHosting, StepExchange::kStepsKept> begins_;
-  PointMessenger<ContributionReady, 2 * StepExchange::kStepsKept> messenger_;  // a step may push and then meet
-  const PrivateTimeline rest_line_;                                            // which the shard signals when it rests
+  PointMessenger<ContributionReady, 2 * StepExchange::kStepsKept> messenger_;  // may push, then await a barrier
+  const PrivateTimeline rest_line_;                                            // the shard signals it when it rests
   std::uint64_t times_rested_ = 0;
   PolicySettings settings_;
   Rule rule_;
-  std::optional<double> alpha_;  // of elastic averaging, whose ranks have weights of their own
-  StripeMemory whole_;           // the rank's weights, all of them
+  std::optional<double> alpha_;  // under elastic averaging, in which each rank has its own weights
+  StripeMemory whole_;           // all weights of this rank
   std::uint64_t updates_ = 0;
-  std::uint64_t phase_ = 0;   // times it was opened
-  std::uint64_t steps_ = 0;   // under this policy
-  std::uint64_t rounds_ = 0;  // that the worker was told of
-  std::uint64_t read_ = 0;    // what the worker's line is waited for
+  std::uint64_t phase_ = 0;   // how many times it was opened
+  std::uint64_t steps_ = 0;   // under the present policy
+  std::uint64_t rounds_ = 0;  // that were sent to the worker
+  std::uint64_t read_ = 0;    // the value of the worker's line for which the stream waits
   bool met_ = false;
   Memory sums_, total_;
   std::atomic<bool> retired_{false};

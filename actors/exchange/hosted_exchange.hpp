@@ -11,20 +11,20 @@
 
 namespace troupe {
 
-/// What a rank of a hosted group works on; "whole" is of the group's elements, f32 but for `half`. Separate from the
-/// stripes that shards host, which change at any time.
+/// The memory of a rank in a hosted group; "whole" means all of the group's elements, f32 unless stated otherwise. It
+/// is separate from the stripes that shards host, which change at any time.
 struct HostedMemory {
   Memory gradients;      // whole; the replica writes them
-  Memory weights, bf16;  // whole, bf16: this rank's, which its replica reads
-  /// Whole: where what is read lands, HostedWorkerParts::landing. With `half`, and of elastic averaging, memory of its
-  /// own; else it may be `weights`.
+  Memory weights, bf16;  // whole, bf16: of this rank, read by its replica
+  /// Whole: where parameters that are read arrive, HostedWorkerParts::landing. With bf16, and under elastic averaging,
+  /// it is separate memory; otherwise it may be `weights`.
   Memory landing;
-  std::array<Memory, kMaxStateSlots> state{};  // whole; of elastic averaging, whose ranks take steps of their own
-  Memory held, held_bf16;                      // whole; of elastic averaging: weights put aside
-  std::span<const Layout::Entry> no_decay{};   // of elastic averaging's local steps, as StripeMemory::no_decay
-  Memory one;                                  // a StepSums, which the exchange fills: of one sample
-  /// Whole, bf16: memory of this process alone in which its stripe lies; a meeting brings what the other shards hold
-  /// into it. Empty: the shards' stripes are there for all to read.
+  std::array<Memory, kMaxStateSlots> state{};  // whole; under elastic averaging, in which ranks take their own steps
+  Memory held, held_bf16;                      // whole; under elastic averaging: weights that are set aside
+  std::span<const Layout::Entry> no_decay{};   // for elastic averaging's local steps, as StripeMemory::no_decay
+  Memory one;                                  // a StepSums with one sample, which the exchange fills in
+  /// Whole, bf16: memory of this process alone that contains its stripe. After a barrier the other shards' stripes are
+  /// copied into it. Empty: all ranks can read the shards' stripes directly.
   Memory common, common_bf16;
 };
 
@@ -36,15 +36,16 @@ struct HostedExchangeParts {
   Rank self;
   std::uint32_t ranks = 1;
   HostedMemory memory;
-  /// What this process hosts of the group; an empty stripe has no shard.
+  /// The shard of this process; empty if its stripe is empty.
   HostedShard shard;
   StripeMemory mine;
-  std::shared_ptr<UpdateReplay> replay{};  // of an earlier run's shard, whose order this one's is; null: as things come
+  std::shared_ptr<UpdateReplay> replay{};  // of an earlier shard's log, to repeat; null: order of arrival
 };
 
-/// Gradients (or parameters) are pushed when the stream has come to them, and the stream waits for the worker's line
-/// before it reads parameters again. Totals are a step's of all ranks only with bounded staleness of 0; else this
-/// rank's own. The route outlives what it enqueued. Threads: retire may be called by another one than the rest.
+/// Gradients (or parameters) are pushed when the stream reaches them, and the stream waits for the worker's line before
+/// it reads parameters again. A step's totals are of all ranks only under bounded staleness of 0; otherwise they are
+/// this rank's own. The route outlives the work that it enqueued. Threads: retire() may be called by a different one
+/// than the rest.
 std::unique_ptr<HostedRoute> hosted_route(HostedExchangeParts parts);
 
 }  // namespace troupe

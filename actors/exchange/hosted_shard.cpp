@@ -17,11 +17,18 @@
 namespace troupe {
 namespace {
 
-/// Sinks for pushes: told to each worker with an answer, so that only this process chooses them. Apart from keys that
-/// people would use.
+/// Keys of the sinks for pushes. The shard chooses them and tells each worker its key with an answer. They differ from
+/// the keys that an application would use.
 constexpr std::uint64_t kPushSinks = std::uint64_t{0x7368} << 48;
 
-/// Not final: what runs inline derives from it.
+/// Invariants:
+/// - A worker has at most one open read (reads_), since it sends its next message after the answer to the previous one.
+///   If an answer is lost, the repeated message replaces the read.
+/// - A sink is posted only together with an answer. The worker pushes again only when the answer is valid. Its previous
+///   push has been applied by then, so no enqueued work still reads the sink's memory.
+/// - later_ is ordered by point, and watch() keeps one message outstanding for the newest point. Otherwise an entry
+///   could wait until another message arrives.
+/// Not final: the inline actor derives from it.
 class HostedShardActor : public HostedShard::base, public CallTaker {
  public:
   HostedShardActor(caf::actor_config& config, const std::shared_ptr<HostedTenancy>& tenancy, RemoteActors* remote)
@@ -51,7 +58,7 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
     bool all_done = false;
     try {
       all_done = tenancy_->collect_finished();
-    } catch (const Error& error) {  // the stream's, which watch() hears of
+    } catch (const Error& error) {  // the stream's error, which watch() reports
       return call.fail(error.status());
     }
     if (!all_done) {
@@ -76,7 +83,7 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
   }
 
  private:
-  struct Waiting {  // a read that is not answered
+  struct Waiting {  // a read without an answer
     Promise<PulledPart> answer;
     SinkKey into;
   };
@@ -84,7 +91,7 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
     JoinHosting message;
     Promise<HostingJoined> answer;
   };
-  struct Later {  // told when the stream has come this far
+  struct Later {  // called when the stream has reached `at`
     Point at;
     std::function<void()> tell;
   };
@@ -106,13 +113,13 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
     if (!rest.status.ok()) return quit(to_caf(rest.status));
     rests_ = true;
     const auto signal = [this, rest] { tenancy_->parts().space.timeline(rest.line).signal(rest.value); };
-    later_.push_back({tenancy_->enqueued(), signal});  // behind the copies that are under way
+    later_.push_back({tenancy_->enqueued(), signal});  // after the copies that were enqueued
     watch();
   }
 
   caf::result<HostingJoined> join(const JoinHosting& message) {
     if (ended_) return to_caf(*ended_);
-    const auto from = caf::actor_cast<caf::actor_addr>(current_sender());  // the promise takes it away
+    const auto from = caf::actor_cast<caf::actor_addr>(current_sender());  // making the promise clears current_sender()
     Joiner joiner{message, Promise<HostingJoined>(this)};
     if (from && homes_.insert_or_assign(from, Rank{message.worker}).second) monitor(from);
     if (message.phase > phase_)
@@ -135,7 +142,7 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
                                         stripe.first, stripe.count});
   }
 
-  /// What a worker that did not join is told.
+  /// The error for a worker that has not joined; ok if the shard hosts.
   Status idle() const {
     if (ended_) return *ended_;
     if (tenancy_->started()) return {};
@@ -173,7 +180,7 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
     HostedTenancy::Outcome outcome =
         tenancy_->push({worker, push.sequence, push.clock, push.base_version}, {push.sums, std::move(push.values)});
     if (own_memory) sinks_.at(worker).posted = false;
-    const bool repeated = outcome.refused == Refusal::duplicate;  // its answer was lost
+    const bool repeated = outcome.refused == Refusal::duplicate;  // the worker has not got the answer to the first one
     if (repeated) outcome.refused = Refusal::none;
     deal_with(worker, outcome);
     if (answer.pending() && (repeated || outcome.refused == Refusal::none) && outcome.wrong.ok())
@@ -187,7 +194,7 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
     return promise;
   }
 
-  /// Answers who can be answered, and the worker itself if what it said made no sense.
+  /// Answers all reads that can be answered now; if the message of `worker` was invalid, answers it with an error.
   void deal_with(Rank worker, const HostedTenancy::Outcome& outcome) {
     Status wrong = outcome.wrong;
     if (outcome.refused != Refusal::none) {
@@ -212,7 +219,8 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
     }
   }
 
-  /// A buffer for the worker's next push, which comes after its answer, and so after what it pushed before was applied.
+  /// The sink for the worker's next push. The worker gets it with its answer, so its previous push has been applied by
+  /// then.
   std::uint64_t sink_for(Rank worker) {
     if (remote_ == nullptr) return 0;
     auto [at, fresh] = sinks_.try_emplace(worker);
@@ -233,7 +241,7 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
            memory.offset == found->second.memory.offset;
   }
 
-  /// Why not, when that cannot be read.
+  /// Reads a question; returns why its elements cannot be read, or ok.
   Status understand(std::span<const std::byte> bytes, StripeQuestion& asked) const {
     if (bytes.size() != sizeof asked) return {Code::invalid, "a call to a shard that is not a StripeQuestion"};
     std::memcpy(&asked, bytes.data(), sizeof asked);
@@ -255,8 +263,8 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
     return bytes;
   }
 
-  /// Answers calls that could not be where they came, one after the other: what they read behind an update under way
-  /// goes through one small buffer.
+  /// Answers calls that could not be answered when they arrived, one after the other. If an update is in progress, the
+  /// elements are copied after it into one small buffer.
   void read_late() {
     while (!reading_ && !late_reads_.empty()) {
       const CallMessage message = std::move(late_reads_.front());
@@ -302,7 +310,8 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
     joiners_.clear();
   }
 
-  /// Has the stream tell when it is done with what is enqueued: failures are noticed without a message from elsewhere.
+  /// Asks the stream for a message when its enqueued work is done. Thus a failure is noticed even if no other message
+  /// arrives.
   void watch() {
     if (watching_) return;
     if (tenancy_->enqueued().value == 0 || tenancy_->collect_finished()) return tell_later();
@@ -332,15 +341,15 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
   bool watching_ = false;
   std::optional<Status> ended_;
   std::uint64_t phase_ = 0;
-  bool rests_ = false;  // the devices update the stripe
+  bool rests_ = false;  // the stripe is updated by the devices at present
   std::vector<Joiner> joiners_;
   std::map<Rank, Waiting> reads_;
   std::map<caf::actor_addr, Rank> homes_;
   std::map<Rank, Sink> sinks_;
   std::deque<Later> later_;  // in the order of their points
   std::deque<CallMessage> late_reads_;
-  Memory read_buffer_;    // of the one under way
-  bool reading_ = false;  // it is
+  Memory read_buffer_;    // for the read in progress
+  bool reading_ = false;  // a read is in progress
 };
 
 }  // namespace

@@ -6,14 +6,14 @@
 
 #include "runtime/exchange/policies/hosted.hpp"
 
-// The policy decides at once, by counters; the stream does it later, in the same order. So a version that the policy
-// names is one that the stream will have made by the time when it comes to what follows, and everything here may be
-// enqueued without looking at what is done. What must hold:
-// - a contribution is kept (arrived_, then running_) until the stream has passed the update that reads it: its sender
-//   writes there again as soon as the tensor's last handle ends;
-// - an answer is valid at a point behind everything of its round of actions, so that when a worker may read it, its own
-//   push is applied and its buffer free;
-// - a slot for sums is used again only when the update that reads it is done, since the host writes it at once and the
+// The policy decides at once, by counters; the stream does the work later, in the same order. By the time the stream
+// reaches work that names a version, it has made that version. Therefore everything here can be enqueued without
+// checking what is done. What must hold:
+// - A contribution is kept (first in arrived_, then in running_) until the stream has passed the update that reads it.
+//   Its sender writes there again as soon as the tensor's last handle is destroyed.
+// - An answer is valid at a point after all work of its round of actions. Thus, when a worker may read the answer, its
+//   own push has been applied, and the push's buffer is free.
+// - A slot for sums is used again only when the update that reads it is done: the host writes the slot at once, and the
 //   stream reads it later.
 namespace troupe {
 
@@ -83,8 +83,8 @@ HostedTenancy::Outcome HostedTenancy::perform(const HostedActions& actions) {
     else
       copies.push_back(enqueue_copy(std::get<AnswerRead>(action)));
   }
-  // Answers are valid when all of these actions are done, an update after the copy included: then the reader may
-  // overwrite what it pushed.
+  // Answers become valid when all of these actions are done, including updates after the copy: the reader may then
+  // overwrite the memory that it pushed.
   if (!actions.orders.empty()) {
     enqueued_ = running.done = parts_.stream.mark();
     if (!running.contributions.empty() || !running.sums.empty()) running_.push_back(std::move(running));
@@ -122,7 +122,7 @@ void HostedTenancy::enqueue_update(const ApplyUpdate& update, Running& running) 
   std::vector<Memory> values;
   for (const HostedContribution& one : contributions) values.push_back(one.values.memory());
   StripeMemory stripe = parts_.stripe;
-  if (elastic_alpha_) stripe.no_decay = {};  // the pull's decay is no weight decay
+  if (elastic_alpha_) stripe.no_decay = {};  // the pull is not weight decay
   parts_.stream.update(rule, update.version, stripe, values, total);
   samples_ += total_.samples;
   published_.reset();
@@ -134,7 +134,7 @@ Memory HostedTenancy::write_total(const std::vector<HostedContribution>& contrib
   StepSums total;
   for (const HostedContribution& one : contributions) total.add(one.sums);
   total_ = total;
-  if (elastic_alpha_) total.samples = 1;  // the pull is no mean over samples
+  if (elastic_alpha_) total.samples = 1;  // the pull is not a mean over samples
   collect_finished();
   if (free_sums_.empty()) free_sums_.push_back(parts_.arena.allocate(sizeof(StepSums)));
   const Memory slot = free_sums_.back();
@@ -146,7 +146,7 @@ Memory HostedTenancy::write_total(const std::vector<HostedContribution>& contrib
 HostedTenancy::Copy HostedTenancy::enqueue_copy(const AnswerRead& read) {
   Copy copy{read, total_, {}, {}};
   const StripeMemory& stripe = parts_.stripe;
-  if (policy_->updates_wait_for_readers()) {  // then nobody writes it while it is read
+  if (policy_->updates_wait_for_readers()) {  // then no update writes it while it is read
     copy.memory = stripe.parameters;
     return copy;
   }

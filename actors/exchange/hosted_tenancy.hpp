@@ -19,18 +19,18 @@
 
 namespace troupe {
 
-/// What hosts a stripe. The references outlive the tenancy.
+/// What a shard needs to host a stripe. The references outlive the tenancy.
 struct HostedParts {
-  Stream& stream;  // the hosting device's, for this stripe alone
+  Stream& stream;  // of the hosting device; used only for this stripe
   AddressSpace& space;
-  Arena& arena;             // copies for readers and sums are taken from it: at most a copy a worker, and one
+  Arena& arena;             // memory for readers' copies and for sums: at most one copy for each worker, and one more
   std::uint32_t shard = 0;  // its number in the group
   StripeMemory stripe;      // in memory that this process can read and write
   Rule rule;
-  std::optional<RateSchedule> rate;  // the rule's, by samples of all workers; nothing: as the rule says
-  /// Told of every update as it is enqueued; called by the one who calls the tenancy. Empty: no log is kept.
+  std::optional<RateSchedule> rate;  // by samples of all workers; nothing: the rule's constant rate
+  /// Called with every update when it is enqueued, on the thread that uses the tenancy. Empty: there is no log.
   std::function<void(std::span<const AppliedRecord>)> log;
-  TraceRow* trace = nullptr;  // of the actor in charge; null: nothing is noted
+  TraceRow* trace = nullptr;  // of the shard's actor; null: nothing is traced
 };
 
 /// What a worker pushes.
@@ -39,58 +39,59 @@ struct HostedContribution {
   Tensor values;  // the whole stripe [count] f32
 };
 
-/// A stripe that a shard hosts: the policy decides, the stream computes, readers get copies of one version each. It
-/// only enqueues. Threads: one caller at a time.
+/// A stripe that a shard hosts: the policy decides, the stream computes, and readers get copies, each of one version.
+/// It only enqueues work. Threads: one caller at a time.
 class HostedTenancy {
  public:
   explicit HostedTenancy(HostedParts parts);
 
-  /// Hosts under `policy` from now on; nobody waits for an answer of the one before. `elastic_alpha`: contributions
-  /// are parameters, and pull the stripe toward them. `samples` were taken by all ranks.
+  /// Hosts under `policy` from now on; no reader may be waiting for an answer under the previous one. `elastic_alpha`:
+  /// contributions are parameters, and the stripe moves toward them by this factor. `samples`: taken by all ranks so
+  /// far.
   void start(std::shared_ptr<HostedPolicy> policy, std::optional<double> elastic_alpha, std::uint64_t samples);
   bool started() const noexcept { return policy_ != nullptr; }
 
   struct Answer {
     AnswerRead read;
     StepSums total;  // of the last update that the parameters contain
-    Tensor values;   // valid at its point; by then the reader's own contribution is applied
+    Tensor values;   // valid at its point; by then the reader's own contribution has been applied
   };
   struct Outcome {
-    Status wrong;  // nothing changed: the message made no sense
+    Status wrong;  // the message was invalid, and nothing changed
     Refusal refused = Refusal::none;
-    std::vector<Answer> answers;  // for whoever waited for them
+    std::vector<Answer> answers;  // for the workers that waited for them
   };
-  /// `wrong` when the policy takes no more workers.
+  /// The status is not ok if the policy takes no more workers.
   Outcome join(Rank worker);
   Outcome leave(Rank worker);
   Outcome push(const HostedPush& push, HostedContribution contribution);
   Outcome read(const HostedRead& read);
 
-  /// Copies some elements as they are behind what is enqueued; there when enqueued() is reached.
+  /// Copies some elements after all work that is enqueued now; done when enqueued() is reached.
   void copy(std::uint64_t first, std::uint64_t count, Memory to);
 
-  /// Everything enqueued so far is done when this is reached.
+  /// All work that was enqueued so far is done when this point is reached.
   Point enqueued() const noexcept { return enqueued_; }
-  /// Whether it is, so that the parameters may be read as they lie until the next push. Lets go of what finished
-  /// updates held. Throws the stream's error when it has ended with one.
+  /// Whether enqueued() is reached; then the parameters may be read in place until the next push. Releases what
+  /// finished updates kept. Throws the stream's error if it has failed.
   bool collect_finished();
   bool reached(Point point) const;
   const HostedPolicy& policy() const noexcept { return *policy_; }
   const HostedParts& parts() const noexcept { return parts_; }
 
  private:
-  struct Copy {  // a reader's, of this round of actions
+  struct Copy {  // for one reader, in this round of actions
     AnswerRead read;
     StepSums total;
     Memory memory;
     std::shared_ptr<const void> owner;
   };
-  struct Published {  // the whole stripe at a version; shared by all who read that
+  struct Published {  // the whole stripe at one version, shared by all its readers
     std::uint64_t version = 0;
     Memory memory;
     std::shared_ptr<const void> owner;
   };
-  struct Running {  // until its point is reached
+  struct Running {  // kept until `done` is reached
     Point done;
     std::vector<Tensor> contributions;
     std::vector<Memory> sums;
@@ -98,7 +99,7 @@ class HostedTenancy {
 
   Status check(const HostedContribution& contribution) const;
   Outcome perform(const HostedActions& actions);
-  RuleStep rule_of(const ApplyUpdate& update) const;  // its contributions' total is written
+  RuleStep rule_of(const ApplyUpdate& update) const;  // call it after write_total()
   void enqueue_update(const ApplyUpdate& update, Running& running);
   Memory write_total(const std::vector<HostedContribution>& contributions);
   Copy enqueue_copy(const AnswerRead& read);
@@ -108,7 +109,7 @@ class HostedTenancy {
   std::optional<double> elastic_alpha_;
   std::uint64_t samples_ = 0;
   detail::Snapshots snapshots_;
-  std::map<std::pair<Rank, std::uint64_t>, HostedContribution> arrived_;  // and not applied; by worker and sequence
+  std::map<std::pair<Rank, std::uint64_t>, HostedContribution> arrived_;  // not applied yet, by worker and sequence
   std::deque<Running> running_;
   std::vector<Memory> free_sums_;
   StepSums total_;  // of the last update

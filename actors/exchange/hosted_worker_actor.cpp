@@ -13,15 +13,15 @@
 namespace troupe {
 namespace {
 
-/// Sinks for what shards answer; see hosted_shard.cpp for the other way.
+/// Keys of the sinks for shards' answers; see hosted_shard.cpp for the opposite direction.
 constexpr std::uint64_t kPullSinks = std::uint64_t{0x776f} << 48;
 
 struct Part {
-  std::uint64_t first = 0;  // of the stripe, element of the group
+  std::uint64_t first = 0;  // first element of the stripe in the group
   std::uint64_t count = 0;
-  std::uint64_t sink_there = 0;  // for the next push
-  bool posted = false;           // the sink for what is read
-  PulledPart pulled;             // of this round; its tensor is kept until the next has come
+  std::uint64_t sink_there = 0;  // the shard's sink for the next push
+  bool posted = false;           // the sink for this shard's answer
+  PulledPart pulled;             // of this round; its tensor is kept until the next one arrives
 };
 
 struct WorkerState {
@@ -30,14 +30,14 @@ struct WorkerState {
   std::size_t joined = 0;
   std::optional<HostingJoined> start;
   std::optional<HostedWorker> machine;
-  std::uint64_t rounds = 0;  // contributed
-  std::uint64_t raised = 0;  // the line
-  Memory total;              // of the round under way; empty: nobody wants it
+  std::uint64_t rounds = 0;  // number of contributions
+  std::uint64_t raised = 0;  // the last value to which the line was, or will be, raised
+  Memory total;              // of the round in progress; empty: not wanted
   bool leaving = false;
-  bool looking = false;                // for progress, from time to time
-  std::uint64_t raised_then = 0;       // at the last look
-  std::vector<std::uint64_t> applied;  // likewise: contributions of each rank, at the shard that was asked
-  std::unique_ptr<PointMessenger<LeaveShards, 1>> reached;  // that what is under way is read
+  bool looking = false;                // whether it checks for progress from time to time
+  std::uint64_t raised_then = 0;       // at the last check
+  std::vector<std::uint64_t> applied;  // likewise: each rank's contributions, at the shard that was asked
+  std::unique_ptr<PointMessenger<LeaveShards, 1>> reached;  // reports that the reads in progress have ended
 };
 using Self = HostedWorkerActor::stateful_pointer<WorkerState>;
 
@@ -61,7 +61,7 @@ std::uint64_t sink_key(Self self, std::size_t shard) {
   return kPullSinks | (std::uint64_t{self->id()} << 16 & 0xffffffff0000) | shard;
 }
 
-/// What to read from a shard, the landing laid out for it.
+/// The message that reads from a shard; posts the landing as its sink.
 ReadPart read_of(Self self, const HostedWorkerParts& parts, std::size_t shard, const HostedRead& read) {
   ReadPart message{.worker = read.worker.value, .clock = read.clock, .meeting = read.meeting, .into = 0};
   Part& part = self->state.parts[shard];
@@ -79,17 +79,21 @@ void announce_leave(Self self, const Shards& shards, const HostedWorkerParts& pa
   self->quit();
 }
 
-/// Once nothing is under way: a shard may change what it answered with as soon as nobody waits for this rank.
+/// Leaves when no read is in progress: a shard may change the memory of its answer as soon as no answer to this rank is
+/// open.
 void leave_when_read(Self self, const HostedWorkerParts& parts, const Shards& shards) {
   WorkerState& s = self->state;
-  if (s.machine && s.machine->waiting()) return;  // finish_round comes back to it
+  if (s.machine && s.machine->waiting()) return;  // finish_round calls this again
   if (s.raised > parts.space.timeline(parts.line).value())
     s.reached->tell_at({parts.line, s.raised}, HostedWorkerActor{self}, LeaveShards{});
   else
     announce_leave(self, shards, parts);
 }
 
-/// All shards have answered: bring what came by reference into place, then raise the line.
+/// All shards have answered: copies parameters that arrived by reference to the landing, then raises the line. If there
+/// are copies, the stream raises it after them. Raises stay in order, since the next round is contributed only after
+/// the device's stream has waited for this one. For the same reason Part::pulled may be replaced by the next answer:
+/// the copies that read it are done by then.
 void finish_round(Self self, const HostedWorkerParts& parts, const Shards& shards) {
   WorkerState& s = self->state;
   if (s.total.size_bytes > 0) *parts.space.address_of<StepSums>(s.total) = s.parts[0].pulled.total;
@@ -126,7 +130,7 @@ void take(Self self, const HostedWorkerParts& parts, const Shards& shards, std::
     finish_round(self, parts, shards);
 }
 
-/// How long it takes depends on the other ranks, so the look for progress says when it is too long.
+/// No time limit: the answer depends on the other ranks. The check for progress notices if it takes too long.
 template <class Message>
 void ask(Self self, const HostedWorkerParts& parts, const Shards& shards, std::size_t shard, std::uint64_t meeting,
          Message message) {
@@ -147,7 +151,7 @@ void end_without_progress(Self self, const HostedWorkerParts& parts, std::size_t
                            ", to which no rank has contributed meanwhile; furthest behind: rank ", behind)});
 }
 
-/// A read may wait for other ranks as long as these go on.
+/// A read may wait for other ranks without limit, as long as these make progress.
 void look_for_progress(Self self, const HostedWorkerParts& parts, const Shards& shards) {
   WorkerState& s = self->state;
   self->delayed_send(self, parts.deadline, LookForProgress{});
@@ -178,7 +182,7 @@ void joined(Self self, const HostedWorkerParts& parts, const Shards& shards, std
   TROUPE_CHECK(s.start->clock == answer.clock && s.start->sequence == answer.sequence, Code::invalid, "rank ",
                parts.self.value, " would start at clock ", s.start->clock, " at shard ", s.start->shard,
                " and at clock ", answer.clock, " at shard ", answer.shard,
-               "; ranks join a group whose shards stand at "
+               "; ranks can join a group only if its shards are at "
                "the same clock");
   if (++s.joined < shards.size()) return;
   s.machine.emplace(parts.self, shards.size(), answer.clock, answer.sequence);

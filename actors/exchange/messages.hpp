@@ -13,35 +13,35 @@
 #include "runtime/compute/stream.hpp"
 #include "runtime/exchange/policies/staleness_histogram.hpp"
 
-// What workers and the shards that host stripes say to each other.
+// The messages between workers and the shards that host stripes.
 namespace troupe {
 
-/// Worker to shard: it takes part, from now on unless it did so before, until it leaves or this sender ends.
+/// From worker to shard: the worker takes part, unless it does already, until it leaves or its process ends.
 struct JoinHosting {
   std::uint32_t worker = 0;
-  std::uint64_t phase = 0;  // of the hosting: answered when that has begun
+  std::uint64_t phase = 0;  // of hosting; answered when that has begun
 };
-/// The answer.
+/// The answer to JoinHosting.
 struct HostingJoined {
   std::uint32_t shard = 0;
-  std::uint64_t clock = 0;     // the worker's first
-  std::uint64_t sequence = 0;  // pushes taken from it before
-  std::uint64_t first = 0;     // of the stripe, element of its group
+  std::uint64_t clock = 0;     // the worker's first clock
+  std::uint64_t sequence = 0;  // number of pushes accepted from it before
+  std::uint64_t first = 0;     // first element of the stripe in its group
   std::uint64_t count = 0;
 };
-/// Worker to shard, after its last push: nothing waits for it any more.
+/// From worker to shard, after its last push: no answer to this worker is open any more.
 struct LeaveHosting {
   std::uint32_t worker = 0;
 };
 
-/// Worker to shard: parameters for the contribution of this clock.
+/// From worker to shard: reads parameters for the contribution with this clock.
 struct ReadPart {
   std::uint32_t worker = 0;
   std::uint64_t clock = 0;
   std::uint64_t meeting = 0;  // HostedRead::meeting
   std::uint64_t into = 0;     // the worker's sink for them (RemoteActors::post_sink); 0: none
 };
-/// Worker to shard: a contribution, and what it reads next.
+/// From worker to shard: a contribution, and what the worker reads next.
 struct PushPart {
   std::uint32_t worker = 0;
   std::uint64_t sequence = 0;
@@ -49,26 +49,26 @@ struct PushPart {
   std::uint64_t base_version = 0;
   StepSums sums;
   Tensor values;
-  ReadPart next;  // its clock: the one after the contribution's
+  ReadPart next;  // its clock is the one after the contribution's
 };
-/// The answer to both.
+/// The answer to ReadPart and PushPart.
 struct PulledPart {
   std::uint32_t shard = 0;
-  std::uint64_t clock = 0;  // as read
+  std::uint64_t clock = 0;  // of the read
   std::uint64_t version = 0;
   std::uint64_t content = 0;  // see AnswerRead
   StepSums total;             // of the last update that `values` contain
   Tensor values;
-  std::uint64_t sink = 0;  // of the shard, for the worker's next push
+  std::uint64_t sink = 0;  // the shard's sink for the worker's next push
 };
 
-/// Anyone to shard: what it has done so far.
+/// To a shard: asks what it has done so far.
 struct AskHosting {};
 struct HostingReport {
   std::uint32_t shard = 0;
   std::uint64_t version = 0;
-  std::vector<std::uint64_t> version_vector;  // by worker: sequences applied
-  StalenessHistogram staleness;               // of its present policy
+  std::vector<std::uint64_t> version_vector;  // by worker: number of contributions applied
+  StalenessHistogram staleness;               // under its present policy
   std::string staleness_unit;
 };
 
@@ -121,7 +121,7 @@ auto inspect(Inspector& f, HostingReport& x) {
   return f(caf::meta::type_name("troupe.HostingReport"), x.shard, x.version, x.version_vector, x.staleness,
            x.staleness_unit);
 }
-/// Registers them; in every process, before the actor system is made.
+/// Registers these messages; call it in every process, before the actor system is made.
 void configure_exchange(caf::actor_system_config& config);
 
 }  // namespace troupe

@@ -12,7 +12,7 @@ std::pair<Memory, std::shared_ptr<const void>> Snapshots::take() {
     }
   }
   if (memory.size_bytes == 0) memory = arena_.allocate(size_bytes_);
-  // The owner carries nothing but its end.
+  // The owner has no value; only its destruction matters.
   std::shared_ptr<const void> owner(nullptr, [free = free_, memory](const void*) {
     const std::lock_guard lock{free->mutex};
     free->buffers.push_back(memory);

@@ -13,30 +13,30 @@
 
 namespace troupe {
 
-/// Hands the records of a shard's updates to a thread of its own, a page at a time: a handler must not wait for a disk.
-/// Threads: one at a time.
+/// Passes the records of a shard's updates to a separate thread, a page at a time, since a handler must not wait for a
+/// disk. Threads: one at a time.
 class UpdateLogWriter {
  public:
-  /// Writes records, on the thread; may throw Error.
+  /// Writes records, on that thread; may throw Error.
   using Write = std::function<void(std::span<const AppliedRecord>)>;
   static constexpr std::size_t kPageRecords = 256;
-  /// Pages that may wait for the disk.
+  /// The most pages that may wait for the disk.
   static constexpr std::size_t kMostPages = 4096;
 
-  /// Throws Error{environment} when no thread can be had.
+  /// Throws Error{environment} if no thread can be started.
   explicit UpdateLogWriter(Write write);
   /// Waits until everything is written.
   ~UpdateLogWriter();
   UpdateLogWriter(const UpdateLogWriter&) = delete;
   UpdateLogWriter& operator=(const UpdateLogWriter&) = delete;
 
-  /// Never waits. Throws what an earlier write has thrown, and Error{environment} when more than kMostPages wait.
+  /// Never waits. Throws the error of an earlier write, and Error{environment} if more than kMostPages wait.
   void append(std::span<const AppliedRecord> records);
 
  private:
   struct State {
     Write write;
-    std::atomic<std::size_t> waiting{0};  // pages
+    std::atomic<std::size_t> waiting{0};  // number of pages
     std::atomic<bool> failed{false};
     Status why;  // written before `failed`
   };
@@ -44,7 +44,7 @@ class UpdateLogWriter {
 
   const std::shared_ptr<State> state_ = std::make_shared<State>();
   std::vector<AppliedRecord> page_;
-  IoThreads thread_{"update log", 1};  // last: it ends before what it writes from
+  IoThreads thread_{"update log", 1};  // the last member: it ends before the members that its tasks use
 };
 
 }  // namespace troupe

@@ -31,14 +31,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// What the end of a membership may take when its deadline has passed.
+/// How long the end of a membership may take if its deadline has passed.
 constexpr milliseconds kParting{500};
 constexpr Peer kFirst{0};
 constexpr std::chrono::seconds kJoining{60};
-/// Longer than a busy machine keeps a process from its core, shorter than people wait.
+/// Longer than a busy machine keeps a process from running, but shorter than a person would wait.
 constexpr milliseconds kSilence{10'000};
 
-/// CAF takes a time of 0 for none at all.
+/// For CAF, a time of 0 means no limit.
 milliseconds request_time(Deadline deadline) {
   return std::max(std::chrono::ceil<milliseconds>(deadline.left()), milliseconds(1));
 }
@@ -120,7 +120,7 @@ struct Group::State {
   const LaunchPlace place;
   const Peer self;
   caf::actor_system& system;
-  std::mutex keeping;  // guards kept
+  std::mutex keeping;  // guards `kept`
   std::vector<std::shared_ptr<void>> kept;
   AddressSpace own_space;
   AddressSpace& space;
@@ -134,10 +134,10 @@ struct Group::State {
   std::unique_ptr<Transport> transport;
   std::unique_ptr<LaneLoop> control;
   std::unique_ptr<LaneLoop> bulk;
-  std::unique_ptr<Bootstrap> bootstrap;  // its thread tells `remote` of losses, so it ends first
-  bool running = false;                  // the lanes
-  std::uint64_t gathered = 0;            // calls of all_gather
-  std::uint32_t numbers = 0;             // that next_number() gave
+  std::unique_ptr<Bootstrap> bootstrap;  // its thread calls `remote` on losses, so it ends first
+  bool running = false;                  // the lanes are running
+  std::uint64_t gathered = 0;            // number of all_gather calls
+  std::uint32_t numbers = 0;             // the last result of next_number()
   std::optional<StopReport> ended;
 };
 
@@ -173,7 +173,7 @@ void Group::State::connect() {
   };
   given.lost = [this, others = options.remote.lost](Peer peer, const Status& why) {
     if (others) others(peer, why);
-    if (roster->parting()) {  // those who have stopped close what this process still looks at: only the report tells
+    if (roster->parting()) {  // stopped peers close connections: only the report lists losses
       if (self == kFirst) caf::anon_send(steward, group::Silent::value, peer.value, std::string(why.text()));
       return;
     }
@@ -191,12 +191,12 @@ void Group::State::spawn_servants() {
   courier = system.spawn<group::Courier, caf::hidden>(roster);
   steward = system.spawn<group::Steward, caf::hidden>(roster);
   system.registry().put(group::kCourier, courier);
-  // The first that is attached runs last: after those that tell the other processes.
+  // CAF calls attached functions in reverse order: this one is called after those that inform the other processes.
   steward->attach_functor([end = steward_ended] { end->set_value(); });
   for (const caf::actor& servant : {courier, steward}) system.registry().put(servant.id(), servant);
 }
 
-/// Everyone tells everyone where it is.
+/// Exchanges the addresses of all processes.
 void Group::State::meet(Blocking& blocking) {
   std::vector<group::Member> members(hellos.size());
   members[self.value] = {.transport = transport->address(),
@@ -223,7 +223,7 @@ void Group::State::meet(Blocking& blocking) {
   roster->enroll(*remote, std::move(entries));
 }
 
-/// Everyone maps what it can reach, and tells.
+/// Every process maps the arenas that it can reach, and reports which.
 void Group::State::share_arenas(Blocking& blocking, const std::vector<group::Member>& members) {
   std::vector<std::vector<std::byte>> tickets;
   for (const group::Member& member : members) tickets.push_back(member.arena);
@@ -238,7 +238,7 @@ void Group::State::go(Blocking& blocking) {
   running = true;
   if (!bootstrap) return;
   bootstrap->all_gather(blocking, "ready", {}, deadline);
-  // Heartbeats begin with a first word: peer 0 and everyone else watch each other, and those who talk to each other.
+  // Heartbeats begin with a first message: peer 0 and all others watch each other, as do peers that exchange messages.
   if (self != kFirst) roster->steward(kFirst);
   bootstrap->watch([this](Peer peer, const Status& why) {
     remote->lost(peer, why);
@@ -247,11 +247,11 @@ void Group::State::go(Blocking& blocking) {
   });
 }
 
-/// Notes who had not come to their end by the deadline.
+/// Adds the processes that had not finished by the deadline to the report.
 void Group::State::await_others(Deadline deadline, StopReport& report) {
   if (hellos.size() == 1) return;
   caf::scoped_actor asking(system);
-  // Peer 0 answers somewhat earlier, so that its answer comes in time.
+  // Peer 0 answers somewhat before the deadline, so that its answer arrives in time.
   const auto within = static_cast<std::uint64_t>(request_time(deadline).count()) * 9 / 10;
   asking->request(steward_of(kFirst), request_time(deadline), group::Finish::value, self.value, within)
       .receive(
@@ -275,8 +275,8 @@ std::vector<std::string> Group::State::retire(Deadline deadline) {
   return running;
 }
 
-/// Tells the others that nothing more will come from here, once everything has come. Needs no thread of CAF's, which
-/// may all be busy.
+/// Tells the other processes that this one leaves, after all its messages have arrived. It does not need CAF's threads,
+/// which may all be busy.
 void Group::State::say_goodbye(Deadline deadline) {
   caf::scoped_actor asking(system);
   using Asked = decltype(asking->request(steward, milliseconds(1), group::Leaving::value, self.value));
@@ -286,12 +286,12 @@ void Group::State::say_goodbye(Deadline deadline) {
     if (peer != self)
       asked.push_back(asking->request(roster->steward(peer), within, group::Leaving::value, self.value));
   }
-  for (Asked& each : asked) each.receive([] {}, [](const caf::error&) {});  // who does not answer finds out otherwise
+  for (Asked& each : asked) each.receive([] {}, [](const caf::error&) {});  // without an answer, a peer finds out later
   caf::anon_send_exit(steward, caf::exit_reason::user_shutdown);
   steward_ended->get_future().wait_until(deadline.at());
 }
 
-/// From the outside in: the actors that serve others, then what is under way, then the lanes.
+/// Ends first the actors that serve others, then the messages in transit, then the lanes.
 void Group::State::end(Blocking& blocking, Deadline deadline, StopReport report, bool others_go_on) {
   const Deadline last = Deadline::after(std::max<Clock::duration>(deadline.left(), kParting));
   if (roster) roster->begin_parting();
@@ -324,7 +324,7 @@ std::vector<Peer> Group::State::everyone() const {
   return all;
 }
 
-/// The actors of that name at those peers, or one of them. Throws naming those that have none.
+/// The actors of that name at those peers, or one of them. Throws an error that names the peers without one.
 std::vector<caf::actor> Group::State::find(Blocking& blocking, const std::string& name, const std::vector<Peer>& at,
                                            Deadline deadline, bool one_will_do, const std::set<std::string>& takes) {
   std::vector<caf::actor> directories;
@@ -336,7 +336,7 @@ std::vector<caf::actor> Group::State::find(Blocking& blocking, const std::string
                                        .first_answer_ends = one_will_do});
   std::vector<caf::actor> found;
   std::vector<std::string> lacking;
-  Code code = Code::ok;  // the worst for who wants all, the best for who wants one
+  Code code = Code::ok;  // the most severe if all are needed, the least severe if one is enough
   for (std::size_t i = 0; i < replies.size(); ++i) {
     const Status& status = replies[i].status;
     if (status.ok()) {

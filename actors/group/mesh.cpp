@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kMostNamed = 16;
 
-/// Asks the members on the first request, answers it, and ends.
+/// At the first request, asks the members, answers the request, and ends.
 class Gathering final : public caf::event_based_actor {
  public:
   using Conclude = std::function<Status(const std::vector<Status>&)>;
@@ -80,7 +80,7 @@ Mesh::Mesh(std::vector<Dimension> dimensions, std::vector<caf::actor> members)
     TROUPE_CHECK(members_[i], Code::invalid, "the handle at ", place_of(i), " is empty");
 }
 
-/// "{node: 2, device: 4}"
+/// Returns "{node: 2, device: 4}".
 std::string Mesh::names() const {
   std::string all;
   for (const Dimension& dimension : dimensions_)
@@ -88,7 +88,7 @@ std::string Mesh::names() const {
   return "{" + all + "}";
 }
 
-/// "{node 1, device 3}"
+/// Returns "{node 1, device 3}".
 std::string Mesh::place_of(std::size_t member) const {
   std::string place;
   for (auto dimension = dimensions_.rbegin(); dimension != dimensions_.rend(); ++dimension) {
@@ -107,7 +107,7 @@ std::size_t Mesh::dimension(const std::string& name) const {
 
 constexpr std::size_t kWhole = static_cast<std::size_t>(-1);
 
-/// By dimension; kWhole where the place says nothing.
+/// By dimension; kWhole for a dimension that `place` does not name.
 std::vector<std::size_t> Mesh::indices(const std::vector<Coordinate>& place) const {
   std::vector<std::size_t> chosen(dimensions_.size(), kWhole);
   for (const Coordinate& coordinate : place) {

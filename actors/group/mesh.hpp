@@ -13,8 +13,8 @@
 
 namespace troupe {
 
-/// Actors, here and in other processes, in a grid with named dimensions: a value, cheap enough to copy, without any
-/// tie to a group. Its handles are ordinary ones.
+/// Actors, in this and other processes, in a grid with named dimensions: a value, cheap to copy, independent of a
+/// group. Its handles are ordinary handles.
 class Mesh {
  public:
   struct Dimension {
@@ -22,15 +22,15 @@ class Mesh {
     std::size_t size = 1;
     friend bool operator==(const Dimension&, const Dimension&) = default;
   };
-  /// A place on one dimension.
+  /// An index on one dimension.
   struct Coordinate {
     std::string dimension;
     std::size_t index = 0;
   };
   static constexpr std::uint32_t kFanOut = 8;
 
-  /// `members` in row-major order: the last dimension runs fastest. Throws Error{invalid} when their number is not the
-  /// product of the sizes, a handle is empty, or a dimension has no name, another's, or no size.
+  /// `members` in row-major order: the last dimension changes fastest. Throws Error{invalid} if their number is not the
+  /// product of the sizes, if a handle is empty, or if a dimension has no name, the name of another one, or no size.
   Mesh(std::vector<Dimension> dimensions, std::vector<caf::actor> members);
 
   const std::vector<Dimension>& dimensions() const noexcept { return dimensions_; }
@@ -38,25 +38,25 @@ class Mesh {
   /// In row-major order.
   const std::vector<caf::actor>& members() const noexcept { return members_; }
 
-  /// The member at a place, which names every dimension once. Throws Error{invalid} with the dimensions there are.
+  /// The member at a place, which names every dimension once. Throws Error{invalid} with the mesh's dimensions.
   const caf::actor& at(const std::vector<Coordinate>& place) const;
-  /// The members for which the named dimensions have these indices, as a mesh of the other dimensions. Throws
-  /// Error{invalid} with the dimensions there are.
+  /// The members at these indices of the named dimensions, as a mesh of the other dimensions. Throws Error{invalid}
+  /// with the mesh's dimensions.
   Mesh slice(const std::vector<Coordinate>& place) const;
 
-  /// Sends `what` to every member, one by one and without a sender: order as that of other messages from here.
+  /// Sends `what` to every member, one by one and without a sender; ordered like other messages from here.
   void tell(const caf::message& what) const;
-  /// The same over a tree of processes: this one sends to at most `fan_out` others, which pass it on. Delivered once to
-  /// each member; a process that dies on the way is bypassed. Two broadcasts to the same mesh from one process arrive
-  /// in their order as long as nobody dies; a broadcast and a tell do not know of each other. Outside of a group it is
-  /// a tell. Throws Error{unsupported} when a type in `what` is not registered, Error{invalid} without fan-out.
+  /// The same over a tree of processes: this one sends to at most `fan_out` others, which pass it on. Each member gets
+  /// it once; a process that dies meanwhile is bypassed. Two broadcasts to the same mesh from one process arrive in
+  /// their order if no process dies; broadcasts and tell() are not ordered relative to each other. Outside of a group
+  /// it is tell(). Throws Error{unsupported} if a type in `what` is not registered, Error{invalid} for a fan-out of 0.
   void broadcast(const caf::message& what, std::uint32_t fan_out = kFanOut) const;
 
-  /// Asks every member and waits: what each answered, in row-major order. Throws when a member did not answer by the
-  /// deadline, or with an error, naming those; Error{peer_lost} when one of them is gone, else Error{timeout} when one
-  /// was late, else the first error's code.
+  /// Asks every member and waits for the answers, in row-major order. Throws if a member did not answer by the
+  /// deadline, or answered with an error, naming those members: Error{peer_lost} if one of them has ended, otherwise
+  /// Error{timeout} if one was late, otherwise the first error's code.
   std::vector<caf::message> gather(Blocking& blocking, const caf::message& question, Deadline deadline) const;
-  /// The same for members that answer with one T. Throws also Error{unsupported} naming one that answered otherwise.
+  /// The same for members that answer with one T. Also throws Error{unsupported} naming a member with another answer.
   template <class T>
   std::vector<T> gather(Blocking& blocking, const caf::message& question, Deadline deadline) const {
     std::vector<T> values;
@@ -68,9 +68,9 @@ class Mesh {
     return values;
   }
   using Gather = caf::atom_constant<caf::atom("gather")>;
-  /// For actors, which may not block: an actor that, asked (Gather{}) once, asks all members and answers with a
-  /// std::vector<caf::message>, or within `within` with an error that names who did not answer. Give the request itself
-  /// somewhat longer.
+  /// For actors, which must not block: an actor that, when asked (Gather{}) once, asks all members and answers with a
+  /// std::vector<caf::message>, or after at most `within` with an error that names the members that did not answer.
+  /// Give the request itself somewhat longer.
   caf::actor gathering(caf::message question, Clock::duration within) const;
 
  private:

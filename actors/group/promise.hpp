@@ -11,18 +11,18 @@
 
 namespace troupe {
 
-/// The promise of an answer, for a handler that answers later, wherever the one who asked is. When its last copy ends
-/// and nothing was delivered, the answer is Error{aborted}; CAF's own promise would answer nothing, and the one who
-/// asked would wait as long as the request's time limit allows. Threads: the actor's delivers; any may drop it.
+/// The promise of an answer, for a handler that answers later, to a requester in any process. If its last copy is
+/// destroyed without an answer, the answer is Error{aborted}. CAF's own promise would not answer at all, and the
+/// requester would wait until its time limit. Threads: the actor's calls deliver() and fail(); any may destroy it.
 template <class... Results>
 class Promise {
  public:
-  /// In the handler of the request, once.
+  /// Make it in the handler of the request, once.
   template <class Self>
   explicit Promise(Self* self) : state_(std::make_shared<State>(self->make_response_promise())) {}
 
   bool pending() const { return state_->promise.pending(); }
-  /// Answers. What is delivered after the first goes nowhere.
+  /// Answers. Later answers are ignored.
   void deliver(Results... results) {
     if (!pending()) return;
     if constexpr (sizeof...(Results) == 0) {
@@ -45,7 +45,7 @@ class Promise {
     State& operator=(const State&) = delete;
     ~State() {
       if (!promise.source() || !promise.id().is_request()) return;
-      // Not by deliver(), which acts in the name of the actor, whose thread this need not be.
+      // Not by deliver(), which acts in the name of the actor; this may be another thread.
       const caf::error why = to_caf(Status{Code::aborted, "the actor dropped its promise to answer"});
       promise.source()->enqueue(nullptr, promise.id().response_id(), caf::make_message(why), nullptr);
     }

@@ -9,17 +9,18 @@
 
 namespace troupe {
 
-/// What an actor system needs whose actors shall talk to those of other processes: a node id, the messages of groups,
-/// names for errors, CAF's policy `sharing`. In every process, before the system is made. Messages of your own are
-/// added by add_messages(config, MessageName<T>{"app.T"}, ...), also in every process.
+/// Prepares an actor system so that its actors can exchange messages with those of other processes: a node id, the
+/// messages of groups, names for errors, and CAF's scheduling policy `sharing`. Call it in every process, before the
+/// system is made. Your own messages are added by add_messages(config, MessageName<T>{"app.T"}, ...), also in every
+/// process.
 void configure_group(caf::actor_system_config& config);
 
-/// Lets other processes of the group spawn actors of this kind here by `type` (Group::spawn_at): a function as
-/// system.spawn takes it, with or without `self` first, whose other parameters are what the arguments of spawn_at must
-/// be, one for one. Before the actor system is made. Throws Error{invalid} when the name is taken.
+/// Lets other processes of the group spawn actors of this kind here by `type` (Group::spawn_at): a function as for
+/// system.spawn, with or without `self` first; its other parameters must have exactly the types of the arguments of
+/// spawn_at. Call it before the actor system is made. Throws Error{invalid} if the name is in use.
 template <class Behavior>
 void register_actor(caf::actor_system_config& config, const std::string& type, Behavior behavior);
-/// The same for a class that is constructed with (actor_config&, Args...).
+/// The same for a class with a constructor (actor_config&, Args...).
 template <class Actor, class... Args>
 void register_actor(caf::actor_system_config& config, const std::string& type);
 

@@ -10,9 +10,9 @@
 
 namespace troupe::remote {
 
-/// An actor may have as much unhandled as is left for all others together: of several slow ones each gets an equal
-/// part, and as much stays for those that are not. Source: Choudhury and Hahne 1998 (dynamic thresholds of shared
-/// buffers).
+/// An actor may have as much unhandled as remains for all others together. Thus several slow actors get equal parts,
+/// and the same amount stays free for those that are not slow. Source: Choudhury and Hahne 1998 (dynamic thresholds of
+/// shared buffers).
 bool Backlog::has_room(const Proxy& proxy) const noexcept {
   const auto& of = proxy.peer().backlog;
   const std::uint64_t used = of.allowance.in_use().charge;
@@ -63,7 +63,7 @@ void Backlog::send_blocked(PeerState& to) {
   send_down_notices(to);
 }
 
-/// Those that no blocked message comes before.
+/// Sends those that no earlier blocked message precedes.
 void Backlog::send_down_notices(PeerState& to) {
   auto& notices = to.backlog.down_notices;
   if (notices.empty()) return;

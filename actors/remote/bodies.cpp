@@ -8,10 +8,10 @@
 namespace troupe::remote {
 namespace {
 
-/// Of one process: its large messages leave one after the other, so few are under way at once.
+/// For one process. A peer sends its large messages one after the other, so only a few bodies are incomplete at a time.
 constexpr std::size_t kMostOpen = 4096;
 
-/// Not touched, so that a size alone costs nothing; null when there is none.
+/// The memory is not touched, so that a claimed size costs nothing; null if there is none.
 std::unique_ptr<std::byte[]> try_allocate(std::uint64_t size_bytes) noexcept {
   try {
     return std::make_unique_for_overwrite<std::byte[]>(size_bytes);

@@ -5,10 +5,10 @@
 namespace troupe::remote {
 namespace {
 
-/// Objects in objects: messages in messages, errors with messages, ...
+/// The limit for nested objects: messages in messages, errors with messages, ...
 constexpr unsigned kDeepest = 64;
 constexpr const char* kEmptyMessage = "@<>";
-/// A sequence may have eight elements a byte, as those of bool do; and a few without any byte.
+/// A sequence may have eight elements per byte, as a sequence of bool has, and a few elements without any byte.
 constexpr std::size_t kMostPerByte = 8;
 constexpr std::size_t kMostWithoutBytes = 4096;
 
@@ -25,7 +25,7 @@ caf::error BoundedReader::begin_object(std::uint16_t& type, std::string& name) {
   if (++depth_ > kDeepest) refusal_ = caf::make_error(caf::sec::invalid_argument, "a message nested too deeply");
   if (refusal_) return refusal_;
   auto error = inner_.begin_object(type, name);
-  if (name == kEmptyMessage) --depth_;  // for it alone CAF does not say where it ends
+  if (name == kEmptyMessage) --depth_;  // CAF does not report the end of this kind of object
   return error;
 }
 
@@ -35,7 +35,7 @@ caf::error BoundedReader::end_object() {
 }
 
 caf::error BoundedReader::begin_sequence(std::size_t& count_elements) {
-  // As CAF writes it: seven bits a byte, the lowest first, at most 32 in all.
+  // As CAF writes it: seven bits per byte, the lowest first, at most 32 bits in all.
   std::uint32_t count = 0;
   for (unsigned shift = 0;; shift += 7) {
     std::uint8_t seven = 0;
@@ -62,7 +62,7 @@ caf::error BoundedReader::apply_impl(std::int32_t& x) { return inner_(x); }
 caf::error BoundedReader::apply_impl(std::uint32_t& x) { return inner_(x); }
 caf::error BoundedReader::apply_impl(std::int64_t& x) { return inner_(x); }
 caf::error BoundedReader::apply_impl(std::uint64_t& x) { return inner_(x); }
-// As ExactWriter writes them.
+// As ExactWriter writes it.
 caf::error BoundedReader::apply_impl(float& x) { return inner_.apply_raw(sizeof x, &x); }
 caf::error BoundedReader::apply_impl(double& x) { return inner_.apply_raw(sizeof x, &x); }
 caf::error BoundedReader::apply_impl(long double& x) { return inner_(x); }

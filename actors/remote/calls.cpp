@@ -28,7 +28,7 @@ class LateCall::State {
   }
 
  private:
-  remote::CallTable& calls_;  // only touched on the control lane
+  remote::CallTable& calls_;  // used only on the control lane
   const std::shared_ptr<remote::Gate> gate_;
   const Peer from_;
   const std::uint64_t ticket_;
@@ -67,7 +67,7 @@ namespace remote {
 Callee CallTable::callee(const caf::actor& actor) {
   const PeerState* const of = context_.peer(actor.node());
   TROUPE_CHECK(of != nullptr || actor.node() == context_.system.node(), Code::invalid,
-               "a call to an actor of a process that is none of this one's peers");
+               "a call to an actor of a process that is not a peer of this one");
   if (of == nullptr)
     context_.gate->run([this, known = caf::actor_cast<caf::strong_actor_ptr>(actor)] {
       if (!context_.ended) actors_.expose(known);
@@ -90,7 +90,7 @@ void CallTable::call(Callee callee, std::span<const std::byte> question, CallDon
   if (context_.ended) return done.answered({Code::aborted, "this process is ending"}, {});
   if (to == nullptr) {
     const std::uint64_t ticket = open_.open(context_.self, done);
-    // Not now: the caller may be in the middle of what the callee is.
+    // Posted, not called now: the caller may hold locks or be within a handler of the callee.
     const bool posted = context_.gate->run(
         [this, actor = callee.actor, ticket, kept = std::vector<std::byte>(question.begin(), question.end())] {
           if (!context_.ended) take(context_.self, actor, ticket, kept);

@@ -13,39 +13,40 @@
 #include "runtime/base/error.hpp"
 #include "runtime/base/ids.hpp"
 
-// Calls: short questions to an actor of any process, answered past the mailboxes of both sides where that actor runs
-// inline. A call has no order among messages, and takes none of the window.
+// Calls: short questions to an actor of any process. If that actor is inline, the answer bypasses the mailboxes of both
+// sides. A call has no order among messages, and does not count for a window.
 namespace troupe {
 
 namespace remote {
 class CallTable;
 }
 
-/// Of a question, and of an answer. Plain bytes, as the processes of a job have the same layout.
+/// Of a question, and of an answer. Plain bytes, since the processes of a job have the same layout.
 inline constexpr std::size_t kMostCallBytes = 2048;
-/// Calls of one process to another that may wait for their answers; a further one fails.
+/// The number of calls from one process to another that may wait for answers; a further call fails.
 inline constexpr std::uint32_t kMostCalls = 64;
 
-/// Whom to call; see RemoteActors::callee().
+/// An actor that can be called; see RemoteActors::callee().
 struct Callee {
   Peer peer;
   std::uint64_t actor = 0;
 };
 
-/// Waits for the answer to one call at a time, and lives until it is told.
+/// Waits for the answer to one call at a time. It must live until answered() has been called.
 class CallDone {
  public:
   virtual ~CallDone() = default;
-  /// On the control lane's thread, or at once by the thread that calls, when it cannot be; must not block. `answer`
-  /// lives during the call; there is none when `status` is not ok: the actor's own failure, Error{aborted} when it has
-  /// ended or takes no calls, Error{peer_lost}, Error{out_of_memory} beyond kMostCalls.
+  /// Called on the control lane's thread, or at once on the calling thread if the call cannot be sent; must not block.
+  /// `answer` is valid during this call; it is empty if `status` is not ok: the actor's own error, Error{aborted} if it
+  /// has ended or takes no calls, Error{peer_lost}, Error{out_of_memory} if there are more than kMostCalls.
   virtual void answered(const Status& status, std::span<const std::byte> answer) noexcept = 0;
 };
 
-/// A call that is answered later. A handle: the last copy that ends without an answer fails the call. Any thread.
+/// A call that is answered later. A handle: if its last copy is destroyed without an answer, the call fails. Any
+/// thread.
 class LateCall {
  public:
-  /// Answers, once; `bytes` at most kMostCallBytes. Too late for a caller that is gone.
+  /// Answers, once; `bytes` has at most kMostCallBytes. Ignored if the caller has ended.
   void answer(std::span<const std::byte> bytes) const;
   void fail(const Status& why) const;
 
@@ -57,19 +58,19 @@ class LateCall {
   std::shared_ptr<State> state_;
 };
 
-/// A call as it arrives, on the control lane's thread, for as long as it is dealt with.
+/// A call when it arrives, on the control lane's thread; valid while take() runs.
 class Call {
  public:
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
   std::span<const std::byte> question() const noexcept { return question_; }
-  /// kMostCallBytes for the answer to be written to.
+  /// kMostCallBytes of space into which the answer can be written.
   std::span<std::byte> room() noexcept { return std::span(frame_).subspan(wire::kHeaderBytes); }
   /// Answers with the first `bytes` of room().
   void answer(std::size_t bytes);
   void fail(const Status& why);
-  /// To be answered later.
+  /// Keeps the call, to answer it later.
   LateCall keep();
 
  private:
@@ -82,21 +83,21 @@ class Call {
   const std::uint64_t ticket_;
   const std::span<const std::byte> question_;
   bool dealt_with_ = false;
-  std::array<std::byte, wire::kHeaderBytes + kMostCallBytes> frame_;  // not set
+  std::array<std::byte, wire::kHeaderBytes + kMostCallBytes> frame_;  // not initialized
 };
 
-/// What an actor class derives from to be called where it runs, when that is the control lane.
+/// A base class of actors that are called on the control lane's thread if they run there.
 class CallTaker {
  public:
-  /// Deals with the call: answers, fails or keeps it. As a handler that costs a microsecond or so and never throws; it
-  /// is not the turn of a message, so there is no sender.
+  /// Handles the call: answers, fails or keeps it. It should take about a microsecond, like an inline handler, and must
+  /// not throw. There is no sender, since it is not called for a message.
   virtual void take(Call& call) noexcept = 0;
 
  protected:
   ~CallTaker() = default;
 };
 
-/// The same call as a message: to an actor that is not inline (or no longer), or in the middle of a turn.
+/// The same call as a message: for an actor that is not inline (at present), or whose handler is running.
 struct CallMessage {
   std::vector<std::byte> question;
   LateCall call;

@@ -13,7 +13,7 @@
 namespace troupe::remote {
 namespace {
 
-/// The head has room for more, but a tensor that has more is no case for speed.
+/// The head has space for more, but a tensor with more extents needs no fast path.
 constexpr std::size_t kMostLoneExtents = 64;
 
 std::string readable(const std::type_info& type) {
@@ -23,8 +23,8 @@ std::string readable(const std::type_info& type) {
   return failed == 0 ? name.get() : type.name();
 }
 
-/// Runs user code (an inspect) and makes whatever it does wrong a status: nothing may pass through the transport's
-/// frames.
+/// Runs user code (an inspect) and turns everything that it throws into a status: no exception may pass through the
+/// transport's frames.
 template <class Work>
 Status guarded(const char* what, Work work) {
   try {
@@ -45,7 +45,7 @@ Status Codec::check(const caf::type_erased_tuple& content) {
   const auto& types = unit_.system().types();
   for (std::size_t i = 0; i < content.size(); ++i) {
     const caf::rtti_pair type = content.type(i);
-    if (type.first != 0) continue;  // one of CAF's own
+    if (type.first != 0) continue;  // a type of CAF's
     const auto [entry, fresh] = known_.try_emplace(type.second, false);
     if (fresh) entry->second = types.portable_name(type) != types.default_type_name();
     if (!entry->second) {
@@ -99,7 +99,7 @@ Status Codec::decode_plain(std::span<const std::byte> bytes, caf::strong_actor_p
     return {Code::corrupt, text("a plain message of ", bytes.size() - sizeof name, " bytes instead of ",
                                 plain->size_bytes, ": its sender is of another build")};
   }
-  return guarded("reading", [&]() -> caf::error {  // a large one may find no memory
+  return guarded("reading", [&]() -> caf::error {  // reading a large message may fail to allocate
     to = plain->make(std::move(sender), id, bytes.subspan(sizeof name), std::move(receipt));
     return {};
   });

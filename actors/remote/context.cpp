@@ -12,10 +12,10 @@
 namespace troupe::remote {
 namespace {
 
-/// A header has 16 bits for the peer whose actor sent a message.
+/// A header has 16 bits for the peer of a message's sender.
 constexpr std::uint32_t kMostPeers = std::numeric_limits<decltype(wire::Header::source_peer)>::max() + 1u;
 
-/// Of the memory for messages, what waits here and what has come each have half.
+/// One half of the memory for messages is for those that wait here, the other for those that have arrived.
 std::uint64_t half_of_memory(const RemoteOptions& options) {
   return std::max<std::uint64_t>(options.memory_bytes != 0 ? options.memory_bytes : memory_limit_bytes() / 8, 2) / 2;
 }

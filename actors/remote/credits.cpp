@@ -46,7 +46,7 @@ void Credits::look_for_skipped() {
   }
 }
 
-/// What was dealt with of a peer's messages, in all and for each actor where that changed.
+/// Reports how much of a peer's messages has been handled, in all and for each actor where that changed.
 void Credits::report(PeerState& to) {
   if (to.dead || context_.ended) return;
   constexpr std::size_t kMost = (Transport::kMaxHeadBytes - wire::kHeaderBytes) / sizeof(wire::EdgeCredit);
@@ -74,7 +74,7 @@ void Credits::report(PeerState& to) {
     if (edges.size() == kMost) send();
   }
   send();
-  // Of actors that have ended, once nothing of theirs lies in a mailbox.
+  // Removes those of actors that have ended, when none of their messages is in a mailbox.
   std::erase_if(to.edges, [](const auto& edge) { return edge.use_count() == 1 && !edge->has_news(); });
 }
 

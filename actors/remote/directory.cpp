@@ -13,17 +13,17 @@
 namespace troupe::remote {
 namespace {
 
-/// A class, because CAF 0.17 reads through a null pointer when it spawns a function that takes nothing but `self`.
+/// A class, because CAF 0.17 reads a null pointer when it spawns a function with no argument but `self`.
 class Directory final : public caf::event_based_actor {
  public:
   explicit Directory(caf::actor_config& config) : event_based_actor(config) {
-    set_default_handler(caf::drop);  // peers may send anything: an error for them, and no word here
+    set_default_handler(caf::drop);  // peers may send anything: the answer is an error, and nothing is printed
     set_down_handler([this](const caf::down_msg& down) {
       std::erase_if(actors_, [&](const auto& entry) { return entry.second.address() == down.source; });
     });
   }
   const char* name() const override { return "directory"; }
-  void on_exit() override {  // a promise holds this actor
+  void on_exit() override {  // a promise keeps this actor alive
     for (auto& [name, waiting] : waiting_) {
       for (auto& each : waiting) each.request.deliver(to_caf(Status{Code::aborted, "its process is ending"}));
     }
@@ -32,7 +32,7 @@ class Directory final : public caf::event_based_actor {
   }
 
  private:
-  using Takes = std::set<std::string>;  // what a handle's actor takes, as CAF spells it; none for a caf::actor
+  using Takes = std::set<std::string>;  // the messages of a handle, in CAF's notation; empty for a caf::actor
   struct Waiting {
     caf::response_promise request;
     std::optional<Takes> takes;
@@ -45,7 +45,7 @@ class Directory final : public caf::event_based_actor {
   }
 
   void publish(const std::string& name, const caf::actor& actor) {
-    if (!actors_.emplace(name, actor).second) return;  // the first stays
+    if (!actors_.emplace(name, actor).second) return;  // the first one stays
     monitor(actor);
     auto waiting = waiting_.extract(name);
     if (waiting.empty()) return;
@@ -67,8 +67,8 @@ class Directory final : public caf::event_based_actor {
     return caf::delegated<caf::actor>{};
   }
 
-  /// Whether a handle whose actor takes `takes` may stand for this one. What an actor of another process takes is not
-  /// known here.
+  /// Whether a handle with the messages `takes` may refer to this actor. For an actor of another process this cannot be
+  /// checked here.
   Status fits(const caf::actor& actor, const std::optional<Takes>& takes) {
     if (!takes || actor.node() != system().node()) return {};
     const Takes its = caf::actor_cast<caf::abstract_actor*>(actor)->message_types();

@@ -14,7 +14,7 @@
 namespace troupe::remote {
 namespace {
 
-/// How often an actor with a full window is looked at, and everything else.
+/// How often actors with full windows are checked, and everything else.
 constexpr auto kLookSoon = std::chrono::milliseconds(20);
 constexpr auto kLookLater = std::chrono::milliseconds(200);
 
@@ -32,7 +32,7 @@ Status ended() { return {Code::aborted, "this process has ended its connection t
 
 }  // namespace
 
-/// Cuts a peer off on the bulk lane; deletes itself.
+/// Disconnects a peer on the bulk lane; deletes itself.
 class Engine::BulkCut final : public LaneTask {
  public:
   BulkCut(Engine& engine, Peer peer, Status why) : engine_(engine), peer_(peer), why_(std::move(why)) {}
@@ -83,8 +83,8 @@ Engine::Engine(caf::actor_system& system, AddressSpace& space, LaneLoop& control
   bulk.after_round([this] { return frames_.pump_bulk(); });
 }
 
-/// Actors run first, for what they send may still go with this round. Batches are closed when everything that may add
-/// to one has.
+/// The order matters: actors run first, so that what they send can still leave in this round; batches are closed after
+/// everything that may add to them.
 bool Engine::end_round() {
   bool did = inline_->run();
   did |= loans_.flush();
@@ -93,7 +93,7 @@ bool Engine::end_round() {
   return frames_.pump_control() || did;
 }
 
-/// The gate is closed first: from then on no other thread gets in, and the lanes have ended (RemoteActors).
+/// The gate is closed first: after that no other thread gets in, and the lanes have already ended (RemoteActors).
 Engine::~Engine() {
   context_.gate->close();
   inline_->close();
@@ -113,7 +113,7 @@ void Engine::add_peer(Peer number, const caf::node_id& node, std::uint64_t offer
 
 void Engine::bound(Proxy& proxy, const Window& window, WhenFull when_full) {
   proxy.make_room().set(window, when_full);
-  // Its process then tells sooner what is dealt with.
+  // The actor's process then reports handled messages sooner.
   context_.gate->run([this, window, kept = caf::strong_actor_ptr(proxy.ctrl())] {
     auto& of = static_cast<Proxy&>(*kept->get());
     if (of.peer().dead || context_.ended) return;
@@ -130,7 +130,7 @@ void Engine::lost(Peer number, const Status& why) {
   });
 }
 
-/// What is to be done from time to time; when to look again.
+/// Does the periodic work; returns when to call it again.
 Clock::time_point Engine::look_around() {
   const auto now = Clock::now();
   if (context_.ended) return now + kLookLater;
@@ -141,8 +141,9 @@ Clock::time_point Engine::look_around() {
   return next;
 }
 
-/// Everything that waits for the peer is answered. It is dead before anybody is told, so that what they do then meets
-/// that, and its proxies end when no request to them is open any more: whoever is told of an end may rely on that.
+/// Answers everything that waits for the peer. It is marked as dead first, so that actors that react to these answers
+/// find it dead. Its proxies end only after all requests to it are answered, since an actor that gets DOWN may rely on
+/// that.
 void Engine::lose(PeerState& of, const Status& why) {
   of.dead = true;
   of.why = why;
@@ -163,7 +164,8 @@ void Engine::lose(PeerState& of, const Status& why) {
 
 bool Engine::stop(Deadline deadline) {
   if (std::exchange(stopped_, true)) return true;
-  // Tasks run in the order of posting: when this one has, all that was sent before stop() is on its way.
+  // Tasks run in the order of posting: when this one has run, everything that was sent before stop() has been passed to
+  // the lanes.
   const auto on_lane = [this](auto&& work, Clock::time_point until) {
     const auto done = std::make_shared<std::promise<void>>();
     const bool posted = context_.gate->run([work, done] {
@@ -174,7 +176,7 @@ bool Engine::stop(Deadline deadline) {
   };
   bool clean = on_lane([this] { frames_.flush(); }, deadline.at());
   clean = clean && frames_.unfinished().wait_for_none(deadline);
-  // The lane is never further away than one progress call; the deadline alone might leave it no time at all.
+  // The lane runs this task within one progress call; the deadline alone might leave no time for it.
   clean = on_lane([this] { finish(); }, std::max(deadline.at(), Clock::now() + std::chrono::seconds(1))) && clean;
   context_.gate->close();
   return clean;

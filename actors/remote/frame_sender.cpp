@@ -6,9 +6,9 @@
 namespace troupe::remote {
 namespace {
 
-/// So many heads of a round go at once.
+/// This number of heads in a round are sent at once.
 constexpr unsigned kUnbatchedHeads = 4;
-/// Larger heads gain nothing from a batch.
+/// A batch is not faster for larger heads.
 constexpr std::size_t kLargestBatched = 512;
 
 }  // namespace
@@ -28,7 +28,7 @@ void FrameSender::send(PeerState& to, std::span<const std::byte> head) {
   to.spoken_to = true;
   to.counts.messages_sent.add();
   to.counts.bytes_sent.add(head.size());
-  // A head that is not batched may pass one that is: the receiver puts what is numbered in order.
+  // A head that is not batched may overtake one that is: the receiver restores the order of numbered heads.
   if (++heads_ <= kUnbatchedHeads || head.size() > kLargestBatched) return control_out_.send(to.number, head);
   auto& batch = to.batch;
   if (batch.frame.size() + wire::kBatchedBytes + head.size() > Transport::kMaxHeadBytes) flush(to);
@@ -39,7 +39,7 @@ void FrameSender::send(PeerState& to, std::span<const std::byte> head) {
   wire::append_to_batch(batch.frame, head);
 }
 
-/// A batch of one goes as that head.
+/// A batch with one head is sent as that head.
 void FrameSender::flush(PeerState& to) {
   auto& batch = to.batch;
   if (batch.heads == 0) return;

@@ -68,7 +68,7 @@ void Inbound::take_in_frame(PeerState& from, const wire::Header& header, Arrival
     case wire::Kind::refused: return take_in_refused(from, header.message_id);
     case wire::Kind::piece:
     case wire::Kind::batch:
-      return context_.drop(text("a frame from peer ", from.number.value, " in a place where none of its kind belongs"));
+      return context_.drop(text("a frame from peer ", from.number.value, " of a kind that must not come there"));
   }
 }
 
@@ -86,12 +86,12 @@ void Inbound::take_in_message(PeerState& from, const wire::Header& header, Arriv
   const bool counted = is_counted(header);
   if (counted && !arrival.refused && (header.flags & wire::kVoid) == 0 &&
       header.charge != MessageReader::charge_of(header, arrival))
-    return context_.condemn(from, "it says that a message is of another size than it is");
-  // Before it is held or delivered: what is held takes memory as well.
+    return context_.condemn(from, "it gave a wrong size for a message");
+  // Checked before the message is held or delivered, since held messages take memory, too.
   if (counted && !from.intake->take(wire::charge_in(header.charge)))
     return context_.condemn(from, "it sent more than this process takes");
   KnownActor* const to = actors_.find(header.target);
-  if (to == nullptr) {  // it has ended; ids are not given twice, so there is no order to keep
+  if (to == nullptr) {  // it has ended; ids are not reused, so there is no order to keep
     answer(sender_of(from, header), caf::message_id{header.message_id},
            caf::make_error(caf::sec::request_receiver_down));
     loans_.abandon(from, header, arrival.head);
@@ -114,9 +114,9 @@ void Inbound::take_in_message(PeerState& from, const wire::Header& header, Arriv
   }
 }
 
-/// A message before its turn.
+/// Keeps a message that arrived before its turn.
 void Inbound::hold(PeerState& from, const wire::Header& header, Arrival& arrival, Edge& edge) {
-  const bool ahead = static_cast<std::int32_t>(header.sequence - edge.next) > 0;  // numbers wrap
+  const bool ahead = static_cast<std::int32_t>(header.sequence - edge.next) > 0;  // numbers wrap around
   const auto [place, fresh] = edge.held.try_emplace(header.sequence);
   if (!ahead || !fresh) return context_.condemn(from, "it sent two messages with one number");
   place->second = {{arrival.head.begin(), arrival.head.end()},
@@ -129,15 +129,14 @@ void Inbound::hold(PeerState& from, const wire::Header& header, Arrival& arrival
     context_.condemn(from, "it sent too many messages before their turn");
 }
 
-/// The other half of the order (see the class). A DOWN notice takes effect if this was the last message that it waited
-/// for.
+/// The second order (see the class). A DOWN notice takes effect when the last message that it waited for is handled.
 void Inbound::dealt_with(PeerState& from, std::uint32_t order) {
   auto& of = from.order;
   const auto place = of.dealt_with.whole(order);
   if (!place || !of.dealt_with.add(*place))
     return context_.condemn(from, "it sent two messages with one place in the order");
   if (of.dealt_with.runs() > kMostGaps + from.intake->most_messages())
-    return context_.condemn(from, "too much of what it sent is missing between what came");
+    return context_.condemn(from, "too many messages are missing between those that arrived");
   while (!of.ended.empty() && of.ended.begin()->first < of.dealt_with.next()) {
     const auto ended = of.ended.extract(of.ended.begin());
     end_remote(from, ended.mapped());
@@ -146,7 +145,7 @@ void Inbound::dealt_with(PeerState& from, std::uint32_t order) {
 
 // ---- One message ----
 
-/// A message whose turn it is.
+/// Delivers the next message in order.
 void Inbound::deliver(PeerState& from, const wire::Header& header, Arrival& arrival, const Edge& edge, KnownActor& to) {
   if (header.kind != wire::Kind::message) {
     change_link(from, header, to);
@@ -161,7 +160,7 @@ void Inbound::deliver_message(PeerState& from, const wire::Header& header, Arriv
   const bool counted = is_counted(header);
   const auto charge = static_cast<std::uint32_t>(wire::charge_in(header.charge));
   if (counted) edge.intake->delivered(charge);
-  // Destroyed with the message, or here: in both cases the sender is told that the message has been handled.
+  // It is destroyed with the message, or here: in both cases the sender is told that the message has been handled.
   auto receipt = counted ? troupe::detail::Receipt{edge.intake, charge} : troupe::detail::Receipt{};
   if ((header.flags & wire::kVoid) != 0) return;
   const auto sender = sender_of(from, header);
@@ -176,8 +175,7 @@ void Inbound::deliver_message(PeerState& from, const wire::Header& header, Arriv
   hand_over(from, header, std::move(message), to);
 }
 
-/// The last message may exceed the limit, so that a message of any size is accepted while no other one is being
-/// received.
+/// The last message may exceed the limit, so that a message of any size is accepted if no other one is being received.
 bool Inbound::has_memory_for(const wire::Header& header) {
   const std::uint64_t used = context_.incoming->used();
   memory_.note(used);
@@ -192,7 +190,7 @@ Status Inbound::refuse_for_memory(PeerState& from, const wire::Header& header, c
           text("peer ", context_.self.value, " has no memory left for messages (RemoteOptions::memory_bytes)")};
 }
 
-/// An answer has come: ends the request that it is for. False: none waits for it (any more).
+/// Closes the request to which an answer belongs. False: no request waits for it (any more).
 bool Inbound::ends_request(PeerState& from, const wire::Header& header) {
   const auto request = requests_.close(header.target, caf::message_id{header.message_id});
   if (request) OpenRequests::note_time(from, *request);
@@ -203,7 +201,7 @@ void Inbound::hand_over(PeerState& from, const wire::Header& header, caf::mailbo
   const bool is_answer = caf::message_id{header.message_id}.is_response();
   const bool ends = !is_counted(header) && !is_answer && is_exit(*message);
   if (!is_counted(header) && !is_answer && !ends)
-    return context_.condemn(from, "it sent a message as free that is none");
+    return context_.condemn(from, "it marked a message as free that must be counted");
   context_.counts.delivered.add();
   if (ends) end_link(from, *message, to);
   if (to.inline_guest != nullptr) {
@@ -213,7 +211,7 @@ void Inbound::hand_over(PeerState& from, const wire::Header& header, caf::mailbo
   }
 }
 
-/// Tells the actor that waits why a message was not delivered.
+/// Tells the waiting actor why a message was not delivered.
 void Inbound::fail(PeerState& from, const wire::Header& header, const caf::strong_actor_ptr& sender, KnownActor& to,
                    const Status& why) {
   const caf::message_id id{header.message_id};
@@ -222,14 +220,14 @@ void Inbound::fail(PeerState& from, const wire::Header& header, const caf::stron
   if (id.is_response()) to.actor->enqueue(nullptr, id, caf::make_message(to_caf(why)), nullptr);
 }
 
-/// An exit message ends a link. The notice that the other actor has ended must not cause a second one.
+/// An exit message ends a link. The later DOWN notice of the other actor must not cause a second exit message.
 void Inbound::end_link(PeerState& from, const caf::mailbox_element& message, KnownActor& to) {
   const auto source = caf::actor_cast<caf::strong_actor_ptr>(message.content().get_as<caf::exit_msg>(0).source);
   if (!source || source->node() != from.node) return;
   if (auto* const proxy = dynamic_cast<Proxy*>(source->get())) proxy->unlink_quietly(*to.actor->get());
 }
 
-/// The peer says that `header.source` of it is linked to an actor of this process, or not any more.
+/// The peer reports that its actor `header.source` is linked to an actor of this process, or not any more.
 void Inbound::change_link(PeerState& from, const wire::Header& header, KnownActor& to) {
   if (header.source_peer != from.number.value)
     return context_.condemn(from, "it changed a link of another process's actor");
@@ -243,7 +241,7 @@ void Inbound::change_link(PeerState& from, const wire::Header& header, KnownActo
   }
 }
 
-/// The proxy or the actor of this process that sent it; null: nobody, or one that has ended.
+/// The proxy or the actor of this process that sent it; null: none, or one that has ended.
 caf::strong_actor_ptr Inbound::sender_of(PeerState& from, const wire::Header& header) {
   if (header.source == 0) return nullptr;
   if (header.source_peer == context_.self.value) {
@@ -264,7 +262,8 @@ void Inbound::take_in_monitor(PeerState& from, caf::actor_id actor) {
     if (std::ranges::find(watched->watchers, from.number) == watched->watchers.end())
       watched->watchers.push_back(from.number);
   } else {
-    // Behind what it sent before it ended, which may still be on its way to this thread.
+    // Posted, so that it comes after the messages that the actor sent before it ended, which may not have reached this
+    // thread.
     context_.gate->run([this, of = &from, actor] {
       if (!of->dead && !context_.ended) backlog_.tell_end(*of, actor, caf::exit_reason::unknown);
     });
@@ -274,7 +273,7 @@ void Inbound::take_in_monitor(PeerState& from, caf::actor_id actor) {
 void Inbound::take_in_down(PeerState& from, const wire::Header& header, const Arrival& arrival) {
   auto& of = from.order;
   const auto place = of.dealt_with.whole(header.order);
-  if (!place || !proxies_.find(from, header.source)) return dealt_with(from, header.order);  // nobody waits for it
+  if (!place || !proxies_.find(from, header.source)) return dealt_with(from, header.order);  // no proxy waits for it
   Ended ended{header.source, caf::exit_reason::unknown};
   const Status status = context_.codec.decode(arrival.head.subspan(wire::kHeaderBytes), ended.reason);
   if (!status.ok()) ended.reason = to_caf(status);
@@ -283,8 +282,8 @@ void Inbound::take_in_down(PeerState& from, const wire::Header& header, const Ar
   dealt_with(from, header.order);
 }
 
-/// An actor of a peer has ended. Requests are answered first, because an actor that learns of the end expects no
-/// answers after that.
+/// An actor of a peer has ended. Requests are answered first, because an actor that gets the DOWN message expects no
+/// answers after it.
 void Inbound::end_remote(PeerState& from, const Ended& ended) {
   const caf::error down = caf::make_error(caf::sec::request_receiver_down);
   requests_.fail(actors_, from.number, ended.actor, down);
@@ -300,7 +299,7 @@ void Inbound::actor_ended(KnownActor&& actor, caf::actor_id id, const caf::error
   for (auto& [from, edge] : actor.edges) {
     PeerState* const of = context_.peer(from);
     of->order.held -= edge.held.size();
-    for (auto& [sequence, held] : edge.held) {  // never to be delivered
+    for (auto& [sequence, held] : edge.held) {  // they will not be delivered
       const wire::Header header = *wire::load(held.head);
       loans_.abandon(*of, header, held.head);
       Credits::dealt_with(*of, header);

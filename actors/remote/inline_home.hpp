@@ -18,12 +18,12 @@
 
 namespace troupe {
 
-/// Where inline actors run: the control lane's thread. Kept alive by its actors; once the lane has ended they go on in
-/// the scheduler.
+/// Where inline actors run: the control lane's thread. Its actors keep it alive; when the lane has ended, the scheduler
+/// runs them.
 class InlineHome {
  public:
   virtual ~InlineHome() = default;
-  /// The unit that actors are to be resumed by. Its exec_later may be called by any thread.
+  /// The unit that resumes its actors. Its exec_later may be called by any thread.
   virtual caf::execution_unit* unit() noexcept = 0;
   /// Whether it still runs actors. Any thread.
   virtual bool runs() const noexcept = 0;
@@ -31,28 +31,28 @@ class InlineHome {
 
 namespace detail {
 
-/// The home's side of an inline actor.
+/// The interface of an inline actor to its home.
 class InlineGuest {
  public:
   virtual ~InlineGuest() = default;
-  /// On the home's thread: handles a message at once instead of by way of the mailbox, and takes it. False: something
-  /// is in the mailbox that comes first, or the actor is not ready.
+  /// On the home's thread: handles a message at once, bypassing the mailbox, and takes it. False: the mailbox has an
+  /// earlier message, or the actor is not ready.
   virtual bool handle(caf::mailbox_element_ptr& message) = 0;
-  /// The actor, when it takes calls here and now.
+  /// The actor, if it can take calls now.
   virtual CallTaker* call_taker() noexcept = 0;
   caf::execution_unit* home_unit() const noexcept { return home_->unit(); }
   bool runs_home() const noexcept { return home_->runs(); }
-  /// Counts that a handler held the lane up; true once it did so too often: the scheduler runs it for a second, and
-  /// twice as long each time that it is moved again soon after it came back.
+  /// Counts a handler that blocked the lane for too long. True after several of them: the scheduler then runs the actor
+  /// for a second, and twice as long each time that it is moved again soon after it came back.
   bool hold_up(Clock::time_point now) noexcept {
     if (++hold_ups_ < kMostHoldUps) return false;
     hold_ups_ = 0;
     away_ = now - back_at_ > kLongestAway ? kShortestAway : std::min(2 * away_, kLongestAway);
     back_at_ = now + away_;
-    moved_.store(true, std::memory_order_release);  // the scheduler sees what was done here
+    moved_.store(true, std::memory_order_release);  // the scheduler sees everything done here
     return true;
   }
-  /// On the home's thread: it is run here again when its time has come.
+  /// On the home's thread: when the time is over, the actor runs here again.
   void come_back(Clock::time_point now) noexcept {
     if (now >= back_at_) moved_.store(false, std::memory_order_release);
   }
@@ -67,14 +67,14 @@ class InlineGuest {
   static constexpr Clock::duration kShortestAway = std::chrono::seconds(1);
   static constexpr Clock::duration kLongestAway = std::chrono::seconds(64);
   const std::shared_ptr<InlineHome> home_;
-  // The home's thread's:
+  // Used by the home's thread:
   int hold_ups_ = 0;
   Clock::duration away_{};
   Clock::time_point back_at_{};
   std::atomic<bool> moved_{false};
 };
 
-/// An actor of class `Base` that runs inline, whoever sends to it.
+/// An actor of class `Base` that runs inline, for all senders.
 template <class Base>
 class InlineActor final : public Base, public InlineGuest {
  public:
@@ -86,8 +86,8 @@ class InlineActor final : public Base, public InlineGuest {
   void enqueue(caf::mailbox_element_ptr what, caf::execution_unit*) override {
     Base::enqueue(std::move(what), this->unit());
   }
-  /// Who sent while it was moved may have given it to the scheduler after it came back: then the home has it, whose
-  /// thread may be in the middle of a message of this actor.
+  /// A sender may have given the actor to the scheduler while it was moved, and the scheduler may resume it after it
+  /// came back. Then the home takes it over, since its thread may be running a handler of this actor.
   caf::resumable::resume_result resume(caf::execution_unit* by, std::size_t most) override {
     if (by == this->home_unit() || this->is_moved() || !this->runs_home()) return Base::resume(by, most);
     caf::intrusive_ptr_add_ref(static_cast<caf::resumable*>(this));
@@ -96,19 +96,19 @@ class InlineActor final : public Base, public InlineGuest {
   }
   CallTaker* call_taker() noexcept override {
     if constexpr (std::is_base_of_v<CallTaker, Base>) {
-      if (!is_moved() && this->mailbox().blocked()) return this;  // begun, not ended, and in nobody's hands
+      if (!is_moved() && this->mailbox().blocked()) return this;  // begun, not ended, and not scheduled
     }
     return nullptr;
   }
   bool handle(caf::mailbox_element_ptr& message) override {
     using Scheduled = caf::scheduled_actor;
     auto& mailbox = this->mailbox();
-    // Blocked: it has begun, and nobody has scheduled it since.
+    // Blocked means: it has begun, and no thread has scheduled it since.
     if (is_moved() || !mailbox.blocked()) return false;
     auto& queues = mailbox.queue().queues();
     if (!std::get<Scheduled::normal_queue_index>(queues).cache().empty() ||
         !std::get<Scheduled::urgent_queue_index>(queues).cache().empty()) {
-      return false;  // skipped messages, which its next resume looks at again
+      return false;  // skipped messages, which the next resume() looks at again
     }
     const auto result = this->activate(home_unit(), *message);
     if (result == Scheduled::activation_result::skipped) {
@@ -122,14 +122,14 @@ class InlineActor final : public Base, public InlineGuest {
 
 }  // namespace detail
 
-/// Spawns an actor that `home` runs: a function with a self pointer, as caf::actor_system::spawn takes it.
+/// Spawns an actor that `home` runs: a function with a self pointer, as for caf::actor_system::spawn.
 template <class Function, class... Arguments>
 auto spawn_inline(caf::actor_system& system, const std::shared_ptr<InlineHome>& home, Function function,
                   Arguments&&... arguments) {
   using Base = caf::infer_impl_from_fun_t<Function>;
   caf::actor_config config{home->unit()};
   if constexpr (sizeof...(Arguments) == 0) {
-    // CAF's factory then makes the function's arguments from a null pointer to none.
+    // Without arguments, CAF's factory would take them from a null pointer. This helper gets an empty tuple instead.
     using Trait = typename caf::detail::get_callable_trait<Function>::type;
     constexpr bool kReturnsBehavior = std::is_convertible_v<typename Trait::result_type, caf::behavior>;
     constexpr bool kTakesSelf = Trait::num_args == 1;

@@ -12,15 +12,15 @@
 namespace troupe::remote {
 namespace {
 
-/// Messages of one actor before the next has its turn.
+/// Messages of one actor before the next one has its turn.
 constexpr std::size_t kThroughput = 16;
-/// Turns before the transport is looked at again.
+/// Turns before the transport makes progress again.
 constexpr int kTurns = 64;
-/// A clock costs more than a small handler: one turn in so many is timed.
+/// Reading the clock takes longer than a small handler: one in this number of turns is timed.
 constexpr unsigned kTimedEvery = 8;
 
-/// What a handler is to blame for since the stopwatch was made: the time that this thread had a core, and all of it
-/// where the handler gave the core up itself. It costs two system calls.
+/// The time that a handler is responsible for since the stopwatch was made: the time in which this thread had a core,
+/// and the whole time if the handler itself gave the core up. It costs two system calls.
 class Stopwatch {
  public:
   Clock::duration read() const {
@@ -46,8 +46,8 @@ class Stopwatch {
   Look begun_ = look();
 };
 
-thread_local const InlineUnit* this_threads_unit = nullptr;  // whose lane this thread is
-thread_local const Gate* running_gate = nullptr;             // while an actor of its unit runs here
+thread_local const InlineUnit* this_threads_unit = nullptr;  // the unit of the lane that this thread drives
+thread_local const Gate* running_gate = nullptr;             // set while an actor of its unit runs here
 
 }  // namespace
 
@@ -61,7 +61,7 @@ void InlineUnit::exec_later(caf::resumable* job) {
     if (closed_) return to_scheduler(job);
     return ready_.push_back(job);
   }
-  // The job keeps its actor alive, and that this unit.
+  // The job keeps its actor alive, and the actor keeps this unit alive.
   const bool posted = gate_->run([this, job] {
     this_threads_unit = this;
     exec_later(job);
@@ -86,8 +86,9 @@ bool InlineUnit::run() {
   return true;
 }
 
-/// Takes a turn; one in so many is timed. A long one may be the fault of whoever took this core meanwhile, so it only
-/// makes the next turns be looked at more closely, and these count. Whether the scheduler takes the actor over.
+/// Executes a turn; one in kTimedEvery is timed. A long one may be due to another process that had this core meanwhile,
+/// so it only causes the next turns to be timed precisely, and these count. Returns whether the scheduler takes the
+/// actor over.
 template <class Turn>
 bool InlineUnit::timed(Turn turn, caf::abstract_actor* actor) {
   if (suspicious_) {
@@ -148,11 +149,11 @@ bool InlineUnit::hand(troupe::detail::InlineGuest& actor, caf::abstract_actor& i
   return true;
 }
 
-/// Whether the scheduler takes the actor over.
+/// Returns whether the scheduler takes the actor over.
 bool InlineUnit::note_slow(caf::abstract_actor* actor, Clock::duration took) {
   auto* const guest = dynamic_cast<troupe::detail::InlineGuest*>(actor);
   if (guest == nullptr) return false;
-  if (guest->is_moved()) return true;  // while this unit still had it
+  if (guest->is_moved()) return true;  // it was moved while this unit still had it
   const bool moved = guest->hold_up(Clock::now());
   if (slow_) slow_(actor->id(), took, moved);
   return moved;

@@ -6,13 +6,13 @@
 
 #include "actors/remote/detail/engine.hpp"
 
-// What can be seen of the remote actors from outside.
+// Information about the remote actors for counters and reports.
 namespace troupe::remote {
 namespace {
 
 constexpr std::size_t kMostActors = 100;
 
-/// "server 17"
+/// Returns "server 17".
 std::string name_of(const caf::strong_actor_ptr& actor) {
   const auto* const local = dynamic_cast<const caf::local_actor*>(actor->get());
   return text(local != nullptr ? local->name() : "actor", ' ', actor->id());

@@ -25,7 +25,8 @@ KnownActor& KnownActors::expose(const caf::strong_actor_ptr& actor) {
     entry->second.inline_guest = dynamic_cast<troupe::detail::InlineGuest*>(actor->get());
     entry->second.at_rest = rest_test(*actor->get());
     context_.system.registry().put(actor->id(), actor);
-    // By the thread on which the actor ends, maybe after this object: the gate stays, and lets nobody in then.
+    // Called on the thread on which the actor ends, perhaps after this object was destroyed: the gate still exists and
+    // is closed then.
     actor->get()->attach_functor([this, gate = context_.gate, id = actor->id()](const caf::error& reason) {
       gate->run([this, id, reason] { end(id, reason); });
     });

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kPieceThatDoesNotFit = "a piece of a message does not fit to the others";
 
-/// Kept until the control lane looks at it.
+/// A copy of a head, kept until the control lane handles it.
 std::vector<std::byte> copy(std::span<const std::byte> bytes) { return {bytes.begin(), bytes.end()}; }
 
 bool is_in_pieces(const wire::Header& header) noexcept { return (header.flags & wire::kBodyInPieces) != 0; }
@@ -35,7 +35,7 @@ Memory Landings::landing(Peer from, Lane lane, std::span<const std::byte> head, 
   const auto header = lane == Lane::bulk ? wire::load(head) : std::nullopt;
   const bool is_piece = header && header->kind == wire::Kind::piece;
   if (const auto memory = is_piece ? sending_pool_->take(size_bytes) : std::nullopt) return *memory;
-  // Refused: no memory tells the transport to drop the payload. The head still takes its place in the order.
+  // Refused: returning no memory makes the transport drop the payload. The head still takes its place in the order.
   if (is_piece) {
     refuse_piece(from, *header, size_bytes);
   } else if (header && is_in_pieces(*header)) {
@@ -68,7 +68,7 @@ void Landings::arrived(Peer from, Lane lane, std::span<const std::byte> head, Me
 
 void Landings::dropped(Peer, Lane, Memory payload, const Status&) noexcept {
   if (sinks_.give_back(payload)) return;
-  landing_pool_->give_back(payload);  // each takes only its own
+  landing_pool_->give_back(payload);  // each pool takes only its own memory
   sending_pool_->give_back(payload);
 }
 
@@ -79,7 +79,7 @@ void Landings::lost(Peer number, const Status& why) noexcept {
   });
 }
 
-/// The buffer that was laid out for the tensor that is the whole payload of a message.
+/// The posted buffer for the tensor that is the whole payload of a message.
 std::optional<Memory> Landings::sink_for(std::span<const std::byte> head, std::uint64_t size_bytes) {
   if (sinks_.empty()) return {};
   const auto header = wire::load(head);
@@ -98,7 +98,7 @@ void Landings::take_in_piece(Peer from, const wire::Header& header, Memory paylo
   finish(from, std::move(whole), wrong, kPieceThatDoesNotFit);
 }
 
-/// There was no memory for a piece to land in: its message is refused when the rest has come.
+/// There was no memory for a piece: its message is refused when the rest has arrived.
 void Landings::refuse_piece(Peer from, const wire::Header& header, std::uint64_t size_bytes) {
   bool wrong = false;
   auto whole = bodies_.skip_piece(from, header, size_bytes, wrong);
@@ -117,7 +117,7 @@ void Landings::wait_for_body(Peer from, const wire::Header& header, Bodies::Mess
   finish(from, std::move(whole), wrong, "a message does not tell which body is its own");
 }
 
-/// Hands a message on whose body is there.
+/// Passes on a message with its complete body.
 void Landings::finish(Peer from, std::optional<Bodies::Whole> whole, bool wrong, const char* what) {
   if (wrong) return blame(from, what);
   if (!whole) return;
@@ -131,7 +131,7 @@ void Landings::finish(Peer from, std::optional<Bodies::Whole> whole, bool wrong,
   });
 }
 
-/// What the bulk lane found wrong.
+/// Reports a violation that the bulk lane found.
 void Landings::blame(Peer from, const char* why) {
   context_.gate->run([this, from, why] {
     if (PeerState* const of = context_.peer(from); of != nullptr && !of->dead) context_.condemn(*of, why);

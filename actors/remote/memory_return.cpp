@@ -8,14 +8,14 @@
 namespace troupe::remote {
 namespace {
 
-/// It must have been gone for so long.
+/// The backlog must have ended this long ago.
 constexpr auto kGoneFor = std::chrono::seconds(1);
 
-/// malloc_trim() leaves the end of every arena but the main one as it is; that shrinks when a piece of more than 64 KiB
-/// in front of it is given back, here in the arena of this thread, which decodes. Source: glibc 2.36, malloc/malloc.c
-/// (mtrim, _int_free).
+/// malloc_trim() does not shrink the top of arenas other than the main one. An arena shrinks when a block of more than
+/// 64 KiB below its top is freed, which is done here in the arena of this thread, which decodes. Source: glibc 2.36,
+/// malloc/malloc.c (mtrim, _int_free).
 void give_memory_back() {
-  constexpr std::size_t kShrinks = 100 << 10;  // less than what is mapped by itself
+  constexpr std::size_t kShrinks = 100 << 10;  // less than the size from which blocks are mapped separately
   void* volatile piece = std::malloc(kShrinks);
   std::free(piece);
   ::malloc_trim(0);

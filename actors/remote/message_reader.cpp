@@ -13,7 +13,7 @@ namespace {
 /// The body is not in the head.
 constexpr std::uint8_t kElsewhere = wire::kBodyInPayload | wire::kBodyInPieces;
 
-/// CAF looks at what the number of a message says, and takes the content to be that without looking.
+/// CAF derives a message's queue from its number, and assumes without checking that the content fits it.
 bool fits_its_queue(const caf::mailbox_element& message) {
   if (message.mid.is_upstream_message()) return message.content().match_elements<caf::upstream_msg>();
   if (message.mid.is_downstream_message()) return message.content().match_elements<caf::downstream_msg>();
@@ -70,7 +70,7 @@ Status MessageReader::read(PeerState& from, const wire::Header& header, const Ar
                            caf::mailbox_element_ptr& message) {
   Status status = decode(from, header, arrival, sender, std::move(receipt), message);
   if (status.ok() && !fits_its_queue(*message))
-    return {Code::corrupt, "a message that is marked as one of a stream, and is none"};
+    return {Code::corrupt, "a message with the number of a stream's messages that is not one"};
   return status;
 }
 
@@ -110,8 +110,8 @@ Status MessageReader::decode(PeerState& from, const wire::Header& header, const 
   return status;
 }
 
-/// All of a message's tensors, also behind one that is wrong: what was lent must be given back in any case. `end`: of
-/// those in the payload; there a body in the payload begins.
+/// Makes all tensors of a message, also those after one with an error: tensors that were lent must be given back in any
+/// case. `end`: where the tensors in the payload end; a body in the payload begins there.
 Status MessageReader::land_all(PeerState& from, std::span<const wire::TensorRecord> records, const Arrival& arrival,
                                detail::TensorSlots& slots, std::uint64_t& end) {
   Status status;
@@ -123,7 +123,7 @@ Status MessageReader::land_all(PeerState& from, std::span<const wire::TensorReco
   return status;
 }
 
-/// A message that is one tensor.
+/// A message that consists of one tensor.
 Status MessageReader::decode_lone(PeerState& from, const wire::Header& header, const Arrival& arrival,
                                   const caf::strong_actor_ptr& sender, troupe::detail::Receipt receipt,
                                   caf::mailbox_element_ptr& message) {

@@ -9,8 +9,8 @@
 
 namespace caf::net {
 
-/// CAF 0.17 lets nobody set an actor system's node id but its own networking modules, and of those it declares this one
-/// as a friend and ships none. Taking the name is the whole trick; the module does nothing else.
+/// CAF 0.17 lets only its own networking modules set an actor system's node id. It declares this one as a friend, but
+/// does not contain it. Defining a class with this name is sufficient; the module does nothing else.
 class middleman final : public actor_system::module {
  public:
   explicit middleman(actor_system& system) : system_(system) {}
@@ -64,7 +64,7 @@ caf::node_id node_id_from(std::span<const std::byte> bytes) {
   TROUPE_CHECK(bytes.size() == sizeof plain, Code::corrupt, "a node id has ", sizeof plain, " bytes, not ",
                bytes.size());
   std::memcpy(&plain, bytes.data(), sizeof plain);
-  TROUPE_CHECK(caf::node_id::default_data::valid(plain.host), Code::corrupt, "a node id of zeros names nobody");
+  TROUPE_CHECK(caf::node_id::default_data::valid(plain.host), Code::corrupt, "a node id must not consist of zeros");
   return caf::make_node_id(plain.process, plain.host);
 }
 

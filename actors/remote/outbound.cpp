@@ -11,10 +11,10 @@
 namespace troupe::remote {
 namespace {
 
-/// Larger bodies go with the tensors.
+/// Larger bodies are sent on the bulk lane, like tensors.
 constexpr std::size_t kLargestControlBody = 64 << 10;
-/// A payload of at most so many bytes is sent on the control lane, which is faster than handing it to the other lane,
-/// as long as no more than so many bytes are being sent there: more would delay small messages.
+/// A payload of at most this size is sent on the control lane, which is faster than passing it to the other lane, if
+/// the control lane is sending no more than this amount already: more would delay small messages.
 constexpr std::uint64_t kControlPayload = 64 << 10;
 
 std::span<const std::byte> bytes_of(const std::vector<char>& chars) { return std::as_bytes(std::span(chars)); }
@@ -39,7 +39,7 @@ class Outbound::PointsReached final : public Waker, public LaneTask {
     }
     if (left_.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
     std::unique_ptr<PointsReached> self(this);
-    if (gate_->post(*this)) self.release();  // run() will end it
+    if (gate_->post(*this)) self.release();  // run() deletes it
   }
   void run() noexcept override {
     const std::unique_ptr<PointsReached> self(this);
@@ -47,7 +47,7 @@ class Outbound::PointsReached final : public Waker, public LaneTask {
   }
 
  private:
-  Outbound& outbound_;  // only touched on the control lane
+  Outbound& outbound_;  // used only on the control lane
   const std::shared_ptr<Gate> gate_;
   const std::uint64_t ticket_;
   std::atomic<std::size_t> left_;
@@ -112,7 +112,7 @@ void Outbound::send_now(Proxy& proxy, caf::mailbox_element& message) {
     scratch_ = {};
     return refuse(proxy, message, status);
   }
-  header.tensors = static_cast<std::uint8_t>(tensors_.records.size());  // plan() takes at most kMaxTensors
+  header.tensors = static_cast<std::uint8_t>(tensors_.records.size());  // plan() accepts at most kMaxTensors
   header.source = source_of(message.sender, header);
   if (message.mid.is_request() && header.source != 0 && header.source_peer == context_.self.value)
     requests_.open(header.source, message.mid, to.number, proxy.id());
@@ -157,12 +157,12 @@ void Outbound::refuse(Proxy& proxy, caf::mailbox_element& message, const Status&
   send_now(proxy, *instead);
 }
 
-/// The sender's actor id, its process in the header; 0 for nobody, or somebody the receiver cannot reach.
+/// The sender's actor id; its process goes into the header. 0: there is no sender, or the receiver cannot reach it.
 std::uint64_t Outbound::source_of(const caf::strong_actor_ptr& sender, wire::Header& header) {
   if (!sender) return 0;
   if (sender->node() == context_.system.node()) {
     actors_.expose_sender(sender);
-    header.source_peer = static_cast<std::uint16_t>(context_.self.value);  // fits, as that of every peer: Context
+    header.source_peer = static_cast<std::uint16_t>(context_.self.value);  // fits: Context checks all peers
     return sender->id();
   }
   const PeerState* const of = context_.peer(sender->node());
@@ -171,13 +171,13 @@ std::uint64_t Outbound::source_of(const caf::strong_actor_ptr& sender, wire::Hea
   return sender->id();
 }
 
-/// Counts the message against what the peer takes and against the actor's window.
+/// Counts the message against the peer's credit and the actor's window.
 void Outbound::spend(Proxy& proxy, wire::Header& header, std::size_t body_bytes) {
   PeerState& to = proxy.peer();
   std::uint64_t copied = 0;
   for (const wire::TensorRecord& record : tensors_.records) copied += record.by_reference != 0 ? 0 : record.size_bytes;
   header.charge = wire::charge_of(body_bytes, copied);
-  const std::uint64_t charge = wire::charge_in(header.charge);  // as the receiver reckons it, rounding included
+  const std::uint64_t charge = wire::charge_in(header.charge);  // as the receiver computes it, including rounding
   proxy.allowance.spend(charge);
   to.backlog.allowance.spend(charge);
   to.counts.unhandled.set(to.backlog.allowance.in_use().messages);
@@ -213,7 +213,7 @@ void Outbound::send_encoded(Proxy& proxy, wire::Header header) {
   if (body_in_head && tensors_.copied_bytes == 0 && tensors_.awaited.empty())
     return frames_.send(to, bytes_of(scratch_));
 
-  const bool waits = !tensors_.awaited.empty();  // by then others may be under way
+  const bool waits = !tensors_.awaited.empty();  // when it ends, other payloads may be in progress
   const bool large = tensors_.copied_bytes > kControlPayload ||
                      (tensors_.copied_bytes > 0 && (waits || frames_.control_payloads() > kControlPayload)) ||
                      body_bytes > kLargestControlBody;
@@ -254,12 +254,13 @@ void Outbound::cut_into_pieces(PeerState& to, std::shared_ptr<const Body> body, 
   }
 }
 
-/// Until the points in tensors_.awaited are reached. The message's place in the order is taken: what follows to the
-/// same actor waits at the receiver.
+/// Keeps the frames until the points in tensors_.awaited are reached. The message's numbers are taken, so later
+/// messages to the same actor wait at the receiver.
 void Outbound::park(Frames frames) {
   const std::uint64_t ticket = next_ticket_++;
   parked_.emplace(ticket, std::move(frames));
-  auto* const waker = std::make_unique<PointsReached>(*this, ticket, tensors_.awaited.size()).release();  // ends itself
+  auto* const waker =
+      std::make_unique<PointsReached>(*this, ticket, tensors_.awaited.size()).release();  // ends by itself
   for (const Point& point : tensors_.awaited) context_.space.timeline(point.line).wake(point.value, *waker);
 }
 

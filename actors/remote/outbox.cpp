@@ -36,7 +36,7 @@ Frame::~Frame() {
 
 void Frame::run() noexcept { outbox->send(std::unique_ptr<Frame>(this)); }
 
-/// What became of it does not matter: a peer's end is told by Receiver::lost, once for all frames.
+/// The status is not used: Receiver::lost reports a peer's end once for all its frames.
 void Frame::sent(Status) noexcept {
   const std::unique_ptr<Frame> self(this);
   --outbox->in_flight_;
@@ -75,7 +75,7 @@ void Outbox::send(std::unique_ptr<Frame> frame) noexcept {
   waiting_[to].push_back(std::move(frame));
 }
 
-/// Each peer's frames go in their order, so that none starves; peers do not wait for each other.
+/// Each peer's frames are sent in order. Peers do not wait for each other, so that none starves.
 bool Outbox::pump() noexcept {
   bool any = false;
   for (auto peer = waiting_.begin(); peer != waiting_.end();) {
@@ -86,7 +86,7 @@ bool Outbox::pump() noexcept {
     }
     peer = frames.empty() ? waiting_.erase(peer) : std::next(peer);
   }
-  return any || (!waiting_.empty() && in_flight_ == 0);  // refused, but no end of a send will bring it here again
+  return any || (!waiting_.empty() && in_flight_ == 0);  // refused, and no send in progress will cause another call
 }
 
 void Outbox::cut(Peer peer) noexcept {
@@ -96,7 +96,7 @@ void Outbox::cut(Peer peer) noexcept {
 
 bool Outbox::is_cut(Peer peer) const noexcept { return std::ranges::find(cut_, peer) != cut_.end(); }
 
-/// Lists the payload's parts; false while there is no memory for the body.
+/// Lists the parts of the payload; false if there is no memory for the body yet.
 bool Outbox::prepare(Frame& frame) noexcept {
   if (frame.body) {
     const std::size_t body_bytes = frame.body_end - frame.body_begin;
@@ -126,11 +126,11 @@ bool Outbox::prepare(Frame& frame) noexcept {
   return true;
 }
 
-/// Takes the frame when it could be sent.
+/// Takes the frame if it could be sent.
 bool Outbox::try_send(std::unique_ptr<Frame>& frame) noexcept {
   const bool has_payload = !frame->tensors.empty() || frame->body;
   if (has_payload && frame->parts_.empty() && !prepare(*frame)) return false;
-  Frame* const held = frame.release();  // sent() may come before the call returns
+  Frame* const held = frame.release();  // sent() may be called before send() returns
   ++in_flight_;
   const Class priority = lane_ == Lane::control ? Class::control : Class::bulk;
   if (transport_.send(held->to, lane_, priority, Channel::actors, held->head, held->parts_, *held)) return true;

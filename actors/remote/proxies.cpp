@@ -72,7 +72,7 @@ void Proxies::end_all(const PeerState& of, const caf::error& reason) {
   }
 }
 
-/// As CAF's own networking gives it, with ours as text.
+/// The reason that CAF's own networking gives, with our text.
 caf::error Proxies::unreachable(const Status& why) {
   return {static_cast<std::uint8_t>(caf::exit_reason::remote_link_unreachable), caf::atom("exit"),
           caf::make_message(std::string{why.text()})};

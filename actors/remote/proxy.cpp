@@ -12,10 +12,10 @@
 namespace troupe::remote {
 namespace {
 
-/// So many messages to a peer wait before it matters how large each one is.
+/// Only when this number of messages to a peer wait does the size of each one matter.
 constexpr std::uint64_t kManyWait = 256;
 
-/// While this thread carries out what another process said of a link.
+/// True while this thread executes a link change that another process requested.
 thread_local bool quiet = false;
 
 class Quietly {
@@ -31,10 +31,10 @@ std::uint64_t cost_of(caf::actor_system& system, const caf::mailbox_element& mes
     caf::detail::serialized_size_inspector size(system);
     const caf::type_erased_tuple& content = message.content();
     for (std::size_t i = 0; i < content.size(); ++i) {
-      if (content.save(i, size)) break;  // it will be refused, with the reason
+      if (content.save(i, size)) break;  // it will be refused later, with the reason
     }
     return wire::cost_of(size.result(), 0);
-  } catch (...) {  // a user's inspect; the same
+  } catch (...) {  // of a user's inspect; likewise
     return wire::cost_of(0, 0);
   }
 }
@@ -59,10 +59,10 @@ Room& Proxy::make_room() {
 
 void Proxy::enqueue(caf::mailbox_element_ptr what, caf::execution_unit*) {
   if (is_exit(*what)) {
-    unlink_from(what->content().get_as<caf::exit_msg>(0).source);  // else the link would fire back when this proxy ends
+    unlink_from(what->content().get_as<caf::exit_msg>(0).source);  // else the link fires again when this proxy ends
   }
   if (!admit(*what)) return;
-  // An inline actor is on the lane's thread already. What others have sent before goes first: it may be its own.
+  // An inline actor runs on the lane's thread already. But messages of other senders go first: one may be its own.
   if (running_inline() == gate_.get() && !posted_.load(std::memory_order_acquire)) {
     outbound_.proxies().attend_fresh();
     outbound_.proxies().attend(*this);
@@ -77,16 +77,16 @@ void Proxy::push(caf::mailbox_element_ptr message) {
           ? wire::kMessageBytes
           : cost_of(home_system(), *message);
   budget_->enter(bytes);
-  queued_bytes_.fetch_add(bytes, std::memory_order_relaxed);  // before the message can be taken
+  queued_bytes_.fetch_add(bytes, std::memory_order_relaxed);  // before another thread can take the message
   sent_.push(*message.release());
   if (!wake()) answer_all_with_the_end();
 }
 
-/// Whether there is room for a message, in the actor's window and in this process's memory. Answers and orders to end
-/// always have it: who waits for them may be the one who would make room.
+/// Whether there is space for a message, in the actor's window and in this process's memory. Answers and exit messages
+/// are always accepted, since their receivers may be the actors that would make space.
 bool Proxy::admit(const caf::mailbox_element& message) {
   Room* const room = this->room();
-  const bool no_memory = budget_->full();  // once: others send, and the lane takes away
+  const bool no_memory = budget_->full();  // read once: other threads send, and the lane takes messages away
   if (!no_memory && room == nullptr) return true;
   const bool counted = !is_free(message) && message.sender.get() != ctrl();
   if (!counted || (!no_memory && (room == nullptr || !room->full()))) {
@@ -132,7 +132,7 @@ void Proxy::unlink_quietly(caf::abstract_actor& local) {
   local.remove_link(this);
 }
 
-/// The lane holds a reference from the post to the end of run(), so a proxy with messages cannot die.
+/// The lane holds a reference from the post until the end of run(), so a proxy with messages is not destroyed.
 bool Proxy::wake() noexcept {
   if (posted_.exchange(true, std::memory_order_acq_rel)) return true;
   intrusive_ptr_add_ref(ctrl());
@@ -144,9 +144,9 @@ bool Proxy::wake() noexcept {
 
 void Proxy::run() noexcept {
   const caf::strong_actor_ptr self(ctrl(), false);
-  posted_.exchange(false, std::memory_order_acq_rel);  // first, so that a message that comes now posts again
+  posted_.exchange(false, std::memory_order_acq_rel);  // first, so that a message that arrives now posts again
   std::uint64_t done = 0;
-  const std::uint64_t bytes = queued_bytes_.exchange(0, std::memory_order_acq_rel);  // of these, or a little more
+  const std::uint64_t bytes = queued_bytes_.exchange(0, std::memory_order_acq_rel);  // of these, or slightly more
   caf::mailbox_element* next = sent_.take_all();
   outbound_.proxies().attend_fresh();
   while (next != nullptr) {

@@ -16,9 +16,9 @@
 namespace troupe {
 
 namespace {
-/// Messages that an actor handles before the next one has its turn: enough that the change, about a microsecond, does
-/// not count. CAF's default has no limit, so that as many actors as there are workers, each with a message to itself
-/// always under way, would let nobody else run: no look for a name, no room told.
+/// Messages that an actor handles before the next one has its turn: enough that the change between actors, about a
+/// microsecond, does not matter. CAF's default has no limit. Then, if there are as many actors with a constant supply
+/// of messages as workers, no other actor would run, for example the directory or the room keeper.
 constexpr std::size_t kMessagesPerTurn = 300;
 }  // namespace
 
@@ -42,7 +42,7 @@ RemoteActors::RemoteActors(caf::actor_system& system, AddressSpace& space, LaneL
 
 RemoteActors::~RemoteActors() = default;
 
-/// The node, and behind it the bytes of messages that this process takes unhandled.
+/// The node id, followed by the number of bytes of unhandled messages that this process accepts.
 std::vector<std::byte> RemoteActors::identity() const {
   const std::uint64_t offers = state_->engine.offers();
   std::vector<std::byte> bytes = node_id_bytes(state_->engine.system().node());

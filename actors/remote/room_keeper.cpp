@@ -47,7 +47,7 @@ class RoomKeeper final : public caf::event_based_actor {
     auto& waiting = waiting_[to];
     waiting.push_back(std::move(promise));
     if (waiting.size() == 1) {
-      // Told by whatever thread makes the room; the address keeps nobody alive.
+      // Called by the thread that makes the space; the address does not keep this actor alive.
       room->when_there_is_room([self = caf::actor_cast<caf::actor_addr>(this), to] {
         if (const auto keeper = caf::actor_cast<caf::actor>(self)) caf::anon_send(keeper, IsRoom::value, to);
       });

@@ -12,7 +12,7 @@ void Sinks::post(SinkKey key, Memory memory, std::shared_ptr<const void> owner) 
 }
 
 std::size_t Sinks::withdraw(SinkKey key) {
-  std::deque<Buffer> buffers;  // their owners may do anything: they end outside of the lock
+  std::deque<Buffer> buffers;  // owners may run any code when they are destroyed, so this happens outside of the lock
   const std::scoped_lock hold(mutex_);
   const auto found = posted_.find(key);
   if (found == posted_.end()) return 0;

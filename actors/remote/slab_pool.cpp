@@ -6,11 +6,11 @@
 namespace troupe::remote {
 namespace {
 
-/// The first arena is small, so that a process that sends no tensor pays next to nothing; each next one doubles the
-/// pool, until arenas are large enough to be few.
+/// The first arena is small, so that a process that sends no tensor needs almost no memory. Each further one doubles
+/// the pool, until arenas are so large that there are few of them.
 constexpr std::uint64_t kFirstArena = std::uint64_t{1} << 20;
 constexpr std::uint64_t kLargestStep = std::uint64_t{256} << 20;
-/// Where an arena's slabs begin: slabs are cut in halves from there on.
+/// Where an arena's slabs begin: slabs are halved from there on.
 constexpr std::uint64_t kBegin = Arena::kPageBytes;
 
 }  // namespace
@@ -32,7 +32,7 @@ std::optional<Memory> SlabPool::take(std::uint64_t size_bytes) noexcept {
   return found;
 }
 
-/// The smallest free slab that is large enough; what is too much of it becomes free slabs again.
+/// The smallest free slab that is large enough; the part that is not needed becomes free slabs again.
 std::optional<Memory> SlabPool::find(std::uint64_t slab_bytes) {
   const auto slab = free_.lower_bound(slab_bytes);
   if (slab == free_.end()) return {};
@@ -44,7 +44,7 @@ std::optional<Memory> SlabPool::find(std::uint64_t slab_bytes) {
   return Memory{{place.first}, place.second, slab_bytes};
 }
 
-/// From the smallest on, since two joined ones may join with a third.
+/// From the smallest size on, since two joined slabs may be joined with a third.
 void SlabPool::join_neighbours() {
   joined_ = true;
   for (std::uint64_t bytes = kSmallest; bytes <= size_bytes_ / 2; bytes *= 2) {
@@ -80,7 +80,7 @@ bool SlabPool::grow(std::uint64_t slab_bytes) {
     }
     arenas_.push_back(std::move(arena));
   } catch (const Error&) {
-    return false;  // no memory: the same as the cap to whoever asked
+    return false;  // no memory: for the caller the same as the limit
   }
   size_bytes_ += bytes;
   return true;
@@ -90,7 +90,7 @@ void SlabPool::give_back(Memory memory) noexcept {
   const std::scoped_lock hold(mutex_);
   const auto slab = in_use_.find({memory.arena.value, memory.offset});
   if (slab == in_use_.end()) return;
-  // Before others of its size: what was used last is in a cache, so it is used next.
+  // Inserted before other slabs of its size: it was used last and is in a cache, so it is used next.
   free_.emplace_hint(free_.lower_bound(slab->second), slab->second, slab->first);
   in_use_.erase(slab);
   joined_ = false;

@@ -8,7 +8,7 @@
 namespace troupe {
 namespace {
 
-/// Bytes of a tensor, or nothing when they cannot be counted.
+/// The bytes of a tensor; false if their number is too large.
 bool bytes_of(const Tensor::Extents& extents, DType dtype, std::uint64_t& bytes) noexcept {
   bytes = size_bytes(dtype);
   for (const std::uint64_t extent : extents) {

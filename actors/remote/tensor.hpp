@@ -14,18 +14,19 @@
 
 namespace troupe {
 
-/// Numbers in an arena, to be sent between actors: a counted handle, cheap to copy; what it names does not change as
-/// long as a copy lives, here or in another process. A message to another process carries it by reference where that
-/// process has mapped its arena, otherwise its bytes are sent and land in the receiver's memory; the bytes never pass
-/// through CAF's serialization. Registered as "troupe.Tensor". Threads: each copy by one thread at a time.
+/// Numbers in an arena that can be sent between actors: a reference-counted handle, cheap to copy. The data does not
+/// change as long as any copy exists, here or in another process. In a message to another process it is sent by
+/// reference if that process has mapped its arena; otherwise its bytes are sent and stored in the receiver's memory.
+/// The bytes never pass through CAF's serialization. Registered as "troupe.Tensor". Threads: each copy by one thread at
+/// a time.
 class Tensor {
  public:
   using Extents = std::vector<std::uint64_t>;
 
   Tensor() noexcept = default;
-  /// `memory` holds the row-major elements, starts at a multiple of 64 bytes for best speed, and may be read from
-  /// `valid_from` on. `owner` keeps it as it is: it is dropped, on any thread, when the last copy ends everywhere.
-  /// `kind` is that of its arena. Throws Error{invalid} when the size of `memory` is not that of the extents.
+  /// `memory` contains the row-major elements, starts at a multiple of 64 bytes for best speed, and may be read from
+  /// `valid_from` on. `owner` keeps it unchanged: it is dropped, on any thread, when the last copy in any process is
+  /// destroyed. `kind` is that of its arena. Throws Error{invalid} if the size of `memory` does not match the extents.
   Tensor(Memory memory, Extents extents, DType dtype, Point valid_from, std::shared_ptr<const void> owner,
          MemoryKind kind = MemoryKind::host);
 
@@ -37,8 +38,8 @@ class Tensor {
   Point valid_from() const noexcept;
   MemoryKind kind() const noexcept;
 
-  /// The same tensor, to be sent into a buffer that the receiving process posted under `key`
-  /// (RemoteActors::post_sink), instead of memory of its pool.
+  /// The same tensor, to be stored in a buffer that the receiving process posted under `key` (RemoteActors::post_sink),
+  /// instead of memory of its pool.
   Tensor into(SinkKey key) const;
   SinkKey sink() const noexcept { return sink_; }
 
@@ -50,8 +51,8 @@ class Tensor {
 
 namespace detail {
 
-/// While a message is written or read, the place where its tensors go or come from; only slot numbers are in the
-/// message. One a thread at a time: the innermost scope counts.
+/// Holds the tensors of a message while it is written or read; the message itself contains only slot numbers. Each
+/// thread has one at a time: the innermost scope counts.
 class TensorSlots {
  public:
   struct Landed {
@@ -68,7 +69,7 @@ class TensorSlots {
   ~TensorSlots();
 
   std::vector<Tensor> sent;     // filled by writing
-  std::vector<Landed> arrived;  // before reading
+  std::vector<Landed> arrived;  // filled before reading
 
   static TensorSlots* current() noexcept;
 
@@ -76,9 +77,9 @@ class TensorSlots {
   TensorSlots* outer_;
 };
 
-/// The tensor's slot in the current scope; an error when there is none (a tensor cannot be written to a file).
+/// The tensor's slot in the current scope; an error if there is none (a tensor cannot be written to a file).
 caf::error save_tensor(const Tensor& tensor, std::uint32_t& slot);
-/// The other way; an error when slot, extents or type do not fit what arrived.
+/// The opposite; an error if slot, extents or type do not match what has arrived.
 caf::error load_tensor(Tensor& tensor, std::uint32_t slot, Tensor::Extents extents, std::uint8_t dtype);
 
 }  // namespace detail

@@ -8,12 +8,12 @@
 namespace troupe::remote {
 namespace {
 
-/// So many tokens do not wait for a calmer round.
+/// This number of tokens are sent at once, without waiting for a quieter round.
 constexpr std::size_t kGivenBackAtOnce = 32;
 
 }  // namespace
 
-/// Gives a tensor back that was lent by another process, when its last handle here ends: on any thread.
+/// Gives back a tensor that another process lent, when its last handle here is destroyed: on any thread.
 class TensorLoans::Borrowed {
  public:
   Borrowed(TensorLoans& loans, PeerState& from, std::uint64_t token)
@@ -29,7 +29,7 @@ class TensorLoans::Borrowed {
   }
 
  private:
-  TensorLoans& loans_;  // like from_, only touched on the control lane
+  TensorLoans& loans_;  // used only on the control lane, like from_
   const std::shared_ptr<Gate> gate_;
   PeerState& from_;
   const std::uint64_t token_;
@@ -39,14 +39,15 @@ bool TensorLoans::reached(Point point) const {
   return point.value == 0 || context_.space.timeline(point.line).value() >= point.value;
 }
 
-/// Memory that a processor cannot follow must not get to where one would.
+/// Memory that only a device can access must not be sent to where the host would access it.
 Status TensorLoans::check_kind(const Tensor& tensor, bool by_reference) const {
   const Memory memory = tensor.memory();
   if (memory.size_bytes == 0) return {};
   const MemoryKind kind = context_.space.kind(memory.arena);
   if (kind != tensor.kind()) {
-    return {Code::invalid, text("a tensor is said to lie in ", name_of(tensor.kind()), " memory, but arena ",
-                                memory.arena.value, " is ", name_of(kind), " memory: name that when it is made")};
+    return {Code::invalid,
+            text("a tensor was made for ", name_of(tensor.kind()), " memory, but arena ", memory.arena.value, " is ",
+                 name_of(kind), " memory: give that kind when the tensor is made")};
   }
   if (!by_reference && !context_.transport.carries(kind)) {
     return {Code::unsupported, text("a tensor in ", name_of(kind), " memory cannot be sent by ",
@@ -63,7 +64,7 @@ Status TensorLoans::plan(PeerState& to, std::span<const Tensor> tensors, TensorP
   try {
     for (const Tensor& tensor : tensors) {
       const Memory memory = tensor.memory();
-      if (memory.size_bytes > 0) context_.space.address(memory);  // throws for memory that is none of this process's
+      if (memory.size_bytes > 0) context_.space.address(memory);  // throws for memory that is not mapped
       const bool by_reference = context_.options.shares && context_.options.shares(to.number, memory.arena);
       if (Status wrong = check_kind(tensor, by_reference); !wrong.ok()) return wrong;
       const Point from = tensor.valid_from();
@@ -100,7 +101,7 @@ Status TensorLoans::plan(PeerState& to, std::span<const Tensor> tensors, TensorP
 
 void TensorLoans::take_back(std::span<const wire::TensorRecord> records) {
   for (const wire::TensorRecord& record : records) {
-    if (record.by_reference != 0) lent_.erase(record.token);  // else it is a sink's key
+    if (record.by_reference != 0) lent_.erase(record.token);  // otherwise it is a sink's key
   }
 }
 
@@ -140,7 +141,7 @@ Status TensorLoans::land(PeerState& from, const wire::TensorRecord& record, cons
     }
     if (record.point != 0) {
       TROUPE_CHECK(context_.space.arena(record.line.arena).has_timeline(record.line), Code::invalid, "timeline ",
-                   record.line.index, " of arena ", record.line.arena.value, " is none");
+                   record.line.index, " of arena ", record.line.arena.value, " does not exist");
       context_.space.timeline(record.line);
     }
   } catch (const Error& error) {
@@ -163,7 +164,7 @@ void TensorLoans::give_back(PeerState& from, std::uint64_t token) {
   if (from.given_back.size() >= kGivenBackAtOnce) send_given_back(from);
 }
 
-/// In one frame.
+/// All in one frame.
 void TensorLoans::send_given_back(PeerState& to) {
   if (to.given_back.empty()) return;
   const std::span<const std::uint64_t> more = std::span(to.given_back).subspan(1);

@@ -17,7 +17,7 @@ bool Counter::count(std::uint64_t charge, bool on_lane) noexcept {
   charge_.add(charge, on_lane);
   const std::uint64_t messages = messages_.get();
   const std::uint64_t total = charge_.get();
-  // What was told may be ahead by what was skipped.
+  // What was reported may be larger by what was skipped.
   const auto untold_messages = static_cast<std::int64_t>(messages - told_messages_.load(std::memory_order_relaxed));
   const auto untold_charge = static_cast<std::int64_t>(total - told_charge_.load(std::memory_order_relaxed));
   return 4 * untold_messages >= static_cast<std::int64_t>(limit_messages_.load(std::memory_order_relaxed)) ||
@@ -29,13 +29,14 @@ bool PeerIntake::runs_inline() const noexcept { return running_inline() == gate_
 void PeerIntake::dealt_with(std::uint64_t charge, bool on_lane, bool edge_is_due) noexcept {
   budget_->leave(charge * wire::kChargeBytes, on_lane);
   const bool due = counter_.count(charge, on_lane) || edge_is_due;
-  // What was counted before the exchange is seen by the report that is under way, or by the one posted here.
+  // Counts from before the exchange are included in the report in progress, or in the one that is posted here.
   if (due && !telling_.exchange(true, std::memory_order_acq_rel)) gate_->run([tell = &tell_] { (*tell)(); });
 }
 
 bool PeerIntake::take(std::uint64_t charge) noexcept {
   budget_->enter(charge * wire::kChargeBytes, /*on_lane=*/true);
-  // The last one may exceed what is left, and those before it arrive later. A report may be behind what was dealt with.
+  // The last message may exceed the rest of the limit, and messages sent before it may arrive later. A report may be
+  // behind what was handled.
   const std::uint64_t unhandled = taken_ - std::min(taken_, std::max(told_, counter_.dealt().charge));
   const bool allowed = unhandled < limit_ + largest_;
   largest_ = std::max(largest_, charge);

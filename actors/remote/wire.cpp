@@ -9,7 +9,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "Cap'n Proto's words are little-endian; so must be the host's");
 
-/// A struct pointer to what follows, five data words and no pointers.
+/// A struct pointer to what follows, with five data words and no pointers.
 constexpr std::uint64_t kRoot = std::uint64_t{5} << 32;
 
 }  // namespace

@@ -11,8 +11,8 @@
 
 namespace troupe::wire {
 
-// The frames of runtime/wire/header.capnp as plain structs. A hot path stores and loads them with one copy each; the
-// bytes are those of Cap'n Proto's builder, and its reader reads them.
+// The frames of runtime/wire/header.capnp as plain structs, which frequent code stores and loads with one copy each.
+// The bytes are the same as those of Cap'n Proto's builder, and its reader reads them.
 
 enum class Kind : std::uint8_t {
   message = 1,
@@ -57,42 +57,42 @@ struct Header {
 static_assert(sizeof(Header) == 40 && std::is_trivially_copyable_v<Header>);
 
 inline constexpr std::size_t kHeaderBytes = 48;
-/// What a message takes up at the receiver: a unit of charge, and the memory of any message beside its bytes. In a
-/// mailbox a body is about twice as large as on the wire.
+/// What a message costs at the receiver: the unit of charge, and the memory of any message in addition to its bytes. In
+/// a mailbox a body is about twice as large as on the wire.
 inline constexpr std::uint64_t kChargeBytes = 64;
 inline constexpr std::uint64_t kMessageBytes = 320;
 constexpr std::uint64_t cost_of(std::uint64_t body_bytes, std::uint64_t copied_bytes) noexcept {
   return kMessageBytes + 2 * body_bytes + copied_bytes;
 }
-/// As it stands in a header: 11 bits of a number of units, and by how many bits to shift it; rounded up.
+/// The form in a header: 11 bits for a number of units, and the number of bits by which to shift it; rounded up.
 constexpr std::uint16_t charge_of(std::uint64_t body_bytes, std::uint64_t copied_bytes) noexcept {
   std::uint64_t units = (cost_of(body_bytes, copied_bytes) + kChargeBytes - 1) / kChargeBytes;
   std::uint16_t shift = 0;
   for (; units >= (1u << 11); ++shift) units = (units + 1) / 2;
   return static_cast<std::uint16_t>(shift << 11 | units);
 }
-/// Units.
+/// The number of units.
 constexpr std::uint64_t charge_in(std::uint16_t charge) noexcept {
   return std::uint64_t{charge & 0x7ffu} << (charge >> 11);
 }
 
 /// Writes the root pointer and the header.
 void store(const Header& header, std::span<std::byte, kHeaderBytes> to) noexcept;
-/// Reads them; nothing when `head` is too short, of another version or layout, or not of a known kind.
+/// Reads them; nothing if `head` is too short, has another version or layout, or an unknown kind.
 std::optional<Header> load(std::span<const std::byte> head) noexcept;
 
-/// The body of a message whose bytes went ahead in pieces, on the same lane.
+/// The body of a message that was sent before it in pieces, on the same lane.
 struct Pieces {
   std::uint64_t number = 0;  // of the body, counted by its sender
   std::uint64_t size_bytes = 0;
 };
 static_assert(sizeof(Pieces) == 16 && std::is_trivially_copyable_v<Pieces>);
-/// Larger bodies go in pieces of this size.
+/// Larger bodies are sent in pieces of this size.
 inline constexpr std::uint64_t kPieceBytes = std::uint64_t{1} << 20;
-/// Larger ones are refused at the sender.
+/// Larger bodies are refused at the sender.
 inline constexpr std::uint64_t kLargestBody = std::uint64_t{2} << 30;
 
-/// A credit frame's body is a list of these: what of the messages to one actor has been dealt with since the start.
+/// The body of a credit frame is a list of these: what has been handled of the messages to one actor since the start.
 struct EdgeCredit {
   std::uint64_t actor = 0;
   std::uint64_t messages = 0;
@@ -100,15 +100,16 @@ struct EdgeCredit {
 };
 static_assert(sizeof(EdgeCredit) == 24 && std::is_trivially_copyable_v<EdgeCredit>);
 
-/// Appends one head to a batch frame's body, behind its length.
+/// Appends one head to the body of a batch frame, after its length.
 void append_to_batch(std::vector<std::byte>& frame, std::span<const std::byte> head);
-inline constexpr std::size_t kBatchedBytes = sizeof(std::uint32_t);  // more than the head itself
-/// Takes the next head off a batch frame's body; empty at its end, and where it is damaged, which `rest` then tells.
+inline constexpr std::size_t kBatchedBytes = sizeof(std::uint32_t);  // in addition to the head itself
+/// Removes and returns the next head of a batch frame's body; empty at the end, and if it is damaged, in which case
+/// `rest` is not empty.
 std::span<const std::byte> next_in_batch(std::span<const std::byte>& rest) noexcept;
 
 /// Where one tensor of a message is. By reference: `memory` in an arena that both processes have mapped, kept by the
-/// sender until it gets `token` back. Otherwise: `memory.offset` in the payload, and `token` is the key of the sink
-/// that it shall land in, or 0.
+/// sender until it gets `token` back. Otherwise: `memory.offset` in the payload, and `token` is the key of the sink for
+/// it, or 0.
 struct TensorRecord {
   std::uint32_t by_reference = 0;
   ArenaId arena;
@@ -120,12 +121,12 @@ struct TensorRecord {
 };
 static_assert(sizeof(TensorRecord) == 48 && std::is_trivially_copyable_v<TensorRecord>);
 
-/// The `count` records at the end of a head; fewer when the head is too short to hold them.
+/// The `count` records at the end of a head; fewer if the head is too short for them.
 std::vector<TensorRecord> load_records(std::span<const std::byte> head, std::size_t count);
-/// The last one.
+/// The last record.
 std::optional<TensorRecord> load_record(std::span<const std::byte> head);
 
-/// More in one message are refused at the sender: the records share the head with the body.
+/// A message with more is refused at the sender: the records share the head with the body.
 inline constexpr std::size_t kMaxTensors = 64;
 /// Tensors start at multiples of this in a payload.
 inline constexpr std::uint64_t kTensorAlignment = 64;

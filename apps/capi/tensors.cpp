@@ -16,7 +16,7 @@ struct Borrowed {
 
 void free_borrowed(DLManagedTensor* tensor) { delete static_cast<Borrowed*>(tensor->manager_ctx); }
 
-/// Whether elements lie in row-major order without gaps; no strides say just that.
+/// Whether elements are in row-major order without gaps; a tensor without strides is.
 bool is_contiguous(const DLTensor& tensor) {
   if (tensor.strides == nullptr) return true;
   std::int64_t expected = 1;
@@ -33,7 +33,7 @@ DLManagedTensor* borrow(const void* data, DLDataType type, const std::vector<std
   auto borrowed = std::make_unique<Borrowed>();
   borrowed->extents = extents;
   DLTensor& tensor = borrowed->tensor.dl_tensor;
-  tensor.data = const_cast<void*>(data);  // DLPack knows no other pointers
+  tensor.data = const_cast<void*>(data);  // DLPack has only non-const pointers
   tensor.device = {kDLCPU, 0};
   tensor.ndim = static_cast<int>(extents.size());
   tensor.dtype = type;

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t kMostNotes = 1000;
 
-/// What a rank hears of its run, for the report.
+/// Collects what a rank is told about its run, for the report.
 class Heard final : public SessionListener {
  public:
   void progress(const RunProgress& progress) override {
@@ -43,10 +43,10 @@ class Heard final : public SessionListener {
   }
 
  private:
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   RunProgress progress_;
   std::vector<EpochReport> epochs_;
-  std::deque<std::string> notes_;  // the newest
+  std::deque<std::string> notes_;  // the newest ones
 };
 
 thread_local std::string last_error;
@@ -63,15 +63,15 @@ struct troupe_session {
   Heard heard;
   std::unique_ptr<Session> session;
   Rank self;
-  std::optional<BatchView> batch;  // that troupe_next gave
-  std::uint64_t steps = 0;         // taken here
+  std::optional<BatchView> batch;  // the one that troupe_next returned
+  std::uint64_t steps = 0;         // steps taken here
   std::optional<RunResult> result;
   std::string report;
 };
 
 namespace {
 
-/// Runs what a function does; whatever it throws becomes a result and the thread's text.
+/// Runs the body of a function; an exception becomes a result and the thread's error text.
 template <class Body>
 troupe_result guarded(Body body) noexcept {
   try {
@@ -100,7 +100,7 @@ T& given(T* pointer, const char* what) {
   return *pointer;
 }
 
-/// The session, whose run has not been ended.
+/// The session; throws if its run was ended.
 troupe_session& running(troupe_session* session) {
   troupe_session& found = given(session, "session");
   TROUPE_CHECK(!found.result, Code::invalid, "the session is finished; start another one");
@@ -157,7 +157,7 @@ void tell(troupe_sums* to, const StepSums& sums) {
   if (to != nullptr) *to = {sums.loss, sums.correct, sums.samples};
 }
 
-/// The outcome of a step. A run that is over without having failed is TROUPE_OVER.
+/// The result of a step. A run that is over without a failure gives TROUPE_OVER.
 troupe_result stepped(troupe_session& session, const std::optional<StepSums>& total, troupe_sums* to) {
   session.batch.reset();
   if (!total) return TROUPE_OVER;

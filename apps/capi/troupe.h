@@ -1,15 +1,15 @@
 /* Troupe for programs in C and for everything that can call C. One session is one rank of a training job in the calling
- * process; with RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT and TROUPE_SECRET_FILE in the environment (or
- * under mpirun) it is one of several, which meet while they start.
+ * process. With RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT and TROUPE_SECRET_FILE in the environment (or
+ * under mpirun) it is one of several ranks, which connect while they start.
  *
- * `rtrun app.toml -- ./program` starts a program as all ranks that cluster.nodes asks for.
+ * `rtrun app.toml -- ./program` starts a program as each of the ranks of cluster.nodes.
  *
- * Every function that can fail returns a troupe_result; troupe_error() tells what was wrong and what to do. Nothing is
- * printed, no signal handler is installed, exit() is never called. Threads: a session's functions are for one thread at
- * a time, but for troupe_request_stop(), which is for any. Several sessions may live in one process.
+ * Every function that can fail returns a troupe_result; troupe_error() says what was wrong and what to do. Nothing is
+ * printed, no signal handler is installed, exit() is never called. Threads: a session's functions may be called by one
+ * thread at a time, except troupe_request_stop(), which any may call. A process may have several sessions.
  *
- * Tensors are DLPack's (dlpack/dlpack.h): in the memory of the host, row-major. Those that are handed out borrow the
- * session's memory, as long as each function says; their deleter, to be called once, frees the description alone. */
+ * Tensors are DLPack's (dlpack/dlpack.h): in host memory, row-major. Tensors that a function returns borrow the
+ * session's memory, for as long as the function says; call their deleter once: it frees only the description. */
 #ifndef TROUPE_H
 #define TROUPE_H
 
@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-/* Grows when functions are added or troupe_options grows at its end; what is there stays as it is. */
+/* Increases when functions are added or fields are appended to troupe_options; existing ones are never changed. */
 #define TROUPE_ABI_VERSION 3
 
 #if defined(__GNUC__)
@@ -34,7 +34,7 @@ typedef struct troupe_session troupe_session;
 
 /* The positive ones are also rtrun's exit codes. */
 typedef enum troupe_result {
-  TROUPE_OVER = -1, /* no failure: the job has no more steps, or was ended */
+  TROUPE_OVER = -1, /* not a failure: the job has no more steps, or was ended */
   TROUPE_OK = 0,
   TROUPE_FAILED = 1,
   TROUPE_INVALID = 2,     /* an argument or a setting is wrong */
@@ -49,7 +49,7 @@ typedef struct troupe_sums {
   uint64_t samples;
 } troupe_sums;
 
-/* A trainable tensor of a model of the app's own; starts as N(0, deviation^2), as zeros when that is 0. */
+/* A trainable tensor of a model of the app's own; initialized as N(0, deviation^2), or zeros if deviation is 0. */
 typedef struct troupe_parameter {
   const char* name;
   const uint64_t* extents;
@@ -60,13 +60,13 @@ typedef struct troupe_parameter {
 typedef struct troupe_options {
   size_t size;                 /* sizeof(troupe_options) */
   const char* file;            /* app.toml; NULL: the defaults */
-  const char* const* settings; /* "a.b=c", on top of the file */
+  const char* const* settings; /* "a.b=c", override the file */
   size_t settings_count;
   /* A model whose gradients the app computes, instead of the one that the settings name; NULL: none. */
   const char* model;
   const troupe_parameter* parameters;
   size_t parameters_count;
-  /* Not 0: the app has its own samples too, so many an epoch over all ranks; no data set is read. */
+  /* Not 0: the app also has its own samples, this number per epoch over all ranks; no data set is read. */
   uint64_t own_samples;
 } troupe_options;
 
@@ -76,53 +76,55 @@ TROUPE_API const char* troupe_version(void);
 /* Why the calling thread's last call failed; valid until its next call. Never NULL. */
 TROUPE_API const char* troupe_error(void);
 
-/* Joins the job and builds everything up to the first step. Everything in `options` may be gone afterwards. */
+/* Joins the job and builds everything for the first step. The memory in `options` is not used afterwards. */
 TROUPE_API troupe_result troupe_start(const troupe_options* options, troupe_session** session);
-/* This rank, and how many there are. */
+/* This rank, and the number of ranks. */
 TROUPE_API troupe_result troupe_rank(const troupe_session* session, uint32_t* rank, uint32_t* ranks);
 
-/* The next batch, the same one until its step is taken: of its first field of numbers, inputs [rows, features] f32 (bf16
- * in a bf16 job), and of its first one of labels, labels [rows] int32, of which those below 0 do not count. Valid until
- * the step is taken. Either place may be NULL, and is given NULL when there is no such field. */
+/* The next batch, the same one until its step is taken. `inputs`: its first field of numbers, [rows, features] f32
+ * (bf16 in a bf16 job). `labels`: its first field of labels, [rows] int32; labels below 0 do not count. Valid until the
+ * step is taken. Either argument may be NULL; it gets NULL if there is no such field. */
 TROUPE_API troupe_result troupe_next(troupe_session* session, struct DLManagedTensor** inputs,
                                      struct DLManagedTensor** labels);
 /* The fields of that batch by index, each [rows, ...] of f32, bf16 or int32. Valid until the step
- * is taken. No batch: no fields; the name is NULL when there is no field of that index. */
+ * is taken. Without a batch there are no fields; the name is NULL if there is no field with that index. */
 TROUPE_API size_t troupe_field_count(const troupe_session* session);
 TROUPE_API const char* troupe_field_name(const troupe_session* session, size_t index);
 TROUPE_API troupe_result troupe_field(troupe_session* session, size_t index, struct DLManagedTensor** tensor);
-/* Trains on that batch; the sums are those over all ranks (total may be NULL). */
+/* Trains on that batch; `total` (may be NULL) gets the sums over all ranks. */
 TROUPE_API troupe_result troupe_step(troupe_session* session, troupe_sums* total);
-/* A step with gradients that the app computed: f32 tensors in the order and of the shapes of the parameters, sums over
- * this rank's samples; they stay the caller's. NULL and 0: they were written into troupe_gradients() already. `own` are
- * this rank's sums, `total` (may be NULL) those over all ranks. */
+/* A step with gradients that the app has computed: f32 tensors in the order and with the shapes of the parameters, sums
+ * over this rank's samples; they remain the caller's. NULL and 0: they were written to troupe_gradients() already.
+ * `own` has this rank's sums, `total` (may be NULL) gets those over all ranks. */
 TROUPE_API troupe_result troupe_exchange(troupe_session* session, struct DLManagedTensor* const* gradients,
                                          size_t gradients_count, const troupe_sums* own, troupe_sums* total);
 
 TROUPE_API size_t troupe_tensor_count(const troupe_session* session);
-/* NULL when there is no tensor of that index. Valid as long as the session. */
+/* NULL if there is no tensor with that index. Valid as long as the session. */
 TROUPE_API const char* troupe_tensor_name(const troupe_session* session, size_t index);
-/* Valid as long as the session. Parameters change in troupe_step and troupe_exchange alone, and are not to be written;
- * gradients are to be written before troupe_exchange. */
+/* Valid as long as the session. Parameters change only in troupe_step and troupe_exchange, and must not be written;
+ * gradients must be written before troupe_exchange. */
 TROUPE_API troupe_result troupe_parameters(troupe_session* session, size_t index, struct DLManagedTensor** tensor);
 TROUPE_API troupe_result troupe_gradients(troupe_session* session, size_t index, struct DLManagedTensor** tensor);
 
-/* The run so far as JSON: rank, ranks, steps taken by this session, samples, epochs with loss, accuracy and reported values
- * (rank 0), the plan, notes that a person should read; after troupe_finish also the job's committed steps and how it ended. Valid until the session's next call. */
+/* The run so far as JSON: rank, ranks, steps taken by this session, samples, epochs with loss, accuracy and reported
+ * values (rank 0), the plan, notes for people; after troupe_finish also the job's committed steps and how it ended.
+ * Valid until the session's next call. */
 TROUPE_API troupe_result troupe_report(troupe_session* session, const char** json);
-/* Reports a number under a name for people: rank 0's log (report.dir), log.csv beside it and troupe_report have, for each
- * line, the mean of what all ranks reported since the line before: the sum over all calls at all ranks, divided by the
- * number of calls. A call belongs to the step that this rank is at, from the troupe_next that gave its batch to the one
- * after; where the app does not call troupe_next, as with own_samples, to the troupe_exchange that follows, and behind
- * the last one to that. A value that is not finite makes the line's null. `name`: up to 64 characters of a-z, 0-9, '_',
- * '.', '/' and '-', no key that the log has by itself; 256 names at most. Not after troupe_finish. */
+/* Reports a number under a name for people: each line of rank 0's log (report.dir), of log.csv beside it and of
+ * troupe_report has the mean of the values that all ranks reported since the previous line: the sum over all calls at
+ * all ranks, divided by the number of calls. A call belongs to the step that this rank is at, which lasts from the
+ * troupe_next that returned its batch to the following one. If the app does not call troupe_next, as with own_samples,
+ * a call belongs to the troupe_exchange that follows it, and after the last one to that. A value that is not finite
+ * makes the line's value null. `name`: up to 64 characters of a-z, 0-9, '_', '.', '/' and '-', not a key of the log
+ * itself; at most 256 names. Not after troupe_finish. */
 TROUPE_API troupe_result troupe_report_value(troupe_session* session, const char* name, double value);
-/* Asks the whole job to end after the steps now under way. Any thread; a signal handler may not. */
+/* Asks the whole job to end after the steps that are in progress. Any thread, but not a signal handler. */
 TROUPE_API void troupe_request_stop(troupe_session* session);
-/* Ends the loop: asks the job to end if it is not at its end, waits for the others, takes everything down. Tells how
- * the run ended. */
+/* Ends the loop: asks the job to end unless it is at its end, waits for the others, ends everything. Returns how the
+ * run ended. */
 TROUPE_API troupe_result troupe_finish(troupe_session* session);
-/* Gives everything back; a session that was not finished counts as lost for the others. NULL is fine. */
+/* Frees the session; if it was not finished, the other ranks count this one as lost. NULL is allowed. */
 TROUPE_API void troupe_free(troupe_session* session);
 
 #ifdef __cplusplus

@@ -6,9 +6,9 @@
         for batch in session.batches():
             sums = session.step()
 
-Start a program alone, or as all ranks of a job by `rtrun app.toml -- python3 program.py`. The library is looked for at
-TROUPE_LIBRARY, where this file was installed with it, and then as the system does. A session is for one thread at a
-time, but for request_stop(). Functions that fail raise troupe.Error or one of its kinds, which say what to do.
+Start a program alone, or as each rank of a job by `rtrun app.toml -- python3 program.py`. The library is searched for at
+TROUPE_LIBRARY, then where it was installed with this file, and then in the system's folders. A session may be used by
+one thread at a time, except request_stop(). Functions that fail raise troupe.Error or a subclass, which say what to do.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ _OVER = -1
 
 
 class Error(Exception):
-    """What went wrong; `code` is also what a program should exit with."""
+    """An error of Troupe; a program should exit with its `code`."""
 
     code = 1
 
@@ -57,9 +57,9 @@ class PeersLost(Error):
 
 _KINDS = {kind.code: kind for kind in (Failed, Invalid, Environment, PeersLost)}
 
-#: Sums over samples: of the loss, and how many were right.
+#: Sums over samples: of the loss, and the number of correct ones.
 Sums = namedtuple("Sums", ["loss", "correct", "samples"], defaults=[0.0, 0, 0])
-#: A trainable tensor of a model of one's own; it starts as N(0, deviation^2), as zeros when that is 0.
+#: A trainable tensor of the app's own model; initialized as N(0, deviation^2), or zeros if deviation is 0.
 Parameter = namedtuple("Parameter", ["name", "shape", "deviation"], defaults=[0.0])
 
 
@@ -157,14 +157,14 @@ def version():
 
 
 def _check(code):
-    """False when the job is over."""
+    """Returns False if the job is over; raises if the call failed."""
     if code > 0:
         raise _KINDS.get(code, Failed)(_library.troupe_error().decode(errors="replace"))
     return code != _OVER
 
 
 class _Handle:
-    """The library's session, until nobody uses it or its memory."""
+    """The library's session; freed when neither it nor its memory is used any more."""
 
     def __init__(self):
         self.pointer = ctypes.c_void_p()
@@ -175,7 +175,7 @@ class _Handle:
 
 
 class _Memory:
-    """What NumPy asks for to see a tensor in place; keeps the session's memory alive."""
+    """The interface through which NumPy uses a tensor in place; keeps the session's memory alive."""
 
     def __init__(self, handle, tensor, writable):
         dl = tensor.contents.dl
@@ -186,7 +186,7 @@ class _Memory:
             "typestr": _TYPES[(dl.dtype.code, dl.dtype.bits)],
             "data": ((dl.data or 0) + dl.byte_offset, not writable),
         }
-        tensor.contents.deleter(tensor)  # the description alone
+        tensor.contents.deleter(tensor)  # frees only the description
 
 
 def _in_place(handle, tensor, writable=False):
@@ -194,23 +194,23 @@ def _in_place(handle, tensor, writable=False):
 
 
 def _texts(settings):
-    """`settings` as "a.b=c": given so, or as a dict {"a.b": value}."""
+    """`settings` as "a.b=c" texts, from such texts or from a dict {"a.b": value}."""
     if not isinstance(settings, dict):
         return [str(setting) for setting in settings]
-    # JSON writes numbers, booleans, strings and lists as TOML does.
+    # Numbers, booleans, strings and lists are the same in JSON and TOML.
     return [f"{key}={json.dumps(value)}" for key, value in settings.items()]
 
 
 class Session:
-    """One rank of a job: joins it and builds everything up to the first step.
+    """One rank of a job: joins it and builds everything for the first step.
 
-    file: app.toml; None: the defaults. settings: on top of it, ["train.epochs=3"] or {"train.epochs": 3}.
-    parameters: a model of one's own whose gradients the app computes, as Parameter or (name, shape[, deviation]).
-    own_samples: not 0: the app has its own samples, so many an epoch over all ranks; no data set is read.
+    file: app.toml; None: the defaults. settings: override it, ["train.epochs=3"] or {"train.epochs": 3}.
+    parameters: a model with gradients that the app computes, as Parameter or (name, shape[, deviation]).
+    own_samples: not 0: the app has its own samples, this number per epoch over all ranks; no data set is read.
 
     `parameters` and `gradients` are dicts of arrays by name, in the session's own memory: parameters change in step()
-    and exchange() and cannot be written; gradients are to be written before exchange(). Used by `with` it is finished
-    at the end of the block, unless that raised: the other ranks then count this one as lost.
+    and exchange() and cannot be written; gradients must be written before exchange(). In a `with` statement, finish() is
+    called at the end of the block, unless the block raises: then the other ranks count this one as lost.
     """
 
     def __init__(self, file=None, settings=(), *, model="own", parameters=(), own_samples=0):
@@ -250,14 +250,14 @@ class Session:
 
     def next(self):
         """The next batch, the same one until its step is taken, as a dict of its fields: batch["image"] [rows, height,
-        width, channels] float32 (in a bf16 job the bits, as uint16), batch["label"] [rows] int32, of which those below 0
+        width, channels] float32 (in a bf16 job the bits, as uint16), batch["label"] [rows] int32; labels below 0
         do not count. All are valid until the step is taken. None: the job has no more steps, or was ended."""
         if not _check(_library.troupe_next(self._pointer, None, None)):
             return None
         return self._named(_library.troupe_field_count, _library.troupe_field_name, _library.troupe_field, False)
 
     def batches(self):
-        """Every batch; step() or exchange() is to be called for each."""
+        """All batches; call step() or exchange() for each."""
         while True:
             batch = self.next()
             if batch is None:
@@ -265,41 +265,42 @@ class Session:
             yield batch
 
     def step(self):
-        """Trains on the batch that next() gave: the Sums over all ranks. None: the run was over before."""
+        """Trains on the batch of next(); returns the Sums over all ranks. None: the run was over before."""
         total = _Sums()
         going = _check(_library.troupe_step(self._pointer, ctypes.byref(total)))
         return Sums(total.loss, total.correct, total.samples) if going else None
 
     def exchange(self, loss=0.0, correct=0, samples=0):
-        """A step with the gradients that stand in `gradients`: sums over this rank's samples. The arguments are sums of
-        this rank too. Returns the Sums over all ranks; None: the run was over before."""
+        """A step with the gradients in `gradients`, which are sums over this rank's samples. The arguments are sums over
+        them, too. Returns the Sums over all ranks; None: the run was over before."""
         own, total = _Sums(loss, correct, samples), _Sums()
         going = _check(_library.troupe_exchange(self._pointer, None, 0, ctypes.byref(own), ctypes.byref(total)))
         return Sums(total.loss, total.correct, total.samples) if going else None
 
     def summary(self):
         """The run so far: rank, ranks, steps, samples, epochs with loss and accuracy (rank 0), notes, the plan, and
-        once it is finished how it ended."""
+        after finish() how it ended."""
         text = ctypes.c_char_p()
         _check(_library.troupe_report(self._pointer, ctypes.byref(text)))
         return json.loads(text.value.decode())
 
     def report(self, name, value):
-        """Reports a number under a name for people: rank 0's log (report.dir), log.csv beside it and summary() have, for
-        each line, the mean of what all ranks reported since the line before: the sum over all calls at all ranks, divided
-        by the number of calls. A call belongs to the step that this rank is at, from the next() that gave its batch to the
-        one after; where the app does not call next(), as with own_samples, to the exchange() that follows, and behind the
-        last one to that. A value that is not finite makes the line's None. name: up to 64 characters of a-z, 0-9, "_",
-        ".", "/" and "-", no key that the log has by itself; 256 names at most. Not after finish()."""
+        """Reports a number under a name for people: each line of rank 0's log (report.dir), of log.csv beside it and of
+        summary() has the mean of the values that all ranks reported since the previous line: the sum over all calls at
+        all ranks, divided by the number of calls. A call belongs to the step that this rank is at, which lasts from the
+        next() that returned its batch to the following one. If the app does not call next(), as with own_samples, a call
+        belongs to the exchange() that follows it, and after the last one to that. A value that is not finite makes the
+        line's value None. name: up to 64 characters of a-z, 0-9, "_", ".", "/" and "-", not a key of the log itself; at
+        most 256 names. Not after finish()."""
         _check(_library.troupe_report_value(self._pointer, str(name).encode(), float(value)))
 
     def request_stop(self):
-        """Asks the whole job to end after the steps under way. Any thread."""
+        """Asks the whole job to end after the steps that are in progress. Any thread."""
         _library.troupe_request_stop(self._pointer)
 
     def finish(self):
-        """Ends the loop: asks the job to end if it is not at its end, waits for the others, takes everything down. Returns
-        the summary. Raises what ended the job, if something did."""
+        """Ends the loop: asks the job to end unless it is at its end, waits for the others, ends everything. Returns the
+        summary. Raises the error that ended the job, if there was one."""
         if not self._finished:
             self._finished = True
             _check(_library.troupe_finish(self._pointer))

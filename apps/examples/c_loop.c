@@ -8,7 +8,7 @@ static int fail(void) {
   return 1;
 }
 
-/* How many of the labels are even: a look at a batch's tensor. */
+/* How many of the labels are even; shows how to read a batch's tensor. */
 static int count_even(DLManagedTensor* labels) {
   const int32_t* numbers = labels->dl_tensor.data;
   int even = 0;
@@ -30,8 +30,7 @@ int main(int argc, char** argv) {
     even += (uint64_t)count_even(labels);
     troupe_sums sums;
     if (troupe_step(session, &sums) != TROUPE_OK) break;
-    if (++steps % 100 == 0)
-      printf("step %llu: loss %g\n", (unsigned long long)steps, sums.loss / (double)sums.samples);
+    if (++steps % 100 == 0) printf("step %llu: loss %g\n", (unsigned long long)steps, sums.loss / (double)sums.samples);
   }
   printf("%llu even digits seen\n", (unsigned long long)even);
 

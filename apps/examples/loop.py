@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A training loop in Python: the session's device computes. Arguments: app.toml, then settings such as train.steps=100.
-Start it alone, or as all ranks of a job by `rtrun app.toml -- python3 loop.py app.toml`."""
+Start it alone, or as each rank of a job by `rtrun app.toml -- python3 loop.py app.toml`."""
 import sys
 
 import troupe

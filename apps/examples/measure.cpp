@@ -1,5 +1,5 @@
-// Message types of the program's own, in a namespace of its own: peer 0 keeps the point that lies farthest from the
-// origin. Start it with RANK=0 and 1, or by `rtrun app.toml -- ./example_measure`.
+// Message types of the program's own, in its own namespace: peer 0 keeps the point that is farthest from the origin.
+// Start it with RANK=0 and 1, or by `rtrun app.toml -- ./example_measure`.
 #include <caf/all.hpp>
 #include <cmath>
 #include <iostream>
@@ -11,7 +11,7 @@ using namespace std::chrono_literals;
 
 namespace survey {
 
-struct Point {  // plain bytes: travels without a serializer
+struct Point {  // plain bytes: sent without a serializer
   double x = 0, y = 0;
 };
 template <class Inspector>
@@ -19,7 +19,7 @@ auto inspect(Inspector& f, Point& p) {
   return f(caf::meta::type_name("survey.Point"), p.x, p.y);
 }
 
-struct Track {  // anything else that CAF can serialize
+struct Track {  // any other type that CAF can serialize
   std::string name;
   std::vector<Point> points;
 };

@@ -1,6 +1,6 @@
-// Only the exchange: the app has its own samples and its own arithmetic (here y = 3 x - 1, to be found again from noisy
-// points), and the session adds up gradients over all ranks and updates. Start one process, or several with RANK,
-// WORLD_SIZE, MASTER_ADDR, MASTER_PORT and TROUPE_SECRET_FILE in the environment.
+// Uses only the exchange: the app has its own samples and its own arithmetic (it finds y = 3 x - 1 from noisy points),
+// and the session adds up gradients over all ranks and updates. Start one process, or several with RANK, WORLD_SIZE,
+// MASTER_ADDR, MASTER_PORT and TROUPE_SECRET_FILE in the environment.
 #include <iostream>
 #include <random>
 

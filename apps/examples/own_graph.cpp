@@ -1,5 +1,6 @@
-// Data and a model of the app's own for the session's device: points of the plane with two labels each, and a net that
-// branches. Arguments: settings such as data.batch=32. Start one process, or several ranks as own_gradients.cpp says.
+// Data and a model of the app's own for the session's device: points of the plane with two labels each, and a network
+// with branches. Arguments: settings such as data.batch=32. Start one process, or several ranks as in
+// own_gradients.cpp.
 #include <cmath>
 #include <iostream>
 

@@ -1,4 +1,4 @@
-// A model of the app's own: softmax regression on the pixels, its step written by hand. The session reads the data,
+// A model of the app's own: softmax regression on the pixels, with a hand-written step. The session reads the data,
 // exchanges gradients, updates, evaluates and saves. Arguments: app.toml, then settings such as train.epochs=1.
 #include <algorithm>
 #include <array>

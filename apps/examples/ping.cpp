@@ -1,7 +1,7 @@
-// An actor in the first process answers what the last one asks. One terminal for each:
+// An actor in the first process answers the requests of the last one. Use one terminal for each:
 //   RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 ./example_ping
 //   RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 ./example_ping
-// Without these variables the process is alone and asks itself.
+// Without these variables there is one process, which asks itself.
 #include <algorithm>
 #include <caf/actor_system.hpp>
 #include <caf/event_based_actor.hpp>

@@ -1,6 +1,6 @@
-// Three processes: a reader, a worker, a writer. Tensors flow from one to the next, at most kWindow of them at a time
-// on each way, since a stage sends only what the next one gave it credit for: the writer is slow, so all are. Start it
-// with RANK=0, 1 and 2, one terminal for each:
+// Three processes: a reader, a worker, a writer. Tensors go from one to the next, at most kWindow of them at a time on
+// each way, since a stage sends only as many as the next one has given credit for: the writer is slow, so all are.
+// Start it with RANK=0, 1 and 2, one terminal for each:
 //   RANK=0 WORLD_SIZE=3 LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 ./example_pipeline
 #include <algorithm>
 #include <array>
@@ -33,12 +33,12 @@ auto inspect(Inspector& f, Piece& piece) {
 }
 
 using Connect = caf::atom_constant<caf::atom("connect")>;  // to the next stage, which answers with its first credit
-using Credit = caf::atom_constant<caf::atom("credit")>;    // (Credit, count): to the stage before
-using Free = caf::atom_constant<caf::atom("free")>;        // (Free, buffer): to itself, nobody holds that any more
+using Credit = caf::atom_constant<caf::atom("credit")>;    // (Credit, count): to the previous stage
+using Free = caf::atom_constant<caf::atom("free")>;        // (Free, buffer): to itself: the buffer has no handles
 using Written = caf::atom_constant<caf::atom("written")>;  // to itself
 
-/// The way to the next stage: a buffer for each piece that may be on it. A buffer is free again when the last handle of
-/// its tensor has ended, in whichever process.
+/// The connection to the next stage: a buffer for each piece that may be in transit. A buffer is free again when the
+/// last handle of its tensor, in any process, was destroyed.
 class Outlet {
  public:
   void connect(caf::event_based_actor* self, Group& group, const caf::actor& next) {
@@ -47,7 +47,7 @@ class Outlet {
       buffers_.push_back(group.arena().allocate(kNumbers * sizeof(float)));
       free_.push_back(i);
     }
-    self->link_to(next);  // a stage does not outlive the next, should that fail
+    self->link_to(next);  // if the next stage fails, this one ends, too
     self->send(next, Connect::value);
   }
   void credit(std::uint64_t count) { credit_ += count; }
@@ -56,7 +56,7 @@ class Outlet {
   bool empty() const { return free_.size() == kWindow; }
   std::uint64_t most_under_way() const { return most_; }
 
-  /// Sends a piece whose numbers `fill` writes. While open.
+  /// Sends a piece whose numbers `fill` writes. Requires open().
   template <class Fill>
   void send(std::uint64_t number, Fill fill) {
     const std::uint64_t buffer = free_.back();
@@ -89,7 +89,7 @@ void say(const std::string& stage, const Outlet* out, Clock::time_point begin) {
 struct StageState {
   Outlet out;
   caf::actor before;
-  std::deque<Piece> waiting;  // as many as this stage gave credit for
+  std::deque<Piece> waiting;  // as many as this stage has given credit for
   std::uint64_t done = 0;
   Clock::time_point begin = Clock::now();
 };
@@ -137,7 +137,7 @@ caf::behavior worker(Self self, Group* group, const caf::actor& writer) {
           [=](Free, std::uint64_t buffer) { self->state.out.freed(buffer), work_on(self, *group); }};
 }
 
-/// Takes its time, without blocking anybody.
+/// Takes its time, without blocking a thread.
 caf::behavior writer(Self self, Group* group) {
   return {[=](Connect) {
             self->state.before = caf::actor_cast<caf::actor>(self->current_sender());
@@ -174,7 +174,7 @@ caf::actor spawn_stage(Blocking& blocking, caf::actor_system& system, Group& gro
   }
 }
 
-/// Waits for the end of this process's stage. Throws what it ended with.
+/// Waits for the end of this process's stage. Throws the error with which it ended.
 void await_end(caf::actor_system& system, const caf::actor& stage) {
   caf::scoped_actor self(system);
   self->monitor(stage);

@@ -15,7 +15,7 @@ GroupOptions ucx_group_options() {
   return options;
 }
 
-// The class knows no vendor: a program chooses UCX by linking this.
+// The class Group depends on no vendor: a program chooses UCX by linking this file.
 std::unique_ptr<Group> Group::join(Blocking& blocking, caf::actor_system& system) {
   return join(blocking, system, ucx_group_options());
 }

@@ -9,6 +9,7 @@
 #include "runtime/model/layer_list.hpp"
 #include "runtime/model/layout.hpp"
 #include "runtime/model/recomputation.hpp"
+#include "runtime/onnx/onnx_import.hpp"
 
 namespace troupe {
 namespace {
@@ -20,7 +21,7 @@ const Field& needed_field(const Settings& settings, const std::vector<Field>& fi
   return *found;
 }
 
-/// ChainerMN's MNIST network for units = [1000, 1000]: dense layers l1, l2, ... with a ReLU after each but the last.
+/// ChainerMN's MNIST network if units = [1000, 1000]: dense layers l1, l2, ... with a ReLU after each except the last.
 Graph build_mlp(const Settings& settings, const std::vector<Field>& fields) {
   Field image = needed_field(settings, fields, kImage);
   const Field label = needed_field(settings, fields, kLabel);
@@ -37,8 +38,8 @@ Graph build_mlp(const Settings& settings, const std::vector<Field>& fields) {
   return {settings.model.name, {std::move(image), label}, settings.model.dtype, std::move(layers)};
 }
 
-/// LeNet as MXNet's MNIST example has it: 20 and 50 filters of 5 x 5 with tanh and a pool of 2 x 2 each, then dense
-/// layers of 500 units with tanh and of one for each class.
+/// LeNet as in MXNet's MNIST example: convolutions with 20 and with 50 filters of 5 x 5, each with tanh and a pool of 2
+/// x 2, then dense layers with 500 units and tanh, and with one unit for each class.
 Graph build_lenet(const Settings& settings, const std::vector<Field>& fields) {
   Field image = needed_field(settings, fields, kImage);
   const Field label = needed_field(settings, fields, kLabel);
@@ -55,8 +56,8 @@ Graph build_lenet(const Settings& settings, const std::vector<Field>& fields) {
   return {settings.model.name, {std::move(image), label}, settings.model.dtype, net.finish()};
 }
 
-/// CNTK's ConvNet for images of 32 x 32: two pairs of convolutions of 3 x 3 with a ReLU each, a pool that overlaps
-/// behind each pair, then dense layers of 256 and 128 units with a ReLU and dropout, and one for each class.
+/// CNTK's ConvNet for images of 32 x 32: two pairs of convolutions of 3 x 3 with a ReLU each and an overlapping pool
+/// after each pair, then dense layers of 256 and 128 units with a ReLU and dropout, and one with a unit for each class.
 Graph build_convnet(const Settings& settings, const std::vector<Field>& fields) {
   Field image = needed_field(settings, fields, kImage);
   const Field label = needed_field(settings, fields, kLabel);
@@ -78,13 +79,13 @@ Graph build_convnet(const Settings& settings, const std::vector<Field>& fields) 
   return {settings.model.name, {std::move(image), label}, settings.model.dtype, net.finish()};
 }
 
-/// A residual network of He et al. 2016 (Deep residual learning for image recognition) of `model.depth` layers: for
-/// images of 224 x 224 (their table 1), or for those of 32 x 32 (their section 4.2).
+/// A residual network of He et al. 2016 (Deep residual learning for image recognition) with `model.depth` layers: for
+/// images of 224 x 224 (their table 1), or of 32 x 32 (their section 4.2).
 struct ResNetShape {
-  bool large_images = true;           // a stem of 7 x 7 with stride 2 and a pool before the blocks
-  bool bottleneck = false;            // blocks of 1 x 1, 3 x 3, 1 x 1 with four times the filters at the end
-  std::uint32_t filters = 64;         // of the first stage; each next one has twice as many
-  std::vector<std::uint32_t> blocks;  // of each stage
+  bool large_images = true;           // begins with a 7 x 7 convolution with stride 2 and a pool
+  bool bottleneck = false;            // blocks of 1 x 1, 3 x 3, 1 x 1; the last one has four times the filters
+  std::uint32_t filters = 64;         // in the first stage; each further stage has twice as many
+  std::vector<std::uint32_t> blocks;  // number in each stage
 };
 
 ResNetShape resnet_shape(std::uint32_t depth) {
@@ -103,8 +104,8 @@ ResNetShape resnet_shape(std::uint32_t depth) {
   return {.large_images = false, .filters = 16, .blocks = {each, each, each}};
 }
 
-/// The first block of a stage but the first halves the image, in its convolution of 3 x 3; where a block changes the
-/// shape of what it reads, a convolution of 1 x 1 stands beside it (their option B).
+/// The first block of a stage, except the first stage, halves the image in its 3 x 3 convolution. If a block changes
+/// the shape of its input, it has a parallel convolution of 1 x 1 (their option B).
 Graph build_resnet(const Settings& settings, const std::vector<Field>& fields) {
   Field image = needed_field(settings, fields, kImage);
   const Field label = needed_field(settings, fields, kLabel);
@@ -155,8 +156,8 @@ Graph build_resnet(const Settings& settings, const std::vector<Field>& fields) {
   return {settings.model.name, {std::move(image), label}, settings.model.dtype, net.finish()};
 }
 
-/// A decoder as GPT-2 has it (Radford et al. 2019, section 2.3): bytes and their places, blocks of attention and of two
-/// dense layers, each behind a layer norm and added to what it read, a last norm, and logits for each place.
+/// A decoder like GPT-2 (Radford et al. 2019, section 2.3): embeddings of bytes and places; blocks of attention and of
+/// two dense layers, each after a layer norm and added to its input; a last norm; and logits for each place.
 Graph build_gpt(const Settings& settings, const std::vector<Field>& fields) {
   const Field tokens = needed_field(settings, fields, kTokens), label = needed_field(settings, fields, kLabel);
   const auto& model = settings.model;
@@ -185,7 +186,7 @@ Graph build_gpt(const Settings& settings, const std::vector<Field>& fields) {
   return {settings.model.name, {tokens, label}, settings.model.dtype, net.finish()};
 }
 
-/// The same graph, whose last loss has the settings' label smoothing.
+/// The same graph with the settings' label smoothing in its last loss.
 Graph with_smoothing(const Settings& settings, const Graph& graph) {
   const double smoothing = settings.model.label_smoothing;
   std::vector<Layer> layers = graph.layers();
@@ -199,9 +200,9 @@ Graph with_smoothing(const Settings& settings, const Graph& graph) {
   return {graph.name(), graph.fields(), graph.dtype(), std::move(layers)};
 }
 
-/// The layers of app.toml, which read the data's first field, the labels, and what they name.
-Graph build_layers(const Settings& settings, const std::vector<Field>& fields) {
-  const std::vector<Layer>& layers = settings.model.layers;
+/// Of layers that read the data's first field, the labels, and what they name.
+Graph graph_of(const Settings& settings, std::string name, const std::vector<Field>& fields,
+               std::vector<Layer> layers) {
   const auto is_read = [&](const Field& field) {
     return std::ranges::any_of(layers, [&](const Layer& layer) {
       if (layer.inputs.empty()) return &layer == &layers.front() ? &field == &fields.front() : field.name == kLabel;
@@ -214,7 +215,23 @@ Graph build_layers(const Settings& settings, const std::vector<Field>& fields) {
     read.push_back(field);
     if (field.dtype != DType::i32) read.back().dtype = settings.model.dtype;
   }
-  return {"layers", std::move(read), settings.model.dtype, layers};
+  return {std::move(name), std::move(read), settings.model.dtype, std::move(layers)};
+}
+
+std::string loss_name(const std::vector<Layer>& layers) {
+  std::string name = "loss";
+  while (std::ranges::find(layers, name, &Layer::name) != layers.end()) name += "_";
+  return name;
+}
+
+/// The layers of the file, and the loss of classifiers on what it puts out.
+Graph build_from_onnx(const Settings& settings, const std::vector<Field>& fields) {
+  OnnxModel model = read_onnx_file(settings.model.onnx_file, fields);
+  const bool follows = model.layers.back().name == model.output;
+  std::vector<std::string> inputs;
+  if (!follows) inputs = {model.output, std::string{kLabel}};
+  model.layers.push_back({loss_name(model.layers), SoftmaxCrossEntropy{}, std::move(inputs)});
+  return graph_of(settings, model.name, fields, std::move(model.layers));
 }
 
 struct Registered {
@@ -226,7 +243,8 @@ constexpr std::array kModels{Registered{"mlp", build_mlp}, Registered{"lenet", b
                              Registered{"gpt", build_gpt}};
 
 Graph build_without_smoothing(const Settings& settings, const std::vector<Field>& fields) {
-  if (!settings.model.layers.empty()) return build_layers(settings, fields);
+  if (!settings.model.layers.empty()) return graph_of(settings, "layers", fields, settings.model.layers);
+  if (!settings.model.onnx.empty()) return build_from_onnx(settings, fields);
   std::string names;
   for (const Registered& model : kModels) {
     if (model.name == settings.model.name) return model.build(settings, fields);

@@ -11,12 +11,12 @@
 namespace troupe::report {
 namespace {
 
-// The picture, in its own units; the page scales it.
+// The size of the picture, in its own units; the page scales it.
 constexpr double kWidth = 640;
 constexpr double kHeight = 280;
 constexpr double kLeft = 62;
 constexpr double kRight = 18;
-constexpr double kTop = 30;  // the y axis's label stands there
+constexpr double kTop = 30;  // space for the label of the y axis
 constexpr double kBottom = 44;
 constexpr std::size_t kMostMarks = 60;
 
@@ -30,7 +30,7 @@ double round_step(double least) {
   return 10 * power;
 }
 
-/// Where a value lies between the ends of an axis, 0 to 1.
+/// The position of a value between the ends of an axis, 0 to 1.
 double place_on(const Axis& axis, double value) {
   if (axis.scale == Scale::logarithmic)
     return (std::log10(value) - std::log10(axis.low)) / (std::log10(axis.high) - std::log10(axis.low));
@@ -121,7 +121,7 @@ Axis rounded_axis(std::string label, double low, double high, Scale scale) {
     if (axis.high <= axis.low) axis.high = axis.low * 10;
     return axis;
   }
-  if (!(high > low)) {  // one value: some room around it
+  if (!(high > low)) {  // a single value: adds some space around it
     const double room = low == 0 ? 1 : std::abs(low) * 0.1;
     axis.low = low == 0 ? 0 : low - room;
     axis.high = low + room;
@@ -189,7 +189,7 @@ std::vector<std::string> tick_texts(const std::vector<double>& ticks) {
 
 std::vector<Dot> thinned(const std::vector<Dot>& dots, std::size_t most) {
   if (dots.size() <= most || most < 2) return dots;
-  const std::size_t each = (2 * dots.size() + most - 1) / most;  // neighbours of which two are left
+  const std::size_t each = (2 * dots.size() + most - 1) / most;  // number of neighbours of which two are kept
   std::vector<Dot> left;
   for (std::size_t begin = 0; begin < dots.size(); begin += each) {
     const std::size_t end = std::min(begin + each, dots.size());

@@ -15,9 +15,9 @@ namespace troupe::report {
 namespace {
 
 constexpr std::size_t kMostDots = 400;
-constexpr std::size_t kMostRates = 160;  // over time; more is noise
+constexpr std::size_t kMostRates = 160;  // over time; more would only show noise
 constexpr std::size_t kMostShares = 80;
-/// Curves whose values span more than this are drawn on a logarithmic axis.
+/// Curves with a larger ratio of values are drawn on a logarithmic axis.
 constexpr double kWideSpan = 30;
 
 using Value = std::optional<double> (*)(const EpochReport&);
@@ -73,7 +73,7 @@ std::string figure(const std::string& title, const std::string& key, const std::
                      remark.empty() ? "" : fmt::format("<p class=\"remark\">{}</p>\n", remark));
 }
 
-/// What a person should know about a curve over epochs before believing it.
+/// Remarks that a reader of a curve over epochs should know.
 std::string remarks(const RunRecord& record, const Axis& y) {
   std::string out;
   if (y.scale == Scale::logarithmic)
@@ -85,7 +85,7 @@ std::string remarks(const RunRecord& record, const Axis& y) {
   return out;
 }
 
-/// False where add_epoch() has left some out.
+/// False if add_epoch() has left some out.
 bool all_are_there(const RunRecord& record) {
   return record.epochs.back().epoch - record.epochs.front().epoch < record.epochs.size();
 }
@@ -122,7 +122,7 @@ std::string epoch_figure(const RunRecord& record, const std::string& what, std::
                 trouble + remarks(record, y));
 }
 
-/// Seconds, minutes or hours, as fits.
+/// Seconds, minutes or hours, whichever suits.
 struct TimeUnit {
   double seconds;
   const char* name;
@@ -165,8 +165,8 @@ constexpr std::array<Kind, 7> kKinds{{
 
 double seconds_of(StreamTimes::Span span) { return std::chrono::duration<double>(span).count(); }
 
-/// Shares of the kinds that are there at all, over the intervals between the trace's points; those in which nothing was
-/// measured join their neighbours.
+/// The fractions of those kinds that occur, over the intervals between the trace's points; intervals without a
+/// measurement are joined with their neighbours.
 std::pair<std::vector<double>, std::vector<Layer>> shares_over_time(const RunTrace& trace, const StreamTimes& all,
                                                                     const TimeUnit& unit) {
   std::vector<double> edges{0};
@@ -204,7 +204,7 @@ std::string split_table(const StreamTimes& all, double steps) {
   for (const Kind& kind : kKinds) {
     const double spent = seconds_of(all.*kind.span);
     const bool of_steps = kind.span != &StreamTimes::evaluate && kind.span != &StreamTimes::copy;
-    if (spent <= 0 && !of_steps) continue;  // that no step waits for its batch is worth a line
+    if (spent <= 0 && !of_steps) continue;  // a line even if it is zero: it says that no step waited for its batch
     out += fmt::format("<tr><th>{}{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n", legend_box(kind.style),
                        kind.name, kind.meaning, span_text(spent), share_text(spent / total),
                        of_steps && steps > 0 ? fmt::format("{:.3f} ms", spent / steps * 1e3) : "");
@@ -250,7 +250,7 @@ std::string throughput_figure(const RunRecord& record) {
   double highest = 0;
   const TracePoint* from = &points.front();
   for (const TracePoint& to : points) {
-    if (to.train_s <= from->train_s || to.samples <= from->samples) continue;  // an evaluation, or the beginning
+    if (to.train_s <= from->train_s || to.samples <= from->samples) continue;  // only an evaluation, or the beginning
     const double rate = static_cast<double>(to.samples - from->samples) / (to.train_s - from->train_s);
     curve.dots.push_back({from->elapsed_s / unit.seconds, rate, {}});
     curve.dots.push_back({to.elapsed_s / unit.seconds, rate, {}});
@@ -288,7 +288,7 @@ std::string split_section(const RunRecord& record) {
     if (share <= 0) continue;
     whole.push_back({kind.name, kind.style, {share}});
   }
-  const bool one_size = record.plan && record.plan->batches.empty();  // of its batches
+  const bool one_size = record.plan && record.plan->batches.empty();  // all batches have one size
   const double rows = one_size ? static_cast<double>(record.plan->batch) * record.plan->world_size() : 0;
   const double steps = rows > 0 ? static_cast<double>(end.samples) / rows : 0;
   return fmt::format(

@@ -6,14 +6,14 @@
 
 namespace troupe::report {
 
-// Each is a <figure> or <section>, or empty when there is nothing to show.
+// Each function returns a <figure> or <section>, or nothing if there is nothing to show.
 std::string loss_figure(const RunRecord& record);
 std::string accuracy_figure(const RunRecord& record);
-std::string rate_figure(const RunRecord& record);  // empty, too, when the rate did not change
+std::string rate_figure(const RunRecord& record);  // also empty if the rate did not change
 std::string throughput_figure(const RunRecord& record);
-/// Shares of rank 0's time over time.
+/// How rank 0 spent its time, over time.
 std::string shares_figure(const RunRecord& record);
-/// The same over the whole run, with a table.
+/// The same for the whole run, with a table.
 std::string split_section(const RunRecord& record);
 
 }  // namespace troupe::report

@@ -12,7 +12,7 @@
 namespace troupe::report {
 namespace {
 
-// What failed_page() finds again. Nothing that comes from outside can hold them: it is escaped.
+// Marks that failed_page() finds again. Text from outside cannot contain them, since it is escaped.
 constexpr std::string_view kRefresh = "<!--refresh-->";
 constexpr std::string_view kRefreshEnd = "<!--/refresh-->";
 constexpr std::string_view kState = "<!--state-->";
@@ -99,7 +99,7 @@ std::string facts(const RunRecord& record) {
   return out + "</tbody></table></section>\n";
 }
 
-/// What each rank did last: how many samples it takes, how fast it computes, and what a step of it goes to.
+/// The last measurements of each rank: how many samples it takes, how fast it computes, and how a step spends its time.
 std::string ranks(const RunRecord& record) {
   if (record.epochs.empty() || record.epochs.back().ranks.empty()) return {};
   std::string out =
@@ -144,11 +144,11 @@ std::string title_of(const RunRecord& record) {
   const std::string name = record.configuration.empty() ? "a run" : record.configuration;
   if (name.size() <= 80) return name;
   std::size_t from = name.size() - 79;
-  while (from < name.size() && (static_cast<unsigned char>(name[from]) & 0xC0) == 0x80) ++from;  // inside a letter
+  while (from < name.size() && (static_cast<unsigned char>(name[from]) & 0xC0) == 0x80) ++from;  // within a letter
   return "…" + name.substr(from);
 }
 
-/// Replaces what is between two marks; false when they are not there.
+/// Replaces the text between two marks; false if they are not there.
 bool replace_between(std::string& page, std::string_view begin, std::string_view end, const std::string& text) {
   const std::size_t from = page.find(begin);
   if (from == std::string::npos) return false;

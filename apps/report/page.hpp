@@ -8,12 +8,12 @@
 
 namespace troupe::report {
 
-/// A run as one HTML page: nothing is loaded from anywhere, no script is needed, light or dark as the reader's system
-/// is. A page of a run under way asks the browser to look again every ten seconds.
+/// A run as one HTML page: it loads nothing, needs no script, and is light or dark as the reader's system. The page of
+/// a running run asks the browser to reload it every ten seconds.
 std::string page_of(const RunRecord& record);
 
-/// The page of a run that was under way, or had failed, with `reason` as its end: for whoever is left to tell. Nothing
-/// when `page` is none of those.
+/// Changes the page of a run that was running, or had failed, to one that ends with `reason`; for the process that is
+/// left to report it. Nothing if `page` is not such a page.
 std::optional<std::string> failed_page(std::string_view page, const std::string& reason);
 
 }  // namespace troupe::report

@@ -104,7 +104,7 @@ void tell_failure(const std::string& file, const std::string& reason) noexcept {
     summary.reason = reason;
     replace_file(summary_file(file), to_json(summary));
   } catch (const std::exception&) {
-    // It was written beside a failure that is told anyway.
+    // The file could not be written. This is not reported: it belongs to a failure that is reported anyway.
   }
 }
 

@@ -9,13 +9,14 @@
 
 namespace troupe::report {
 
-/// Keeps a page of a run (page_of), and beside it a summary for programs (run_summary.hpp), up to date in files: when
-/// the plan stands, after every epoch, in long epochs every ten seconds, and at the end; each time a reader finds the
-/// old page or the new one, whole. When epochs are so short that writing would take more than a twentieth of the time,
-/// fewer are written. Rank 0's. Threads: the session's, one call at a time; finish() and failed() after the run.
+/// Keeps the page of a run (page_of), and beside it a summary for programs (run_summary.hpp), up to date in files: when
+/// the plan is made, after every epoch, in long epochs every ten seconds, and at the end. A reader always finds the
+/// complete old page or the complete new one. If epochs are so short that writing would take more than a twentieth of
+/// the time, fewer are written. Used by rank 0. Threads: the session's, one call at a time; finish() and failed() after
+/// the run.
 class ReportWriter final : public SessionListener {
  public:
-  /// `file`: where the page goes; its folder is there. `warn` is told, once, when it cannot be written: that ends no
+  /// `file`: the page's path; its folder exists. `warn` is called, once, if it cannot be written: that does not end the
   /// run.
   ReportWriter(const Configuration& configuration, std::string file, std::function<void(const std::string&)> warn);
 
@@ -23,7 +24,7 @@ class ReportWriter final : public SessionListener {
   void started(const Plan& plan, const std::string& device, const DataPlace& data) override;
   void progress(const RunProgress& progress) override;
   void epoch(const EpochReport& line) override;
-  /// The last page of a run that ended, however it did.
+  /// The last page of a run that has ended, with or without an error.
   void finish(const RunResult& result);
   /// The only page of a run that could not begin.
   void failed(const std::string& reason);
@@ -35,12 +36,12 @@ class ReportWriter final : public SessionListener {
   RunRecord record_;
   std::size_t notes_left_out_ = 0;
   Clock::time_point written_{};
-  Clock::duration cost_{};  // of writing it the last time
+  Clock::duration cost_{};  // of writing it last time
   bool warned_ = false;
 };
 
-/// Tells in the page at `file`, and in its summary, if there is one of a run that is not over, that the run failed; for
-/// a launcher whose ranks cannot tell any more. Says nothing when it cannot.
+/// Writes into the page at `file`, and into its summary, that the run failed, if it is the page of an unfinished run;
+/// for a launcher whose ranks cannot do it any more. Reports no error.
 void tell_failure(const std::string& file, const std::string& reason) noexcept;
 
 }  // namespace troupe::report

@@ -13,20 +13,20 @@
 
 namespace troupe::report {
 
-/// Where a run stood at one moment, counted from its first step.
+/// The state of a run at one moment, counted from its first step.
 struct TracePoint {
   double elapsed_s = 0;
-  double train_s = 0;  // evaluation not counted
+  double train_s = 0;  // without evaluation
   std::uint64_t samples = 0;
-  StreamTimes times;  // rank 0's
+  StreamTimes times;  // of rank 0
 };
 
-/// How a run went on over time, in bounded memory: when there are too many points every second one goes, and what was
-/// measured between two neighbours is then measured over the longer time between those that are left.
+/// The progress of a run over time, in bounded memory: when there are too many points, every second one is removed, and
+/// what was measured between neighbours then belongs to the longer interval between those that remain.
 class RunTrace {
  public:
   static constexpr std::size_t kMostPoints = 512;
-  /// Takes a point that is later than the last one, with no fewer samples; others are nothing new.
+  /// Adds a point that is later than the last one and has no fewer samples; others are ignored.
   void add(const TracePoint& point);
   /// In the order of time; the first is the beginning, all zero.
   const std::vector<TracePoint>& points() const noexcept { return points_; }
@@ -35,31 +35,31 @@ class RunTrace {
   std::vector<TracePoint> points_{TracePoint{}};
 };
 
-/// The most epochs that a page is made from.
+/// The most epochs that a page shows.
 inline constexpr std::size_t kMostEpochs = 4096;
 
-/// Adds an epoch to those of a record, which stay in bounded memory: when there are too many, of every two neighbours
-/// the one with the higher accuracy in evaluation stays, else the later one, with the policies that began in either.
-/// Only the newest keeps what was measured of each rank.
+/// Adds an epoch to those of a record, in bounded memory: when there are too many, of every two neighbours the one with
+/// the higher accuracy in evaluation is kept, otherwise the later one, with the policies that began in either. Only the
+/// newest keeps the measurements of each rank.
 void add_epoch(std::vector<EpochReport>& epochs, const EpochReport& epoch);
 
 enum class RunState : std::uint8_t { running, finished, stopped, failed };
 
-/// All that the page of a run shows.
+/// Everything that the page of a run shows.
 struct RunRecord {
   RunState state = RunState::running;
   std::string reason;  // why it failed
   std::chrono::system_clock::time_point begun;
   std::chrono::system_clock::time_point written;
-  std::string configuration;  // the file
+  std::string configuration;  // the file's path
   std::vector<EffectiveValue> settings;
   std::optional<Plan> plan;  // absent: it failed before there was one
   std::string device;
   std::string data;
   std::vector<EpochReport> epochs;
   RunTrace trace;
-  RunProgress last;                // the newest progress
-  std::vector<std::string> notes;  // the first ones, and how many more
+  RunProgress last;                // the newest one
+  std::vector<std::string> notes;  // the first ones, and the number of further ones
 };
 
 }  // namespace troupe::report

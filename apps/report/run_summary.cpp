@@ -18,7 +18,7 @@ using nlohmann::ordered_json;
 constexpr std::string_view kSummarySchema = "troupe.report";
 constexpr std::array<std::string_view, 4> kStates{"running", "finished", "stopped", "failed"};
 constexpr std::size_t kMostSummaryRanks = 1'000'000;
-constexpr double kLongest_s = 1e9;  // of any time: more does not fit into nanoseconds
+constexpr double kLongest_s = 1e9;  // more does not fit into nanoseconds
 
 constexpr std::array<std::pair<std::string_view, StreamTimes::Span StreamTimes::*>, 7> kTimes{
     {{"load", &StreamTimes::load},
@@ -31,7 +31,7 @@ constexpr std::array<std::pair<std::string_view, StreamTimes::Span StreamTimes::
 
 double in_seconds(StreamTimes::Span span) { return std::chrono::duration<double>(span).count(); }
 
-/// Looks values up in an object, and says what is wrong with one of another kind.
+/// Looks up values in an object, and reports values of a wrong kind.
 class Keys {
  public:
   Keys(const ordered_json& from, std::string_view source) : from_(from), source_(source) {

@@ -10,7 +10,7 @@
 
 namespace troupe::report {
 
-/// What programs want to know of a run: report.json beside its page.
+/// A run for programs: report.json beside its page.
 struct RunSummary {
   RunState state = RunState::running;
   std::string reason;  // why it failed
@@ -18,15 +18,15 @@ struct RunSummary {
   std::string device;
   std::vector<NodePlan> nodes;              // as Plan::nodes
   std::vector<std::uint32_t> node_of_rank;  // by rank
-  std::uint64_t rows = 0;                   // of all ranks in a step, at first
-  std::uint64_t last_step = 0;              // steps so far, those before a checkpoint that it went on from included
-  std::uint64_t samples = 0;                // trained in this run, all ranks
+  std::uint64_t rows = 0;                   // of all ranks in a step, at the beginning
+  std::uint64_t last_step = 0;              // steps so far, including those before the checkpoint from which it resumed
+  std::uint64_t samples = 0;                // trained in this run by all ranks
   double elapsed_s = 0;
-  double train_s = 0;              // evaluation not counted
-  StreamTimes times;               // rank 0's, in this run; all zero: its device does not measure
+  double train_s = 0;              // without evaluation
+  StreamTimes times;               // of rank 0, in this run; all zero: its device does not measure
   std::vector<std::string> notes;  // as RunRecord::notes
 
-  /// Means of this run's steps; 0 steps: there were none.
+  /// Means of this run's steps; with 0 steps there were none.
   MeasuredSteps measured() const;
   friend bool operator==(const RunSummary&, const RunSummary&) = default;
 };
@@ -36,12 +36,12 @@ RunSummary summary_of(const RunRecord& record);
 inline constexpr int kSummaryVersion = 1;
 /// {"schema": "troupe.report", "version": 1, ...}; times in seconds.
 std::string to_json(const RunSummary& summary);
-/// Reads what to_json() wrote; keys that it does not know are skipped. Throws Error{invalid} with `source` in front.
+/// Reads the output of to_json(); unknown keys are ignored. Throws Error{invalid}; the message begins with `source`.
 RunSummary summary_from_json(std::string_view text, std::string_view source);
-/// Of the file. Throws as summary_from_json, and Error{environment} when it cannot be read.
+/// Reads a file. Throws as summary_from_json, and Error{environment} if it cannot be read.
 RunSummary read_summary(const std::string& file);
 
-/// Where a page's summary is: report.json beside report.html.
+/// The path of a page's summary: report.json beside report.html.
 std::string summary_file(const std::string& page);
 
 }  // namespace troupe::report

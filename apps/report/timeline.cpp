@@ -64,7 +64,7 @@ struct Window {
   }
 };
 
-/// What is done for a step long before it begins.
+/// Whether it is work for a step that is done long before the step begins.
 bool is_ahead(const TimelineSpan& span) noexcept { return span.phase == "fill batch" || span.phase == "enqueue step"; }
 
 std::optional<Window> window_of(const std::vector<TimelineRow>& rows, std::uint64_t step) {
@@ -85,11 +85,11 @@ bool touches(const TimelineSpan& span, const Window& window) noexcept {
   return span.end_us > window.begin && span.begin_us < window.end;
 }
 
-/// Spans of one row and colour that are drawn as one, since nobody could tell them apart.
+/// Spans of one row and colour that are drawn as one, since they could not be distinguished.
 struct Drawn {
   const TimelineSpan* first = nullptr;
   bool pale = false;
-  double begin = 0, end = 0;  // places in the picture
+  double begin = 0, end = 0;  // positions in the picture
   double work_us = 0;
   std::size_t count = 0;
 };

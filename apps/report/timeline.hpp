@@ -8,10 +8,10 @@
 
 namespace troupe::report {
 
-/// What one row of a trace did in one stretch of time.
+/// What one row of a trace did in one interval of time.
 struct TimelineSpan {
   std::string name;   // as in the trace
-  std::string phase;  // by which it is coloured
+  std::string phase;  // determines its colour
   std::optional<std::uint64_t> step;
   double begin_us = 0;
   double end_us = 0;
@@ -24,15 +24,15 @@ struct TimelineRow {
   std::vector<TimelineSpan> spans;
 };
 
-/// Reads a trace as Trace::write makes them: rows in the order of processes. Throws Error{invalid} for a file that
-/// cannot be read and Error{corrupt} for one that is no such trace, with the place.
+/// Reads a trace as Trace::write makes it: rows in the order of processes. Throws Error{invalid} if the file cannot be
+/// read, and Error{corrupt} with the place if it is not such a trace.
 std::vector<TimelineRow> read_timeline(const std::filesystem::path& file);
 
-/// The step in the middle of those that the rows have all of; nothing: they have none.
+/// The middle one of the steps that all rows have completely; nothing: there are none.
 std::optional<std::uint64_t> middle_step(const std::vector<TimelineRow>& rows);
 
-/// An SVG, as a file of its own, of everything that went on while any rank worked at `step`; other steps' work is
-/// paler. Throws Error{invalid} when the rows have nothing of the step, naming those they have.
+/// An SVG, as a separate file, of all work while any rank worked on `step`; the work of other steps is paler. Throws
+/// Error{invalid} if the rows have nothing of the step, naming the steps that they have.
 std::string step_timeline(const std::vector<TimelineRow>& rows, std::uint64_t step);
 
 }  // namespace troupe::report

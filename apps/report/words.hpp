@@ -7,7 +7,8 @@
 
 namespace troupe::report {
 
-/// As text between tags or inside a quoted attribute: nothing in it is markup, and no control character is left.
+/// Escapes text for use between tags or in a quoted attribute: it contains no markup, and control characters are
+/// replaced.
 std::string escaped(std::string_view text);
 /// 12,345
 std::string grouped(std::uint64_t number);

@@ -8,7 +8,7 @@
 namespace troupe {
 namespace {
 
-/// The furthest checkpoint in the store that was not trained by the runs of which `newest` is the last; nothing when
+/// The furthest checkpoint in the store that does not belong to the chain of runs that ends with `newest`; nothing if
 /// none of them is further than `newest`. Manifests that cannot be read do not count.
 std::optional<CheckpointId> further_run(const CheckpointStore& store, CheckpointId newest) {
   const std::string lineage = store.read(newest).lineage();
@@ -17,13 +17,14 @@ std::optional<CheckpointId> further_run(const CheckpointStore& store, Checkpoint
     if (id.number >= newest.number || id.steps <= (further ? further->steps : newest.steps)) continue;
     try {
       if (store.read(id).lineage() != lineage) further = id;
-    } catch (const Error&) {  // nobody could go on from it
+    } catch (const Error&) {  // a run could not resume from it
     }
   }
   return further;
 }
 
-/// Somebody tried something in the folder of a long run, say: then the newest checkpoint is not the one that is meant.
+/// For example, somebody made a short test run in the folder of a long run: then the newest checkpoint is not the right
+/// one.
 void check_no_doubt(const CheckpointStore& store, CheckpointId newest) {
   const std::optional<CheckpointId> further = further_run(store, newest);
   if (!further) return;
@@ -58,7 +59,8 @@ CheckpointStart decide_start(Blocking& blocking, const Settings& settings,
     start.folder = place.store.folder();
     start.id = place.id;
   }
-  // Not before: what somebody wants to go on from is not cleared away, whatever is wrong with it.
+  // Only now are incomplete files removed: the checkpoint that the user named must not be removed, even if it is
+  // damaged.
   if (settings.checkpoint.every_steps != 0) {
     if (const auto others = store.list(); resume == "never" && !others.empty() && note) {
       note(text(

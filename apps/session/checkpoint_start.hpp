@@ -10,19 +10,19 @@
 
 namespace troupe {
 
-/// What rank 0 decides for all when a job starts: where it goes on, and how its own checkpoints are called.
+/// What rank 0 decides for all ranks when a job starts: where training resumes, and how its own checkpoints are named.
 struct CheckpointStart {
-  std::string folder;  // of the checkpoint to go on from; empty: from the beginning
+  std::string folder;  // of the checkpoint to resume from; empty: from the beginning
   CheckpointId id;
   std::uint32_t first_number = 1;  // of this run's checkpoints
-  bool over = false;               // evaluate.patience has ended the run that it goes on from
-  std::string run;                 // this run's name among others whose checkpoints lie in the same folder
+  bool over = false;               // evaluate.patience has ended the run that it resumes
+  std::string run;                 // this run's name; several runs may have checkpoints in the same folder
 };
 
-/// Rank 0's decision, by the settings: looks for the newest checkpoint that is whole, and clears away what a killed job
-/// left half written. `note` is told what people should know. Throws Error{invalid} when a path that was given is no
-/// checkpoint, or when auto leaves a doubt: a run that did not go on from the others in the folder has the newest
-/// checkpoint, and one of the others is further. Error{environment} when the folder cannot be used.
+/// Rank 0's decision according to the settings: looks for the newest complete checkpoint, and removes files that a
+/// killed job left incomplete. `note` is called with messages for people. Throws Error{invalid} if a given path is not
+/// a checkpoint, or if auto is ambiguous: the newest checkpoint belongs to a run that did not resume from the others in
+/// the folder, and one of the others is further. Throws Error{environment} if the folder cannot be used.
 CheckpointStart decide_start(Blocking& blocking, const Settings& settings,
                              const std::function<void(const std::string&)>& note);
 

@@ -7,7 +7,7 @@
 namespace troupe {
 namespace {
 
-/// Over the transport, one for each set of ranks with which this one exchanges.
+/// Communicators over the transport, one for each set of ranks with which this one exchanges.
 std::vector<std::unique_ptr<Communicator>> make_direct(const CommunicatorParts& parts, const GroupPlan& group,
                                                        const GroupMemory& memory) {
   std::vector<std::unique_ptr<Communicator>> made;

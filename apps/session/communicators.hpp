@@ -9,23 +9,23 @@
 
 namespace troupe {
 
-/// What a rank's communicators are made of; all of it outlives them, but for what DirectCommunicator says of lanes.
+/// The parts that a rank's communicators use. They outlive the communicators; for lanes see DirectCommunicator.
 struct CommunicatorParts {
   AddressSpace& space;
   const Plan& plan;
   Rank self;
   ViewId view;
-  std::span<const ArenaId> node_arenas;  // of the node's ranks, by local rank; mapped where the plan shares memory
-  // Of plans that cross nodes; otherwise null.
+  std::span<const ArenaId> node_arenas;  // of the node's ranks, by local rank; mapped if the plan shares memory
+  // Not null if the plan crosses nodes.
   LaneLoop* bulk = nullptr;
   DirectChannel* channel = nullptr;
   Stream* exchange = nullptr;      // of the device; the bulk lane enqueues on it
   const Filter* filter = nullptr;  // the group's; null: none
-  Stream* node = nullptr;          // of the device and of this group alone, where the plan has two levels
-  Trace* trace = nullptr;          // null: nothing is noted
+  Stream* node = nullptr;          // of the device, for this group alone, if the plan has two levels
+  Trace* trace = nullptr;          // null: nothing is traced
 };
 
-/// The communicator of one group, whose rank has `memory`, by the levels of the plan.
+/// The communicator of one group, with the levels of the plan. `memory` is this rank's.
 std::unique_ptr<Communicator> make_communicator(const CommunicatorParts& parts, const GroupPlan& group,
                                                 const GroupMemory& memory);
 

@@ -10,6 +10,7 @@ DataRequest data_request(const Configuration& configuration) {
   request.source = configuration.settings.data.source;
   request.options.augmentation = parse_augmentation(configuration.settings.data.augment);
   request.options.broken = configuration.settings.data.broken;
+  request.options.patience = configuration.settings.data.read;
   request.options.length = configuration.settings.data.length;
   request.options.validation = configuration.settings.data.validation;
   request.options.boxes = configuration.settings.data.boxes;

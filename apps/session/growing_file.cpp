@@ -35,7 +35,7 @@ void GrowingFile::append(std::string_view bytes) {
   struct stat now {};
   TROUPE_CHECK_ERRNO(::fstat(file_.get(), &now) == 0, Code::environment, "cannot look at ", path_);
   TROUPE_CHECK(static_cast<std::uint64_t>(now.st_size) == size_bytes_, Code::environment, path_,
-               " was changed by somebody else");
+               " was changed by another process");
   const std::string tail = std::string{bytes} + end_;
   const auto at = static_cast<off_t>(size_bytes_ - end_.size());
   const ssize_t written = ::pwrite(file_.get(), tail.data(), tail.size(), at);
@@ -44,7 +44,7 @@ void GrowingFile::append(std::string_view bytes) {
     return;
   }
   const int reason = written < 0 ? errno : ENOSPC;
-  // Back to what it was: the room for that is there.
+  // Restores the ending: the file has space for it, since it was there before.
   [[maybe_unused]] const auto ended = ::pwrite(file_.get(), end_.data(), end_.size(), at);
   [[maybe_unused]] const int cut = ::ftruncate(file_.get(), static_cast<off_t>(size_bytes_));
   errno = reason;

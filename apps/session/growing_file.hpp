@@ -9,20 +9,21 @@
 
 namespace troupe {
 
-/// A file that grows by one write a piece, so that the work and the memory of a piece do not grow with the file, and
-/// what a process that is killed leaves is whole, but for a kill inside of that write. It may have an ending, which
-/// every piece is put in front of. Threads: one at a time.
+/// A file that grows by one write for each piece. The time and memory for a piece do not grow with the file, and if the
+/// process is killed the file is complete, except when it is killed within that write. The file may have an ending;
+/// every piece is inserted before it. Threads: one at a time.
 class GrowingFile {
  public:
-  /// `end`: of the file, whatever was added.
+  /// `end`: the ending of the file.
   GrowingFile(std::string path, std::string_view end) : path_(std::move(path)), end_(end) {}
   const std::string& path() const noexcept { return path_; }
-  /// Whether begin() made it and nobody removed it since. Throws Error{environment}.
+  /// Whether begin() has created the file and nobody has removed it since. Throws Error{environment}.
   bool is_there() const;
-  /// Replaces what is there under its path by `bytes` and the ending; a reader sees the old file or the new one. Throws
-  /// Error{environment}: the old one stays.
+  /// Replaces the file at the path by `bytes` and the ending; a reader sees the old file or the new one. Throws
+  /// Error{environment}; then the old file is unchanged.
   void begin(std::string_view bytes);
-  /// Adds `bytes` in front of the ending. is_there(). Throws Error{environment} naming the file: it stays as it was.
+  /// Inserts `bytes` before the ending. Requires is_there(). Throws Error{environment} naming the file, which is then
+  /// unchanged.
   void append(std::string_view bytes);
 
  private:
@@ -32,7 +33,7 @@ class GrowingFile {
   std::uint64_t size_bytes_ = 0;
 };
 
-/// All bytes of a file; empty when it is not there or cannot be read.
+/// All bytes of a file; empty if it does not exist or cannot be read.
 std::string bytes_of(const std::string& path);
 
 }  // namespace troupe

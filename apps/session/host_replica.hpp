@@ -8,18 +8,18 @@
 
 namespace troupe {
 
-/// A piece of a step that a thread of the app does while the stream waits for it.
+/// A piece of a step that a thread of the app executes while the stream waits for it.
 struct HostWork {
   bool evaluation = false;
   Memory batch;
   std::uint32_t rows = 0;  // of the batch
   Memory sums;             // StepSums: a step writes them, an evaluation adds to them
-  Point ready;             // what it reads is written from here on
-  Point done;              // to be signalled; or its line poisoned
+  Point ready;             // from this point on its input is written
+  Point done;              // the point to signal when it is done; on failure its line is poisoned
 };
 
-/// A replica that computes nothing: it hands every piece of work to `post` and lets the stream wait. Any device's
-/// stream will do.
+/// A replica that computes nothing: it passes every piece of work to `post` and makes the stream wait for it. Works
+/// with any device's stream.
 class HostReplica final : public Replica {
  public:
   HostReplica(AddressSpace& space, std::vector<Bucket> buckets, std::function<void(const HostWork&)> post)

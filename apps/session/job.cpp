@@ -14,13 +14,13 @@ constexpr std::uint64_t kLandingBytes = std::uint64_t{16} << 20;  // the trainin
 
 constexpr std::chrono::milliseconds kStagingPatience = 2h;
 
-/// What goes on from a checkpoint reads it first, and all ranks wait for those that copy the data set.
+/// A run that resumes reads its checkpoint first, and all ranks wait for the ranks that copy the data set.
 std::chrono::milliseconds start_within(const Settings& settings) {
   return settings.faults.start + (settings.checkpoint.resume == "never" ? 0ms : settings.checkpoint.save) +
          (settings.data.stage == Stage::none ? 0ms : kStagingPatience);
 }
 
-/// Of "auto" UCX makes shared memory where all ranks are on one node, without any TCP port.
+/// With "auto", UCX uses shared memory if all ranks are on one node, without a TCP port.
 UcxMeans means(const Settings& settings) {
   if (settings.cluster.transport == "shm") return UcxMeans::shm;
   return settings.cluster.transport == "tcp" ? UcxMeans::tcp : UcxMeans::automatic;
@@ -71,7 +71,7 @@ Job::Job(Blocking& blocking, SessionOptions options, std::unique_ptr<LogWriter> 
   if (options_.owns_process) place_.take_process();
   if (listener_) listener_->keep_on(place_.rank().cpus);
   if (group_ != nullptr) return;
-  const InPlace in_place(place_);  // of the threads that are started
+  const InPlace in_place(place_);  // for the threads that are started here
   own_space_ = std::make_unique<AddressSpace>();
   own_space_->place(place_.memory(), place_.rank().cpus);
   own_config_ = std::make_unique<SystemConfig>(std::max<std::size_t>(1, joined_.mine().cpus.size() / 2));
@@ -128,7 +128,7 @@ GroupOptions Job::group_options() {
   options.remote.suspected = [this](Peer peer, bool suspected) {
     if (!quiet_) silences_.tell(peer, suspected, Clock::now());
   };
-  options.remote.dropped = [](std::string_view) {};  // the actors of a run that ends send to others that have ended
+  options.remote.dropped = [](std::string_view) {};  // actors of a run that ends may send to actors that have ended
   return options;
 }
 
@@ -145,7 +145,7 @@ void Job::leave(Blocking& blocking, Deadline deadline, bool given_up) noexcept {
   const Rank self = joined_.self();
   const std::string said = trace_.write(self.value, joined_.plan.world_size(), joined_.hosts()[self.value]);
   if (!said.empty()) note(said);
-  checkpoints_lock.reset();  // nobody of this process writes any more
+  checkpoints_lock.reset();  // no thread of this process writes checkpoints now
   if (listener_) listener_->finish();
 }
 

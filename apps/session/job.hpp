@@ -21,12 +21,12 @@
 
 namespace troupe {
 
-/// What lives as long as this process takes part in a job: what was asked for, the data and the plan, the group with
-/// its lanes, who listens. Views of the job begin and end in it, one after the other. Threads: any.
+/// The part of a session that lives as long as this process takes part in a job: settings, data, plan, the group with
+/// its lanes, and the listener. Views of the job begin and end in it, one after the other. Threads: any.
 class Job {
  public:
-  /// Joins the job, or takes part in that of SessionOptions::group, and makes its plan. `log`: the listener in
-  /// `options`, where that is one which nobody else owns. Throws Error.
+  /// Joins the job, or uses the group of SessionOptions::group, and makes its plan. `log`: the listener in `options`,
+  /// if the job has to own it. Throws Error.
   Job(Blocking& blocking, SessionOptions options, std::unique_ptr<LogWriter> log);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
@@ -34,37 +34,37 @@ class Job {
   const SessionOptions& options() const noexcept { return options_; }
   const Settings& settings() const noexcept { return options_.configuration.settings; }
   const JoinedJob& joined() const noexcept { return joined_; }
-  /// This process's.
+  /// The place of this process.
   const OwnPlace& place() const noexcept { return place_; }
   PlaceCheck& place_check() noexcept { return place_check_; }
-  /// The rank's threads are all there: what is not where it should be, and was not told of yet, is told to the listener
-  /// by its own thread.
+  /// Call it when all threads of the rank exist. The listener is told, on its own thread, what is not where the plan
+  /// wants it and was not reported before.
   void look_again();
-  /// Of the start.
+  /// The deadline of the start.
   Deadline deadline() const noexcept { return deadline_; }
   AddressSpace& space() const noexcept { return group_->space(); }
   caf::actor_system& system() const noexcept { return group_->system(); }
   Group& group() const noexcept { return *group_; }
   SessionTrace& trace() noexcept { return trace_; }
-  /// Null: nobody listens.
+  /// Null: there is no listener.
   ListenerThread* listener() const noexcept { return listener_.get(); }
   void note(const std::string& what) const {
     if (listener_) listener_->note(what);
   }
-  /// The ranks fall silent because their run is over: nobody need be told.
+  /// The run is over, so ranks that fall silent are not reported.
   void quiet(bool yes) noexcept { quiet_ = yes; }
-  /// Of the start of another view, from now on.
+  /// A deadline for the start of another view, from now on.
   Deadline new_deadline() const;
   /// As Session::machines().
   std::string machines(Blocking& blocking, Deadline deadline) const;
-  /// Where checkpoints are looked for from now on (checkpoint.resume).
+  /// Sets the folder in which checkpoints are looked for (checkpoint.resume).
   void resume_from(std::string folder) { options_.configuration.settings.checkpoint.resume = std::move(folder); }
 
-  /// Rank 0's on the checkpoints' folder, while it may write there.
+  /// Rank 0's lock on the folder of checkpoints, while it may write there.
   std::shared_ptr<const FolderLock> checkpoints_lock;
 
-  /// Ends the group, if the job has one of its own, together with the others, or alone where `given_up`; then writes
-  /// the trace. Once.
+  /// Ends the job's own group, if it has one, together with the other ranks, or alone if `given_up`; then writes the
+  /// trace. Call it once.
   void leave(Blocking& blocking, Deadline deadline, bool given_up) noexcept;
 
  private:
@@ -72,15 +72,15 @@ class Job {
 
   SessionOptions options_;
   const Deadline deadline_;
-  std::unique_ptr<ListenerThread> listener_;  // outlives the data, which may have notes
+  std::unique_ptr<ListenerThread> listener_;  // outlives the data, which may still send notes
   JoinedJob joined_;
   OwnPlace place_;
   PlaceCheck place_check_;
   SessionTrace trace_;  // outlives lanes and actors
   std::unique_ptr<LogWriter> log_;
-  SilenceNotes silences_;  // told by the control lane
+  SilenceNotes silences_;  // called by the control lane
   std::atomic<bool> quiet_{false};
-  // Of a job that has a group of its own.
+  // Used if the job has its own group.
   std::unique_ptr<AddressSpace> own_space_;
   std::unique_ptr<SystemConfig> own_config_;
   std::unique_ptr<caf::actor_system> own_system_;

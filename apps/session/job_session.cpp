@@ -17,7 +17,7 @@ void add(RunTotal& total, const RunTotal& before) {
   total.elapsed_s += before.elapsed_s;
 }
 
-/// `line` with what views before it trained.
+/// Adds to `line` what earlier views have trained.
 EpochReport counted(EpochReport line, const RunTotal& before) {
   line.samples += before.samples;
   line.train_s += before.train_s;
@@ -27,7 +27,7 @@ EpochReport counted(EpochReport line, const RunTotal& before) {
 
 }  // namespace
 
-/// The views of one run look like one to its listener.
+/// Makes the views of one run look like a single one to its listener.
 class JobSession::Relay final : public SessionListener {
  public:
   explicit Relay(SessionListener* to) : to_(to != nullptr ? *to : nobody_) {}
@@ -54,13 +54,13 @@ class JobSession::Relay final : public SessionListener {
   void steps(const StepsReport& part) override { to_.steps(part); }
   void step(Step step, const StepSums& total) override { to_.step(step, total); }
 
-  /// The view that gave `result` is over and another follows.
+  /// The view with this `result` has ended, and another follows.
   void keep(RunResult& result) {
     add_before(result);
     epochs_ = std::move(result.epochs);
     before_ = result.total;
   }
-  /// Makes `result` that of all views so far: lines of epochs that were trained again replace those before.
+  /// Makes `result` that of all views so far. Lines of epochs that were trained again replace earlier ones.
   void add_before(RunResult& result) const {
     for (EpochReport& line : result.epochs) line = counted(line, before_);
     std::vector<EpochReport> lines;
@@ -75,12 +75,12 @@ class JobSession::Relay final : public SessionListener {
   SessionListener nobody_;
   SessionListener& to_;
   bool started_ = false;
-  std::vector<EpochReport> epochs_;  // of the views before; written between two of them, as is before_
+  std::vector<EpochReport> epochs_;  // of earlier views; written only between two views, as is before_
   RunTotal before_;
 };
 
-/// The view, as long as another thread than the one that runs it does something with it. Throws Error{invalid} when
-/// there is none at the moment, Error{aborted} when none will follow.
+/// Keeps the view alive while a thread that does not run it uses it. Throws Error{invalid} if there is none at the
+/// moment, Error{aborted} if none will follow.
 class JobSession::Use {
  public:
   explicit Use(JobSession& session) : session_(session) {
@@ -115,7 +115,7 @@ JobSession::~JobSession() {
   leave(blocking);
 }
 
-/// The view first: its actors end, then the group.
+/// The view ends first, with its actors; then the group.
 void JobSession::leave(Blocking& blocking) noexcept {
   bool given_up = view_ == nullptr;
   if (view_) {
@@ -192,21 +192,21 @@ void JobSession::go_back(Blocking& blocking, RunResult& ended, const std::string
     job_->note(text(reason, ": the run returns to ", to, ", number ", lineage.roll_backs, " of at most ",
                     settings.train.roll_backs, ", with ", settings.train.roll_back_rate, " times the learning rate"));
   }
-  // A view that saved nothing began with the newest checkpoint there is, or with what the user said.
-  if (ended.saved_steps != 0) job_->resume_from(checkpoint_folder(settings));  // its newest: this run's own
+  // A view that saved nothing began with the newest checkpoint, or with what the user chose; that is still set.
+  if (ended.saved_steps != 0) job_->resume_from(checkpoint_folder(settings));  // its newest one is this run's
   if (job_->listener() != nullptr) job_->listener()->flush();
   relay_->keep(ended);
   drop_view(blocking);
   set_view(std::make_shared<View>(blocking, *job_, std::move(lineage), job_->new_deadline()));
 }
 
-/// A view's memory is unmapped when it has gone, so nobody may be inside of it.
+/// A view's memory is unmapped when the view is destroyed, so no other thread may be using it.
 void JobSession::drop_view(Blocking&) {
   std::shared_ptr<View> before;
   {
     std::unique_lock lock(mutex_);
     before = std::move(view_);
-    // As long as a request for it takes, which all have deadlines. Copies are made and dropped under the mutex.
+    // Waits for requests that use the view; all have deadlines. Copies are made and dropped under the mutex.
     changed_.wait(lock, [&] { return before.use_count() == 1; });
   }
   before.reset();
@@ -299,8 +299,8 @@ std::string JobSession::describe(Blocking& blocking, Deadline deadline) {
 
 namespace {
 
-/// A program that its user started by itself has one rank, whatever cluster.nodes says. Without a listener to tell,
-/// that is the one thing that a session prints.
+/// A program that its user started without a launcher has one rank, whatever cluster.nodes says. If there is no
+/// listener, this is the only thing that a session prints.
 void note_lone_rank(const SessionOptions& options) {
   if (options.place || options.group != nullptr) return;
   const Settings::Cluster& cluster = options.configuration.settings.cluster;

@@ -15,20 +15,20 @@ namespace troupe {
 class View;
 struct ViewState;
 
-/// What Session::start makes: a job, and the view of it that this rank works in. A view that all ranks have retired
-/// after the same step gives way to another one, which goes on from its state in memory. With train.non_finite =
-/// "roll_back", when all ranks have judged a step's gradient not to be finite, run() ends the view and makes another
-/// one in the same job, which goes on from the newest checkpoint of this run with a lower rate, train.roll_backs times
-/// at most. Every rank does so by itself, since all have the same verdict on the same step. An app that owns its loop
-/// is told instead: finish() has the verdict.
+/// What Session::start makes: a job, and the view in which this rank trains. When all ranks have retired a view after
+/// the same step, another view replaces it, which continues from its state in memory. With train.non_finite =
+/// "roll_back", when all ranks have found that a step's gradient is not finite, run() ends the view and makes another
+/// one in the same job. It resumes from this run's newest checkpoint with a lower learning rate, at most
+/// train.roll_backs times. Every rank does so by itself, since all ranks reach the same verdict on the same step. An
+/// app that owns its loop gets the verdict from finish() instead.
 class JobSession final : public Session {
  public:
-  /// `log`: the listener in `options`, where that is one.
+  /// `log`: the listener in `options`, if the session has to own it.
   JobSession(Blocking& blocking, SessionOptions options, std::unique_ptr<LogWriter> log);
   ~JobSession() override;
 
   const Plan& plan() const override { return job_->joined().plan; }
-  /// The result is the last view's; its lines and totals count the views before it too.
+  /// The result is the last view's; its lines and totals include the earlier views.
   RunResult run(Blocking& blocking) override;
   std::optional<BatchView> next(Blocking& blocking) override;
   std::optional<StepSums> step(Blocking& blocking) override;
@@ -37,41 +37,39 @@ class JobSession final : public Session {
   const std::vector<SessionTensor>& tensors() const override;
   RunResult finish(Blocking& blocking) override;
   void request_stop() noexcept override;
-  /// Throws Error{invalid} while the run has no view, and Error{aborted} when it has ended; as does rebuild().
+  /// Throws Error{invalid} while the run has no view, and Error{aborted} when the run has ended. So does rebuild().
   std::uint64_t switch_policy(Blocking& blocking, const PolicySettings& policy, const std::string& reason,
                               Deadline deadline) override;
   Rebuilt rebuild(Blocking& blocking, const std::string& reason, Deadline deadline) override;
   std::string describe(Blocking& blocking, Deadline deadline) override;
-  std::string machines(Blocking& blocking, Deadline deadline) override {
-    return job_->machines(blocking, deadline);
-  }
+  std::string machines(Blocking& blocking, Deadline deadline) override { return job_->machines(blocking, deadline); }
   std::vector<float> parameters() const override;
 
  private:
   class Relay;
   class Use;
 
-  /// Throws Error{invalid} when going back has failed, so that there is none.
+  /// Throws Error{invalid} if there is none, because returning to a checkpoint failed.
   View& current() const;
   RunResult run_views(Blocking& blocking);
-  /// Ends the view and makes the next one. No rank waits for another before all meet again.
+  /// Ends the view and makes the next one from a checkpoint. Ranks wait for each other only when the next view starts.
   void go_back(Blocking& blocking, RunResult& ended, const std::string& reason);
-  /// The view was retired: makes the next one of what it leaves.
+  /// The view was retired: makes the next one from the state that it left.
   void go_over(Blocking& blocking);
-  /// Nobody else uses the view any more when this returns: it is gone.
+  /// Destroys the view. Waits until no other thread uses it.
   void drop_view(Blocking& blocking);
   void set_view(std::shared_ptr<View> view);
-  /// No view follows: who waits for one is told, and the job is left.
+  /// No view follows: threads that wait for one get an error, and the job is left.
   void end_run(Blocking& blocking) noexcept;
   void leave(Blocking& blocking) noexcept;
 
   std::unique_ptr<Relay> relay_;  // the job's listener
   std::unique_ptr<Job> job_;
-  std::mutex mutex_;            // guards what follows; view_ where it changes
-  std::shared_ptr<View> view_;  // null between two; read freely by the thread that runs it; each Use has a copy
+  std::mutex mutex_;            // guards the members below; view_ when it changes
+  std::shared_ptr<View> view_;  // null between two views; the running thread reads it without the mutex
   std::condition_variable changed_;
-  std::string reason_;           // of the rebuild that is asked for
-  std::optional<Rebuilt> last_;  // newest rebuild
+  std::string reason_;           // of the rebuild that was requested
+  std::optional<Rebuilt> last_;  // the newest rebuild
   std::uint64_t rebuilds_ = 0;   // so far
   bool over_ = false;            // no view follows
   bool stop_ = false;            // was requested

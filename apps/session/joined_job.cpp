@@ -1,5 +1,7 @@
 #include "apps/session/joined_job.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <tuple>
 
@@ -9,6 +11,7 @@
 #include "devices/discovery/discovery.hpp"
 #include "runtime/model/dropout.hpp"
 #include "runtime/model/recomputation.hpp"
+#include "runtime/onnx/onnx_import.hpp"
 #include "runtime/planning/planner.hpp"
 #include "transports/ucx/ucx_transport.hpp"
 
@@ -24,7 +27,7 @@ Hello own_hello(const Configuration& configuration, const LaunchPlace& place) {
   return own_hello(std::move(hello), place, SystemConfig{1});
 }
 
-/// Those of a group that the app has made, whose processes are the ranks.
+/// The hellos of a group that the app has made; its processes are the ranks.
 std::vector<Hello> hellos_of(const Group& group) {
   for (std::uint32_t peer = 0; peer < group.size(); ++peer) {
     TROUPE_CHECK(!group.hellos()[peer].topology.cores.empty(), Code::invalid, "SessionOptions::group: peer ", peer,
@@ -34,8 +37,8 @@ std::vector<Hello> hellos_of(const Group& group) {
   return group.hellos();
 }
 
-/// Adds the cores of `more` that `topology` lacks: a launcher may have bound each rank of a node to cores of its own.
-/// They are known by their CPUs: a process in a control group numbers only the cores that it may use.
+/// Adds the cores of `more` that `topology` lacks: a launcher may have bound each rank of a node to its own cores.
+/// Cores are compared by their CPUs, since a process in a control group numbers only the cores that it may use.
 void add_cores(Topology& topology, const Topology& more) {
   for (const Core& core : more.cores) {
     const auto same = [&](const Core& known) {
@@ -46,7 +49,7 @@ void add_cores(Topology& topology, const Topology& more) {
   std::ranges::sort(topology.cores, {}, [](const Core& core) { return std::tie(core.index, core.cpus); });
 }
 
-/// One topology for each different node among the hellos.
+/// One topology for each node among the hellos.
 PlanInputs plan_inputs(const std::vector<Hello>& hellos) {
   PlanInputs inputs;
   for (const Hello& hello : hellos) {
@@ -61,7 +64,7 @@ PlanInputs plan_inputs(const std::vector<Hello>& hellos) {
   return inputs;
 }
 
-/// Whether the first rank of this rank's node is this one.
+/// Whether this rank is the first of its node.
 bool is_first_of_node(const std::vector<Hello>& hellos, std::uint32_t rank) {
   const NodeIdentity& node = hellos[rank].topology.identity;
   return std::none_of(hellos.begin(), hellos.begin() + rank,
@@ -75,13 +78,13 @@ DataFacts facts_of(const DataSet& data) {
           .size_bytes = data.train->size_bytes() + data.test->size_bytes()};
 }
 
-/// What the job trains on, read where this rank makes batches.
+/// The facts of the job's data; reads the data if this rank makes batches.
 DataFacts find_facts(const SessionOptions& options, bool reads, DataSet& data, SessionListener* listener) {
   if (options.own_samples != 0) return {.fields = {}, .train_samples = options.own_samples};
   if (options.own_data) {
     if (reads) data = options.own_data->read();
     TROUPE_CHECK(!reads || facts_of(data) == options.own_data->facts, Code::invalid,
-                 "SessionOptions::own_data: what was read is not what its facts tell");
+                 "SessionOptions::own_data: the data that was read does not match its facts");
     return options.own_data->facts;
   }
   DataPlace place = *options.data;
@@ -181,8 +184,11 @@ JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline d
   Graph graph = make_graph(options, facts);
   Layout layout = layout_of(settings, graph);
   Plan plan = make_plan(settings, graph, inputs);
+  if (!own && !options.graph && !settings.model.onnx.empty())  // whoever has another file makes another plan
+    plan.reasons.push_back(fmt::format("Weights start as {} has them, whose xxh3 is {:016x}.", settings.model.onnx,
+                                       read_onnx_file(settings.model.onnx_file, facts.fields).hash));
   const bool can_evaluate = !own || (own->evaluate && options.own_samples == 0);
-  if (!can_evaluate) plan.model += " without evaluation";  // all ranks or none
+  if (!can_evaluate) plan.model += " without evaluation";  // the same at all ranks
   BatchLayout batch{plan.room, graph.fields()};
   return {place,           std::move(bootstrap), std::move(hellos),
           std::move(data), std::move(graph),     std::move(layout),

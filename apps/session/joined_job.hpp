@@ -17,13 +17,20 @@
 
 namespace troupe {
 
-/// A job that this rank has joined: who is there, what they train on, and the plan that all of them made alike.
+/// A job that this rank has joined: its ranks, their data, and the plan, which is the same at all ranks.
 struct JoinedJob {
   LaunchPlace place;
-  std::unique_ptr<Bootstrap> bootstrap;  // none: a job of one rank
+  std::unique_ptr<Bootstrap> bootstrap;  // null: a job of one rank
   std::vector<Hello> hellos;             // by rank
-  DataSet data;                          // without sets where the app brings its samples, or another rank of the node
-                                         // reads them
+  /// Fills of batches that wait for a file soon give up.
+  void stop_waiting_for_data() const {
+    if (!data.train) return;
+    data.train->stop_waiting();
+    data.test->stop_waiting();
+  }
+
+  DataSet data;  // without sets where the app brings its samples, or another rank of the node
+                 // reads them
   Graph graph;
   Layout layout;
   Plan plan;
@@ -33,24 +40,24 @@ struct JoinedJob {
   Rank self() const noexcept { return {place.rank}; }
   const RankPlan& mine() const { return plan.ranks.at(place.rank); }
   std::vector<std::string> hosts() const;
-  /// How much of the sample order was taken, and by how many steps.
+  /// How many samples of the order were taken, and in how many steps.
   struct Position {
     std::uint64_t steps = 0;
     std::uint64_t samples = 0;
   };
-  /// Without evaluations where nothing can be evaluated. `from`: where the job goes on; nothing: from the beginning.
+  /// Without evaluations if there is nothing to evaluate. `from`: where the job resumes; nothing: from the beginning.
   Schedule schedule(const Settings& settings, const std::optional<Position>& from) const;
-  /// Of all groups, as its replica takes them.
+  /// The buckets of all groups, in the order for the replica.
   std::vector<Bucket> buckets() const;
-  /// Steps that a rank may have loaded or enqueued beyond the last one committed.
+  /// The most steps that a rank may have loaded or enqueued after the last committed one.
   std::uint64_t steps_ahead() const { return plan.prefetch + kStepsAhead; }
-  /// Who takes which samples, as far as it is known when `schedule` begins: in equal parts, or, where shares are
-  /// measured, of the first steps so many `rows` by rank. Throws Error{invalid} when these are not all.
+  /// Which rank takes which samples, as far as that is known when `schedule` begins: equal parts, or, if shares are
+  /// measured, `rows` by rank in the first steps. Throws Error{invalid} if these do not add up to a whole batch.
   Ledger ledger(const Schedule& schedule, const std::vector<std::uint32_t>& rows = {}) const;
 };
 
-/// Joins, reads the data and plans. Throws Error. `listener` is told who is missing, and later, on any thread, what the
-/// data are told to; null: nobody.
+/// Joins, reads the data and plans. Throws Error. `listener` is told which ranks are missing, and later, on any thread,
+/// what concerns the data; null: no listener.
 JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline deadline, SessionListener* listener);
 
 }  // namespace troupe

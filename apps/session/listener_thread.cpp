@@ -38,7 +38,7 @@ void ListenerThread::started(const Plan& plan, const std::string& device, const 
 void ListenerThread::progress(const RunProgress& progress) {
   {
     const std::lock_guard lock(mutex_);
-    if (std::exchange(progress_, progress)) return;  // its turn is queued
+    if (std::exchange(progress_, progress)) return;  // a task that reports progress is queued already
   }
   post([this] {
     std::optional<RunProgress> newest;

@@ -15,13 +15,14 @@
 
 namespace troupe {
 
-/// Hands what a session tells to its listener on a thread of its own, in order: a terminal that is held, or a slow
-/// disk, keeps no actor waiting. Progress that the listener has not taken yet gives way to newer. Threads: any.
+/// Passes a session's events to its listener on a separate thread, in order, so that no actor waits for a stopped
+/// terminal or a slow disk. Progress that the listener has not received yet is replaced by newer progress. Threads:
+/// any.
 class ListenerThread final : public SessionListener {
  public:
   /// `listener` outlives it.
   explicit ListenerThread(SessionListener& listener);
-  /// As finish().
+  /// Calls finish().
   ~ListenerThread() override;
 
   void note(const std::string& text) override;
@@ -33,15 +34,15 @@ class ListenerThread final : public SessionListener {
   void epoch(const EpochReport& line) override;
   void steps(const StepsReport& part) override;
   void step(Step step, const StepSums& total) override;
-  /// Keeps the thread on `cpus`; empty: where it is. Throws Error{environment} when the system refuses.
+  /// Pins the thread to `cpus`; empty: not at all. Throws Error{environment} if the system refuses.
   void keep_on(std::span<const std::uint32_t> cpus);
-  /// Does something on the listener's thread, in turn with what is told, which may tell the listener more.
+  /// Runs `work` on the listener's thread, in order with the events; it may tell the listener more.
   void later(std::function<void(SessionListener&)> work) {
     post([this, work = std::move(work)] { work(listener_); });
   }
-  /// Returns when the listener has been told everything so far.
+  /// Returns when the listener has received all events so far.
   void flush();
-  /// The same, and nothing is told any more.
+  /// The same; later events are dropped.
   void finish();
 
  private:
@@ -49,10 +50,10 @@ class ListenerThread final : public SessionListener {
   void work();
 
   SessionListener& listener_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::deque<std::function<void()>> queue_;
-  std::optional<RunProgress> progress_;  // the newest, once it is queued
+  std::optional<RunProgress> progress_;  // the newest one; set while a task that reports it is queued
   bool telling_ = false;
   bool finished_ = false;
   std::thread thread_;

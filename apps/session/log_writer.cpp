@@ -24,7 +24,7 @@ void LogWriter::lost(std::uint32_t rank, const std::string& why) {
   if (to_ != nullptr) to_->lost(rank, why);
 }
 
-/// What goes on from a checkpoint elsewhere is another run than the one whose log is here.
+/// A run that resumes from a checkpoint in another folder does not continue the log in this one.
 void LogWriter::resumed(const std::string& folder, std::uint64_t steps) {
   std::error_code unknown;
   if (std::filesystem::equivalent(folder, checkpoints_, unknown)) {
@@ -42,7 +42,7 @@ void LogWriter::progress(const RunProgress& progress) {
   if (to_ != nullptr) to_->progress(progress);
 }
 
-/// Behind the others: a busy disk may hold this up.
+/// The log comes after the listener, since a busy disk may delay it.
 void LogWriter::epoch(const EpochReport& report) {
   if (to_ != nullptr) to_->epoch(report);
   std::error_code told_below;
@@ -67,7 +67,7 @@ void LogWriter::step(Step step, const StepSums& total) {
   if (to_ != nullptr) to_->step(step, total);
 }
 
-/// Training is worth more than its log: say it once and go on.
+/// Training is more important than its log: warn once and continue.
 void LogWriter::warn(const std::string& what) {
   if (std::exchange(warned_, true)) return;
   const std::string warning = text("warning: ", what,

@@ -8,11 +8,11 @@
 
 namespace troupe {
 
-/// Keeps a run's log and its table in report.dir, and passes all that it is told on. Rank 0's. Threads: one call at a
+/// Keeps a run's log and its table in report.dir, and passes all events on. Used by rank 0. Threads: one call at a
 /// time.
 class LogWriter final : public SessionListener {
  public:
-  /// `to` outlives it; null: nobody listens.
+  /// `to` outlives it; null: there is no listener.
   LogWriter(const Settings& settings, SessionListener* to);
 
   void note(const std::string& text) override;

@@ -33,17 +33,17 @@ using MachineUnseen = caf::atom_constant<caf::atom("unseen")>;
 struct TellerState {
   static constexpr const char* name = "machine";
   std::vector<caf::response_promise> waiting;
-  std::unique_ptr<IoThreads> looker;  // once somebody has asked
+  std::unique_ptr<IoThreads> looker;  // made for the first question
 };
 
-/// The rank's threads stay on its own cores; of the machine all those count that it might use.
+/// The rank's threads are pinned to its own cores, but the description covers all cores that the process might use.
 void leave_own_cores() {
-  std::array<std::uint64_t, 128> all{};  // of 8,192 processors
+  std::array<std::uint64_t, 128> all{};  // space for 8,192 processors
   all.fill(~std::uint64_t{0});
   (void)::sched_setaffinity(0, sizeof all, reinterpret_cast<const cpu_set_t*>(all.data()));
 }
 
-/// Handlers of an actor take under a millisecond, so the look is a thread's, which only posts what it found.
+/// An actor's handlers take less than a millisecond, so a thread examines the machine and only posts the result.
 caf::behavior machine_teller(caf::stateful_actor<TellerState>* self) {
   const auto answer = [self](const auto& what) {
     for (caf::response_promise& each : self->state.waiting) each.deliver(what);
@@ -52,7 +52,7 @@ caf::behavior machine_teller(caf::stateful_actor<TellerState>* self) {
   return {[self](AskMachine) {
             caf::response_promise promise = self->make_response_promise();
             self->state.waiting.push_back(promise);
-            if (self->state.waiting.size() > 1) return promise;  // it is looking already
+            if (self->state.waiting.size() > 1) return promise;  // it is being examined already
             if (!self->state.looker) self->state.looker = std::make_unique<IoThreads>("machine", 1);
             self->state.looker->post([to = caf::actor_cast<caf::actor>(self)](Blocking&) {
               leave_own_cores();

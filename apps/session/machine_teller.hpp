@@ -12,8 +12,8 @@
 
 namespace troupe {
 
-/// Tells other processes of the group what machine this one is on. It looks when it is asked, on a thread of its own,
-/// which takes some tens of milliseconds of a core. Ends with this object.
+/// Describes this process's machine to other processes of the group. It examines the machine when asked, on its own
+/// thread, which uses a core for some tens of milliseconds. Ends with this object.
 class MachineTeller {
  public:
   explicit MachineTeller(Group& group);
@@ -21,8 +21,8 @@ class MachineTeller {
   MachineTeller(const MachineTeller&) = delete;
   MachineTeller& operator=(const MachineTeller&) = delete;
 
-  /// What those of `peers` say, in their order, as topology::to_json() on one line each; all look at once. Throws
-  /// Error{timeout}, Error{peer_lost}, and Error{environment} when a process could not look.
+  /// The answers of `peers`, in their order, each as topology::to_json() on one line; all examine their machines at
+  /// once. Throws Error{timeout}, Error{peer_lost}, and Error{environment} if a process could not examine its machine.
   static std::vector<std::string> ask(Blocking& blocking, Group& group, std::span<const Peer> peers, Deadline deadline);
 
  private:

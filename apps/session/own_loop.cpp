@@ -41,7 +41,7 @@ void OwnLoop::post(const HostWork& work) {
   changed_.notify_all();
 }
 
-/// Work that nobody will do: the stream need not wait for it.
+/// This work will not be done, so the stream must not wait for it.
 void OwnLoop::give_up(const HostWork& work) {
   parts_.space.timeline(work.done.line).poison({Code::aborted, "the run is over"});
 }
@@ -70,7 +70,7 @@ void OwnLoop::close() {
   changed_.notify_all();
 }
 
-/// Evaluations go on to the device as soon as the step before them has.
+/// Passes evaluation batches to the device as soon as the step before them has been passed.
 void OwnLoop::pass_evaluations() {
   while (!held_ && !waiting_.empty() && waiting_.front().evaluation) {
     ++passed_;
@@ -83,7 +83,7 @@ void OwnLoop::pass_evaluations() {
 bool OwnLoop::take_batch() {
   std::unique_lock lock(mutex_);
   if (parts_.empty_batches == nullptr) {
-    // As long as the loader takes; whatever ends the run closes the loop.
+    // Waits for the loader without a deadline, since everything that ends the run closes the loop.
     changed_.wait(lock,
                   [&] { return closed_ || next_ >= end_ || (!waiting_.empty() && !waiting_.front().evaluation); });
   }
@@ -146,9 +146,9 @@ std::optional<StepSums> OwnLoop::run_step(Blocking& blocking, const OwnStep& com
   const bool evaluates = parts_.model != nullptr && parts_.schedule.evaluates(step);
   std::uint64_t evaluated = 0;
   for (;;) {
-    // As long as the step takes: the exchange has a deadline, and whatever ends the run closes the loop.
+    // Waits for the step without a deadline: the exchange has one, and everything that ends the run closes the loop.
     changed_.wait(lock, [&] {
-      const bool is_beyond = step.value >= end_;  // its batch went to a device that takes none any more
+      const bool is_beyond = step.value >= end_;  // the device got its batch but takes no more steps
       return closed_ || is_beyond || !work_.empty() ||
              (total_ && (!evaluates || (pass_ended_ && evaluated == passed_)));
     });
@@ -177,7 +177,7 @@ void OwnLoop::serve(Blocking& blocking, const HostWork& work, const OwnStep& com
     return done.poison({Code::device_fault, "the app's model threw something that is not a std::exception"});
   }
   StepSums& all = *parts_.space.address_of<StepSums>(work.sums);
-  if (!work.evaluation) all.loss = all.correct = all.samples = 0;  // the votes that stand there too are left alone
+  if (!work.evaluation) all.loss = all.correct = all.samples = 0;  // the votes in the same sums are not changed
   all.loss += sums.loss;
   all.correct += sums.correct;
   all.samples += sums.samples;

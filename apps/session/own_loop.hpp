@@ -16,46 +16,46 @@
 
 namespace troupe {
 
-/// What an OwnLoop works with; all outlive it.
+/// What an OwnLoop uses; all of it outlives the loop.
 struct OwnLoopParts {
   AddressSpace& space;
   const BatchLayout& batch;
   Schedule schedule;
   std::vector<SessionTensor> tensors;
-  const OwnModel* model = nullptr;     // null: the device computes
-  LeasePool* empty_batches = nullptr;  // of an app that brings its own samples; null: a loader sends batches
-  std::chrono::milliseconds wait_deadline{30000};  // for what the stream does before the app's work
-  /// Whether totals are of all ranks, and so say when the run ends; otherwise ends_early() does.
+  const OwnModel* model = nullptr;                 // null: the device computes
+  LeasePool* empty_batches = nullptr;              // if the app brings its own samples; null: a loader sends batches
+  std::chrono::milliseconds wait_deadline{30000};  // for the stream's work before the app's work
+  /// Whether totals are of all ranks, and therefore show when the run ends; otherwise ends_early() tells it.
   bool sums_are_common = true;
   std::function<void()> stop;  // asks the job to end
 };
 
-/// Where an app that owns its loop meets the session's actors. Training batches wait here until the app passes them on
-/// to the device, and behind each the evaluation that follows it; the model's work that the app does waits for the
-/// app's thread, and that for the end of its step. Threads: the app's one for next(), step(), exchange() and drain();
-/// any for the rest.
+/// Connects an app that owns its loop with the session's actors. Training batches wait here until the app passes them
+/// to the device, and the evaluation after each batch waits with it. Work that the app must do for its model waits for
+/// the app's thread, and that thread waits for the end of its step. Threads: the app's one for next(), step(),
+/// exchange() and drain(); any for the rest.
 class OwnLoop {
  public:
   explicit OwnLoop(OwnLoopParts parts);
 
-  /// What stands before the device for a loader, and ends with it.
+  /// The actor that receives the loader's batches instead of the device; it ends with the device.
   BatchReceiver gate(caf::actor_system& system, const DeviceActor& device);
   void post(const HostWork& work);
   void committed(Step step, const StepSums& total);
-  /// The job ends with `last`, before its plan does: there is no batch behind it, and no total of a step behind it.
+  /// The job ends with step `last`, earlier than planned: no batch and no total follow it.
   void ends_early(Step last);
-  /// The run is over, well or not: nobody waits here any more.
+  /// The run is over, with or without an error: ends all waits here.
   void close();
 
   /// The next training batch, the same one until it is passed on; nothing: the job has no more steps, or is over.
   std::optional<BatchView> next();
-  /// Passes the batch that next() gave on and waits for the end of its step, doing the model's work meanwhile. Gives
-  /// the sums over all ranks; nothing when the run was over before. Throws Error{invalid} without a batch.
+  /// Passes the batch of next() to the device and waits for the end of its step, computing the model's work meanwhile.
+  /// Returns the sums over all ranks; nothing if the run ended first. Throws Error{invalid} if there is no batch.
   std::optional<StepSums> step(Blocking& blocking);
-  /// The same with the gradients that lie in the tensors, and the sums over the samples that made them.
+  /// The same with the gradients that the app has written to the tensors, and `own` as the sums over their samples.
   std::optional<StepSums> exchange(Blocking& blocking, const StepSums& own);
-  /// Asks the job to end, unless it is at its end, and gives the others what they still count on: steps without samples
-  /// where the app computes, the device's steps otherwise.
+  /// Asks the job to end, unless it is at its end, and takes the steps that the other ranks still expect: steps without
+  /// samples if the app computes, otherwise the device's steps.
   void drain(Blocking& blocking);
 
  private:
@@ -68,17 +68,17 @@ class OwnLoop {
   BatchView view(Memory batch, std::uint32_t rows) const;
 
   const OwnLoopParts parts_;
-  std::optional<BatchLease> batch_;  // that next() gave; the app's thread's
-  std::mutex mutex_;                 // guards what follows
+  std::optional<BatchLease> batch_;  // returned by next(); used by the app's thread
+  std::mutex mutex_;                 // guards the members below
   std::condition_variable changed_;
   DeviceActor device_;
   std::deque<BatchLease> waiting_;
   std::deque<HostWork> work_;
-  std::optional<StepSums> total_;  // of step next_ - 1, once it is committed
-  std::uint64_t next_;             // the step of the batch that comes next, or of the one the app has
-  std::uint64_t end_;              // one after the job's last step, as far as is known
-  std::uint64_t passed_ = 0;       // evaluation batches of the step under way that went to the device
-  bool pass_ended_ = false;        // the last of them did
+  std::optional<StepSums> total_;  // of step next_ - 1, when that is committed
+  std::uint64_t next_;             // the step of the next batch, or of the one that the app has
+  std::uint64_t end_;              // one after the job's last step, as far as it is known
+  std::uint64_t passed_ = 0;       // evaluation batches of the current step that were passed to the device
+  bool pass_ended_ = false;        // the last of them was passed
   bool held_ = false;              // the app has a batch
   bool closed_ = false;
 };

@@ -15,17 +15,17 @@
 
 namespace troupe {
 
-/// A batch as an app sees it; valid until its step is over.
+/// A batch for an app; valid until its step is over.
 class BatchView {
  public:
-  /// The first `rows` rows of what lies at `first`; both outlive it.
+  /// The first `rows` rows of the batch at `first`; both arguments outlive it.
   BatchView(const BatchLayout& layout, const std::byte* first, std::uint32_t rows) noexcept
       : layout_(&layout), first_(first), rows_(rows) {}
   std::uint32_t rows() const noexcept { return rows_; }
   const std::vector<BatchLayout::Entry>& fields() const noexcept { return layout_->entries(); }
   /// The field called `name`, [rows, its shape] row-major: float for f32, std::uint16_t for bf16 (the numbers' bits),
-  /// std::int32_t for labels, of which those below 0 mark rows that do not count. Throws Error{invalid} when there is
-  /// no such field, or it is of another type.
+  /// std::int32_t for labels; a label below 0 marks a row that does not count. Throws Error{invalid} if there is no
+  /// such field, or if it has another type.
   template <class T>
   std::span<const T> values(std::string_view name) const {
     const BatchLayout::Entry& entry = layout_->entry(name);
@@ -45,10 +45,10 @@ class BatchView {
   std::uint32_t rows_;
 };
 
-/// One trainable tensor of a session, row-major. The parameters are those of the last committed step and change only
-/// inside of step(), exchange() and run(); the gradients are this rank's, for exchange(), and sums over samples, not
-/// means. Valid as long as the session. Where a device works in memory of its own both are empty: Session::parameters()
-/// has a copy.
+/// One trainable tensor of a session, row-major. The parameters are those of the last committed step, and change only
+/// within step(), exchange() and run(). The gradients are this rank's, for exchange(); they are sums over samples, not
+/// means. Valid as long as the session. If the device computes in its own memory both are empty; then
+/// Session::parameters() has a copy.
 struct SessionTensor {
   std::string name;
   std::vector<std::uint64_t> extents;
@@ -56,19 +56,19 @@ struct SessionTensor {
   std::span<float> gradients;
 };
 
-/// Arithmetic of the app's own on a batch; throws what it likes, which ends the run.
+/// The app's own computation on a batch. It may throw anything; that ends the run.
 using OwnStep = std::function<StepSums(const BatchView&, const std::vector<SessionTensor>&)>;
 
-/// A model that the app brings instead of a registered one: always f32, on host memory, computed on the thread that is
-/// in run() or step(). All ranks have the same.
+/// A model that the app brings instead of a registered one: always f32, in host memory, computed on the thread that is
+/// in run() or step(). It is the same at all ranks.
 struct OwnModel {
   std::string name;
-  /// In the order in which the session lists its tensors; the names appear in weights files. `layer` is not used.
+  /// In the order of the session's tensors; the names appear in weights files. `layer` is not used.
   std::vector<Parameter> parameters;
-  /// Overwrites every tensor's gradients with their sums over the batch's rows that count; returns these rows' loss (a
-  /// sum too), how many were right, and how many there are. Empty: the app calls exchange() itself.
+  /// Overwrites every tensor's gradients with their sums over the batch's rows that count. Returns these rows' loss
+  /// (also a sum), the number of correct ones, and the number of rows. Empty: the app calls exchange() itself.
   OwnStep step;
-  /// The same without gradients, over test samples. Empty: nothing is evaluated.
+  /// The same for test samples, without gradients. Empty: there are no evaluations.
   OwnStep evaluate;
 };
 

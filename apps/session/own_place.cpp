@@ -37,11 +37,11 @@ OwnPlace::OwnPlace(const Plan& plan, Rank self, const Topology& node, const Sett
     : rank_(plan.ranks.at(self.value)),
       network_(network_choice(plan, self, node, settings, std::getenv("UCX_NET_DEVICES"))) {
   if (settings.placement.affinity == "none") {
-    rank_.cpus.clear();  // lanes have none of their own then
+    rank_.cpus.clear();  // then lanes have no CPUs of their own
     return;
   }
   for (auto* const cpus : {&rank_.cpus, &rank_.control_cpus, &rank_.bulk_cpus}) *cpus = permitted_cpus(*cpus);
-  // With one node there is nothing to choose.
+  // With one NUMA node there is no choice.
   if (settings.placement.affinity == "plan" && node.numa.size() > 1) memory_ = make_memory_binding(rank_.numa_nodes);
 }
 

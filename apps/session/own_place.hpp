@@ -13,38 +13,40 @@
 
 namespace troupe {
 
-/// Which network devices a rank's transport uses, and by whose word.
+/// The network devices that a rank's transport uses, and who chose them.
 struct NetworkChoice {
   enum class By : std::uint8_t { nobody, plan, one_node, user };
   By by = By::nobody;
-  /// As UCX names them, by commas: "eth0", "mlx5_0:1,ens1f0"; empty: all that it finds, or those that the user named.
+  /// UCX's names, separated by commas: "eth0", "mlx5_0:1,ens1f0"; empty: all that it finds, or those that the user
+  /// named.
   std::string devices;
-  std::string users;  // UCX_NET_DEVICES of the environment, which UCX reads by itself
+  std::string users;  // UCX_NET_DEVICES of the environment, which UCX itself reads
 };
 
-/// The user's, where there are any (UCX_NET_DEVICES; null: unset); else loopback where all ranks are on one node, so
-/// that nobody else can connect to them; else the plan's for `self`, by the names that `node`, on which it is, knows it
-/// by: of one with an RDMA device both where UCX may choose between RDMA and TCP, and the interface alone for TCP.
+/// The user's devices if there are any (UCX_NET_DEVICES; null: not set). Otherwise loopback if all ranks are on one
+/// node, so that no other machine can connect to them. Otherwise the plan's for `self`, by their names on its node
+/// `node`: for a device with RDMA, both its names if UCX may choose between RDMA and TCP, and only the interface for
+/// TCP.
 NetworkChoice network_choice(const Plan& plan, Rank self, const Topology& node, const Settings& settings,
                              const char* users);
 
-/// Where a process puts its rank: in the place of the plan, as far as the settings want it (placement.affinity) and the
-/// system permits it. What cannot be had is left out, and found by PlaceCheck.
+/// Puts a rank's process in the place that the plan gives it, as far as the settings ask for it (placement.affinity)
+/// and the system permits it. What is not possible is left out, and is found by PlaceCheck.
 class OwnPlace {
  public:
-  /// Moves nothing yet. `node`: where the rank is. Takes some milliseconds where memory is to be bound.
+  /// Moves nothing yet. `node`: the rank's node. Takes some milliseconds if memory is to be bound.
   OwnPlace(const Plan& plan, Rank self, const Topology& node, const Settings& settings);
 
-  /// The plan's, whose CPUs are those on which this process may put its threads: for lanes and devices. Empty `cpus`:
-  /// threads go anywhere.
+  /// The plan's entry; its CPUs are those on which this process may put its threads: for lanes and devices. If `cpus`
+  /// is empty, threads may run anywhere.
   const RankPlan& rank() const noexcept { return rank_; }
-  /// Null: memory comes from anywhere.
+  /// Null: memory is not bound.
   MemoryBinding* memory() const noexcept { return memory_.get(); }
   const NetworkChoice& network() const noexcept { return network_; }
-  /// Puts all threads of this process there for good, and the memory that they have and that the calling one, and those
-  /// that it starts, will have.
+  /// Moves all threads of this process there permanently, with the memory that they have. The calling thread and those
+  /// that it starts will also allocate there.
   void take_process();
-  /// Whether that was done.
+  /// Whether take_process() was called.
   bool has_process() const noexcept { return has_process_; }
 
  private:
@@ -54,8 +56,8 @@ class OwnPlace {
   bool has_process_ = false;
 };
 
-/// Puts the calling thread, and the threads that it starts meanwhile, in a place, which outlives it. Where all of the
-/// process is there they stay there.
+/// Pins the calling thread, and the threads that it starts meanwhile, to a place, which outlives this object. If the
+/// whole process is pinned already, nothing changes.
 class InPlace {
  public:
   explicit InPlace(const OwnPlace& place)

@@ -18,7 +18,7 @@ topology::CpuSet as_set(const std::vector<std::uint32_t>& cpus) {
   return set;
 }
 
-/// Lanes may have processors of their own.
+/// The CPUs that the plan gives a thread; lanes may have CPUs of their own.
 const std::vector<std::uint32_t>& planned_for(const std::string& thread, const RankPlan& plan) {
   if (thread == "lane-control" && !plan.control_cpus.empty()) return plan.control_cpus;
   if (thread == "lane-bulk" && !plan.bulk_cpus.empty()) return plan.bulk_cpus;
@@ -59,7 +59,7 @@ void PlaceCheck::joined(const Plan& plan, Rank self, std::span<const Hello> hell
   rank_ = self.value;
   host_ = plan.nodes.at(planned_.node).host;
   threads_stay_ = settings.placement.affinity != "none";
-  // Also where the user chose another one.
+  // Planned devices are compared even if the user chose others.
   if (settings.placement.affinity == "plan" && plan.nodes.size() > 1)
     planned_devices_ = network_choice(plan, self, mine.topology, settings, nullptr).devices;
 }

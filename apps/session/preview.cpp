@@ -9,7 +9,7 @@ namespace troupe {
 
 namespace {
 
-/// Adds a host's ranks, and its topology unless that is this machine's.
+/// Adds a host's ranks, and its topology if it is another machine.
 void add_host(PlanInputs& inputs, const HostSlots& host) {
   Topology topology = inputs.topologies.front();
   if (!names_this_machine(host.name)) {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kTicketName = "device_memory";
 constexpr const char* kGathered = "gathered";
-constexpr const char* kStateNames[kMaxStateSlots] = {"state0", "state1"};
+constexpr const char* kStateNames[kMaxStateSlots] = {"state0", "state1", "state2"};
 
 Memory require(const Arena& arena, const std::string& name) {
   const auto found = arena.find(name);
@@ -26,7 +26,7 @@ TimelineId require_line(const Arena& arena, const std::string& name) {
   return *found;
 }
 
-/// What is published of each group has the group's number behind its name.
+/// The name under which a part of a group is published: the group's number follows it.
 std::string name_in(const GroupPlan& group, const char* what) { return text(what, '.', group.id.value); }
 
 std::uint64_t count_elements(const Plan& plan) { return plan.groups.back().first + plan.groups.back().count; }
@@ -35,7 +35,8 @@ Memory part_of(const Memory& layout, const GroupPlan& group, std::uint64_t eleme
   return elements(layout, group.first, group.count, element_bytes);
 }
 
-/// Gradients and, behind those of all groups, what is put aside; a rank's peers find a group's part by its distance.
+/// Sets the gradients and, after the gradients of all groups, the scratch memory. A rank's peers find a group's scratch
+/// memory by its distance from the gradients.
 void set_contributions(GroupMemory& m, const GroupPlan& group, const Memory& all, std::uint64_t whole, bool held) {
   const std::uint64_t first = group.first * sizeof(float), size = group.count * sizeof(float);
   m.contributions = slice(all, first, held ? whole + size : size);
@@ -43,7 +44,7 @@ void set_contributions(GroupMemory& m, const GroupPlan& group, const Memory& all
   if (held) m.scratch = slice(m.contributions, whole, size);
 }
 
-/// Of what each direct communicator of the rank's stages, by the sets of ranks with which it exchanges.
+/// The staging memory of each direct communicator of the rank, by the sets of ranks with which it exchanges.
 std::vector<std::uint64_t> staging_sizes(const Plan& plan, const GroupPlan& group, Rank self, bool device_memory) {
   std::vector<std::uint64_t> sizes;
   const auto filter = make_filter(group.filter.kind);
@@ -56,7 +57,8 @@ std::vector<std::uint64_t> staging_sizes(const Plan& plan, const GroupPlan& grou
   return sizes;
 }
 
-/// What the rank sends of the group, neighbours as one; the tenant is its place among those that send the same.
+/// The ranges of the group that the rank sends, adjacent ones merged; the tenant is its index among those that send the
+/// same.
 std::vector<Stripe> sent_ranges(const Plan& plan, const GroupPlan& group, Rank self) {
   std::vector<Stripe> ranges;
   for (const DirectGroup& shape : direct_groups(plan, group, self)) {
@@ -71,7 +73,7 @@ std::vector<Stripe> sent_ranges(const Plan& plan, const GroupPlan& group, Rank s
   return ranges;
 }
 
-/// Takes memory for one group, and publishes it.
+/// Allocates memory for one group, and publishes it.
 class GroupTaker {
  public:
   GroupTaker(RankStore& own, const Plan& plan, const GroupPlan& group, Rank self)
@@ -81,7 +83,7 @@ class GroupTaker {
         group_(group),
         self_(self),
         needs_(needs_of(group.policies)),
-        slots_(state_slots(group.kind)) {
+        slots_(state_slots(group)) {
     for (const Stripe& stripe : group.stripes)
       if (stripe.tenant == self) stripes_.push_back(stripe);
   }
@@ -141,7 +143,7 @@ class GroupTaker {
     arena_.publish(name_in(group_, "updated"), m.updated);
   }
 
-  /// Peers that share the arena find the parts of a rank's one stripe by their names.
+  /// Peers that share the arena find the parts of a rank's single stripe by their names.
   void publish(const char* name, const Memory& part) {
     if (!plan_.crosses_nodes()) arena_.publish(name_in(group_, name), part);
   }
@@ -178,12 +180,12 @@ class GroupTaker {
   std::vector<Stripe> stripes_;
 };
 
-/// What a checkpoint has of this rank's stripes.
+/// The bytes that a checkpoint contains of this rank's stripes.
 std::uint64_t snapshot_bytes(const Plan& plan, const std::vector<GroupMemory>& groups) {
   std::uint64_t size_bytes = 0;
   for (const GroupPlan& group : plan.groups) {
     const bool outer = needs_of(group.policies).outer_state;
-    const std::size_t saved = 1 + state_slots(group.kind) + (outer ? kMaxOuterSlots : 0);
+    const std::size_t saved = 1 + state_slots(group) + (outer ? kMaxOuterSlots : 0);
     for (const StripeMemory& part : groups[group.id.value].stripes)
       size_bytes += saved * part.stripe.count * sizeof(float);
     for (const Stripe& range : groups[group.id.value].sent) size_bytes += range.count * sizeof(float);
@@ -305,7 +307,7 @@ void join_node_memory(RankMemory& memory, const Plan& plan, const Arena& leader)
 
 namespace {
 
-/// The lines of a group at the rank whose arena it is, and its verdict.
+/// Finds a group's lines, and its verdict, in the arena of rank `rank`.
 void find_lines(GroupMemory& g, const Arena& arena, const Plan& plan, const GroupPlan& group, Rank rank) {
   g.ready = require_line(arena, name_in(group, "ready"));
   g.published = require_line(arena, name_in(group, "published"));
@@ -337,7 +339,7 @@ RankMemory find_rank_memory(const Arena& arena, const Plan& plan, Rank rank) {
       g.norm_scratch = require(arena, name_in(group, "norm_scratch"));
     if (plan.crosses_nodes()) continue;
     StripeMemory& only = g.stripes.at(0);
-    for (std::size_t slot = 0; only.stripe.count != 0 && slot < state_slots(group.kind); ++slot)
+    for (std::size_t slot = 0; only.stripe.count != 0 && slot < state_slots(group); ++slot)
       only.state[slot] = require(arena, name_in(group, kStateNames[slot]));
   }
   return m;
@@ -354,7 +356,7 @@ DirectGroup all_ranks(const Plan& plan, const GroupPlan& group, Rank self) {
   return made;
 }
 
-/// By node, by local rank.
+/// Ranks by node and by local rank.
 const std::vector<std::vector<Rank>>& nodes_of(const Plan& plan) { return plan.levels.front().sets; }
 
 }  // namespace
@@ -388,7 +390,7 @@ const GroupMemory& memory_of(const GroupPlan& group, const RankMemory& rank) {
 ArenaMember arena_member(const GroupPlan& group, const RankMemory& rank) {
   const GroupMemory& its = memory_of(group, rank);
   ArenaMember member{its.contributions, rank.sums, its.ready, its.published, {}};
-  // Norms are added up while what is put aside is in use.
+  // With tensor norms, the scratch memory is in use while the norms are added up.
   if (needs_tensor_norms(group.kind))
     member.scratch = its.norm_scratch;
   else if (is_gathered(group, rank) || needs_of(group.policies).whole_state)

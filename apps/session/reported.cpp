@@ -1,4 +1,4 @@
-// What the app of a running session reports, on its way to the lines of the log.
+// Values that the app of a running session reports, and how they come into the lines of the log.
 
 #include <cmath>
 
@@ -17,8 +17,8 @@ void View::report(std::string_view name, double value) {
   values_.collected.add(name, value);
 }
 
-/// The app has reported everything that belongs to the first `steps` steps. Rank 0 need not know of it but where a line
-/// ends, or where nothing follows.
+/// The app has reported everything that belongs to the first `steps` steps. Rank 0 is told only at steps where a line
+/// ends, or when no values follow.
 void View::hand_over_values(std::uint64_t steps, bool last) {
   if (values_.ended) return;
   bool ends_line = false;
@@ -45,8 +45,8 @@ std::optional<StepSums> View::step(Blocking& blocking) {
   return total;
 }
 
-/// Without next() nothing says where a step of the app's begins: what it has reported is of this one. Only what follows
-/// the run's last step is of that one too.
+/// Without next(), a call of exchange() ends a step: values reported before it belong to its step. Values reported
+/// after the run's last step belong to that step, too.
 std::optional<StepSums> View::exchange(Blocking& blocking, const StepSums& own) {
   begin(blocking, true);
   if (options_.own_samples != 0 && !values_.asked)
@@ -59,7 +59,7 @@ std::optional<StepSums> View::exchange(Blocking& blocking, const StepSums& own) 
   return total;
 }
 
-/// Once for each name. On the reporter's thread.
+/// A note for each name, once. Called on the reporter's thread.
 void View::note_not_finite(const EpochReport& line) {
   for (const ReportedValue& reported : line.values) {
     if (std::isfinite(reported.value) || !record_->not_finite.insert(reported.name).second) continue;

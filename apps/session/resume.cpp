@@ -8,13 +8,18 @@
 namespace troupe {
 namespace {
 
-/// Of every piece: parameters are found by their names, whatever groups a job makes of them.
+/// Used for all pieces: parameters are found by their names, whatever groups a job divides them into.
 constexpr GroupId kGroup{0};
 
-constexpr std::array kStates{CheckpointPart::state0, CheckpointPart::state1};
+/// What a group's state `slot` is called in a checkpoint.
+CheckpointPart part_of(const GroupPlan& group, std::size_t slot) noexcept {
+  constexpr std::array kStates{CheckpointPart::state0, CheckpointPart::state1};
+  static_assert(kStates.size() == kMaxRuleStates);
+  return slot < state_slots(group.kind) ? kStates[slot] : CheckpointPart::average;
+}
+
 constexpr CheckpointPart kOuter = CheckpointPart::outer;
 constexpr CheckpointPart kResidual = CheckpointPart::residual;
-static_assert(kStates.size() == kMaxStateSlots);
 
 void check_same(const std::string& what, const std::string& saved, const std::string& now, const std::string& folder,
                 const char* setting) {
@@ -22,11 +27,11 @@ void check_same(const std::string& what, const std::string& saved, const std::st
                ": set ", setting, " back, or start from the beginning with checkpoint.resume = \"never\"");
 }
 
-/// The elements of a parameter that lie in a stripe.
+/// The elements of a parameter that are in a stripe.
 struct Overlap {
   std::uint64_t first = 0;  // of the parameter
   std::uint64_t count = 0;
-  std::uint64_t at = 0;  // the first of them, in the stripe
+  std::uint64_t at = 0;  // the index of the first of them in the stripe
 };
 Overlap overlap(const Layout::Entry& entry, const GroupPlan& group, const Stripe& stripe) {
   const std::uint64_t first = group.first + stripe.first;
@@ -35,7 +40,7 @@ Overlap overlap(const Layout::Entry& entry, const GroupPlan& group, const Stripe
   return begin < end ? Overlap{begin - entry.first, end - begin, begin - first} : Overlap{};
 }
 
-/// The words of Graph::to_string(); blanks inside quotes and brackets do not end one.
+/// The words of Graph::to_string(); blanks inside quotes and brackets do not end a word.
 std::vector<std::string> words_of(std::string_view graph) {
   std::vector<std::string> words(1);
   bool quoted = false;
@@ -54,8 +59,8 @@ std::vector<std::string> words_of(std::string_view graph) {
 
 std::string phrase(std::span<const std::string> words) { return words.empty() ? "nothing" : joined(words, " "); }
 
-/// Says in which words two graphs differ, and whether these are only what follows from the data: the size of a sample
-/// and the number of classes.
+/// Says in which words two graphs differ, and whether they differ only by what follows from the data: the size of a
+/// sample and the number of classes.
 void check_same_model(const std::string& saved, const std::string& now, const std::string& folder) {
   if (saved == now) return;
   const std::vector<std::string> before = words_of(saved), after = words_of(now);
@@ -117,7 +122,7 @@ void Resumed::load_parameters(const JoinedJob& job, std::span<float> parameters)
   }
 }
 
-/// What belongs to a policy begins at zero after another one.
+/// Values that belong to a policy begin at zero after a different policy.
 bool Resumed::follows(std::string_view tensor, PolicyKind next) const {
   const std::string& before = manifest().group_of(tensor).policy;
   return before.empty() || before == name_of(next);
@@ -136,7 +141,8 @@ void Resumed::load(const JoinedJob& job, HostCopies& copies, CheckpointPart part
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const std::string& tensor = tensors[i].name;
     const Overlap some = overlap(job.layout.entries()[i], group, stripe);
-    // Another policy's checkpoint may have no outer momentum.
+    // A checkpoint of a run without an average has none, and another policy's may have no outer momentum.
+    if (part == CheckpointPart::average && !manifest().has_average(tensor)) continue;
     if (some.count == 0 || (part == kOuter && !(manifest().has_outer(tensor) && follows(tensor, next)))) continue;
     const Memory memory = elements(to, some.at, some.count, sizeof(float));
     copies.write(memory, [&](std::span<std::byte> bytes) {
@@ -145,8 +151,8 @@ void Resumed::load(const JoinedJob& job, HostCopies& copies, CheckpointPart part
   }
 }
 
-/// What was kept by as many as send now goes back to each of them; with fewer, or more, nothing of it is lost or
-/// counted twice.
+/// If as many ranks send now as when the residuals were saved, each gets its own. Otherwise they are distributed so
+/// that nothing is lost or counted twice.
 void Resumed::load_residual(const JoinedJob& job, HostCopies& copies, const GroupPlan& group,
                             const GroupMemory& memory) {
   const auto& tensors = job.graph.parameters();
@@ -179,13 +185,14 @@ void Resumed::load_state(const JoinedJob& job, HostCopies& copies, const RankMem
 
 void Resumed::load_group(const JoinedJob& job, HostCopies& copies, const GroupPlan& group, const GroupMemory& memory) {
   const ExchangeMemory& own = memory.own;
-  for (std::size_t slot = 0; slot < state_slots(group.kind); ++slot) {
+  for (std::size_t slot = 0; slot < state_slots(group); ++slot) {
     if (own.state[slot].size_bytes != 0) {
-      load(job, copies, kStates[slot], {.group = group.id, .tenant = job.self(), .first = 0, .count = group.count},
-           own.state[slot]);
+      load(job, copies, part_of(group, slot),
+           {.group = group.id, .tenant = job.self(), .first = 0, .count = group.count}, own.state[slot]);
       continue;
     }
-    for (const StripeMemory& part : memory.stripes) load(job, copies, kStates[slot], part.stripe, part.state[slot]);
+    for (const StripeMemory& part : memory.stripes)
+      load(job, copies, part_of(group, slot), part.stripe, part.state[slot]);
   }
   for (const StripeMemory& part : own.outer)
     if (part.state[0].size_bytes != 0) load(job, copies, kOuter, part.stripe, part.state[0]);
@@ -198,10 +205,14 @@ std::uint64_t Resumed::updates_of(const GroupPlan& group) const {
   return most;
 }
 
+bool Resumed::has_average(const GroupPlan& group) const {
+  return std::ranges::all_of(group.parameters, [&](const std::string& name) { return manifest().has_average(name); });
+}
+
 std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const RankMemory& memory) {
   std::vector<SnapshotPiece> parts;
   const auto& tensors = job.graph.parameters();
-  std::uint64_t next = 0;  // byte of the snapshot
+  std::uint64_t next = 0;  // byte of the snapshot where the next piece begins
   const auto add = [&](const GroupPlan& group, const Stripe& stripe, CheckpointPart part, const Memory& whole,
                        std::uint32_t sender = 0) {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -223,8 +234,8 @@ std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const RankMemory& mem
   for (const GroupPlan& group : job.plan.groups) {
     const GroupMemory& m = memory.groups[group.id.value];
     for (const StripeMemory& part : m.stripes) add(group, part.stripe, CheckpointPart::parameters, part.parameters);
-    for (std::size_t slot = 0; slot < state_slots(group.kind); ++slot)
-      for (const StripeMemory& part : m.stripes) add(group, part.stripe, kStates[slot], part.state[slot]);
+    for (std::size_t slot = 0; slot < state_slots(group); ++slot)
+      for (const StripeMemory& part : m.stripes) add(group, part.stripe, part_of(group, slot), part.state[slot]);
     for (const StripeMemory& part : m.own.outer)
       if (part.state[0].size_bytes != 0) add(group, part.stripe, kOuter, part.state[0]);
     for (const Stripe& range : m.sent)

@@ -17,11 +17,11 @@
 
 namespace troupe {
 
-/// Throws Error{invalid} when the checkpoint is of another model, data of another size, another rule or order of
-/// samples: what differs, and the setting to change; Error{corrupt}.
+/// Throws Error{invalid} if the checkpoint has another model, size of data, rule or order of samples, with the
+/// difference and the setting to change; throws Error{corrupt}.
 void check_fits(const CheckpointStart& start, const JoinedJob& job);
 
-/// The state that a job goes on from, at one rank.
+/// The checkpoint from which a job resumes, at one rank.
 class Resumed {
  public:
   /// Throws as check_fits.
@@ -30,11 +30,14 @@ class Resumed {
   const CheckpointManifest& manifest() const noexcept { return reader_.manifest(); }
   /// Fills all parameters.
   void load_parameters(const JoinedJob& job, std::span<float> parameters);
-  /// Fills the optimizer's state, of the stripe or whole, and, of groups whose next step has the policy of the step
-  /// before the checkpoint, the outer momentum and what filters took away: a switch begins them at zero.
+  /// Fills the optimizer's state, of the stripe or whole. Fills outer momentum and filters' residuals of a group only
+  /// if its next step has the same policy as the step before the checkpoint: a switch of policy begins them at zero.
   void load_state(const JoinedJob& job, HostCopies& copies, const RankMemory& memory);
-  /// How many updates the group's rule has made: where its parameters come from several groups, the most of them.
+  /// How many updates the group's rule has made. If its parameters come from several groups: the largest number of
+  /// these.
   std::uint64_t updates_of(const GroupPlan& group) const;
+  /// Of all of the group's parameters.
+  bool has_average(const GroupPlan& group) const;
 
  private:
   void load(const JoinedJob& job, HostCopies& copies, CheckpointPart part, const Stripe& stripe, const Memory& to);
@@ -46,11 +49,11 @@ class Resumed {
   CheckpointReader reader_;
 };
 
-/// What of a rank's stripes a checkpoint has: for each tensor that lies in one, wholly or in part, the weights and
-/// every state, and for each range that it sends through a filter, what that took away. The copies follow each other in
-/// the snapshot without the layout's gaps, as they do in the file.
+/// The parts of a rank's stripes that a checkpoint contains: for each tensor that is in a stripe, wholly or partly, the
+/// weights and every state, and for each range that it sends through a filter, the residual. The pieces follow each
+/// other in the snapshot without the layout's gaps, as in the file.
 std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const RankMemory& memory);
-/// The copies that make such a snapshot; neighbours that stay neighbours as one.
+/// The copies that make such a snapshot; adjacent pieces that remain adjacent are one copy.
 std::vector<SnapshotPart> copies_of(std::span<const SnapshotPiece> pieces);
 
 }  // namespace troupe

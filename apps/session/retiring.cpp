@@ -1,23 +1,23 @@
-// How a view is retired after a step of all ranks, and what the next one goes on from.
+// How a view is retired after the same step at all ranks, and the state from which the next one continues.
 
 #include "apps/session/view.hpp"
 
 namespace troupe {
 namespace {
 
-/// More than a view of one rank, with those of its node, ever names.
+/// More arenas than a view of one rank, with those of its node, ever names.
 constexpr std::uint32_t kArenasOfAView = 8;
 
 }  // namespace
 
-/// The device actor goes on where the one before it has ended, and leaves word of where it ends.
+/// The device actor continues where the previous view's ended, and its own progress is kept when the view is retired.
 void View::keep_progress(DeviceParts& device) {
   if (before_) device.from = before_->device;
   device.rebuild_refusal = [this] { return rebuild_refusal(); };
   device.retired = [this](DeviceProgress progress) { left_->device = std::move(progress); };
 }
 
-/// On the device actor's thread.
+/// Called on the device actor's thread.
 std::string View::rebuild_refusal() const {
   if (owned_)
     return "the app owns the loop of this session, and works on memory of this view: end the session and start another "
@@ -32,9 +32,9 @@ std::string View::rebuild_refusal() const {
   return {};
 }
 
-/// All ranks have committed the view's last step and know that the others have, so nobody waits for this rank's streams
-/// any more, and what they left is final. First the lanes have to be done with what was sent: communicators that end by
-/// abort() would not notice that.
+/// All ranks have committed the view's last step and know that the others have. Therefore no rank waits for this rank's
+/// streams any more, and the state that they left is final. The lanes must finish sending first, since communicators
+/// that end by abort() do not check that.
 std::unique_ptr<ViewState> View::hand_over() {
   Blocking blocking = Blocking::on_thread("session");
   TROUPE_CHECK(retired_ && left_ != nullptr, Code::invalid, "this view was not retired, or has handed over already");
@@ -43,7 +43,7 @@ std::unique_ptr<ViewState> View::hand_over() {
   if (listener_ != nullptr) listener_->flush();
   left_->steps = record_->result.total.steps;
   left_->samples = schedule_.samples_before({left_->steps});
-  // From the next view's first step on, whatever batches it begins with.
+  // The shares hold from the next view's first step on, whatever its batches are.
   if (auto& shares = record_->shares_measured) {
     const Step first{left_->steps};
     shares = LedgerSpan{first, rows_of(*shares, first, schedule_, job_.plan.range)};

@@ -9,17 +9,17 @@
 
 namespace troupe {
 
-/// The end of a run, handed from Membership's thread to the one that waits.
+/// Passes the end of a run from Membership's thread to the thread that waits.
 class RunEndBox {
  public:
   void put(const RunEnd& end) {
     const std::lock_guard lock(mutex_);
-    if (!end_) end_ = end;  // the first tells why; what follows are its consequences
+    if (!end_) end_ = end;  // the first end has the reason; later ones are consequences
     changed_.notify_all();
   }
   RunEnd take(Blocking&) {
     std::unique_lock lock(mutex_);
-    // As long as the run takes: the start, every exchange and the end have deadlines of Membership's.
+    // No deadline: the start, every exchange and the end have Membership's deadlines.
     changed_.wait(lock, [&] { return end_.has_value(); });
     return *end_;
   }

@@ -34,7 +34,7 @@ Json to_json(const EpochReport& report) {
   if (report.steps_per_s > 0) entry["steps_per_s"] = report.steps_per_s;
   if (report.rate > 0) entry["lr"] = report.rate;
   if (report.skipped > 0) entry["skipped"] = report.skipped;
-  for (const ReportedValue& reported : report.values) entry[reported.name] = reported.value;  // not finite: null
+  for (const ReportedValue& reported : report.values) entry[reported.name] = reported.value;  // null if not finite
   for (const SwitchReport& change : report.switches) {
     entry["switches"].push_back({{"iteration", change.step},
                                  {"samples", change.samples},
@@ -53,12 +53,12 @@ Json to_json(const EpochReport& report) {
 
 constexpr int kIndent = 4;
 constexpr std::string_view kBeforeLine = "\n    ";
-constexpr std::string_view kLineEnd = "\n    }";  // deeper levels are indented more, and strings have no line ends
+constexpr std::string_view kLineEnd = "\n    }";  // deeper levels are indented more; strings contain no line ends
 constexpr std::string_view kEnd = "\n]\n";
 constexpr std::size_t kMostWaiting = 1 << 20;
 constexpr std::size_t kMostWaitingRows = 4096;
 
-/// A line of the array behind its comma.
+/// A line of the array, with a comma before it.
 std::string array_line(const Json& json) {
   std::string entry = json.dump(kIndent, ' ', false, Json::error_handler_t::replace);
   for (std::size_t line = entry.find('\n'); line != entry.npos; line = entry.find('\n', line + 1))
@@ -66,7 +66,7 @@ std::string array_line(const Json& json) {
   return "," + std::string{kBeforeLine} + entry;
 }
 
-/// What comes before the line in which a writer was killed; nothing: it is whole, or no log.
+/// The size without the incomplete line at which a writer was killed; nothing: the log is complete, or is not a log.
 std::optional<std::size_t> size_of_whole_lines(const std::string& log) {
   if (log.ends_with(kEnd) || !log.starts_with('[')) return {};
   const std::size_t last = log.rfind(kLineEnd);
@@ -74,14 +74,14 @@ std::optional<std::size_t> size_of_whole_lines(const std::string& log) {
   return last + kLineEnd.size();
 }
 
-/// The lines of a log, as far as they are whole; none when it is none.
+/// The complete lines of a log; none if it is not a log.
 Json lines_of(std::string log) {
   if (const auto whole = size_of_whole_lines(log)) log = log.substr(0, *whole) + std::string{kEnd};
   Json lines = Json::parse(log, nullptr, /*allow_exceptions=*/false);
   return lines.is_array() ? lines : Json::array();
 }
 
-/// What every row of the table has, by column.
+/// A column that every table has.
 struct Column {
   std::string_view name;
   std::string (*cell)(const EpochReport&);
@@ -108,7 +108,7 @@ static_assert(kColumns[kIteration].name == "iteration");
 
 std::vector<std::string> cells_of(const std::string& row) {
   std::vector<std::string> cells(1);
-  for (const char c : row) {  // no cell has a comma or a quote
+  for (const char c : row) {  // no cell contains a comma or a quote
     if (c == ',')
       cells.emplace_back();
     else
@@ -119,13 +119,13 @@ std::vector<std::string> cells_of(const std::string& row) {
 
 std::string row_of(const std::vector<std::string>& cells) { return fmt::format("{}", fmt::join(cells, ",")); }
 
-/// A row from before the last columns came.
+/// A row, extended by empty cells for columns that were added after it.
 std::string padded(const std::string& row, std::size_t columns) {
   const auto there = static_cast<std::size_t>(std::ranges::count(row, ',')) + 1;
   return row + std::string(columns > there ? columns - there : 0, ',');
 }
 
-/// The lines that are whole, without their ends.
+/// The complete lines, without their line ends.
 std::vector<std::string> whole_lines(const std::string& text) {
   std::vector<std::string> lines;
   for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != text.npos; begin = end + 1)
@@ -139,7 +139,7 @@ std::vector<std::string> first_columns() {
   return names;
 }
 
-/// Cuts a file behind `size` bytes and gives it `end`.
+/// Cuts a file after `size` bytes and appends `end`.
 void cut(const std::string& path, std::size_t size, std::string_view end) {
   const Fd file{::open(path.c_str(), O_WRONLY | O_CLOEXEC)};
   if (!file || (!end.empty() && ::pwrite(file.get(), end.data(), end.size(), static_cast<off_t>(size)) < 0)) return;
@@ -221,7 +221,7 @@ void CsvLog::go_on_after(std::uint64_t steps) {
   }
 }
 
-/// Rows as wide as the table.
+/// The rows with as many cells as the table has columns.
 std::string CsvLog::lines(const std::vector<std::string>& rows) const {
   std::string all;
   for (const std::string& row : rows) all += padded(row, columns_.size()) + '\n';
@@ -248,7 +248,7 @@ void CsvLog::add(const EpochReport& report) {
     std::vector<std::string> before = kept_;
     if (file_.is_there()) {
       before = whole_lines(bytes_of(file_.path()));
-      if (!before.empty()) before.erase(before.begin());  // the names
+      if (!before.empty()) before.erase(before.begin());  // the line of names
     }
     file_.begin(row_of(columns_) + '\n' + lines(before) + lines(waiting_));
     kept_.clear();
@@ -263,7 +263,7 @@ void mend_log(const std::string& path) noexcept {
     const std::string table = bytes_of(path + ".csv");
     if (!table.empty() && !table.ends_with('\n')) cut(path + ".csv", table.rfind('\n') + 1, {});
   } catch (const std::exception&) {
-    // It was mended beside a failure that is told anyway.
+    // The file could not be repaired. This is not reported: repairing follows a failure that is reported anyway.
   }
 }
 

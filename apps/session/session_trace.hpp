@@ -7,14 +7,14 @@
 
 namespace troupe {
 
-/// The rows of one rank's trace, in the order in which they are shown; all null where nothing is traced.
+/// The rows of one rank's trace, in display order; all are null if nothing is traced.
 class SessionTrace {
  public:
-  /// `file`: where the trace goes (report.trace); empty: there is none.
+  /// `file`: the file of the trace (report.trace); empty: there is no trace.
   explicit SessionTrace(const std::string& file);
   Trace* trace() noexcept { return trace_.get(); }
-  /// Writes the trace of rank `rank` of `ranks` on `host`: into the file, or, of several ranks, into
-  /// trace_part(file, rank). Returns what to tell the user; empty: nothing. Never throws.
+  /// Writes the trace of rank `rank` of `ranks` on `host`: to the file, or, if there are several ranks, to
+  /// trace_part(file, rank). Returns a message for the user; empty: none. Never throws.
   std::string write(std::uint32_t rank, std::uint32_t ranks, const std::string& host) const noexcept;
 
   TraceRow* device_actor = nullptr;

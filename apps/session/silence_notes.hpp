@@ -11,19 +11,19 @@
 
 namespace troupe {
 
-/// Notes on ranks that have fallen silent and are not given up yet, at most one every 10 s of each. Threads: one.
+/// Notes on ranks that are silent but not lost yet, for each rank at most one every 10 s. Threads: one.
 class SilenceNotes {
  public:
-  /// `hosts` by rank; `listener` outlives it, or is null.
+  /// `hosts` by rank; `listener` outlives this object, or is null.
   SilenceNotes(std::vector<std::string> hosts, std::chrono::milliseconds suspect, SessionListener* listener);
-  /// `suspected`: it has been silent for that long; else it has spoken again, which is no news.
+  /// `suspected`: the peer has been silent for `suspect`; otherwise it has spoken again, which gives no note.
   void tell(Peer peer, bool suspected, Clock::time_point now);
 
  private:
   const std::vector<std::string> hosts_;
   const std::chrono::milliseconds suspect_;
   SessionListener* const listener_;
-  std::map<Peer, Clock::time_point> told_;  // the last note on each
+  std::map<Peer, Clock::time_point> told_;  // time of the last note on each
 };
 
 }  // namespace troupe

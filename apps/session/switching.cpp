@@ -1,4 +1,4 @@
-// How a running session comes to another policy, and whether all ranks come to the same weights.
+// How a running session changes to another policy, and whether the weights of all ranks are the same.
 
 #include <algorithm>
 #include <future>
@@ -12,10 +12,10 @@
 
 namespace troupe {
 
-/// On the device actor's thread.
+/// Called on the device actor's thread.
 void View::note_switch(Step step, const PolicySettings& policy, const std::string& reason) {
   if (!leads_job()) return;
-  // Without an order the policy's turn has come: that of the first one after a warm start, or an entry's.
+  // Without a reason the plan's next policy begins: the first one, after a warm start, or an entry of update.switch.
   PolicySettings first = job_.plan.groups.front().policies.front().policy;
   const bool warm_start = std::exchange(first.distributed_after, 0) != 0 && first == policy;
   SwitchReport change{.step = step.value, .samples = schedule_.samples_before(step)};
@@ -27,7 +27,7 @@ void View::note_switch(Step step, const PolicySettings& policy, const std::strin
   record_->switches.push_back(std::move(change));
 }
 
-/// Those of the first `steps` steps. On the reporter's thread.
+/// The switches within the first `steps` steps. Called on the reporter's thread.
 std::vector<SwitchReport> View::take_switches(std::uint64_t steps) {
   const std::lock_guard lock(record_->mutex);
   std::vector<SwitchReport>& all = record_->switches;
@@ -37,7 +37,8 @@ std::vector<SwitchReport> View::take_switches(std::uint64_t steps) {
   return taken;
 }
 
-/// The entries of update.switch that wait for one come one after the other, each once. On the balancer's thread.
+/// The entries of update.switch that wait for a straggler apply one after the other, each once. On the balancer's
+/// thread.
 void View::switch_for_straggler(const ShareWindow& window) {
   std::vector<const PolicyPhase*> waiting;
   for (const PolicyPhase& phase : job_.plan.groups.front().policies)
@@ -61,13 +62,13 @@ std::optional<DigestPlan> View::digest_plan() const {
   return plan;
 }
 
-/// Hands `wish` to the ranks' coordinator and waits until it has told what became of it. `what`: for people.
+/// Sends `wish` to the ranks' coordinator and waits for its answer. `what`: for people.
 template <class Wish>
 std::uint64_t View::agree(Wish wish, const char* what, Deadline deadline) {
   TROUPE_CHECK(leads_job(), Code::invalid, "rank ", job_.self().value, " was asked for ", what, "; ask rank 0");
   auto answer = std::make_shared<std::promise<StepOutcome>>();
   std::future<StepOutcome> answered = answer->get_future();
-  // The wish alone holds the promise: it breaks when the coordinator ends, or has ended, without an answer.
+  // Only the wish holds the promise: the promise breaks if the coordinator ends, or has ended, without an answer.
   wish.told = [answer = std::move(answer)](const StepOutcome& outcome) { answer->set_value(outcome); };
   actors_->wish(std::move(wish));
   TROUPE_CHECK(answered.wait_until(deadline.at()) == std::future_status::ready, Code::timeout,
@@ -75,7 +76,7 @@ std::uint64_t View::agree(Wish wish, const char* what, Deadline deadline) {
   StepOutcome outcome;
   try {
     outcome = answered.get();
-  } catch (const std::future_error&) {  // whoever had to answer is gone
+  } catch (const std::future_error&) {  // the actor that should have answered has ended
     outcome.status = {Code::aborted,
                       text("the run, or its view, ended before its ranks could agree on a step for ", what)};
   }

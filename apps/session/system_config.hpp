@@ -6,7 +6,7 @@
 
 namespace troupe {
 
-/// The actor system of one rank: `workers` threads, and every message of a training job.
+/// The actor system of one rank: `workers` threads, and all message types of a training job.
 class SystemConfig final : public caf::actor_system_config {
  public:
   explicit SystemConfig(std::size_t workers);

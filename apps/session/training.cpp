@@ -11,7 +11,7 @@
 
 namespace troupe {
 
-/// Counts actors that are gone; shared with their last moments.
+/// Counts the actors that have ended; each actor's exit function shares it.
 struct TrainingActors::Gone {
   std::mutex mutex;  // guards left
   std::condition_variable changed;
@@ -48,7 +48,8 @@ TrainingActors::TrainingActors(caf::actor_system& system, TrainingParts parts)
   evaluator_ = spawn_evaluator(system_, ranks, std::move(told), parts_.evaluator_trace);
 }
 
-/// Whom the device tells. Where a gatherer tells rank 0's reporter and checkpointer, the device does not.
+/// The actors to which the device sends. If a gatherer sends to rank 0's reporter and checkpointer, the device does
+/// not.
 DeviceAudience TrainingActors::audience(const CoordinatorHandles& coordinator) const {
   DeviceAudience all{.committed = {membership_}, .evaluated = evaluator_, .finished = {membership_}, .snapshots = {}};
   if (reporter_ && !sums_) {
@@ -119,7 +120,7 @@ void TrainingActors::start(const CoordinatorHandles& coordinator, const Gate& ga
   listener_->ended = parts_.ended;
   membership.committed = parts_.committed;
   membership.trace = parts_.membership_trace;
-  // It watches the others; nobody else would tell that it ended.
+  // Membership watches the other actors; nothing else would report that it has ended itself.
   membership_->attach_functor([listener = listener_](const caf::error& reason) {
     const std::lock_guard lock(listener->mutex);
     if (!listener->ended) return;
@@ -173,7 +174,7 @@ bool TrainingActors::end(Blocking&, Deadline deadline) {
     std::unique_lock lock(gone->mutex);
     return gone->changed.wait_until(lock, deadline.at(), [&] { return gone->left == 0; });
   }();
-  const std::lock_guard lock(listener_->mutex);  // Membership may be about to tell its end
+  const std::lock_guard lock(listener_->mutex);  // Membership may just be reporting its end
   listener_->ended = nullptr;
   return all;
 }

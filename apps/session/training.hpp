@@ -22,48 +22,49 @@
 
 namespace troupe {
 
-/// How the actors of one rank reach rank 0's.
+/// The actors of rank 0 that the actors of one rank need.
 struct CoordinatorHandles {
   MembershipPeer membership;
   TestPartReceiver evaluator;
-  PartReceiver checkpointer;  // of jobs that save
-  BalancerPeer balancer;      // of jobs of several ranks
-  SlotBorrower loader;        // its node's, where that is one for all its ranks and not this rank's
+  PartReceiver checkpointer;  // in jobs that save
+  BalancerPeer balancer;      // in jobs of several ranks
+  SlotBorrower loader;        // of its node, if one loader serves all ranks of the node and is at another rank
   StepCoordinatorPeer steps;
-  RankSumsReceiver sums;       // where DeviceParts::sums_are_common is false
+  RankSumsReceiver sums;       // if DeviceParts::sums_are_common is false
   RankDigestReceiver digests;  // with DeviceParts::digests
   RankValuesReceiver values;
 };
 
-/// What the actors of one rank are made of; everything outlives them.
+/// What the actors of one rank need; everything outlives them.
 struct TrainingParts {
-  std::optional<LoaderParts> loader;           // absent: the app brings its own samples, or the node has one for all
-  std::optional<NodeLoaderParts> node_loader;  // of a node with one, on the rank that has it
-  LeasePool* lent = nullptr;                   // of a node with one: the pool that it fills
+  std::optional<LoaderParts> loader;           // absent: the app brings its own samples, or one loader serves the node
+  std::optional<NodeLoaderParts> node_loader;  // if one loader serves the node, on the rank that has it
+  LeasePool* lent = nullptr;                   // if one loader serves the node: the pool that it fills
   DeviceParts device;
-  std::vector<caf::actor> hosting;  // shards that host, and workers: watched, and ended with the others
+  std::vector<caf::actor> hosting;  // hosting shards, and workers: monitored, and ended with the others
   ViewId view;
   Rank self;
   std::vector<std::string> hosts;
   std::chrono::milliseconds start_within{60000};
   std::chrono::milliseconds end_within{30000};
-  ReportTargets report;  // rank 0
+  ReportTargets report;  // of rank 0
   std::function<void(const Status&)> abort_view;
   std::function<void(const RunEnd&)> ended;
-  std::function<void(Step)> committed;  // told of every step, in order
+  std::function<void(Step)> committed;  // called for every step, in order
   std::optional<CheckpointerParts> checkpoints;
-  std::optional<BalancerParts> balancer;           // jobs of several ranks
+  std::optional<BalancerParts> balancer;           // in jobs of several ranks
   std::vector<std::string> tensors;                // names, with DeviceParts::digests
-  std::chrono::milliseconds answer_within{30000};  // of all ranks' devices, when their steps are held
-  ReportSoFar so_far;                              // rank 0: before the first step
-  TraceRow* evaluator_trace = nullptr;             // null: nothing is noted
+  std::chrono::milliseconds answer_within{30000};  // of all ranks' devices, while their steps are held
+  ReportSoFar so_far;                              // of rank 0: before the first step
+  TraceRow* evaluator_trace = nullptr;             // null: nothing is traced
   TraceRow* membership_trace = nullptr;
   TraceRow* coordinator_trace = nullptr;
 };
 
-/// The training actors of one rank. Membership, its node's loader if it has that, and, on rank 0, evaluator,
-/// checkpointer, balancer, step coordinator and sums gatherer exist at once, so that they can be published; the others
-/// begin with start(). Ended explicitly by end(), since they refer to what is taken down after them.
+/// The training actors of one rank. Membership, the node's loader if this rank has it, and, on rank 0, evaluator,
+/// checkpointer, balancer, step coordinator and sums gatherer are spawned at once, so that they can be published; the
+/// others are spawned by start(). They must be ended by end(), since they refer to objects that are destroyed after
+/// them.
 class TrainingActors {
  public:
   TrainingActors(caf::actor_system& system, TrainingParts parts);
@@ -73,33 +74,33 @@ class TrainingActors {
   CheckpointerActor checkpointer() const { return checkpointer_; }
   /// Null in a job of one rank.
   BalancerActor balancer() const { return balancer_; }
-  /// Rank 0's; null elsewhere.
+  /// Rank 0's; null on other ranks.
   StepCoordinator steps() const { return steps_; }
-  /// Rank 0's; null elsewhere.
+  /// Rank 0's; null on other ranks.
   ReporterActor reporter() const { return reporter_; }
-  /// Rank 0's where DeviceParts::sums_are_common is false; null elsewhere.
+  /// Rank 0's if DeviceParts::sums_are_common is false; null otherwise.
   SumsGatherer sums() const { return sums_; }
-  /// Rank 0's with DeviceParts::digests; null elsewhere.
+  /// Rank 0's with DeviceParts::digests; null otherwise.
   DigestActor digests() const { return digests_; }
-  /// Null on ranks that have no loader for others.
+  /// Null if this rank's loader serves no other ranks.
   NodeLoaderActor node_loader() const { return node_loader_; }
-  /// What stands before the device for the loader; it ends with the device.
+  /// Makes the actor that receives the loader's batches instead of the device; it ends with the device.
   using Gate = std::function<BatchReceiver(const DeviceActor&)>;
-  /// Joins the view; `coordinator` is needed on other ranks than 0. `gate` may be empty: batches go to the device.
+  /// Joins the view; `coordinator` is needed on ranks other than 0. If `gate` is empty, batches go to the device.
   void start(const CoordinatorHandles& coordinator, const Gate& gate);
-  /// Before start() too. Any thread.
+  /// May be called before start(). Any thread.
   void request_stop() noexcept;
-  /// Rank 0's: hands a wish to the step coordinator; once that has ended nobody is told. Any thread.
+  /// At rank 0: passes a wish to the step coordinator; if that has ended, nothing happens. Any thread.
   void wish(PolicyWish wish);
   void wish(RebuildWish wish);
-  /// Rank 0's: tells all ranks' devices, which wait for it (DeviceParts::awaits_verdicts). Any thread.
+  /// At rank 0: sends the verdict to all ranks' devices, which wait for it (DeviceParts::awaits_verdicts). Any thread.
   void judge(EvaluationVerdict verdict);
-  /// Ends all actors and waits until they are gone; false when some were not by the deadline.
+  /// Ends all actors and waits until they have ended; false if some had not by the deadline.
   bool end(Blocking& blocking, Deadline deadline);
 
  private:
   struct Gone;
-  /// Who is told of the end, until end() has returned.
+  /// Called at the end of the run, until end() has returned.
   struct EndListener {
     std::mutex mutex;
     std::function<void(const RunEnd&)> ended;
@@ -119,7 +120,7 @@ class TrainingActors {
   std::mutex mutex_;  // guards device_ and stop_requested_ between start() and request_stop()
   bool stop_requested_ = false;
   DeviceActor device_;
-  BatchReceiver batches_;  // the device, or what stands before it
+  BatchReceiver batches_;  // the device, or the actor that receives its batches first
   LoaderActor loader_;
   NodeLoaderActor node_loader_;
   SlotLenderActor lender_;

@@ -9,7 +9,9 @@
 #include "apps/session/host_replica.hpp"
 #include "apps/session/run_log.hpp"
 #include "devices/cpu/cpu_device.hpp"
+#include "devices/cpu/try_threads.hpp"
 #include "runtime/compute/rules/verdict.hpp"
+#include "runtime/onnx/onnx_import.hpp"
 #include "runtime/planning/planner.hpp"
 #include "transports/collectives/direct_communicator.hpp"
 
@@ -18,20 +20,20 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// In the arena of a rank whose device has memory of its own, for alignment and small things.
+/// Additional bytes for alignment and small objects in the arena of a rank whose device has its own memory.
 constexpr std::uint64_t kLeftInArena = 64 << 10;
 
-/// How many steps that are left out are told of one by one.
+/// How many steps that were left out get a note each.
 constexpr std::uint64_t kLeftOutNotes = 5;
 
-/// How long a device's thread that has a core polls the bulk lane: as long as it polls a line elsewhere.
+/// How long a device's thread with its own core polls the bulk lane: as long as it polls a line elsewhere.
 constexpr std::chrono::microseconds kPollLane{200};
 
-/// How many ranks are noted that are not where the plan wants them, and how much each may tell.
+/// How many ranks that are not where the plan wants them get notes, and how many bytes each may send.
 constexpr std::size_t kMostMisplaced = 8;
 constexpr std::size_t kMostTold = 4096;
 
-/// Lines for another rank.
+/// Lines as bytes, for another rank.
 std::vector<std::byte> as_told(const std::vector<std::string>& lines) {
   std::string all;
   for (const std::string& line : lines) all += line + '\n';
@@ -40,7 +42,7 @@ std::vector<std::byte> as_told(const std::vector<std::string>& lines) {
   return {bytes.begin(), bytes.end()};
 }
 
-/// What another rank wrote: nothing but what can be shown is taken.
+/// Lines from another rank: only printable characters are used.
 std::vector<std::string> from_told(std::span<const std::byte> told) {
   std::vector<std::string> lines(1);
   for (const std::byte byte : told.first(std::min(told.size(), kMostTold))) {
@@ -54,7 +56,7 @@ std::vector<std::string> from_told(std::span<const std::byte> told) {
   return lines;
 }
 
-/// A deadline of waits that others keep an eye on.
+/// The deadline of waits whose progress is monitored elsewhere.
 constexpr std::chrono::milliseconds kWithWatch = 24h;
 
 }  // namespace
@@ -74,7 +76,7 @@ View::View(Blocking& blocking, Job& job, Lineage lineage, Deadline deadline, std
       goes_on_(before_ != nullptr),
       left_(std::make_unique<ViewState>()),
       record_(before_ ? before_->record : std::make_shared<RunRecord>()) {
-  const InPlace in_place(home_.place());  // also of the threads that are started
+  const InPlace in_place(home_.place());  // also for the threads that are started here
   home_.quiet(false);
   space_.may_spin(job_.mine().may_spin);
   make_device();
@@ -105,7 +107,7 @@ View::View(Blocking& blocking, Job& job, Lineage lineage, Deadline deadline, std
   before_.reset();
 }
 
-/// Waits until all ranks have come so far. They tell what is not where the plan wants it, which rank 0 notes.
+/// Waits until all ranks are ready. They send what is not where the plan wants it, and rank 0 makes notes of it.
 void View::stand(Blocking& blocking) {
   const auto told = home_.group().all_gather(blocking, text("view ", view_.value, ": ready"),
                                              as_told(home_.place_check().news(arena_.get())), deadline_);
@@ -152,13 +154,13 @@ void View::make_memory() {
   if (holds_parameters()) join_node_memory(memory_, job_.plan, *arena_);
 }
 
-/// Where the device has some, unless others than devices look at gradients and parameters: the shards that host
-/// stripes, and a model of the app's own.
+/// Whether to use device memory: if the device has some, unless others than the device access gradients and parameters,
+/// which hosting shards and a model of the app's own do.
 bool View::uses_device_memory() const {
   return wires_->device->traits().memory == MemoryKind::device && !needs_of(job_.plan).hosted && !options_.model;
 }
 
-/// What another rank of the node shows, its device's memory included.
+/// Maps the memory that another rank of the node shares, including its device's.
 void View::map_peer(Rank rank) {
   const auto arena = Arena::open(places_[rank.value].arena);
   space_.map(arena);
@@ -166,7 +168,7 @@ void View::map_peer(Rank rank) {
   if (const auto ticket = find_device_ticket(space_, *arena)) arenas_.push_back(wires_->device->import(*ticket).arena);
 }
 
-/// Opens the checkpoint from which the job resumes, as rank 0 decided, or this process has left.
+/// Opens the checkpoint from which the job resumes, chosen by rank 0, or continues from the retired view.
 void View::resume() {
   const CheckpointStart& start = places_[0].start;
   if (!start.folder.empty()) resumed_ = std::make_unique<Resumed>(start, job_);
@@ -176,7 +178,7 @@ void View::resume() {
     if (const std::string first = resumed_->manifest().lineage(); first != start.run) first_run_ = first;
   }
   if (before_) {
-    TROUPE_CHECK(start.id.steps == before_->steps, Code::corrupt, "rank 0 goes on after step ", start.id.steps,
+    TROUPE_CHECK(start.id.steps == before_->steps, Code::corrupt, "rank 0 continues after step ", start.id.steps,
                  " in the next view, rank ", job_.self().value, " has come to step ", before_->steps);
     from = {before_->steps, before_->samples};
     first_run_ = before_->first_run;
@@ -192,13 +194,14 @@ void View::resume() {
   if (resumed_ && leads_job()) note_resumed(start);
 }
 
-/// With the evaluations of the run that the job goes on from, as the log in report.dir has them. `start`: is it over?
+/// Begins with the evaluations in report.dir's log of the run that the job resumes. Sets `start.over` if they end the
+/// run.
 void View::make_early_stop(CheckpointStart& start) {
   const Settings::Evaluate& evaluate = settings().evaluate;
   if (evaluate.patience == 0) return;
   record_->early_stop.emplace(evaluate.patience, evaluate.min_change);
   if (start.folder.empty()) return;
-  std::error_code unknown;  // a checkpoint elsewhere is of another run than the log that is here
+  std::error_code unknown;  // a checkpoint in another folder does not belong to the log in this one
   std::vector<LoggedEvaluation> before;
   if (std::filesystem::equivalent(start.folder, checkpoint_folder(settings()), unknown))
     before = evaluations_in(settings().report.dir + "/log", start.id.steps);
@@ -208,7 +211,7 @@ void View::make_early_stop(CheckpointStart& start) {
               " steps: evaluate.patience counts from here"));
 }
 
-/// On the reporter's thread. After the last step nobody waits.
+/// Called on the reporter's thread. After the last step no device waits for a verdict.
 void View::take_evaluation(Step step, const EpochReport& line) {
   const bool ends = line.test_loss && record_->early_stop->add(line.epoch, *line.test_loss);
   if (schedule_.is_last(step)) return;
@@ -230,7 +233,7 @@ void View::note_resumed(const CheckpointStart& start) {
                       : text("going on from ", from, ", step ", schedule_.first_step, " of ", schedule_.steps));
 }
 
-/// The state before the first step. Others read it once the view stands.
+/// Loads the state before the first step. Other ranks read it when the view is ready.
 void View::load() {
   if (holds_parameters()) fill_parameters();
   if (resumed_) resumed_->load_state(job_, *copies_, memory_);
@@ -249,11 +252,25 @@ void View::fill_parameters() {
       resumed_->load_parameters(job_, parameters);
     } else {
       fill_initial(job_.graph, job_.layout, job_.plan.seed, parameters);
+      if (!settings().model.onnx.empty() && !options_.graph && !options_.model)
+        fill_from_onnx(settings().model.onnx_file, parameters);
     }
     copies_->write(memory_.bf16, [&](std::span<std::byte> image) {
       std::transform(parameters.begin(), parameters.end(), numbers<std::uint16_t>(image).begin(), to_bf16);
     });
   });
+}
+
+void View::fill_from_onnx(const std::string& file, std::span<float> to) const {
+  const OnnxModel model = read_onnx_file(file, job_.graph.fields());
+  const auto& parameters = job_.graph.parameters();
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    const auto found = model.parameters.find(parameters[p].name);
+    const Layout::Entry& entry = job_.layout.entries()[p];
+    TROUPE_CHECK(found != model.parameters.end() && found->second.size() == entry.count, Code::invalid, file,
+                 ": has changed since the run began: it has no ", parameters[p].name, " of ", entry.count, " numbers");
+    std::ranges::copy(found->second, to.begin() + static_cast<std::ptrdiff_t>(entry.first));
+  }
 }
 
 std::vector<float> View::parameters() const {
@@ -265,7 +282,7 @@ std::vector<float> View::parameters() const {
   return all;
 }
 
-/// With what rank 0 decides for all.
+/// This rank's place, with rank 0's decisions for all ranks.
 PlaceBlob View::own_place(Blocking& blocking) {
   PlaceBlob mine{.plan_hash = job_.plan.hash(),
                  .settings_hash = options_.configuration.hash(),
@@ -282,11 +299,11 @@ PlaceBlob View::own_place(Blocking& blocking) {
   if (!lineage_.run.empty()) mine.start.run = lineage_.run;
   if (home_.checkpoints_lock) home_.checkpoints_lock->name("run " + mine.start.run);
   make_early_stop(mine.start);
-  if (!mine.start.folder.empty()) check_fits(mine.start, job_);  // the others need not say the same
+  if (!mine.start.folder.empty()) check_fits(mine.start, job_);  // rank 0 checks it for all
   return mine;
 }
 
-/// Tells the others where this rank is, checks that all made one plan, and makes everyone reachable.
+/// Sends the other ranks this rank's place, checks that all have made the same plan, and connects to all of them.
 void View::meet(Blocking& blocking) {
   const PlaceBlob mine = own_place(blocking);
   const auto blobs =
@@ -306,7 +323,7 @@ void View::meet(Blocking& blocking) {
   }
 }
 
-/// Two jobs in one folder would take each other's numbers and clear away each other's files.
+/// Two jobs in one folder would use the same numbers for their checkpoints and remove each other's files.
 void View::lock_checkpoints(Blocking& blocking) {
   if (settings().checkpoint.every_steps == 0 || home_.checkpoints_lock) return;
   const CheckpointStore store(checkpoint_folder(settings()));
@@ -318,7 +335,7 @@ void View::lock_checkpoints(Blocking& blocking) {
 
 void View::make_device() {
   const RankPlan& mine = job_.mine();
-  // Between nodes the stream waits for what the bulk lane brings.
+  // Between nodes the stream waits for data that the bulk lane receives.
   if (job_.plan.crosses_nodes()) {
     const auto spin = mine.may_spin ? kPollLane : std::chrono::microseconds::zero();
     wires_->waits = std::make_unique<LaneWait>(home_.group().bulk(), spin);
@@ -363,7 +380,7 @@ void View::make_steps() {
   work_.evaluation_messages = std::make_unique<PointMessenger<EvaluationReached, kEvaluationsKept + 1>>(space_);
 }
 
-/// What it does shows in `row`; null: nowhere.
+/// The stream's work appears in `row` of the trace; null: it is not traced.
 std::unique_ptr<Stream> View::traced_stream(TraceRow* row) {
   std::unique_ptr<Stream> stream = wires_->device->stream();
   if (row != nullptr) stream->trace(*row);
@@ -371,14 +388,27 @@ std::unique_ptr<Stream> View::traced_stream(TraceRow* row) {
 }
 
 std::unique_ptr<Device> View::device_for(const RankPlan& mine) {
-  // Ranks that push to shards may be ahead of others by more than any deadline; their workers watch the progress.
+  // Ranks that push to shards may be ahead of others by more than any deadline; their workers monitor the progress.
   const auto deadline = needs_of(job_.plan).hosted ? kWithWatch : settings().faults.exchange;
   if (options_.make_device) return options_.make_device({space_, mine, deadline, wires_->waits.get()});
   return make_cpu_device(space_, {.cpus = mine.cpus,
-                                  .threads = mine.device_threads,
+                                  .threads = threads_for(mine),
                                   .may_spin = mine.may_spin,
                                   .wait_deadline = deadline,
                                   .waits = wires_->waits.get()});
+}
+
+/// As many as its plan says, or as the trial of the run's first view chose.
+std::uint32_t View::threads_for(const RankPlan& mine) {
+  const bool tries = settings().placement.device_threads.tried && mine.device_threads > 1 && !options_.model;
+  if (!tries) return mine.device_threads;
+  if (record_->device_threads == 0) {
+    const ThreadTrial trial = try_threads(job_.graph, job_.plan.batch, mine.device_threads);
+    record_->device_threads = trial.chosen;
+    note(text("device threads of rank ", job_.self().value, ": ", text_of(trial),
+              " (placement.device_threads = ", trial.chosen, " fixes it)"));
+  }
+  return record_->device_threads;
 }
 
 void View::make_loop() {
@@ -421,7 +451,7 @@ RateSchedule View::rate(const Rule& rule) const {
            .rank_batch = job_.plan.batch}};
 }
 
-/// Whether the run goes on; the first rank says what was left out.
+/// Whether the run continues; rank 0 notes which steps were left out.
 Status View::judge(Step step, const StepSums& total) {
   Status end = judge_step(settings().rule, step, total, job_.graph, job_.layout);
   if (!end.ok()) bad_step_ = text("step ", step.value, ": ", describe_bad(total, job_.graph, job_.layout));
@@ -456,7 +486,7 @@ void View::make_actors() {
       .committed =
           [this](Step step) {
             committed_ = step.value + 1;
-            if (step.value == schedule_.first_step) home_.look_again();  // kernels have started their threads
+            if (step.value == schedule_.first_step) home_.look_again();  // kernels have their threads now
             if (owned_) loop_->committed(step, work_.steps->total(step));
           },
       .checkpoints = {},
@@ -479,7 +509,7 @@ void View::make_actors() {
   }
   parts.device.digests = digest_plan();
   for (const Parameter& parameter : job_.graph.parameters()) parts.tensors.push_back(parameter.name);
-  parts.device.order_within = 2 * settings().faults.exchange;  // rank 0 may wait that long for others
+  parts.device.order_within = 2 * settings().faults.exchange;  // rank 0 may wait for the others so long
   if (options_.own_samples == 0) add_loader(parts);
   if (!is_alone()) parts.balancer.emplace(balancer_parts());
   if (saves()) parts.checkpoints.emplace(checkpointer_parts());
@@ -494,7 +524,7 @@ void View::make_actors() {
 void View::add_loader(TrainingParts& parts) {
   const Ledger ledger = job_.ledger(schedule_, places_[0].rows);
   const bool blocks = job_.data.train != nullptr && (job_.data.train->reads_files() || job_.data.test->reads_files());
-  data_threads_ = std::make_unique<IoThreads>("data", std::max(settings().data.threads, blocks ? 1U : 0U));
+  data_threads_ = std::make_unique<IoThreads>("data", std::max(job_.plan.decoding_threads, blocks ? 1U : 0U));
   if (!job_.plan.node_loader) {
     parts.loader.emplace(LoaderParts{*pool_, *job_.data.train, *job_.data.test, job_.batch, schedule_, job_.self(),
                                      *data_threads_, job_.plan.seed, ledger, trace_.loader_actor});
@@ -507,7 +537,7 @@ void View::add_loader(TrainingParts& parts) {
   for (const RankPlan& rank : job_.plan.ranks) {
     if (rank.node != job_.mine().node) continue;
     loader.ranks.push_back(rank.rank);
-    // Where parameters are shared they are mapped already.
+    // If parameters are shared, this memory is mapped already.
     if (!job_.plan.shares_memory() && rank.rank != job_.self()) map_peer(rank.rank);
   }
   parts.node_loader.emplace(std::move(loader));
@@ -569,7 +599,7 @@ BalancerParts View::balancer_parts() {
   return parts;
 }
 
-/// For people: what changed, and whom the others wait for when that is news.
+/// Notes what changed, and, if it is new, which ranks the others wait for.
 void View::tell(const ShareWindow& window) {
   {
     const std::lock_guard lock(record_->mutex);
@@ -598,7 +628,7 @@ ReportTargets View::report_targets() {
     record_->result.epochs.push_back(line);
     if (listener != nullptr) listener->epoch(line);
   };
-  // Of the first group, as the other figures are.
+  // The first group's, as the other figures.
   const auto policies =
       std::make_shared<const PolicySequence>(job_.plan.groups.front().policies, job_.plan.world_size());
   targets.rate = [this, rate = rate(settings().rule), policies](Step step) {

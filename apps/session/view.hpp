@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,61 +30,61 @@
 
 namespace troupe {
 
-/// What views of one run that goes back to its checkpoints have in common.
+/// What the views of one run, which may return to its checkpoints, have in common.
 struct Lineage {
   std::uint32_t roll_backs = 0;  // so far
-  std::string run;               // CheckpointStart::run of the first; empty: this is the first
+  std::string run;               // CheckpointStart::run of the first view; empty: this is the first
 };
 
-/// What the steps of a view are made of, from the shards that host stripes to the stream on which all is enqueued; ends
-/// from the last to the first.
+/// The parts that compute the steps of a view, from the shards that host stripes to the stream on which all work is
+/// enqueued. They are destroyed from the last to the first.
 struct StepWork {
-  std::vector<std::unique_ptr<HostedGroup>> hosted;  // by group; null: no policy of it is a hosted one
+  std::vector<std::unique_ptr<HostedGroup>> hosted;  // by group; null: it has no hosted policy
   std::vector<std::unique_ptr<Exchange>> exchanges;  // by group
   std::unique_ptr<StepExchange> steps;
   std::unique_ptr<PointMessenger<StepReached, kStepsAhead + 1>> step_messages;
   std::unique_ptr<PointMessenger<EvaluationReached, kEvaluationsKept + 1>> evaluation_messages;
   std::unique_ptr<PointMessenger<SnapshotReached, 1>> snapshot_messages;
   std::unique_ptr<Replica> replica;
-  std::vector<std::unique_ptr<Stream>> side_streams;  // by group; null: its policies have no round behind the next step
+  std::vector<std::unique_ptr<Stream>> side_streams;  // by group; null: no policy has rounds beside the next step
   Programs programs;                                  // of the stream's steps
   std::unique_ptr<Stream> stream;
 };
 
-/// What the app reports, on its way to rank 0; the app's thread's.
+/// Values that the app reports, before they are sent to rank 0; used by the app's thread.
 struct AppValues {
   ValueCollector collected;
-  RankValuesReceiver to;          // null: nobody takes any
-  std::uint64_t taken = 0;        // steps that the app took, those before this view counted
-  std::uint64_t handed_over = 0;  // steps whose values were
-  bool ended = false;             // the last ones were handed over
-  bool asked = false;             // the app called next() for the step that it is at
+  RankValuesReceiver to;          // null: no actor receives them
+  std::uint64_t taken = 0;        // steps that the app has taken, including earlier views'
+  std::uint64_t handed_over = 0;  // steps whose values were sent
+  bool ended = false;             // the last values were sent
+  bool asked = false;             // the app has called next() for the present step
 };
 
-/// A job from some step on, as its ranks, plan and policies are then: memory, device, communicators, exchanges, actors.
-/// How it is built stands in view.cpp, and of its groups in view_groups.cpp; how it runs and ends in view_run.cpp; how
-/// it is retired in retiring.cpp. The members that Session has, too, are described there.
+/// A job from one step on, with its ranks, plan and policies at that time: memory, device, communicators, exchanges,
+/// actors. How it is built is in view.cpp and view_groups.cpp, how it runs and ends in view_run.cpp, how it is retired
+/// in retiring.cpp. Members that Session has, too, are described there.
 class View {
  public:
-  /// Collective over the ranks of `job`, which outlives it. `before`: what the view that was retired in its place has
-  /// left at this rank; null: it begins with what is on the disk, or from nothing. Throws Error.
+  /// Collective over the ranks of `job`, which outlives it. `before`: the state of the retired view that it replaces at
+  /// this rank; null: it begins from a checkpoint or from the initial state. Throws Error.
   View(Blocking& blocking, Job& job, Lineage lineage, Deadline deadline, std::unique_ptr<ViewState> before = nullptr);
   ~View();
 
-  /// With what the checkpoint that it goes on from says.
+  /// Includes what the checkpoint that it resumes from says.
   const Lineage& lineage() const noexcept { return lineage_; }
-  /// Once run() is over: what was not finite, "step 5: the gradient of l1.weight, first at rank 1"; empty: nothing.
+  /// After run(): what was not finite, "step 5: the gradient of l1.weight, first at rank 1"; empty: nothing.
   const std::string& bad_step() const noexcept { return bad_step_; }
   bool leads_job() const { return job_.self().value == 0; }
-  /// Whether it was begun and ended before its run was over.
+  /// Whether it was started, and ended before its run was over.
   bool given_up() const noexcept { return given_up_; }
   ViewId id() const noexcept { return view_; }
-  /// Once run() is over: whether the view alone has ended, at all ranks after the same step, and the run goes on in the
-  /// next one.
+  /// After run(): whether only the view has ended, at all ranks after the same step, and the run continues in the next
+  /// view.
   bool retired() const noexcept { return retired_; }
-  /// Of a view that is retired: what the next one goes on from. Once.
+  /// For a retired view: the state from which the next one continues. Call it once.
   std::unique_ptr<ViewState> hand_over();
-  /// The same: what is to be given back when this object is gone. Once.
+  /// For a retired view: what must be given back when this object is destroyed. Call it once.
   ViewRemains remains();
 
   RunResult run(Blocking& blocking);
@@ -96,15 +97,18 @@ class View {
     return tensors_;
   }
   RunResult finish(Blocking& blocking);
-  void request_stop() noexcept { actors_->request_stop(); }
+  void request_stop() noexcept {
+    actors_->request_stop();
+    job_.stop_waiting_for_data();
+  }
   std::uint64_t switch_policy(Blocking& blocking, const PolicySettings& policy, const std::string& reason,
                               Deadline deadline);
-  /// As switch_policy: the first step that may be the view's last.
+  /// As switch_policy. Returns the first step that may be the view's last.
   std::uint64_t end_view(Blocking& blocking, const std::string& reason, Deadline deadline);
   std::string describe(Blocking& blocking, Deadline deadline);
   std::vector<float> parameters() const;
 
-  /// Ends it, if it has not ended by itself. Once.
+  /// Ends the view, unless it has ended already. Call it once.
   void take_down(Blocking& blocking) noexcept;
 
  private:
@@ -121,10 +125,10 @@ class View {
     return caf::actor_cast<Handle>(home_.group().remote().resolve(blocking, peer, actor_name(actor), deadline));
   }
   bool leads_node() const { return job_.plan.leads_node(job_.self()); }
-  /// Whether the parameters that it works on are its own, or its node's ranks use this one's.
+  /// Whether its parameters are its own; otherwise it uses the parameters of its node's leader.
   bool holds_parameters() const { return !job_.plan.shares_memory() || leads_node(); }
   bool saves() const { return job_.plan.saves; }
-  /// Whether every step's sums are of all ranks, whatever the policy; they travel with the rounds of group 0.
+  /// Whether every step's sums are of all ranks, whatever the policy; they are exchanged in the rounds of group 0.
   bool sums_are_common() const { return !needs_of(job_.plan.groups.front().policies).hosted; }
   bool nothing_left() const { return schedule_.steps <= schedule_.first_step || places_[0].start.over; }
   void note(const std::string& what) const { home_.note(what); }
@@ -143,6 +147,7 @@ class View {
   void note_resumed(const CheckpointStart& start);
   void make_steps();
   std::unique_ptr<Device> device_for(const RankPlan& mine);
+  std::uint32_t threads_for(const RankPlan& mine);
   std::unique_ptr<Stream> traced_stream(TraceRow* row);
   void make_communicators();
   std::vector<ArenaId> node_arenas() const;
@@ -153,6 +158,7 @@ class View {
   void load();
   void stand(Blocking& blocking);
   void fill_parameters();
+  void fill_from_onnx(const std::string& file, std::span<float> to) const;
   void make_actors();
   void add_loader(TrainingParts& parts);
   std::vector<SnapshotPiece> snapshot_pieces() const { return pieces_of(job_, memory_); }
@@ -178,7 +184,7 @@ class View {
   void begin(Blocking& blocking, bool owned);
   RunResult wait_for_end(Blocking& blocking);
   void note_staleness() const;
-  // What the app reports, in reported.cpp.
+  // Values that the app reports, in reported.cpp.
   void hand_over_values(std::uint64_t steps, bool last);
   void note_not_finite(const EpochReport& line);
 
@@ -190,38 +196,38 @@ class View {
   const ViewId view_;
   AddressSpace& space_;
   SessionTrace& trace_;
-  ListenerThread* const listener_;  // null: nobody listens
+  ListenerThread* const listener_;  // null: there is no listener
   caf::actor_system& system_;
   std::shared_ptr<Arena> arena_;
   RankMemory memory_;
   std::unique_ptr<LeasePool> pool_;
-  std::unique_ptr<ViewState> before_;  // what it goes on from; null once its first step is made ready, or it does not
-  const bool goes_on_;                 // from there
-  std::unique_ptr<ViewState> left_;    // what it leaves, as its actors tell of it when it is retired
-  std::unique_ptr<Resumed> resumed_;   // null: not from a checkpoint
+  std::unique_ptr<ViewState> before_;  // the state that it continues from; null: none, or its first step is ready
+  const bool goes_on_;                 // whether there was such a state
+  std::unique_ptr<ViewState> left_;    // the state that it leaves; its actors fill it in when it is retired
+  std::unique_ptr<Resumed> resumed_;   // null: it does not resume from a checkpoint
   std::string first_run_;              // CheckpointManifest::first_run
-  std::vector<ArenaId> arenas_;        // that it mapped, or may have bound
+  std::vector<ArenaId> arenas_;        // that it has mapped, or may have bound
   Schedule schedule_;
   std::vector<PlaceBlob> places_;  // by rank
   std::vector<SessionTensor> tensors_;
   std::unique_ptr<OwnLoop> loop_;
-  RunEndBox end_;                            // Membership's last words reach it when its actor is gone for the others
-  std::unique_ptr<IoThreads> data_threads_;  // closed before the loaders that they tell end
-  std::unique_ptr<IoThreads> io_;  // closed before the actors that it tells end; those that post to it end before it
+  RunEndBox end_;                            // filled by Membership; other threads see its actor end only later
+  std::unique_ptr<IoThreads> data_threads_;  // closed before the loaders that it posts to end
+  std::unique_ptr<IoThreads> io_;  // closed before the actors that it posts to end; those that post to it end first
   MembershipActor membership_;
   std::shared_ptr<Wires> wires_ = std::make_shared<Wires>();
   std::unique_ptr<HostCopies> copies_;
   std::unique_ptr<Group::LossListener> losses_;
-  std::string bad_step_;  // written by the device actor, before the run ends
+  std::string bad_step_;  // written by the device actor before the run ends
   StepWork work_;
   std::unique_ptr<TrainingActors> actors_;
   std::shared_ptr<RunRecord> record_;
   std::atomic<std::uint64_t> committed_{0};  // steps
   bool begun_ = false;                       // the view was joined
-  bool owned_ = false;                       // by an app's loop
+  bool owned_ = false;                       // the app owns the loop
   AppValues values_;
-  std::atomic<bool> over_{false};                   // the run: from now on silence means nothing
-  mutable std::atomic<bool> tensors_given_{false};  // the app may hold places in this view's memory
+  std::atomic<bool> over_{false};                   // the run is over: silence of other ranks has no meaning now
+  mutable std::atomic<bool> tensors_given_{false};  // the app may have addresses in this view's memory
   bool retired_ = false;
   bool given_up_ = false;
   bool taken_down_ = false;

@@ -1,4 +1,4 @@
-// What a rank has for each parameter group: who moves its bytes, and its exchange.
+// What a rank has for each parameter group: its communicator and its exchange.
 
 #include "apps/session/communicators.hpp"
 #include "apps/session/view.hpp"
@@ -45,7 +45,7 @@ void View::make_communicators() {
   if (wires.channel) wires.channel->open(home_.group().transport());
 }
 
-/// Of the node's ranks, by local rank.
+/// The arenas of the node's ranks, by local rank.
 std::vector<ArenaId> View::node_arenas() const {
   std::vector<ArenaId> all;
   for (const Rank rank : job_.plan.node_members(job_.self())) all.push_back(places_[rank.value].arena.id);
@@ -101,7 +101,8 @@ std::unique_ptr<Exchange> View::make_exchange(const GroupPlan& group) {
                                .running = group.running,
                                .side = work_.side_streams[g].get(),
                                .hosted = work_.hosted[g] ? &work_.hosted[g]->route() : nullptr,
-                               .updates = from.updates});
+                               .updates = from.updates,
+                               .average_begins = !before_ && !(resumed_ && resumed_->has_average(group))});
 }
 
 std::vector<Exchange*> View::all_exchanges() const {

@@ -5,7 +5,8 @@
 namespace troupe {
 namespace {
 
-/// Who goes on from the newest checkpoint, thinking it is the end's, would train its last steps again, or for ever.
+/// Without this message, a user who resumes from the newest checkpoint would not know that the last steps are trained
+/// again.
 std::string not_saved(const RunEnd& end) {
   const std::string there = end.saved_steps != 0
                                 ? text("the newest checkpoint of this run is of step ", end.saved_steps)
@@ -16,7 +17,7 @@ std::string not_saved(const RunEnd& end) {
 
 }  // namespace
 
-/// Joins the view, the first time. `owned`: steps are taken when the app says so.
+/// Joins the view at the first call. `owned`: the app decides when steps are taken.
 void View::begin(Blocking& blocking, bool owned) {
   if (begun_) {
     TROUPE_CHECK(owned == owned_, Code::invalid, "a session either runs, or its app owns the loop; make another one");
@@ -92,7 +93,7 @@ RunResult View::finish(Blocking& blocking) {
   return wait_for_end(blocking);
 }
 
-/// Every contribution reaches every shard, so this rank's one can tell.
+/// Every contribution reaches every shard, so this rank's shard can report for all.
 void View::note_staleness() const {
   for (const GroupPlan& group : job_.plan.groups) {
     if (!work_.hosted[group.id.value]) continue;
@@ -109,7 +110,7 @@ RunResult View::wait_for_end(Blocking& blocking) {
   home_.quiet(true);
   retired_ = end.retired;
   RunResult& result = record_->result;
-  if (end.saved_steps == 0) end.saved_steps = result.saved_steps;  // by a view before
+  if (end.saved_steps == 0) end.saved_steps = result.saved_steps;  // saved by an earlier view
   result.status = std::move(end.status);
   result.stopped = end.stopped;
   result.judged = end.judged;
@@ -128,7 +129,7 @@ RunResult View::wait_for_end(Blocking& blocking) {
     copies_->read(memory_.parameters, [&](std::span<const std::byte> parameters) {
       result.parameters_hash = XXH3_64bits(parameters.data(), parameters.size());
     });
-  } catch (const Error& error) {  // a device that has failed reads nothing any more
+  } catch (const Error& error) {  // a device that has failed does not read any more
     if (result.status.ok()) result.status = error.status();
   }
   return std::move(result);
@@ -164,23 +165,24 @@ std::string View::describe(Blocking& blocking, Deadline deadline) {
   }
 }
 
-/// From the outside in: its actors end, then its streams. What the lanes may still know of goes to the group.
+/// Ends the actors first, then the streams. What the lanes may still use is passed to the group.
 void View::take_down(Blocking& blocking) noexcept {
   if (taken_down_) return;
   taken_down_ = true;
   given_up_ = begun_ && !over_;
   over_ = true;
   const Deadline deadline = Deadline::after(settings().faults.stop);
-  // First, so that the others hear this reason and not that an actor ended.
+  // This comes first, so that the other ranks get this reason, not the end of an actor.
   if (given_up_) abort_exchanges({Code::peer_lost, text("rank ", job_.self().value, " gave its session up")});
   if (loop_) loop_->close();
   if (actors_) actors_->end(blocking, deadline);
   losses_.reset();
+  job_.stop_waiting_for_data();
   if (data_threads_) data_threads_->close();
   if (io_) io_->close();
   abort_exchanges({Code::aborted, "the session is over"});
   work_.stream.reset();
-  if (!retired_) work_.hosted.clear();  // else hand_over() asks how far they have come
+  if (!retired_) work_.hosted.clear();  // otherwise hand_over() needs their progress
 }
 
 }  // namespace troupe

@@ -5,8 +5,8 @@
 namespace troupe {
 namespace {
 
-/// What a rank keeps of its groups beside the parameters, in one order at all times: the rule's state, of its stripes
-/// or whole, the outer momentum, and what filters took away.
+/// The memory of a rank's groups beside the parameters, always in the same order: the rule's state, of its stripes or
+/// whole, the outer momentum, and the residuals of filters.
 std::vector<Memory> places_of(const Plan& plan, const RankMemory& memory) {
   std::vector<Memory> all;
   const auto add = [&](const Memory& part) {
@@ -14,7 +14,7 @@ std::vector<Memory> places_of(const Plan& plan, const RankMemory& memory) {
   };
   for (const GroupPlan& group : plan.groups) {
     const GroupMemory& m = memory.groups[group.id.value];
-    for (std::size_t slot = 0; slot < state_slots(group.kind); ++slot) {
+    for (std::size_t slot = 0; slot < state_slots(group); ++slot) {
       if (m.own.state[slot].size_bytes != 0) {
         add(m.own.state[slot]);
       } else {

@@ -22,33 +22,34 @@
 
 namespace troupe {
 
-/// What is told of a run so far, whichever of its views does the work: one after the other has it. All but the result
-/// and `left_out` is rank 0's.
+/// What is told of a run so far, whichever of its views does the work: one after the other has it. All but the result,
+/// `left_out` and `device_threads` is rank 0's.
 struct RunRecord {
   RunResult result;                               // the reporter's thread writes it, run() reads it after the end
   std::optional<EarlyStop> early_stop;            // with evaluate.patience; the reporter's thread, once it runs
   std::uint64_t left_out = 0;                     // steps, counted by the device actor
+  std::uint32_t device_threads = 0;               // that a trial of this rank chose; 0: there was none
   std::optional<Deadline> time_limit;             // once the first step was told; the reporter's thread
   std::set<std::string, std::less<>> not_finite;  // values that a note has told of; the reporter's thread
   std::mutex mutex;                               // guards shares and switches
   std::vector<RankShare> shares;                  // of the newest window, by rank
-  std::vector<SwitchReport> switches;             // that no line has told yet
-  // The balancer's thread.
-  std::optional<LedgerSpan> shares_measured;  // the newest; nothing: none were
-  std::size_t straggler_switches = 0;         // that update.switch has and were asked for
-  std::optional<Straggler> straggler;         // the last that was told
+  std::vector<SwitchReport> switches;             // that are not in a line yet
+  // The members below are used by the balancer's thread.
+  std::optional<LedgerSpan> shares_measured;  // the newest; nothing: no shares were measured
+  std::size_t straggler_switches = 0;         // entries of update.switch for stragglers that were requested
+  std::optional<Straggler> straggler;         // the last one that was noted
 };
 
-/// A copy of what a rank holds of the state after a step, by the places of its memory.
+/// A copy of a rank's part of the state after a step, in the order of its memory.
 class KeptMemory {
  public:
   KeptMemory() = default;
-  /// `holds_parameters`: those that `memory` names are this rank's to keep.
+  /// `holds_parameters`: this rank keeps the parameters in `memory`.
   KeptMemory(HostCopies& copies, const Plan& plan, const RankMemory& memory, bool holds_parameters);
-  /// Writes everything but the parameters to the same places of another view's memory. Throws Error{unsupported} when
-  /// that has others.
+  /// Writes everything but the parameters to the same places of another view's memory. Throws Error{unsupported} if
+  /// that memory has different places.
   void restore(HostCopies& copies, const Plan& plan, const RankMemory& memory) const;
-  /// [layout]; empty: another rank of the node keeps them.
+  /// [layout]; empty: another rank of the node keeps them
   std::span<const std::byte> parameters() const noexcept { return parameters_; }
 
  private:
@@ -56,17 +57,17 @@ class KeptMemory {
   std::vector<std::vector<std::byte>> parts_;
 };
 
-/// What a view that is retired after a step leaves to the next one of this process. Nothing of it is read from, or
+/// The state that a view, retired after a step, leaves to the next view of this process. It is never read from, or
 /// written to, a disk.
 struct ViewState {
   std::uint64_t steps = 0;    // committed
-  std::uint64_t samples = 0;  // of the order, taken by them
+  std::uint64_t samples = 0;  // of the order, taken by these steps
   KeptMemory memory;
   std::vector<ExchangeProgress> exchanges;  // by group
   DeviceProgress device;
-  ReportSoFar report;     // rank 0's
-  EpochSoFar epoch;       // as checkpoints tell of it
-  CheckpointStart start;  // rank 0's: this run's name, and how its checkpoints are numbered
+  ReportSoFar report;     // of rank 0
+  EpochSoFar epoch;       // as in checkpoints
+  CheckpointStart start;  // of rank 0: this run's name, and how its checkpoints are numbered
   std::string first_run;  // CheckpointManifest::first_run
   std::shared_ptr<RunRecord> record;
 };

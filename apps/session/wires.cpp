@@ -8,7 +8,8 @@ namespace troupe {
 
 void settle(Blocking& blocking, Group& group, const Wires& wires, Deadline deadline) {
   if (!wires.channel) return;
-  // What makes a round's last message leave is done on the bulk lane, so it is idle there, if anywhere, behind that.
+  // The actions that send a round's last message run on the bulk lane. Therefore the channel is checked again after the
+  // lane has run all earlier tasks.
   for (bool idle = false; !idle;) {
     idle = wires.channel->is_idle();
     TROUPE_CHECK(pass(blocking, group.bulk(), deadline), Code::timeout,

@@ -13,37 +13,36 @@
 
 namespace troupe {
 
-/// What of a view the lanes may be told of, or work on: it ends after them, or once they can no longer reach it. A view
-/// that is retired gives it back (give_back below); of one that ends otherwise the job's group keeps it to its own end.
+/// The part of a view that lanes may call or work on. It must outlive their last use of it. A retired view gives it
+/// back (give_back below); if a view ends in another way, the job's group keeps it until the group ends.
 struct Wires {
   std::unique_ptr<DirectChannel> channel;                    // null: nothing is exchanged over a transport
-  std::vector<std::unique_ptr<const Filter>> filters;        // by group, of what is sent; null: none
+  std::vector<std::unique_ptr<const Filter>> filters;        // by group, for what is sent; null: none
   std::vector<std::unique_ptr<Communicator>> communicators;  // by group
-  std::unique_ptr<Communicator> gather_communicator;         // null: layers gather nothing of other ranks
+  std::unique_ptr<Communicator> gather_communicator;         // null: layers gather nothing from other ranks
   std::unique_ptr<RankGather> gather;                        // likewise
-  std::vector<std::vector<Layout::Entry>> no_decay;          // by group; the streams' work reads them
-  std::vector<std::vector<Layout::Entry>> scaled;            // likewise: whose rate follows from norms
-  std::unique_ptr<LaneWait> waits;                           // null: the stream's waits have nothing to do with lanes
+  std::vector<std::vector<Layout::Entry>> no_decay;          // by group; used by the streams' work
+  std::vector<std::vector<Layout::Entry>> scaled;            // likewise: tensors whose learning rate depends on norms
+  std::unique_ptr<LaneWait> waits;                           // null: the stream's waits do not involve lanes
   std::unique_ptr<Device> device;
   std::unique_ptr<Stream> exchange_stream;            // between nodes: the bulk lane's thread enqueues on it
-  std::vector<std::unique_ptr<Stream>> node_streams;  // by group, then that of what is gathered; null: nothing is
-                                                      // reduced within nodes first
+  std::vector<std::unique_ptr<Stream>> node_streams;  // by group, then that of gathering; null: one level
 };
 
-/// Waits until all rounds of this rank are over, and what it sent in them has left, so that no lane holds anything of
-/// `wires`. No step is under way. Throws Error{timeout}.
+/// Waits until all rounds of this rank have ended and all their messages have been sent, so that no lane uses `wires`.
+/// No step may be in progress. Throws Error{timeout}.
 void settle(Blocking& blocking, Group& group, const Wires& wires, Deadline deadline);
 
-/// What is left of a view that was retired, when it is gone itself.
+/// What remains of a retired view when the view object is destroyed.
 struct ViewRemains {
   ViewId view;
   std::shared_ptr<Wires> wires;  // settled
-  std::vector<ArenaId> arenas;   // that it mapped, or bound: its own, and the other ranks'
+  std::vector<ArenaId> arenas;   // that it mapped or bound: its own, and other ranks'
 };
 
-/// Collective: waits until every rank has come to here with its view gone, so that nothing is sent to the old one any
-/// more; takes the channel from it, ends its wires once the lanes have left them, and unmaps its arenas. When it throws
-/// (as Group::all_gather), the group keeps the wires.
+/// Collective: waits until every rank has called it after destroying its view, so that no rank sends to the old view
+/// any more. Then takes the channel from the transport, destroys the wires when the lanes have left them, and unmaps
+/// the arenas. If it throws (as Group::all_gather), the group keeps the wires.
 void give_back(Blocking& blocking, Group& group, ViewRemains remains, Deadline deadline);
 
 }  // namespace troupe

@@ -12,12 +12,12 @@ namespace {
 constexpr double kGiga = 1e9;
 constexpr double kOfMedian = 0.7;
 
-/// "23.1  (22.8 to 24.0)" in units of `unit`.
+/// Returns "23.1  (22.8 to 24.0)" in units of `unit`.
 std::string repeats_text(const Repeats& of, double unit) {
   return fmt::format("{:>8.3g}  ({:.3g} to {:.3g})", of.median / unit, of.least / unit, of.most / unit);
 }
 
-/// Which copies are clearly slower than others of as many cores and bytes, within nodes or between them.
+/// Which copies are clearly slower than others with the same numbers of cores and bytes, within nodes or between them.
 std::vector<bool> slow_copies(const std::vector<CopyFigure>& copies) {
   std::vector<bool> slow(copies.size());
   for (std::size_t i = 0; i < copies.size(); ++i) {
@@ -36,7 +36,7 @@ std::vector<bool> slow_copies(const std::vector<CopyFigure>& copies) {
   return slow;
 }
 
-/// Likewise messages, by their means.
+/// The same for messages, by their means.
 std::vector<bool> slow_messages(const std::vector<MessageFigure>& messages) {
   std::vector<bool> slow(messages.size());
   for (std::size_t i = 0; i < messages.size(); ++i) {
@@ -101,7 +101,7 @@ void add_measured(const Index& index, PathTable& table, const Measurements& figu
       for (std::size_t j = 0; j < table.columns.size(); ++j) {
         const std::size_t at = i * table.columns.size() + j;
         if (number(table.rows[i]) != each.cores_numa || number(table.columns[j]) != each.memory_numa) continue;
-        // The largest blocks are those that no cache holds; of these the most that the node's cores reach.
+        // The largest blocks fit into no cache; of these the fastest copy is shown.
         if (each.bytes < bytes[at] || (each.bytes == bytes[at] && each.bytes_per_second.median <= table.measured[at]))
           continue;
         bytes[at] = each.bytes;

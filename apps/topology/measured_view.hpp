@@ -7,11 +7,11 @@
 
 namespace troupe::topology {
 
-/// The figures as tables: medians, with the least and the most of the repeats; "!": clearly below its like.
+/// The figures as tables: medians, with the minimum and maximum of the repeats; "!": clearly slower than similar ones.
 std::string measured_text(const Measurements& figures);
 
-/// Puts what was measured into a table of memory nodes, and marks what is clearly slower than its like: copies within
-/// nodes are compared among each other, and so are those between nodes. Other tables stay as they are.
+/// Adds measurements to a table of memory nodes, and marks those that are clearly slower than similar ones: copies
+/// within nodes are compared with each other, and so are those between nodes. Other tables are not changed.
 void add_measured(const Index& index, PathTable& table, const Measurements& figures);
 
 }  // namespace troupe::topology

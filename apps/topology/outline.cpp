@@ -63,14 +63,14 @@ class Outliner {
     if (memory < std::uint64_t{1} << 62) entry.details.push_back("limited to " + bytes_text(memory) + " of memory");
   }
 
-  /// Parts that the outline passes over: what is below them counts as being where they are.
+  /// Parts that the outline omits: their children are shown at their place.
   bool is_passed(PartIndex part, std::uint32_t bridges) const {
     const Part& it = machine_.parts[part];
     if (all_) return false;
     switch (it.kind) {
-      case PartKind::pci_bridge: return bridges % 2 == 0;  // root ports, and a switch's own ports towards devices
+      case PartKind::pci_bridge: return bridges % 2 == 0;  // root ports, and a switch's ports towards devices
       case PartKind::cache: return it.cache->level < 3;
-      case PartKind::misc: return index_.nic_at(part) != nullptr || is_module(part);  // shown as a NIC, or all together
+      case PartKind::misc: return index_.nic_at(part) != nullptr || is_module(part);  // shown as a NIC, or in one entry
       case PartKind::group: return numa_or_package_below(part) == 0;
       case PartKind::die: return false;
       default: return false;
@@ -90,7 +90,7 @@ class Outliner {
     gather(entry, part, bridges, cores);
     if (!all_) add_modules(entry, part);
     if (cores.empty()) return;
-    // Memory first, then what computes, then devices.
+    // Memory first, then processors, then devices.
     const auto at = std::find_if(entry.below.begin(), entry.below.end(),
                                  [](const Entry& e) { return e.kind != Entry::Kind::memory; });
     entry.below.insert(at, cores_entry(cores));
@@ -117,7 +117,7 @@ class Outliner {
   bool is_module(PartIndex part) const {
     return part_kind(part) == PartKind::misc && machine_.parts[part].subtype == "MemoryModule";
   }
-  /// One entry for all memory modules of a part, with how many there are of each model.
+  /// One entry for all memory modules of a part, with the number of each model.
   void add_modules(Entry& entry, PartIndex part) const {
     std::map<std::string, std::size_t> models;
     std::size_t modules = 0;
@@ -137,7 +137,7 @@ class Outliner {
     entry.below.push_back(std::move(below));
   }
 
-  /// Bridges to nowhere and functions that nobody asks for, such as timers.
+  /// Bridges with nothing behind them, and functions without interest, such as timers.
   static bool is_dull(const Entry& entry) {
     if (entry.kind == Entry::Kind::host_bridge || entry.kind == Entry::Kind::pci_switch) return entry.below.empty();
     return entry.kind == Entry::Kind::other && entry.title.empty();

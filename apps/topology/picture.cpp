@@ -12,7 +12,7 @@
 #include "runtime/topology/paths.hpp"
 
 // First every box is measured from the inside out, then placed from the outside in, then drawn in three layers: frames,
-// links, cards. So links run over frames and under cards.
+// links, cards. So links are above frames and below cards.
 namespace troupe::topology {
 namespace {
 
@@ -30,7 +30,7 @@ constexpr double kMargin = 20;
 constexpr double kTop = 66;
 constexpr std::size_t kCoresInRow = 16;
 
-/// In lines that fit into a frame of this width, broken at spaces.
+/// Breaks text at spaces into lines that fit into a frame of this width.
 std::vector<std::string> wrapped(const std::string& words, double width) {
   const auto most = static_cast<std::size_t>(std::max((width - 2 * kGap) / kLetter, 4.0));
   std::vector<std::string> lines;
@@ -49,7 +49,7 @@ bool is_frame(const Entry& entry) {
           entry.kind == Kind::cache || entry.kind == Kind::host_bridge || entry.kind == Kind::pci_switch);
 }
 
-/// A card's details in lines that are as full as they can be; what does not fit is in the tooltip.
+/// A card's details in lines that are as full as possible; the rest is in the tooltip.
 std::vector<std::string> lines_of(const Entry& entry) {
   const std::size_t most = entry.kind == Kind::gpu ? 4 : entry.kind == Kind::nic ? 3 : entry.kind == Kind::disk ? 2 : 1;
   const auto letters = static_cast<std::size_t>((kCardWidth - 12) / kLetter);
@@ -100,13 +100,13 @@ double row_width(Kind kind) {
   }
 }
 
-/// Puts boxes into rows, large ones first in their given order.
+/// Arranges boxes in rows, large ones first in their given order.
 void flow(Box& box, double most, double header) {
   double x = kGap;
   double y = header;
   double row = 0;
   double widest = 0;
-  bool devices = false;  // they begin a row of their own
+  bool devices = false;  // they begin a new row
   for (Box& each : box.inside) {
     const bool first_device = x > kGap && is_device(each.entry->kind) && !devices;
     devices = devices || is_device(each.entry->kind);
@@ -126,7 +126,7 @@ void flow(Box& box, double most, double header) {
 }
 
 Box measured(const Entry& entry) {
-  // A host bridge with one thing behind it tells nothing that the thing does not.
+  // A host bridge with a single thing behind it shows nothing that the thing does not show.
   if (entry.kind == Kind::host_bridge && entry.below.size() == 1) return measured(entry.below.front());
   Box box{.entry = &entry};
   if (is_frame(entry)) {
@@ -175,7 +175,7 @@ class Drawing {
     }
   }
 
-  /// Links between GPUs directly, and to a bar of switches at `bottom`. Returns where the picture ends.
+  /// Draws links directly between GPUs, and to a bar of switches at `bottom`. Returns the lower end of the picture.
   double links(double bottom, double width) {
     std::map<std::string, std::size_t> switches;
     const AcceleratorLink* const all_alike = link_of_all_pairs();
@@ -207,7 +207,8 @@ class Drawing {
     return bottom + 40;
   }
 
-  /// Where each of more than three GPUs has the same number of lanes to each other one, one of these links: a line for
+  /// One of the links, if each of more than three GPUs has the same number of lanes to every other one: then a line for
+  /// each pair would be confusing.
   /// each pair would be a tangle.
   const AcceleratorLink* link_of_all_pairs() const {
     std::size_t pairs = 0;

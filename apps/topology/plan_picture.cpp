@@ -13,8 +13,8 @@
 #include "runtime/base/words.hpp"
 #include "runtime/topology/machine.hpp"
 
-// Nodes stand below each other. Each is measured first and then drawn from the left to the right: NUMA nodes with their
-// cores, below them a card for each rank, at the right its NICs, whose links end at the bar of the network.
+// Nodes are drawn below each other. Each is measured first and then drawn from left to right: NUMA nodes with their
+// cores, below them a card for each rank, on the right its NICs, with links that end at the bar of the network.
 namespace troupe {
 namespace {
 
@@ -34,13 +34,13 @@ constexpr double kRankHeight = 48;
 constexpr double kNicWidth = 190;
 constexpr double kNicHeight = 48;
 constexpr double kLinkWidth = 110;  // from NICs to the network
-constexpr double kLeft = 946;       // NUMA nodes and ranks
+constexpr double kLeft = 946;       // width for NUMA nodes and ranks
 constexpr std::size_t kCoresInLine = 12;
 constexpr std::size_t kMostNodes = 8;
-constexpr std::size_t kMostCards = 32;   // of ranks of a node
-constexpr std::size_t kMostCores = 384;  // of a NUMA node
+constexpr std::size_t kMostCards = 32;   // ranks of a node
+constexpr std::size_t kMostCores = 384;  // cores of a NUMA node
 
-/// Colours far apart on the wheel, the same for the same place on each node.
+/// Colours far apart on the colour wheel; the same local rank has the same colour on every node.
 std::string color_of(std::uint32_t local_rank) {
   const double hue = std::fmod(local_rank * 137.508 + 210, 360.0) / 60;
   const double high = local_rank % 2 == 0 ? 0.80 : 0.66;
@@ -73,7 +73,7 @@ struct DrawnCore {
 };
 
 struct DrawnNuma {
-  std::uint32_t place = 0;  // in Topology::numa
+  std::uint32_t place = 0;  // index in Topology::numa
   std::vector<DrawnCore> cores;
   std::vector<std::string> accelerators;
   double x = 0, y = 0, width = 0, height = 0;
@@ -91,7 +91,7 @@ struct DrawnNode {
 
 constexpr std::size_t kMostIdleNics = 4;
 
-/// Those that ranks use, and a few of the others.
+/// The NICs that ranks use, and a few of the others.
 void find_nics(DrawnNode& node) {
   std::size_t idle = 0;
   for (const Nic& nic : node.topology->nics) {
@@ -137,7 +137,8 @@ struct CorePlace {
   double x = 0, y = 0;
 };
 
-/// From the left upper corner of all cores. Those that share a cache stand together, in one line where they fit.
+/// Places relative to the upper left corner of all cores. Cores that share a cache are together, in one line if
+/// possible.
 std::vector<CorePlace> places_of_cores(const DrawnNuma& numa) {
   constexpr double kBetweenCaches = 6;
   constexpr double kLine = kCoresInLine * kStep + 1;
@@ -160,7 +161,7 @@ std::vector<CorePlace> places_of_cores(const DrawnNuma& numa) {
   return places;
 }
 
-/// Sizes, and places inside the node.
+/// Computes sizes, and positions within the node.
 void measure(DrawnNode& node) {
   double x = kSpace, y = kNodeHeader, row = 0;
   for (DrawnNuma& numa : node.numa) {
@@ -309,7 +310,7 @@ class PlanDrawing {
     return nullptr;
   }
 
-  /// The ring's slowest edge, where it is between two NUMA nodes of this node.
+  /// Draws the ring's slowest edge if it is between two NUMA nodes of this node.
   void edge_inside(const DrawnNode& node) {
     const RankOrder& ring = orders_.ring;
     if (ring.order.size() < 2 || !std::isfinite(ring.slowest)) return;

@@ -9,10 +9,10 @@
 
 namespace troupe {
 
-/// A plan as an SVG: nodes with their NUMA nodes, memory and cores in the colours of the ranks that have them, GPUs and
-/// NICs beside the ranks that are near or use them, and links to the network, the slowest edge of the ring in red. Of
-/// large plans the first nodes are drawn and the others counted. `topologies`: of each node of the plan. Complete in
-/// itself; follows the reader's light or dark scheme.
+/// A plan as an SVG: nodes with their NUMA nodes; memory and cores in the colours of the ranks that use them; GPUs and
+/// NICs beside the ranks that are near them or use them; and links to the network, the slowest edge of the ring in red.
+/// Of large plans only the first nodes are drawn; the others are counted. `topologies`: of each node of the plan. It
+/// needs no other file, and follows the reader's light or dark scheme.
 std::string plan_picture(const Plan& plan, std::span<const Topology* const> topologies, const RankOrders& orders);
 
 }  // namespace troupe

@@ -135,7 +135,7 @@ std::string legend_text(const std::vector<PathTable>& tables) {
   struct Sign {
     std::string_view sign, meaning;
   };
-  // Of NV4 and XG2 the number is the one of lanes.
+  // In NV4 and XG2 the number is the number of lanes.
   static constexpr Sign kClasses[] = {{"X", "itself"},
                                       {"NV", "NVLink, with the number of lanes"},
                                       {"XG", "xGMI, with the number of lanes"},

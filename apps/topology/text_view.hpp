@@ -10,25 +10,25 @@
 
 namespace troupe::topology {
 
-/// The outline as an indented tree; `color`: with the control sequences of terminals.
+/// The outline as an indented tree; `color`: with terminal control sequences.
 std::string tree_text(const Entry& outline, bool color);
 
-/// The ways between all members of one kind and all of another.
+/// The paths between all members of one kind and all of another.
 struct PathTable {
   std::string title;  // "GPU x GPU"
   std::vector<PartIndex> rows;
   std::vector<PartIndex> columns;
   std::vector<Path> paths;               // row by row
-  std::vector<std::uint64_t> distances;  // NUMA x NUMA: as the firmware tells, 10 for near; empty: not told
+  std::vector<std::uint64_t> distances;  // NUMA x NUMA: the firmware's values, 10 is near; empty: unknown
   std::vector<bool> slow;                // below 70 % of the median of its class
-  std::vector<double> measured;          // bytes a second, row by row, 0: not measured; empty: nothing was
+  std::vector<double> measured;          // bytes per second, row by row, 0: not measured; empty: nothing was measured
 };
-/// GPU x GPU, GPU x NIC and NUMA x NUMA, as far as there are such.
+/// GPU x GPU, GPU x NIC and NUMA x NUMA, for the kinds that exist.
 std::vector<PathTable> path_tables(const Index& index);
 std::string table_text(const Index& index, const PathTable& table, bool color);
-/// The classes and marks that occur in the tables, and what they mean; empty: there are no tables.
+/// The classes and marks that occur in the tables, with their meanings; empty: there are no tables.
 std::string legend_text(const std::vector<PathTable>& tables);
-/// "GPU 0 - GPU 1 - GPU 0", with the slowest edge.
+/// Returns "GPU 0 - GPU 1 - GPU 0", with the slowest edge.
 std::string ring_text(const Index& index, const std::vector<PartIndex>& members, const Ring& ring);
 
 }  // namespace troupe::topology

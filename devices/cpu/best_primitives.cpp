@@ -17,7 +17,7 @@ using Type = memory::data_type;
 using Offers = std::vector<OfferedPrimitive>;
 using Arguments = std::vector<std::pair<int, memory>>;
 
-/// Of f32 and of bf16 a small number, which no operation makes large: a byte of each element.
+/// Fills every byte. The elements, f32 or bf16, are then small numbers that no operation makes large.
 constexpr int kFill = 0x3c;
 
 constexpr std::array kArguments{DNNL_ARG_SRC,        DNNL_ARG_WEIGHTS,    DNNL_ARG_BIAS,         DNNL_ARG_DST,
@@ -28,25 +28,6 @@ constexpr std::array kImages{Tag::acdb, Tag::aBcd16b, Tag::aBcd8b, Tag::abcd};
 
 memory::dim size(std::uint64_t count) { return static_cast<memory::dim>(count); }
 memory::dims size(const Size2& of) { return {of.height, of.width}; }
-
-/// The activation that layer `layer` reads and that the layer before applies, which leaves its slope to this one.
-Activation activation_before(const Graph& graph, std::uint32_t layer) {
-  const auto fields = static_cast<std::uint32_t>(graph.fields().size());
-  std::uint32_t tensor = graph.inputs_of(layer).front();
-  while (tensor >= fields && std::holds_alternative<Flatten>(graph.layers()[tensor - fields].operation))
-    tensor = graph.inputs_of(tensor - fields).front();
-  if (tensor < fields || graph.count_readers(tensor) != 1) return Activation::none;
-  const auto& operation = graph.layers()[tensor - fields].operation;
-  const std::uint32_t read = graph.inputs_of(tensor - fields).front();
-  if (read < fields || graph.count_readers(read) != 1) return Activation::none;
-  const auto& applied_by = graph.layers()[read - fields].operation;
-  if (!std::holds_alternative<Dense>(applied_by) && !std::holds_alternative<Conv2d>(applied_by))
-    return Activation::none;
-  if (std::holds_alternative<Relu>(operation)) return Activation::relu;
-  if (std::holds_alternative<Tanh>(operation)) return Activation::tanh;
-  if (std::holds_alternative<Sigmoid>(operation)) return Activation::sigmoid;
-  return Activation::none;
-}
 
 /// Makes what oneDNN offers for one pass of a layer.
 class Offering {
@@ -66,8 +47,7 @@ class Offering {
   std::vector<Offers> all() {
     std::visit([this](const auto& layer) { offer(layer); }, graph_.layers()[part_.layer].operation);
     if (offers_.empty() || !part_.backward || !trained_) return std::move(offers_);
-    if (const Activation before = activation_before(graph_, part_.layer); before != Activation::none)
-      offer_eltwise(algorithm_of(before), input_);
+    if (part_.slope != Activation::none) offer_eltwise(algorithm_of(part_.slope), input_);
     return std::move(offers_);
   }
 
@@ -144,6 +124,7 @@ class Offering {
 
   void offer(const MaxPool& pool) {
     offer_pool({algorithm::pooling_max, pool.kernel, pool_stride(pool.stride, pool.kernel), pool.padding});
+    if (part_.activation != Activation::none && !part_.backward) offer_eltwise(algorithm_of(part_.activation), output_);
   }
   void offer(const AveragePool& pool) {
     offer_pool(
@@ -163,7 +144,7 @@ class Offering {
         if (!part_.backward) return add<dnnl::pooling_forward>(to, forward);
         choose_implementation(forward, "a pool");
         if (is_reference_code(forward.impl_info_str())) return;
-        // The backward pass goes to the places that the forward pass has noted.
+        // The backward pass reads what the forward pass saved, so it gets the same memories.
         const Arguments noted = arguments_of(forward, {});
         BoundPrimitive{dnnl::pooling_forward{forward}, noted}.execute(stream_);
         Arguments workspace;
@@ -185,6 +166,7 @@ class Offering {
     auto flags = normalization_flags::use_scale | normalization_flags::use_shift;
     if (part_.activation == Activation::relu) flags = flags | normalization_flags::fuse_norm_relu;
     for (const Tag tag : kImages) {
+      if (tag == Tag::aBcd8b && type_ == Type::bf16) continue;  // bnorm_jit:avx512_core_bf16 writes 16 channels there
       try_to([&] {
         const memory::desc data{image_dims(input_), type_, tag};
         const auto forward = describe_norm<dnnl::batch_normalization_forward>(engine_, {}, prop_kind::forward_training,
@@ -225,9 +207,9 @@ class Offering {
     });
   }
 
-  void offer(const auto&) {}  // no primitive of oneDNN is this layer
+  void offer(const auto&) {}  // oneDNN has no primitive for this layer
 
-  /// oneDNN has not every algorithm in every layout.
+  /// Not every algorithm exists in every layout in oneDNN.
   template <class Make>
   static void try_to(Make&& make) {
     try {
@@ -281,7 +263,7 @@ class Offering {
   const dnnl::stream& stream_;
   const Type type_;
   const Shape input_, output_;
-  const bool trained_;  // a gradient to the input is computed
+  const bool trained_;  // the gradient to the input is computed
   std::vector<Offers> offers_;
 };
 

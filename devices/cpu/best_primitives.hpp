@@ -8,15 +8,15 @@
 
 namespace troupe::cpu {
 
-/// A primitive of oneDNN on memory of its own.
+/// A oneDNN primitive with memory of its own.
 struct OfferedPrimitive {
   BoundPrimitive primitive;
   std::string implementation;
 };
 
 /// For each piece of work of `part` of a program of `graph` for `rows` rows: every implementation that oneDNN has for
-/// it but its reference code, in every layout that may be the fastest. Empty: oneDNN has no primitive for this kind of
-/// layer. Threads: those that are set when it is called.
+/// it, except its reference code, in every layout that may be the fastest. Empty: oneDNN has no primitive for this kind
+/// of layer. Threads: those that are set when it is called.
 std::vector<std::vector<OfferedPrimitive>> offered_primitives(const Graph& graph, std::uint32_t rows,
                                                               const StepProgram::Part& part, const dnnl::engine& engine,
                                                               const dnnl::stream& stream);

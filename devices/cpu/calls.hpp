@@ -12,32 +12,34 @@
 
 namespace troupe::cpu {
 
-/// A matrix product or a convolution: what a step's time should consist of.
+/// A matrix product or a convolution. Most of a step's time should be spent in these.
 struct Product {
   BoundPrimitive primitive;
 };
 
 enum class ElementwiseKind : std::uint8_t { relu, add, mask, copy, widen, round };
-/// A loop over all elements of tensors. Addresses are read when it is called: those of a batch are not known before.
+/// A loop over all elements of tensors. It reads their addresses when it is called: a batch's address is not known
+/// before.
 struct Elementwise {
   ElementwiseKind kind;
   dnnl::memory to, from, other;  // add: to = from + other; mask: to = 0 where from is not above 0
   std::uint64_t count;
 };
 
-/// What one kind of layer does in a way of its own. It is made once and holds what it works on, whose addresses are
-/// read when it is called; a call allocates nothing.
+/// Work that only one kind of layer does. It is made once and holds the memories that it works on; their addresses are
+/// read when it is called. A call allocates nothing.
 struct OwnWork {
-  /// `used`: all that `run` reads or writes, the same objects that it holds or copies of them; during this call nothing
-  /// else lies where these do, and what is not named has no address.
+  /// `used`: everything that `run` reads or writes, as the objects that `run` holds or as copies of them. During the
+  /// call no other tensor shares their memory. A memory that is not listed here gets no address.
   OwnWork(std::vector<dnnl::memory> used, std::function<void(const Kernels& kernels)> run)
       : used(std::move(used)), run(std::move(run)) {}
   std::vector<dnnl::memory> used;
   std::function<void(const Kernels& kernels)> run;
 };
 
-/// to = from, where a layer of the graph drops some elements and multiplies the others by 1 / (1 - rate), on rows of
-/// `width`. Without an address in `keys`, which an evaluation has not, it only copies. `to` may be `from`.
+/// to = from, but where a layer of the graph drops elements: these become 0, the others are multiplied by 1 / (1 -
+/// rate). Rows have `width` elements. Without an address in `keys`, as in an evaluation, it only copies. `to` may be
+/// `from`.
 struct Drop {
   dnnl::memory to, from;
   dnnl::memory keys;  // s32 [rows, 2], of the batch
@@ -63,7 +65,7 @@ struct CopyColumns {
 using Call = std::variant<Product, BoundPrimitive, Elementwise, OwnWork, Drop, CopyColumns>;
 using Calls = std::vector<Call>;
 
-/// Calls `visit(memory, may be written)` with each memory that the call reads or writes; some of them may be none.
+/// Calls `visit(memory, may be written)` for each memory that the call reads or writes; some memories may be empty.
 template <class Visit>
 void for_memories(const Call& call, Visit&& visit) {
   struct Visitor {
@@ -94,7 +96,7 @@ void for_memories(const Call& call, Visit&& visit) {
 }
 
 void execute(std::span<const Call> calls, const dnnl::stream& stream, const Kernels& kernels);
-/// The products alone.
+/// Executes only the products.
 void execute_products(const Calls& calls, const dnnl::stream& stream);
 
 }  // namespace troupe::cpu

@@ -1,5 +1,6 @@
 #include "devices/cpu/cpu_device.hpp"
 #include "devices/cpu/layer_times.hpp"
+#include "devices/cpu/try_threads.hpp"
 #include "runtime/base/error.hpp"
 
 namespace troupe {
@@ -17,6 +18,7 @@ bool cpu_device_has_winograd() { return false; }
 std::string describe_cpu_replica(const Replica&) { missing(); }
 CpuReplicaMemory memory_of_cpu_replica(const Replica&) { missing(); }
 void enqueue_products(Replica&, Stream&, Memory, Memory) { missing(); }
+ThreadTrial try_threads(const Graph&, std::uint32_t, std::uint32_t) { missing(); }
 StepTimes measure_layers(const Graph&, std::uint32_t, std::uint32_t, std::uint32_t) { missing(); }
 
 }  // namespace troupe

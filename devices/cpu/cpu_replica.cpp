@@ -7,8 +7,8 @@
 namespace troupe::cpu {
 namespace {
 
-/// Evaluations compute whole multiples of so many rows: the last batch of a test set can have any number of them, and a
-/// program is made for each that is new.
+/// Evaluations compute multiples of this number of rows. The last batch of a test set can have any number of rows, and
+/// each number of rows that is new needs a new program.
 constexpr std::uint32_t kEvaluatedTogether = 8;
 
 CpuStream& own(Stream& stream) {
@@ -95,7 +95,7 @@ void CpuReplica::step(Stream& stream, Memory batch, std::uint32_t rows, Memory s
   }
 }
 
-/// What a rank without rows contributes are zeros.
+/// A rank without rows contributes zeros.
 void CpuReplica::gather(Stream& stream, std::uint64_t size_bytes, std::uint32_t rows) {
   if (size_bytes == 0) return;
   if (rows == 0) stream.clear(slice(gather_->part(gather_->rank()), 0, size_bytes));

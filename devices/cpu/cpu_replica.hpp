@@ -10,14 +10,14 @@
 
 namespace troupe::cpu {
 
-/// A ProgramSet as a Replica: cuts a step into pieces for the stream's queue.
+/// A ProgramSet as a Replica: divides a step into pieces for the stream's queue.
 class CpuReplica final : public Replica {
  public:
   CpuReplica(AddressSpace& space, const Graph& graph, const Layout& layout, const BatchLayout& batch,
              const std::vector<Bucket>& buckets, const ReplicaMemory& memory, const ProgramOptions& options);
   void step(Stream& stream, Memory batch, std::uint32_t rows, Memory sums, BucketSink& sink) override;
   void evaluate(Stream& stream, Memory batch, std::uint32_t rows, Memory sums) override;
-  /// Enqueues the matrix products of a step over `batch` and nothing else.
+  /// Enqueues only the matrix products of a step over `batch`.
   void products(Stream& stream, Memory batch, Memory sums);
   const std::string& description() const noexcept { return programs_.full().description(); }
   CpuReplicaMemory memory() const {

@@ -22,10 +22,10 @@
 namespace troupe::cpu {
 namespace {
 
-/// How often an idle stream that may spin looks before it sleeps: some tens of microseconds.
+/// How often an idle stream that may spin polls before it sleeps: some tens of microseconds.
 constexpr int kLooks = 2000;
 
-/// Numbers as others expect them, while a stream's thread does other work than a stream's.
+/// Restores the usual treatment of denormals while a stream's thread does work that is not the stream's.
 class UsualNumbers {
  public:
 #if defined(__x86_64__)
@@ -109,7 +109,7 @@ std::span<const void*> CpuStream::room_for(std::size_t count, Operands& taken, c
 
 Operands CpuStream::resolve(std::span<const Memory> parts, std::uint64_t size_bytes, const char* what) {
   TROUPE_CHECK(!parts.empty(), Code::invalid, what, ": there are none");
-  // Looked up first: a part that is refused must not leave operands behind that no operation releases.
+  // All parts are checked first: a part that is refused must not leave operands in the ring that no operation releases.
   for (const Memory& part : parts) address_of<std::byte>(space_, part, size_bytes, what);
   Operands taken;
   const std::span<const void*> room = room_for(parts.size(), taken, what);
@@ -197,7 +197,7 @@ void CpuStream::digest(Memory to, Memory of) {
 UpdateAddresses CpuStream::addresses_of(const RuleStep& rule, const StripeMemory& stripe) const {
   const std::uint64_t count = stripe.stripe.count;
   const std::uint64_t size_bytes = count * sizeof(float);
-  const std::size_t slots = state_slots(rule.kind);
+  const std::size_t slots = state_slots(rule);
   UpdateAddresses at{.count = count, .first_element = stripe.stripe.first, .no_decay = stripe.no_decay};
   if (needs_tensor_norms(rule.kind) && !stripe.scaled.empty()) {
     at.scaled = stripe.scaled;
@@ -325,7 +325,7 @@ void CpuStream::do_operation(const Operation& operation, const WorkLabel& label)
   if (row_ != nullptr) note(operation, label, begun);
 }
 
-/// The form's operations, each with its values out of the block.
+/// Executes the form's operations, each with its values from the block.
 void CpuStream::replay(const Replay& replay) {
   auto* const block = static_cast<RecordedWork::Block*>(replay.block);
   const Form& form = replay.work->form();
@@ -381,7 +381,8 @@ struct PhaseOf {
 
 }  // namespace
 
-/// The operation at hand took from `begun` until now. What took no time is left out, for there is much of it.
+/// Records that `operation` ran from `begun` until now. Shorter ones than a microsecond are left out; there are too
+/// many.
 void CpuStream::note(const Operation& operation, const WorkLabel& label, Clock::time_point begun) const noexcept {
   constexpr std::chrono::microseconds kLeast{1};
   if (meter_.last() - begun < kLeast) return;
@@ -405,7 +406,7 @@ Status CpuStream::execute(const Operation& operation) {
 
 Status CpuStream::execute(const AwaitPoint& operation) {
   if (!std::exchange(announced_, false) && operation.line->value() >= operation.value) return {};
-  // Who is waited for comes first: what a poisoned line can carry of this text is short.
+  // The text begins with the rank that is waited for, since a poisoned line can carry only a short text.
   const TimelineId line = operation.line->id();
   std::array<char, 32> whom{"this process"};
   if (line.arena.value != 0) std::snprintf(whom.data(), whom.size(), "rank %u", creator_of(line.arena).value);
@@ -419,7 +420,7 @@ Status CpuStream::execute(const AwaitPoint& operation) {
   return waits_->wait(blocking, *operation.line, operation.value, deadline, what.data());
 }
 
-/// Whether the operation after this one is a wait that ActiveWait may shorten and that is not over yet.
+/// Whether the next operation is a wait that ActiveWait may shorten and that has not been satisfied yet.
 bool CpuStream::waits_next() const noexcept {
   const auto* const wait = next_ == nullptr ? nullptr : std::get_if<AwaitPoint>(next_);
   return wait != nullptr && wait->line->id().arena.value == 0 && wait->line->value() < wait->value;
@@ -513,7 +514,7 @@ Status CpuStream::execute(const Update& operation) {
   return {};
 }
 
-/// replay() does these.
+/// replay() executes these.
 Status CpuStream::execute(const Replay&) { return {}; }
 
 Status CpuStream::execute(const RunProgram& operation) {

@@ -20,15 +20,15 @@ namespace troupe::cpu {
 class CpuStream final : public Stream {
  public:
   CpuStream(AddressSpace& space, const CpuDeviceOptions& options);
-  /// Takes no more work, does what is there, joins.
+  /// Accepts no more work, completes what is queued, joins.
   ~CpuStream();
   CpuStream(const CpuStream&) = delete;
   CpuStream& operator=(const CpuStream&) = delete;
-  /// In pages of its own: its rings take 2 MB, which would leave holes in the heap where streams come and go with
-  /// views.
+  /// Allocated as whole pages: its rings take 2 MB, which would leave holes in the heap, as streams are created and
+  /// destroyed with views.
   static void* operator new(std::size_t size_bytes);
   static void operator delete(void* stream, std::size_t size_bytes) noexcept;
-  /// Keeps the thread on `cpus`. Throws Error{environment} when the system refuses.
+  /// Pins the thread to `cpus`. Throws Error{environment} if the system refuses.
   void pin(const std::vector<std::uint32_t>& cpus);
 
   void wait(Point point) override;
@@ -51,7 +51,7 @@ class CpuStream final : public Stream {
   void trace(TraceRow& row) override { row_ = &row; }
   void about(const WorkLabel& label) override { label_ = label; }
   StreamTimes times() const noexcept override { return meter_.times(); }
-  /// Enqueues a part of a replica's program; `bucket`: whose gradients it is about, for the trace.
+  /// Enqueues a part of a replica's program. `bucket`: the bucket whose gradients it computes, for the trace.
   void run(const RunProgram& part, std::uint32_t bucket = WorkLabel::kNoBucket);
   AddressSpace& space() const noexcept { return space_; }
 
@@ -95,15 +95,15 @@ class CpuStream final : public Stream {
   const PrivateTimeline own_line_;
   Timeline& line_;
   TraceRow* row_ = nullptr;                         // set before the first work
-  WorkLabel label_;                                 // the enqueuing side's
-  std::uint64_t marks_ = 0;                         // the enqueuing side's
-  Capture capture_;                                 // the enqueuing side's
-  bool captures_ = false;                           // the enqueuing side's: work goes there
-  std::vector<std::uint64_t> words_;                // the enqueuing side's, reused
-  const Operation* next_ = nullptr;                 // the thread's: the operation after the one at hand, if it is there
-  bool ended_ = false;                              // the thread's: a failure was met
-  bool announced_ = false;                          // the thread's: waits_ knows that a wait comes next
-  alignas(64) std::atomic<std::uint32_t> news_{0};  // counts pushes and the stop: what the thread sleeps on
+  WorkLabel label_;                                 // used by the enqueuing thread
+  std::uint64_t marks_ = 0;                         // used by the enqueuing thread
+  Capture capture_;                                 // used by the enqueuing thread
+  bool captures_ = false;                           // used by the enqueuing thread: work is recorded, not run
+  std::vector<std::uint64_t> words_;                // used by the enqueuing thread; memory that is reused
+  const Operation* next_ = nullptr;                 // used by the stream's thread: the operation after the present one
+  bool ended_ = false;                              // used by the stream's thread: it has met a failure
+  bool announced_ = false;                          // used by the stream's thread: waits_ knows that a wait follows
+  alignas(64) std::atomic<std::uint32_t> news_{0};  // counts pushes and the stop; the thread sleeps on it
   std::atomic<bool> stop_{false};
   StreamMeter meter_;
   OperationRing ring_;

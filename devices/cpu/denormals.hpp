@@ -6,8 +6,8 @@
 
 namespace troupe::cpu {
 
-/// Makes denormal numbers zero on the calling thread. They cost a hundred times as much; optimizer state is full of
-/// them late in training.
+/// Makes denormal numbers zero on the calling thread. Arithmetic on them takes a hundred times as long, and late in
+/// training optimizer state is full of them.
 inline void flush_denormals() noexcept {
 #if defined(__x86_64__)
   _MM_SET_FLUSH_ZERO_MODE(_MM_FLUSH_ZERO_ON);

@@ -9,7 +9,7 @@
 namespace troupe::cpu {
 namespace {
 
-/// What stands between a gradient and its place: the ReLU that the number went through.
+/// Stores a gradient, or 0 where a ReLU before the loss has cut the number off.
 template <class T>
 void store_gradient(const LossShape& shape, float number, float gradient, T* to) noexcept {
   store(shape.after_relu && !(number > 0) ? 0.0F : gradient, to);
@@ -31,7 +31,7 @@ StepSums smooth_l1_rows(const LossShape& shape, float beta, const float* numbers
   return sums;
 }
 
-/// How many classes of a row count.
+/// How many classes of a row have a known target.
 template <class T>
 std::uint32_t count_known(const LossShape& shape, const T* targets, std::uint32_t row) {
   std::uint32_t known = 0;
@@ -58,7 +58,7 @@ StepSums sigmoid_rows(const LossShape& shape, const float* logits, const T* targ
     for (std::uint32_t k = 0; k < shape.classes; ++k) {
       const float z = logits[k], target = number_of(targets[k]);
       if (target < 0) continue;
-      const float small = std::exp(-std::abs(z));  // of the sigmoid's two sides the one that cannot overflow
+      const float small = std::exp(-std::abs(z));  // exp of a number that is not positive cannot overflow
       found += static_cast<double>(std::max(z, 0.0F) - z * target + std::log1p(small));
       right = right && (z > 0) == (target > 0.5F);
       if (out) store_gradient(shape, z, part * ((z > 0 ? 1.0F : small) / (1 + small) - target), out + k);

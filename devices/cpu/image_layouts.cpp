@@ -10,11 +10,11 @@ namespace {
 
 constexpr std::uint64_t kBlockChannels = 16;  // channels
 
-/// What a layer asks of the layouts of the tensors that it touches.
+/// What a layer requires of the layouts of its tensors.
 enum class LayoutDemand : std::uint8_t {
-  none,      // each may lie as it will
-  alike,     // all as one
-  unblocked  // as they came
+  none,      // each may have any layout
+  alike,     // all must have the same layout
+  unblocked  // all must be in plain layout
 };
 
 LayoutDemand demand_of(const troupe::Operation& operation) {
@@ -39,7 +39,7 @@ LayoutDemand demand_of(const troupe::Operation& operation) {
 
 bool may_have_blocks(const Shape& shape) { return shape.extents.size() == 3 && shape.extents[2] % kBlockChannels == 0; }
 
-/// Sets of tensors that lie alike, some of which must not lie in blocks.
+/// Sets of tensors that must have the same layout; some of them must not be in blocks.
 class Alike {
  public:
   explicit Alike(std::size_t tensors) : leader_(tensors), forbidden_(tensors) {
@@ -59,7 +59,7 @@ class Alike {
     return tensor;
   }
   std::vector<std::uint32_t> leader_;
-  std::vector<bool> forbidden_;  // of leaders
+  std::vector<bool> forbidden_;  // by leader of a set
 };
 
 }  // namespace

@@ -7,10 +7,10 @@
 
 namespace troupe::cpu {
 
-/// Which tensors of the graph lie in blocks of 16 channels, [rows, channels / 16, height, width, 16], by their numbers
-/// in `same` (ProgramBuilder::tensor_of); the others lie as they came, height by width by channels. Blocks are what
-/// Winograd's convolutions read and write. In a graph with one of these, all tensors have them that may: where each
-/// layer that touches them, or one that must lie as they do, can do with blocks.
+/// Which tensors of the graph are stored in blocks of 16 channels, [rows, channels / 16, height, width, 16], by their
+/// numbers in `same` (ProgramBuilder::tensor_of); the others are stored as height by width by channels. Winograd's
+/// convolutions read and write blocks. In a graph that has such a convolution, a tensor is in blocks if every layer
+/// that uses it, or that uses a tensor which must have the same layout, supports blocks.
 std::vector<bool> tensors_in_blocks(const Graph& graph, const std::vector<std::uint32_t>& same, std::uint32_t rows);
 
 }  // namespace troupe::cpu

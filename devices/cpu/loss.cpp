@@ -13,7 +13,8 @@ namespace {
 float to_gradient(float value, float) noexcept { return value; }
 std::uint16_t to_gradient(float value, std::uint16_t) noexcept { return to_bf16(value); }
 
-/// e^(z - largest) for every class, first beside the gradient's place, then divided by their sum: probabilities.
+/// Writes the gradient to each logit: probability minus target, times the loss's weight; 0 where a ReLU cut the logit
+/// off.
 template <class T>
 void write_gradient(const LossShape& shape, const float* logits, float largest, float sum, std::uint32_t label,
                     T* gradient) {
@@ -28,7 +29,7 @@ void write_gradient(const LossShape& shape, const float* logits, float largest, 
   }
 }
 
-/// The mean of the logits, each weighed by its class's part of the target.
+/// The sum of the logits, each multiplied by its class's part of the target.
 double target_logit(const LossShape& shape, const float* logits, std::int32_t label) {
   const auto of_label = static_cast<double>(logits[label]);
   if (shape.smoothing == 0) return of_label;

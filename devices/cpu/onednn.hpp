@@ -13,14 +13,14 @@
 
 namespace troupe::cpu {
 
-/// Throws Error{device_fault} with oneDNN's status when it is not success.
+/// Throws Error{device_fault} with oneDNN's status if it is not success.
 void check_onednn(dnnl_status_t status, std::string_view what);
 
-/// Keeps oneDNN to the instruction sets that max_cpu_isa() allows. Before oneDNN is used in any other way; the first
-/// call decides. Throws Error{invalid} for a TROUPE_MAX_CPU_ISA that is none.
+/// Limits oneDNN to the instruction sets that max_cpu_isa() allows. Call it before any other use of oneDNN; only the
+/// first call has an effect. Throws Error{invalid} for a TROUPE_MAX_CPU_ISA that is not an instruction set.
 void limit_onednn();
 
-/// Whether oneDNN multiplies bf16 matrices here, with instructions for it or by conversions of its own (AVX-512).
+/// Whether oneDNN multiplies bf16 matrices here, with bf16 instructions or by converting (AVX-512).
 bool onednn_has_bf16();
 
 /// Whether the processor, as far as oneDNN may use it, has instructions for bf16.
@@ -29,8 +29,8 @@ bool has_bf16_instructions();
 /// Whether oneDNN convolves f32 images by Winograd's algorithm here (AVX-512; not every version does).
 bool onednn_has_winograd();
 
-/// Whether an implementation may run here. Not brgemm with AMX where CPUID leaf 0x1D tells of no tile palette: it would
-/// load an empty one, and die of SIGILL in its first tile instruction. The gemm kernels bring their own palette.
+/// Whether an implementation may run here. Not brgemm with AMX if CPUID leaf 0x1D reports no tile palette: it would
+/// load an empty one and end with SIGILL at its first tile instruction. The gemm kernels bring their own palette.
 bool implementation_usable(std::string_view name);
 
 inline bool is_f32(const dnnl::memory& of) { return type_of(of) == dnnl::memory::data_type::f32; }
@@ -39,7 +39,7 @@ inline bool is_f32(const dnnl::memory& of) { return type_of(of) == dnnl::memory:
 inline bool is_reference_code(std::string_view name) { return name.starts_with("ref"); }
 
 /// Whether a primitive would write past its scratchpad. In oneDNN 2.6, `jit_1x1:avx2` copies the pixels that a stride
-/// above 1 selects into it, in blocks of 8 channels, but counts only the channels that there are.
+/// above 1 selects into it, in blocks of 8 channels, but counts only the existing channels.
 template <class Descriptor>
 bool overruns_scratchpad(const Descriptor& descriptor) {
   if constexpr (std::is_base_of_v<dnnl::convolution_backward_weights::primitive_desc, Descriptor>) {
@@ -52,14 +52,14 @@ bool overruns_scratchpad(const Descriptor& descriptor) {
   return false;
 }
 
-/// Whether the implementation that `descriptor` is at may run here.
+/// Whether the present implementation of `descriptor` may run here.
 template <class Descriptor>
 bool may_run(const Descriptor& descriptor) {
   return implementation_usable(descriptor.impl_info_str()) && !overruns_scratchpad(descriptor);
 }
 
-/// Moves `descriptor` on to the first implementation that may run here; oneDNN lists the fastest first and its
-/// reference code, slower by orders of magnitude, last. Throws Error{unsupported} naming `what` when there is none.
+/// Advances `descriptor` to the first implementation that may run here; oneDNN lists the fastest first, and its
+/// reference code, slower by orders of magnitude, last. Throws Error{unsupported} naming `what` if there is none.
 template <class Descriptor>
 void choose_implementation(Descriptor& descriptor, std::string_view what) {
   while (!may_run(descriptor)) {
@@ -68,7 +68,7 @@ void choose_implementation(Descriptor& descriptor, std::string_view what) {
   }
 }
 
-/// How many threads oneDNN plans for and runs on is read from the calling thread; sets it for a scope.
+/// oneDNN plans for, and runs on, the calling thread's number of threads; this sets that number for a scope.
 class ThreadsInScope {
  public:
   explicit ThreadsInScope(std::uint32_t threads) noexcept;
@@ -80,10 +80,10 @@ class ThreadsInScope {
   int before_;
 };
 
-/// What a primitive works on, by DNNL_ARG.
+/// The memories that a primitive works on, by DNNL_ARG.
 using BoundArguments = std::vector<std::pair<int, dnnl::memory>>;
 
-/// One execution with everything bound: repeating it allocates nothing of ours.
+/// One execution with all arguments bound: repeating it allocates nothing in our code.
 class BoundPrimitive {
  public:
   BoundPrimitive(dnnl::primitive primitive, const BoundArguments& arguments);
@@ -98,25 +98,25 @@ class BoundPrimitive {
 
  private:
   dnnl::primitive primitive_;
-  std::vector<dnnl::memory> memories_;  // keep what the arguments point to
+  std::vector<dnnl::memory> memories_;  // own the handles that the arguments point to
   std::vector<dnnl_exec_arg_t> arguments_;
 };
 
-/// A matrix of f32 by rows, `stride` elements from one to the next; read transposed where it says so.
+/// A matrix of f32 by rows, which are `stride` elements apart; read transposed if `transposed` says so.
 struct MatrixOperand {
   const float* first;
   std::size_t stride;
   bool transposed = false;
 };
-/// to [m, n] = factor * a [m, k] b [k, n] + keep * to. Inside a parallel region it uses the calling thread alone.
-/// oneDNN fails only for extents that cannot be, which would be a fault of this program: it ends.
+/// to [m, n] = factor * a [m, k] b [k, n] + keep * to. Inside a parallel region it uses only the calling thread. oneDNN
+/// fails only for impossible extents, which would be a fault of this program: the program then ends.
 void multiply(std::size_t m, std::size_t n, std::size_t k, float factor, const MatrixOperand& a, const MatrixOperand& b,
               float keep, float* to, std::size_t to_stride) noexcept;
 
 /// Whether the calling thread is inside an execution of oneDNN, which allocates by itself: for tests that count.
 bool executing_primitive() noexcept;
 
-/// The library's version and the instruction set it chose.
+/// The version of oneDNN and the instruction set that it chose.
 std::string onednn_description();
 
 }  // namespace troupe::cpu

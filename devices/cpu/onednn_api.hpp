@@ -7,12 +7,12 @@
 
 #include "runtime/base/error.hpp"
 
-// What is written differently for oneDNN 2 and for oneDNN 3, which has no operation descriptors and hides what a memory
-// descriptor consists of. No other file of this folder asks which of them it is compiled with.
+// Calls that differ between oneDNN 2 and oneDNN 3, which has no operation descriptors and hides the contents of a
+// memory descriptor. No other file of this folder depends on the version it is compiled with.
 namespace troupe::cpu {
 
-/// The descriptor of a primitive, which next_impl() moves on to oneDNN's next implementation. For that oneDNN 2 reads
-/// the descriptors of the operation and of the forward primitive again, of which it has kept the addresses alone; so
+/// The descriptor of a primitive, which next_impl() advances to oneDNN's next implementation. For that oneDNN 2 reads
+/// the descriptors of the operation and of the forward primitive again, but has kept only their addresses. Therefore
 /// they are kept here.
 #if DNNL_VERSION_MAJOR >= 3
 template <class Primitive>
@@ -33,11 +33,11 @@ class Described : public Primitive::primitive_desc {
 
  private:
   Operation operation_;
-  std::shared_ptr<const void> forward_;  // null: it belongs to none
+  std::shared_ptr<const void> forward_;  // null: there is no forward primitive
 };
 #endif
 
-/// A primitive of a forward pass, or one that has no other pass, with the arguments of its operation in oneDNN's order.
+/// A primitive of a forward pass, or one without another pass, with its operation's arguments in oneDNN's order.
 template <class Primitive, class... Arguments>
 Described<Primitive> describe(const dnnl::engine& engine, const dnnl::primitive_attr& attributes,
                               const Arguments&... arguments) {
@@ -48,7 +48,7 @@ Described<Primitive> describe(const dnnl::engine& engine, const dnnl::primitive_
 #endif
 }
 
-/// A primitive of a backward pass; `forward` describes the forward one that it belongs to.
+/// A primitive of a backward pass; `forward` describes the corresponding forward primitive.
 template <class Primitive, class Forward, class... Arguments>
 Described<Primitive> describe_backward(const Forward& forward, const dnnl::engine& engine,
                                        const dnnl::primitive_attr& attributes, const Arguments&... arguments) {
@@ -59,7 +59,8 @@ Described<Primitive> describe_backward(const Forward& forward, const dnnl::engin
 #endif
 }
 
-/// Below: `data` describes the input and the output, and for a backward pass both of their gradients, too.
+/// In the functions below, `data` describes the input and the output, and for a backward pass also both of their
+/// gradients.
 
 inline Described<dnnl::eltwise_forward> describe_eltwise(const dnnl::engine& engine,
                                                          const dnnl::primitive_attr& attributes,
@@ -107,7 +108,7 @@ Described<Primitive> describe_norm_backward(const Forward& forward, const dnnl::
 #endif
 }
 
-/// The backward pass of a batch norm reads nothing of the shift, but oneDNN 2 asks for it, and oneDNN 3 refuses it.
+/// The backward pass of a batch norm does not read the shift, but oneDNN 2 requires it, and oneDNN 3 refuses it.
 inline constexpr bool kBackwardTakesShift = DNNL_VERSION_MAJOR < 3;
 
 /// Padding is the same on both sides.
@@ -167,7 +168,7 @@ inline dnnl::memory::data_type type_of(const dnnl::memory::desc& desc) {
 #endif
 }
 
-/// Allocates nothing, so it may be asked within a step.
+/// Allocates nothing, so it may be called within a step.
 inline dnnl::memory::data_type type_of(const dnnl::memory& of) {
 #if DNNL_VERSION_MAJOR >= 3
   const_dnnl_memory_desc_t desc = nullptr;
@@ -180,8 +181,8 @@ inline dnnl::memory::data_type type_of(const dnnl::memory& of) {
 #endif
 }
 
-/// The same layout with elements of another type. Throws Error{invalid} for a layout in blocks under oneDNN 3, which
-/// has no way to say it.
+/// The same layout with another type of elements. Throws Error{invalid} for a layout in blocks under oneDNN 3, which
+/// cannot express that.
 inline dnnl::memory::desc with_type(dnnl::memory::desc desc, dnnl::memory::data_type type) {
   if (type_of(desc) == type) return desc;
 #if DNNL_VERSION_MAJOR >= 3

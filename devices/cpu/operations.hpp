@@ -18,7 +18,7 @@ namespace troupe::cpu {
 
 class ProgramSet;
 
-/// Addresses in one piece, of several things of one kind.
+/// A contiguous array of addresses of things of one kind.
 struct Operands {
   const void* const* data = nullptr;
   std::uint32_t count = 0;
@@ -33,7 +33,7 @@ struct Operands {
   }
 };
 
-// What a stream's thread does, as plain data; addresses are of this process.
+// The work of a stream's thread, as plain data; addresses are those of this process.
 struct AwaitPoint {
   Timeline* line;
   std::uint64_t value;
@@ -83,7 +83,7 @@ struct ConvertElements {
   const void* from;
   std::uint64_t count;
   DType to_type, from_type;
-  float* residual;  // null: none is kept
+  float* residual;  // null: no residual is kept
   friend bool operator==(const ConvertElements&, const ConvertElements&) = default;
 };
 struct AddConverted {
@@ -119,7 +119,7 @@ struct Update {
   const StepSums* total;
   friend bool operator==(const Update&, const Update&) = default;
 };
-/// forward_and_loss: the last piece of a forward pass and what follows it.
+/// forward_and_loss: the last piece of a forward pass, and the losses after it.
 enum class ProgramPart : std::uint8_t { forward, forward_and_loss, backward, evaluate, products, no_rows };
 struct RunProgram {
   ProgramSet* programs;
@@ -127,12 +127,12 @@ struct RunProgram {
   std::uint32_t segment;  // of forward or backward
   const std::byte* batch;
   StepSums* sums;
-  std::uint32_t rows = 0;      // that the loss is taken over
-  std::uint32_t computed = 0;  // as many or more
+  std::uint32_t rows = 0;      // the rows that count for the loss
+  std::uint32_t computed = 0;  // the rows that are computed, at least `rows`
   friend bool operator==(const RunProgram&, const RunProgram&) = default;
 };
 class RecordedWork;
-/// All that was recorded once, with the values of a block; see recording.hpp.
+/// All operations that were recorded together, with the values of a block; see recording.hpp.
 struct Replay {
   const RecordedWork* work;
   void* block;
@@ -143,15 +143,15 @@ using Operation =
                  AddConverted, ClearBytes, Digest, MeasureUpdate, Update, RunProgram, Replay>;
 static_assert(std::is_trivially_copyable_v<Operation>);
 
-/// Operations on their way from one enqueuing thread to the stream's thread, in memory taken once.
+/// Operations from one enqueuing thread to the stream's thread, in memory that is allocated once.
 class OperationRing {
  public:
   static constexpr std::uint32_t kOperations = 8192;  // three steps of 1,024 ranks on a node
   static constexpr std::uint32_t kOperands = 32768;
 
-  // The enqueuing side.
+  // Called by the enqueuing thread.
   bool full() const noexcept { return written_ - read_.load(std::memory_order_acquire) == kOperations; }
-  /// Takes room for `count` addresses in one piece; empty when there is none.
+  /// Takes space for `count` addresses in one piece; empty if there is none.
   std::span<const void*> take_operands(std::size_t count, Operands& taken) noexcept {
     const std::uint32_t at = operands_written_ % kOperands;
     const auto skip = static_cast<std::uint32_t>(at + count > kOperands ? kOperands - at : 0);
@@ -163,23 +163,23 @@ class OperationRing {
     operands_written_ += taken.count;
     return room;
   }
-  /// Hands over one operation, which is about `label`; not full().
+  /// Passes on one operation, which belongs to `label`. The ring must not be full().
   void push(const Operation& operation, const WorkLabel& label) noexcept {
     slots_[written_ % kOperations] = {operation, operands_written_, label};
     ++written_;
     published_.store(written_, std::memory_order_release);
   }
 
-  // The stream's side.
+  // Called by the stream's thread.
   bool empty() const noexcept {
     return published_.load(std::memory_order_acquire) == read_.load(std::memory_order_relaxed);
   }
-  /// The oldest operation; not empty().
+  /// The oldest operation. The ring must not be empty().
   const Operation& front() const noexcept {
     return slots_[read_.load(std::memory_order_relaxed) % kOperations].operation;
   }
   const WorkLabel& label() const noexcept { return slots_[read_.load(std::memory_order_relaxed) % kOperations].label; }
-  /// The one after it; null: not there yet.
+  /// The operation after front(); null: there is none yet.
   const Operation* second() const noexcept {
     const std::uint32_t next = read_.load(std::memory_order_relaxed) + 1;
     return published_.load(std::memory_order_acquire) == next ? nullptr : &slots_[next % kOperations].operation;
@@ -196,8 +196,8 @@ class OperationRing {
     std::uint32_t operands_end;
     WorkLabel label;
   };
-  // Counters run on and wrap; the capacities are powers of two.
-  std::uint32_t written_ = 0;  // the enqueuing side's own
+  // Counters wrap around; the capacities are powers of two.
+  std::uint32_t written_ = 0;  // read only by the enqueuing thread
   std::uint32_t operands_written_ = 0;
   alignas(64) std::atomic<std::uint32_t> published_{0};
   alignas(64) std::atomic<std::uint32_t> read_{0};

@@ -10,8 +10,8 @@ using dnnl::memory;
 
 namespace {
 
-/// Addresses from here on stand for places. No process can have memory there: bits 52 to 55 are set, which no address
-/// of x86-64 or AArch64 has with bit 63 clear.
+/// Addresses from here on represent places. No process can have memory there: bits 52 to 55 are set, and on x86-64 and
+/// AArch64 no address has these set while bit 63 is clear.
 constexpr std::uintptr_t kFirstStandIn = std::uintptr_t{0xF0} << 48;
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <utility>
 
 #include "devices/cpu/image_layouts.hpp"
 #include "devices/cpu/layers/layers.hpp"
@@ -21,7 +22,7 @@ bool goes_back_through_activation(const troupe::Operation& operation) {
   return std::holds_alternative<BatchNorm>(operation);
 }
 
-/// Whether a primitive of `operation` can apply `activation` to what it puts out.
+/// Whether a primitive of `operation` can apply `activation` to its output.
 bool takes_activation(const troupe::Operation& operation, Activation activation) {
   if (std::holds_alternative<BatchNorm>(operation)) return activation == Activation::relu;
   return std::holds_alternative<Dense>(operation) || std::holds_alternative<Conv2d>(operation);
@@ -34,7 +35,7 @@ Activation as_activation(const troupe::Operation& operation) {
   return Activation::none;
 }
 
-/// Of a memory without padding.
+/// For a memory without padding.
 std::uint64_t count_elements(const memory& of) {
   const memory::dims dims = dims_of(of.get_desc());
   return static_cast<std::uint64_t>(
@@ -54,10 +55,11 @@ ProgramBuilder::ProgramBuilder(const Graph& graph, const Layout& layout, const P
       engine_(engine),
       places_(places) {
   read_tensors();
-  // Only f32 has convolutions that gain by blocks.
+  // Only for f32 are there convolutions that are faster with blocks.
   blocked_.resize(same_.size());
   if (stored_ == Type::f32 && onednn_has_winograd()) blocked_ = tensors_in_blocks(graph_, same_, rows_);
   read_stages();
+  move_activations_behind_pools();
   take_values();
 }
 
@@ -97,7 +99,7 @@ void ProgramBuilder::read_stages() {
   }
 }
 
-/// The activation that alone reads the stage's output, which then is its own.
+/// The activation that is the only reader of the stage's output. The activation's output becomes the stage's.
 Activation ProgramBuilder::take_activation(Stage& stage, std::vector<bool>& fused) const {
   if (tensors_[stage.output].readers != 1) return Activation::none;
   for (std::uint32_t l = stage.layer + 1; l < graph_.layers().size(); ++l) {
@@ -109,6 +111,17 @@ Activation ProgramBuilder::take_activation(Stage& stage, std::vector<bool>& fuse
     return activation;
   }
   return Activation::none;
+}
+
+void ProgramBuilder::move_activations_behind_pools() {
+  for (Stage& pool : stages_) {
+    if (!std::holds_alternative<MaxPool>(graph_.layers()[pool.layer].operation)) continue;
+    const std::uint32_t input = pool.inputs.front();
+    const auto before = std::ranges::find(stages_, input, &Stage::output);
+    if (before == stages_.end() || !std::holds_alternative<Conv2d>(graph_.layers()[before->layer].operation)) continue;
+    if (tensors_[input].readers != 1 || tensors_[pool.output].width >= tensors_[input].width) continue;
+    pool.activation = std::exchange(before->activation, Activation::none);
+  }
 }
 
 void ProgramBuilder::begin_recomputation(const LayerRange& range) {
@@ -136,7 +149,7 @@ bool ProgramBuilder::is_read_by_one_loss(std::uint32_t tensor) const {
 void ProgramBuilder::take_values() {
   for (const Stage& stage : stages_) {
     FlowTensor& output = tensors_[stage.output];
-    // A dense layer gives its loss f32, whatever else is stored.
+    // A dense layer gives its loss f32, whatever type tensors are stored in.
     const bool f32 = std::holds_alternative<Dense>(graph_.layers()[stage.layer].operation) &&
                      (stage.activation == Activation::none || stage.activation == Activation::relu) &&
                      is_read_by_one_loss(stage.output);
@@ -256,8 +269,8 @@ Gradients::Place Gradients::take_place(std::uint64_t width) {
   return {builder_.places().take(builder_.matrix(builder_.rows(), width, builder_.stored())), false};
 }
 
-/// One more part of the gradient to `tensor` is there. With the last one the activation that is part of the stage
-/// before is gone back through, while the gradient is in the caches.
+/// Notes that one more part of the gradient to `tensor` has been added. After the last part, multiplies by the slope of
+/// the activation in the stage before, while the gradient is in the caches.
 void Gradients::came(Calls& calls, std::uint32_t tensor) {
   if (--missing_[tensor] > 0 || of_[tensor]->masked) return;
   const Activation activation = builder_.activation_of(tensor);

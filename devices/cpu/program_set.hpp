@@ -8,21 +8,21 @@
 
 namespace troupe::cpu {
 
-/// A replica's programs, one for each number of rows that it computes. They share what they compute in, so that one of
-/// them runs at a time.
+/// A replica's programs, one for each number of rows that it computes. They share the memory they compute in, so only
+/// one of them runs at a time.
 class ProgramSet {
  public:
-  /// How many programs for fewer rows than the batch has room for are kept: those that were used last.
+  /// How many programs for fewer rows than a full batch are kept: those that were used last.
   static constexpr std::size_t kKept = 8;
 
-  /// Makes the one for all rows of `batch`. Throws Error{unsupported} naming the graph when oneDNN cannot do it.
+  /// Makes the program for all rows of `batch`. Throws Error{unsupported} naming the graph if oneDNN cannot run it.
   ProgramSet(const Graph& graph, const Layout& layout, const BatchLayout& batch, const std::vector<Bucket>& buckets,
              const ProgramMemory& memory, const ProgramOptions& options);
 
-  /// Of all the rows that a batch has room for. Its pieces are those of all the others. Threads: any.
+  /// The program for all rows of a batch. All other programs have the same pieces. Threads: any.
   const StepProgram& full() const noexcept { return full_; }
-  /// The one for 1 to as many rows as a batch has room for; made, in some milliseconds, when it is not kept. Valid
-  /// until the next call. Threads: the stream's. Throws as the constructor does.
+  /// The program for 1 to all rows of a batch; it is made, in some milliseconds, if it is not kept. Valid until the
+  /// next call. Threads: the stream's. Throws as the constructor does.
   StepProgram& for_rows(std::uint32_t rows);
 
  private:
@@ -39,7 +39,7 @@ class ProgramSet {
   const ProgramMemory memory_;
   const ProgramOptions options_;
   StepProgram full_;
-  std::list<Kept> with_fewer_;  // used last first
+  std::list<Kept> with_fewer_;  // the last used one first
 };
 
 }  // namespace troupe::cpu

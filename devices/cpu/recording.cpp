@@ -6,7 +6,7 @@ namespace troupe::cpu {
 RecordedWork::RecordedWork(const Form& form, std::size_t words) : form_(form) {
   for (Operation& operation : form_.operations) {
     Operands* const parts = std::visit([](auto& one) { return operands_of(one); }, operation);
-    if (parts == nullptr || parts->data == nullptr) continue;  // those of sums are values
+    if (parts == nullptr || parts->data == nullptr) continue;  // operands that are sums are values, not form
     operands_.emplace_back(parts->data, parts->data + parts->count);
     parts->data = operands_.back().data();
   }

@@ -24,8 +24,8 @@ inline Operands* operands_of(Reduce& o) noexcept { return &o.parts; }
 inline Operands* operands_of(ReduceWithNorm& o) noexcept { return &o.reduce.parts; }
 inline Operands* operands_of(Update& o) noexcept { return &o.contributions; }
 
-// What may differ from one replay to the next, of each operation: `visit` is called with the fields, in one order. All
-// else is the form. A step's sums lie in rings, so their addresses differ, too.
+// The fields of each operation that may differ between replays: `visit` is called with them, always in the same order.
+// Everything else is the form. A step's sums are in rings, so their addresses differ, too.
 template <class Visit>
 void for_values(AwaitPoint& o, Visit&& visit) {
   visit(o.value);
@@ -86,7 +86,7 @@ void for_values(RunProgram& o, Visit&& visit) {
 template <class Visit>
 void for_values(Replay&, Visit&&) {}
 
-/// Moves values out of operations, to the end of `words`.
+/// Moves the values of operations to the end of `words`.
 struct TakeValues {
   std::vector<std::uint64_t>& words;
 
@@ -104,7 +104,7 @@ struct TakeValues {
   }
 };
 
-/// Puts them back.
+/// Puts them back into the operations.
 struct GiveValues {
   const std::uint64_t*& words;
 
@@ -119,7 +119,7 @@ struct GiveValues {
   }
 };
 
-/// Operations without their values, and what each is about but for the step.
+/// Operations without their values, and what each of them belongs to, except the step.
 struct Form {
   std::vector<Operation> operations;
   std::vector<std::uint32_t> buckets;
@@ -128,22 +128,22 @@ struct Form {
   }
 };
 
-/// A form with operands of its own, and step blocks for the replays that are under way.
+/// A form with its own operands, and step blocks for the replays that have not finished.
 class RecordedWork final : public Program {
  public:
   static constexpr std::size_t kBlocks = 8;
 
   struct Block {
-    std::uint64_t step = 0;  // what the work is about
+    std::uint64_t step = 0;  // the step that the work belongs to
     std::vector<std::uint64_t> words;
     std::atomic<bool> busy{false};
   };
 
-  /// Copies `form`, whose operands may go then. `words`: of a block.
+  /// Copies `form`, whose operands may then be freed. `words`: the size of a block.
   RecordedWork(const Form& form, std::size_t words);
   const Form& form() const noexcept { return form_; }
   bool busy() const noexcept override;
-  /// One that no replay reads; null: there is none.
+  /// A block that no replay reads; null: there is none.
   Block* free_block() noexcept;
 
  private:
@@ -152,7 +152,7 @@ class RecordedWork final : public Program {
   std::array<Block, kBlocks> blocks_;
 };
 
-/// What is enqueued meanwhile, in memory that is used again.
+/// The operations that are enqueued while recording, in memory that is reused.
 class Capture {
  public:
   void begin() {
@@ -160,7 +160,7 @@ class Capture {
     labels_.clear();
     used_ = 0;
   }
-  /// Room for `count` addresses; empty when there is none.
+  /// Space for `count` addresses; empty if there is none.
   std::span<const void*> take_operands(std::size_t count, Operands& taken);
   void add(const Operation& operation, const WorkLabel& label) {
     operations_.push_back(operation);

@@ -37,16 +37,16 @@ struct CallLoss {
   StepSums operator()(const SigmoidCrossEntropy&) const {
     return sigmoid_cross_entropy(shape, numbers, targets, gradient);
   }
-  StepSums operator()(const auto&) const { return {}; }  // no loss
+  StepSums operator()(const auto&) const { return {}; }  // not a loss
 };
 
 }  // namespace
 
-/// What a program is made of while it is made.
+/// What is needed only while a program is built.
 struct StepProgram::Layers {
   ProgramBuilder& builder;
   std::vector<std::unique_ptr<LayerCalls>> calls{};  // by stage
-  std::uint32_t again_from = ~0U;                    // the first layer of the range that was computed again last
+  std::uint32_t again_from = ~0U;                    // the first layer of the range that was recomputed last
 };
 
 StepProgram::StepProgram(const Graph& graph, const Layout& layout, const BatchLayout& batch, std::uint32_t rows,
@@ -129,7 +129,7 @@ void StepProgram::check_tokens(const RunProgram& what) const {
   }
 }
 
-/// Where in `buckets` the stage's parameters are.
+/// The indices in `buckets` of the buckets with the stage's parameters.
 std::vector<std::uint32_t> StepProgram::buckets_of(const Stage& stage, const std::vector<Bucket>& buckets) const {
   std::vector<std::uint32_t> found;
   for (std::uint32_t b = 0; b < buckets.size(); ++b) {
@@ -200,7 +200,7 @@ void StepProgram::make_backward(Layers& layers, const std::vector<Bucket>& bucke
   std::size_t stage = layers.calls.size(), loss = losses_.size();
   for (const Bucket& bucket : buckets) {
     backward_.emplace_back();
-    const std::uint32_t last = first_layer(builder.graph(), layout_, bucket);  // that the pass comes to
+    const std::uint32_t last = first_layer(builder.graph(), layout_, bucket);  // that backward reaches
     for (auto layer = static_cast<std::uint32_t>(builder.graph().layers().size()); layer-- > last;) {
       if (loss > 0 && losses_[loss - 1].layer == layer) {
         const Loss& from = losses_[--loss];
@@ -218,9 +218,11 @@ void StepProgram::make_backward(Layers& layers, const std::vector<Bucket>& bucke
         backward_.emplace_back();
       }
       Calls& calls = backward_.back().calls;
+      const std::uint32_t input = builder.stages()[stage].inputs.front();
       Part part{.layer = layer,
                 .backward = true,
                 .activation = builder.stages()[stage].activation,
+                .slope = builder.tensor(input).readers == 1 ? builder.activation_of(input) : Activation::none,
                 .piece = backward_.size() - 1,
                 .first = calls.size()};
       one.backward(calls, gradients);
@@ -228,7 +230,7 @@ void StepProgram::make_backward(Layers& layers, const std::vector<Bucket>& bucke
       parts_.push_back(part);
     }
   }
-  while (!made.empty()) {  // the last one first, so that those of the same piece stay where they are
+  while (!made.empty()) {  // the last one first, so that indices of earlier ones in the same piece stay valid
     remove_unused(made.back());
     made.pop_back();
   }
@@ -260,7 +262,7 @@ void StepProgram::compute_again(Layers& layers, std::size_t stage, std::vector<R
   made.push_back(again);
 }
 
-// A range's last layers need not be computed again where their outputs were kept and nothing else of them is read.
+// A range's last layers need not be computed again if their outputs were kept and nothing else of them is read.
 void StepProgram::remove_unused(const Recomputation& made) {
   std::vector<bool> used(made.count_places);
   const auto use = [&](const Call& call) {
@@ -330,7 +332,8 @@ void StepProgram::place_tensors() {
   for_memories([] {}, [] {}, [&](const memory& used) { places_.set_address(used); });
 }
 
-// One that is not finite would stay so: then the running value stands for it.
+// A running value that becomes infinite or NaN would remain so. Therefore such a batch leaves the running value as it
+// is.
 void StepProgram::give_statistics(std::uint64_t samples) const {
   for (const BatchStatistic& statistic : statistics_) {
     const Layout::Entry& entry = layout_.entries()[statistic.parameter];
@@ -355,7 +358,7 @@ void StepProgram::run(const RunProgram& what) {
   auto* batch = const_cast<std::byte*>(what.batch);  // oneDNN has no read-only handles
   for (std::size_t f = 0; f < batch_.entries().size(); ++f) {
     const BatchLayout::Entry& entry = batch_.entries()[f];
-    const bool hidden = what.part == ProgramPart::evaluate && entry.field.name == kSampleKey;  // nothing is drawn
+    const bool hidden = what.part == ProgramPart::evaluate && entry.field.name == kSampleKey;  // not drawn
     places_.set_field(f, hidden ? nullptr : batch + entry.offset);
   }
   if (what.segment == 0) check_tokens(what);

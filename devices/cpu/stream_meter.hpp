@@ -11,22 +11,22 @@
 
 namespace troupe::cpu {
 
-/// Adds up where a stream's thread spends its time: one look at the clock after each operation. What a wait was for
-/// shows in what it held up: a wait, or an empty queue, right before a batch's first work was for that batch; other
-/// waits are for other ranks, other empty queues the host's. Threads: the stream's writes, any may read.
+/// Adds up how a stream's thread spends its time, reading the clock once after each operation. The purpose of a wait is
+/// known from the operation after it: a wait, or an empty queue, just before a batch's first work was for that batch;
+/// other waits are for other ranks, and other empty queues for the host. Threads: the stream's writes, any may read.
 class StreamMeter {
  public:
-  /// The time since the last call went by without anything to do. Before the first work that is nobody's.
+  /// The time since the last call was spent with an empty queue. Time before the first work is not counted.
   void had_nothing() noexcept {
     const auto span = lap();
     if (begun_) empty_ += span;
     begun_ = true;
   }
 
-  /// When the last call was.
+  /// The time of the last call.
   Clock::time_point last() const noexcept { return last_; }
 
-  /// The time since the last call went to `operation`.
+  /// The time since the last call was spent on `operation`.
   void did(const Operation& operation) noexcept {
     const auto span = lap();
     if (std::holds_alternative<AwaitPoint>(operation)) {
@@ -34,7 +34,7 @@ class StreamMeter {
       return;
     }
     const Kind kind = kind_of(operation);
-    // A step's sums are set before its batch is waited for; that is not what anybody waited for.
+    // A step's sums are set before its batch is waited for; this copy is not the work that the wait was for.
     const auto* const copy = std::get_if<CopyBytes>(&operation);
     if (copy != nullptr && copy->size_bytes == sizeof(StepSums)) return add(kind, span);
     const auto* const program = std::get_if<RunProgram>(&operation);
@@ -78,12 +78,12 @@ class StreamMeter {
 
   void add(Kind kind, StreamTimes::Span span) noexcept {
     std::atomic<std::int64_t>& sum = spent_[static_cast<std::size_t>(kind)];
-    sum.store(sum.load(std::memory_order_relaxed) + span.count(), std::memory_order_relaxed);  // its only writer
+    sum.store(sum.load(std::memory_order_relaxed) + span.count(), std::memory_order_relaxed);  // the only writer
   }
 
   alignas(64) std::array<std::atomic<std::int64_t>, static_cast<std::size_t>(Kind::count)> spent_{};
   Clock::time_point last_ = Clock::now();
-  StreamTimes::Span waited_{};  // since the last work that was no wait
+  StreamTimes::Span waited_{};  // since the last operation that was not a wait
   StreamTimes::Span empty_{};
   bool begun_ = false;
 };

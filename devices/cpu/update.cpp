@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::uint64_t kBlock = UpdateJournal::kBlockElements;
 
-/// to = parts[0] + parts[1] + ... over [first, first + count); at least two parts; `to` is none of them unless there
-/// are two.
+/// to = parts[0] + parts[1] + ... over [first, first + count), for at least two parts. `to` may be one of the parts
+/// only if there are exactly two.
 void add_up(const Kernels& kernels, float* to, std::span<const float* const> parts, std::uint64_t first,
             std::uint64_t count) {
   kernels.add(to, parts[0] + first, parts[1] + first, count);
@@ -27,7 +27,7 @@ void reduce(const Kernels& kernels, float* to, std::span<const float* const> par
     return;
   }
   if (parts.size() == 2) return add_up(kernels, to, parts, 0, count);
-  // `to` may be a later part, so all but the last are added up beside it, a block at a time.
+  // `to` may be one of the later parts, so all parts but the last are added in a buffer, a block at a time.
   alignas(64) std::array<float, kBlock> sums;
   for (std::uint64_t first = 0; first < count; first += kBlock) {
     const std::uint64_t block = std::min(kBlock, count - first);
@@ -58,6 +58,7 @@ void measure_update(const Kernels& kernels, const RuleStep& rule, const UpdateAd
                      .p = at.parameters + first,
                      .s0 = from(at.state[0]),
                      .s1 = from(at.state[1]),
+                     .average = nullptr,
                      .bf16 = nullptr,
                      .count = count},
                     weights.data(), update.data());
@@ -68,8 +69,8 @@ void measure_update(const Kernels& kernels, const RuleStep& rule, const UpdateAd
 }
 
 void UpdateArithmetic::operator()(std::uint64_t first, std::uint64_t count, const UndoCopy& undo) const {
-  // Up to two contributions are added in the update's own loop; of more, all but the last are added up before, a block
-  // at a time, while it is in the cache.
+  // The update's loop adds up to two contributions. If there are more, all but the last are added before, a block at a
+  // time, while the block is in the cache.
   alignas(64) std::array<float, kBlock> sums;
   const std::size_t parts = contributions_.size();
   for (const std::uint64_t end = first + count; first < end; first += kBlock) {
@@ -82,12 +83,13 @@ void UpdateArithmetic::operator()(std::uint64_t first, std::uint64_t count, cons
     if (parts > 1) part.second = contributions_[parts - 1] + first;
     if (at_.state[0]) part.s0 = at_.state[0] + first;
     if (at_.state[1]) part.s1 = at_.state[1] + first;
+    if (rule_.average > 0) part.average = at_.state[state_slots(rule_.kind)] + first;
     if (at_.bf16) part.bf16 = at_.bf16 + first;
     run(part, first, end - first > kBlock ? UndoCopy{} : undo);
   }
 }
 
-/// One kernel call, or one for every piece with constants of its own; the last of them copies.
+/// One kernel call, or one for every piece with its own constants; the last of them makes the undo copy.
 void UpdateArithmetic::run(const UpdatePart& part, std::uint64_t first, const UndoCopy& undo) const {
   if (at_.no_decay.empty() && at_.scaled.empty()) return kernels_.update(part, undo);
   for_each_piece(at_, rule_, first, part.count, [&](std::uint64_t begin, std::uint64_t count, const RuleStep& rule) {
@@ -100,6 +102,7 @@ void UpdateArithmetic::run(const UpdatePart& part, std::uint64_t first, const Un
                      .p = moved(part.p),
                      .s0 = moved(part.s0),
                      .s1 = moved(part.s1),
+                     .average = moved(part.average),
                      .bf16 = moved(part.bf16),
                      .count = count},
                     skip + count == part.count ? undo : UndoCopy{});

@@ -7,7 +7,7 @@
 namespace troupe::detail {
 namespace {
 
-/// Whether the comma-separated `list` has `word`.
+/// Whether the comma-separated `list` contains `word`.
 bool lists(std::string_view list, std::string_view word) {
   while (!list.empty()) {
     const auto comma = list.find(',');
@@ -24,7 +24,7 @@ std::vector<std::string> lines_of(std::string_view text) {
   return lines;
 }
 
-/// Undoes mountinfo's \040 and the like.
+/// Replaces mountinfo's escapes such as \040.
 std::string unescaped(const std::string& text) {
   const auto octal = [](char c) { return c >= '0' && c <= '7'; };
   std::string out;
@@ -39,13 +39,13 @@ std::string unescaped(const std::string& text) {
   return out;
 }
 
-/// Where a hierarchy is mounted, and which of its groups is the mount's root.
+/// The folder where a hierarchy is mounted, and the group that is the mount's root.
 struct Mount {
   std::string root;
   std::string folder;
 };
 
-/// Of version 2, or of version 1 with this controller.
+/// Finds the mount of version 2, or of version 1 with this controller.
 std::optional<Mount> find_mount(std::string_view mounts, bool version_2, std::string_view controller) {
   for (const std::string& line : lines_of(mounts)) {
     // 36 35 98:0 ROOT FOLDER options [more fields] - TYPE source superoptions
@@ -74,7 +74,7 @@ std::optional<std::string> own_group(std::string_view own_groups, bool version_2
   return std::nullopt;
 }
 
-/// The group's path below the mount; "" where the mount shows only groups below it (a container).
+/// The group's path below the mount; "" if the mount shows only the groups below it (in a container).
 std::string below_mount(const std::string& group, const std::string& root) {
   if (root == "/") return group == "/" ? "" : group;
   if (group.starts_with(root) && (group.size() == root.size() || group[root.size()] == '/'))
@@ -82,12 +82,12 @@ std::string below_mount(const std::string& group, const std::string& root) {
   return "";
 }
 
-/// quota / period, 0 when there is none.
+/// quota / period; 0 if there is none.
 double granted(const std::optional<std::string>& quota, const std::optional<std::string>& period) {
   if (!quota || !period) return 0;
   double time = 0;
   double span = 0;
-  if (!(std::istringstream{*quota} >> time) || !(std::istringstream{*period} >> span)) return 0;  // "max" is no number
+  if (!(std::istringstream{*quota} >> time) || !(std::istringstream{*period} >> span)) return 0;  // not for "max"
   return time > 0 && span > 0 ? time / span : 0;
 }
 
@@ -99,7 +99,7 @@ double granted_by(const std::string& folder, bool version_2, const FileReader& r
   return granted(both->substr(0, space), both->substr(space + 1));
 }
 
-/// Bytes; 0: no bound ("max", or the page-aligned largest number of version 1).
+/// In bytes; 0: no limit ("max", or the largest page-aligned number in version 1).
 double memory_granted_by(const std::string& folder, bool version_2, const FileReader& read) {
   const auto text = read(folder + (version_2 ? "/memory.max" : "/memory.limit_in_bytes"));
   double bytes = 0;
@@ -109,7 +109,7 @@ double memory_granted_by(const std::string& folder, bool version_2, const FileRe
 
 using Grant = double (*)(const std::string& folder, bool version_2, const FileReader& read);
 
-/// The least that the process's own group and all above it grant, 0: no bound.
+/// The smallest grant of the process's own group and all groups above it; 0: no limit.
 double least_granted(std::string_view own_groups, std::string_view mounts, const FileReader& read,
                      std::string_view controller, Grant grant) {
   double least = 0;

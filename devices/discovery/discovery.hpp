@@ -4,11 +4,11 @@
 
 namespace troupe {
 
-/// Looks at this node: cores that this process may use, NUMA nodes, caches (hwloc), NICs of this network namespace
+/// Examines this node: cores that this process may use, NUMA nodes, caches (hwloc), NICs of this network namespace
 /// (sysfs and netlink), cgroup CPU quota, boot id and network namespace. Takes some milliseconds. Throws
-/// Error{environment} when hwloc cannot.
+/// Error{environment} if hwloc fails.
 Topology discover();
-/// The same as discover().identity, without the rest.
+/// Only discover().identity, without the rest.
 NodeIdentity own_node_identity();
 
 }  // namespace troupe

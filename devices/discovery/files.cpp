@@ -9,7 +9,7 @@
 namespace troupe::detail {
 
 std::optional<std::string> read_small_file(const std::string& path) {
-  // Not a stream: some files of /sys open and then refuse to be read, at which libstdc++'s throws.
+  // Not a stream: some files of /sys can be opened but not read, and libstdc++'s stream then throws.
   constexpr std::size_t kMostBytes = 1 << 20;
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return std::nullopt;

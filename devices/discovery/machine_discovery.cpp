@@ -29,12 +29,12 @@ struct DestroyTopology {
   void operator()(hwloc_topology_t topology) const noexcept { hwloc_topology_destroy(topology); }
 };
 
-/// What hwloc sees, through its own XML: one reader for files and for this host.
+/// Reads hwloc's view of this host through its XML: one reader serves files and this host.
 Machine parts_of_this_host() {
   hwloc_topology_t raw = nullptr;
   TROUPE_CHECK_ERRNO(hwloc_topology_init(&raw) == 0, Code::environment, "hwloc cannot start to look at this host");
   const std::unique_ptr<hwloc_topology, DestroyTopology> owner{raw};
-  // OpenCL and GL would wake drivers, and x86 would move this thread to every core in turn.
+  // The OpenCL and GL components would wake drivers, and x86 would move this thread to every core.
   for (const char* component : {"opencl", "gl", "x86"})
     hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
   hwloc_topology_set_all_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_ALL);
@@ -74,7 +74,7 @@ void add_limits(Machine& machine) {
   limits.allowed = allowed == all ? CpuSet{} : allowed;
 }
 
-/// Bus ids of GPUs, NICs and devices of unknown class in NCCL_TOPO_FILE that this machine does not have.
+/// Notes the bus ids of GPUs, NICs and devices of unknown class in NCCL_TOPO_FILE that this machine does not have.
 void check_nccl_file(Machine& machine) {
   const char* const file = std::getenv("NCCL_TOPO_FILE");
   if (file == nullptr) return;
@@ -86,7 +86,7 @@ void check_nccl_file(Machine& machine) {
       if (part.kind == PartKind::pci_function && here.at_bus(part.pci->bus) == kNoPart)
         machine.system.nccl_file_not_found.push_back(part.pci->bus);
   } catch (const Error&) {
-    machine.system.nccl_file_not_found = {""};  // a rule says so
+    machine.system.nccl_file_not_found = {""};  // a rule of the doctor reports it
   }
 }
 

@@ -21,7 +21,7 @@ struct EndBitmap {
 };
 using NodeSet = std::unique_ptr<hwloc_bitmap_s, EndBitmap>;
 
-/// A preference and no more (no HWLOC_MEMBIND_STRICT): a full node must not end a run.
+/// Only a preference (no HWLOC_MEMBIND_STRICT): a full node must not end a run.
 constexpr auto kPolicy = HWLOC_MEMBIND_BIND;
 constexpr int kThread = HWLOC_MEMBIND_THREAD | HWLOC_MEMBIND_BYNODESET;
 
@@ -62,7 +62,7 @@ class HwlocBinding final : public MemoryBinding {
     const NodeSet where{hwloc_bitmap_alloc()};
     for (std::size_t i = 0; i < samples; ++i) {
       const std::byte* const page = base + size_bytes / samples * i;
-      // The system tells of pages that this process has mapped, which a shared one is only once it was used here.
+      // The system reports only pages that this process has mapped, and maps a shared page at its first use here.
       (void)*static_cast<const volatile std::byte*>(page);
       if (hwloc_get_area_memlocation(topology_.get(), page, 1, where.get(), HWLOC_MEMBIND_BYNODESET) != 0) continue;
       if (hwloc_bitmap_weight(where.get()) == 1) ++found[static_cast<std::uint32_t>(hwloc_bitmap_first(where.get()))];
@@ -76,7 +76,7 @@ class HwlocBinding final : public MemoryBinding {
   }
 
  private:
-  /// NUMA nodes alone are looked at: no devices, and none of the components that would wake drivers.
+  /// Loads NUMA nodes only: no devices, and no components that would wake drivers.
   void load(const std::string& synthetic) {
     hwloc_topology_t raw = nullptr;
     if (hwloc_topology_init(&raw) != 0) return refuse("hwloc cannot start");
@@ -97,9 +97,9 @@ class HwlocBinding final : public MemoryBinding {
     return hwloc_bitmap_isincluded(set_.get(), here) != 0;
   }
 
-  /// Whether somebody gave this process a memory policy before: what a user asked for by hand stays.
+  /// Whether this process already had a memory policy: what a user has set by hand is kept.
   bool has_policy() {
-    if (hwloc_topology_is_thissystem(topology_.get()) == 0) return false;  // a description has no processes
+    if (hwloc_topology_is_thissystem(topology_.get()) == 0) return false;  // a described machine has no processes
     const NodeSet now{hwloc_bitmap_alloc()};
     hwloc_membind_policy_t policy = HWLOC_MEMBIND_DEFAULT;
     if (hwloc_get_membind(topology_.get(), now.get(), &policy, kThread) != 0) {
@@ -116,7 +116,7 @@ class HwlocBinding final : public MemoryBinding {
     try {
       refuse(text("the system does not bind ", what, ": ", std::strerror(why)));
     } catch (const std::bad_alloc&) {
-      // The text alone is lost.
+      // Only the text is lost.
     }
   }
   void refuse(const std::string& why) {

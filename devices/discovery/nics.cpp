@@ -24,12 +24,12 @@
 namespace troupe::detail {
 namespace {
 
-/// What getifaddrs tells of one interface.
+/// The data of getifaddrs about one interface.
 struct Seen {
   unsigned flags = 0;
-  std::string hardware;  // 02:42:ac:11:00:02, as /sys writes it
+  std::string hardware;  // such as 02:42:ac:11:00:02, in the form of /sys
   std::string address;
-  int worth = 0;  // of the address: 3 IPv4, 2 IPv6, 1 IPv6 of this link only
+  int worth = 0;  // of the address: 3 IPv4, 2 IPv6, 1 link-local IPv6
 };
 
 std::optional<std::int64_t> number_in(const std::string& path) {
@@ -76,7 +76,7 @@ void take(Seen& seen, const ifaddrs& entry) {
   seen.worth = worth;
 }
 
-/// /sys shows the namespace it was mounted in; after a mere setns(2) that is another one, with an eth0 of its own.
+/// /sys shows the namespace that it was mounted in; after setns(2) alone that is another one, with its own eth0.
 bool shows_same(const std::string& folder, const std::string& name, const Seen& seen) {
   const auto index = number_in(folder + "/ifindex");
   const auto hardware = read_small_file(folder + "/address");

@@ -15,7 +15,7 @@ namespace {
 
 using namespace topology;
 
-// As nvml.h lays them out; the library promises to keep them.
+// The layouts of nvml.h; the library guarantees that they stay.
 using Device = void*;
 struct PciInfo {  // nvmlPciInfo_t, version 3
   std::array<char, 16> legacy_bus;
@@ -53,14 +53,14 @@ class Nvml {
   Nvml& operator=(const Nvml&) = delete;
   bool ready() const { return ready_; }
 
-  /// The library's answer; -1: it has no such function.
+  /// The library's result; -1: it does not have the function.
   template <class... Arguments>
   int call(const char* name, Arguments... arguments) const {
     if (library_ == nullptr) return -1;
     auto* const function = reinterpret_cast<int (*)(Arguments...)>(::dlsym(library_.get(), name));
     return function == nullptr ? -1 : function(arguments...);
   }
-  /// A text of the device; empty: it has none.
+  /// A text about the device; empty: there is none.
   std::string text(const char* name, Device device) const {
     std::array<char, 96> buffer{};
     if (call(name, device, buffer.data(), static_cast<unsigned>(buffer.size() - 1)) != kSuccess) return {};
@@ -78,7 +78,7 @@ class Nvml {
   bool ready_ = false;
 };
 
-/// "00000000:3B:00.0" -> "0000:3b:00.0", as the kernel writes it.
+/// "00000000:3B:00.0" -> "0000:3b:00.0", the form of the kernel.
 std::string kernel_bus(const std::array<char, 32>& bus_id) {
   std::string bus{bus_id.data(), ::strnlen(bus_id.data(), bus_id.size())};
   std::transform(bus.begin(), bus.end(), bus.begin(),
@@ -108,7 +108,7 @@ void read_state(const Nvml& nvml, Device device, Gpu& gpu) {
   if (nvml.call("nvmlDeviceGetMigMode", device, &now, &pending) == kSuccess) gpu.mig = now != 0;
 }
 
-/// One entry per neighbour; a lane whose neighbour is not told counts for "".
+/// One entry per neighbour; lanes whose neighbour is not known count for "".
 void read_links(const Nvml& nvml, Device device, PartIndex part, std::vector<AcceleratorLink>& links) {
   std::vector<AcceleratorLink> found;
   for (unsigned lane = 0; lane < kMostLinks; ++lane) {
@@ -119,7 +119,7 @@ void read_links(const Nvml& nvml, Device device, PartIndex part, std::vector<Acc
     if (nvml.call("nvmlDeviceGetNvLinkRemotePciInfo_v2", device, lane, &far) == kSuccess) bus = kernel_bus(far.bus_id);
     auto at = std::find_if(found.begin(), found.end(), [&](const AcceleratorLink& link) { return link.to == bus; });
     if (at == found.end()) at = found.insert(found.end(), {.from = part, .to = bus});
-    // device_id holds the vendor below; a switch's own class is not told, but GPUs are known by their bus ids.
+    // device_id has the vendor in its low half. A switch does not report its class; GPUs are known by their bus ids.
     ++at->lanes;
     at->lanes_down += active == 0;
   }
@@ -158,7 +158,7 @@ void add_nvml(Machine& machine, const std::string& library) {
     read_state(nvml, device, *gpu);
     read_links(nvml, device, part, machine.links);
   }
-  // The library leaves out those that do not answer or that nobody may open: the bus still shows them.
+  // The library omits GPUs that do not answer or that this user may not open; the bus still shows them.
   for (Gpu& gpu : machine.gpus) {
     if (gpu.vendor != "nvidia" || gpu.state != GpuState::unknown) continue;
     const auto& bus = machine.parts[gpu.part].pci->bus;

@@ -26,7 +26,7 @@ OwnTopology load() {
   hwloc_topology_t raw = nullptr;
   TROUPE_CHECK_ERRNO(hwloc_topology_init(&raw) == 0, Code::environment, "hwloc cannot start to look at this node");
   OwnTopology topology{raw};
-  // Devices are not asked for, so OpenCL and GL need not be woken; x86 would move this thread to every core in turn.
+  // Devices are not needed: OpenCL and GL would wake drivers, and x86 would move this thread to every core.
   for (const char* component : {"opencl", "gl", "x86"}) {
     hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
   }
@@ -35,18 +35,18 @@ OwnTopology load() {
   return topology;
 }
 
-/// The processors this process may run on: allowed by its control group and by the affinity of any of its threads.
+/// The processors on which this process may run: allowed by its control group and the affinity of any of its threads.
 Bitmap usable(hwloc_topology_t topology) {
   Bitmap set{hwloc_bitmap_alloc()};
   TROUPE_CHECK(set != nullptr, Code::environment, "hwloc cannot make a set of processors: no memory");
   if (hwloc_get_cpubind(topology, set.get(), HWLOC_CPUBIND_PROCESS) != 0 || hwloc_bitmap_iszero(set.get())) {
-    hwloc_bitmap_fill(set.get());  // hwloc cannot tell here: what the control group allows
+    hwloc_bitmap_fill(set.get());  // hwloc has no answer: use those that the control group allows
   }
   hwloc_bitmap_and(set.get(), set.get(), hwloc_topology_get_allowed_cpuset(topology));
   return set;
 }
 
-/// NUMA nodes in hwloc's order, with their places in the result by the system's number.
+/// Adds NUMA nodes in hwloc's order. Returns their indices by the system's number.
 std::map<unsigned, std::uint32_t> add_numa(Topology& out, hwloc_topology_t topology) {
   std::map<unsigned, std::uint32_t> index;
   for (hwloc_obj_t node = nullptr;
@@ -57,7 +57,7 @@ std::map<unsigned, std::uint32_t> add_numa(Topology& out, hwloc_topology_t topol
   return index;
 }
 
-/// A core's own share of the caches at `level` that hold data: the whole divided by the cores that use it.
+/// A core's share of the data cache at `level`: its size divided by the number of cores that use it.
 std::uint64_t cache_bytes(hwloc_topology_t topology, hwloc_obj_t core, hwloc_obj_type_t level) {
   const hwloc_obj_t cache = hwloc_get_ancestor_obj_by_type(topology, level, core);
   if (cache == nullptr) return 0;
@@ -85,7 +85,7 @@ Core make_core(hwloc_topology_t topology, hwloc_obj_t object, hwloc_const_cpuset
   for (int node = -1; (node = hwloc_bitmap_next(object->nodeset, node)) >= 0;) {
     const auto at = numa.find(static_cast<unsigned>(node));
     if (at == numa.end()) continue;
-    core.numa = at->second;  // the lowest: memory for the processors comes before that of devices
+    core.numa = at->second;  // the lowest: memory of the processors is numbered before that of devices
     break;
   }
   if (const hwloc_obj_t package = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_PACKAGE, object)) {
@@ -114,7 +114,7 @@ void add_processors(Topology& out) {
   const Bitmap allowed = usable(topology);
   const auto numa = add_numa(out, topology);
   out.cpu_model = processor_name(topology);
-  // Where a system tells of no cores, every processor counts as one.
+  // If the system reports no cores, every processor counts as a core.
   const auto type = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE) > 0 ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
   for (hwloc_obj_t object = nullptr; (object = hwloc_get_next_obj_by_type(topology, type, object)) != nullptr;) {
     Core core = make_core(topology, object, allowed.get(), numa);

@@ -19,7 +19,7 @@ using namespace topology;
 namespace fs = std::filesystem;
 
 constexpr std::chrono::milliseconds kWatch{200};
-/// Of an RDMA port: packets sent again or out of order, and pauses.
+/// Of an RDMA port: retransmitted and out-of-order packets, and pauses.
 constexpr const char* kCounters[] = {"out_of_sequence",        "packet_seq_err",       "local_ack_timeout_err",
                                      "rnr_nak_retry_err",      "rx_icrc_encapsulated", "roce_adp_retrans",
                                      "roce_slow_restart_cnps", "rp_cnp_handled"};
@@ -42,7 +42,7 @@ std::vector<std::string> names_in(const std::string& folder) {
   return names;
 }
 
-/// The last part of where a link leads, as the kernel names drivers and functions.
+/// The last part of a link's target, which is the kernel's name of drivers and functions.
 std::string link_name(const std::string& path) {
   std::error_code none;
   const fs::path target = fs::read_symlink(path, none);
@@ -63,7 +63,7 @@ PciLink read_link(const std::string& folder, const char* which) {
   return link;
 }
 
-/// Whether a bridge's ACS capability has redirection on; only root reads so far into the configuration space.
+/// Whether a bridge's ACS capability has redirection on; only root can read that part of the configuration space.
 std::optional<bool> acs_redirect(const std::string& folder) {
   const auto config = read_small_file(folder + "/config");
   if (!config || config->size() < 4096) return std::nullopt;
@@ -103,7 +103,7 @@ void read_port(RdmaPort& port, const std::string& root) {
     port.guid = *guid;
 }
 
-/// Ports and interfaces of /sys that a face did not tell of.
+/// Adds ports and interfaces in /sys that hwloc did not report.
 void read_nic(Nic& nic, const std::string& bus, const std::string& root) {
   const std::string folder = root + "/sys/bus/pci/devices/" + bus;
   nic.driver = link_name(folder + "/driver");
@@ -180,7 +180,7 @@ std::string gpu_of(const Machine& machine, const Environment& environment) {
   std::optional<std::uint32_t> number = local;
   if (visible != environment.end()) {
     const std::vector<std::string> listed = split(visible->second, ',');
-    // One visible GPU is the rank's; of several it takes the one with its local number.
+    // A single visible GPU belongs to the rank; of several, the rank takes the one with its local number.
     const std::size_t at = listed.size() == 1 ? 0 : local.value_or(~0u);
     number = at < listed.size() ? number_of({{"x", listed[at]}}, {"x"}) : std::nullopt;
   }
@@ -283,7 +283,7 @@ void add_ranks(Machine& machine, const std::string& root) {
       if (line.starts_with("VmRSS:"))
         size = static_cast<std::uint64_t>(leading_number(std::string{trimmed(line.substr(6))}));
     }
-    // Of a shell and the program that it started, which have the same environment, the larger one is the rank.
+    // A shell and the program that it started have the same environment; the larger process is the rank.
     if (ranks.contains(*rank) && sizes[*rank] >= size) continue;
     place.numa_bytes = numa_bytes(read_small_file(folder + "/numa_maps").value_or(""));
     place.gpu = gpu_of(machine, environment);

@@ -23,17 +23,17 @@ using fake::Words;
 
 namespace {
 
-/// The first word of a replica's work.
+/// The first word of the forms of a replica's work.
 constexpr std::uint64_t kReplicaWork = 1000;
 
-constexpr std::uint64_t kLongestDelay = 16;  // turns
+constexpr std::uint64_t kLongestDelay = 16;  // in turns
 
 void check_size(const Memory& part, std::uint64_t size_bytes, const char* what) {
   TROUPE_CHECK(part.size_bytes == size_bytes, Code::invalid, what, " has ", part.size_bytes, " bytes, ", size_bytes,
                " are needed");
 }
 
-/// What a piece of work is, the first word of its form; a replica's own have others.
+/// The kind of a piece of work, the first word of its form; replicas use other numbers.
 enum class Kind : std::uint64_t {
   wait,
   signal,
@@ -53,7 +53,7 @@ enum class Kind : std::uint64_t {
   call,
 };
 
-/// What ends a stream from inside without a word, as a killed process does.
+/// Ends a stream from inside without poison, like a killed process.
 struct Died {};
 
 }  // namespace
@@ -67,7 +67,7 @@ FakeStream::~FakeStream() {
   const std::lock_guard no_work{device_.running_};
   const std::lock_guard lock{device_.queues_};
   std::erase(device_.streams_, this);
-  // What others wait for here never comes, and the line is gone.
+  // Other streams that wait for this one would wait forever, and its timeline is gone.
   for (FakeStream* const other : device_.streams_) {
     for (Work& work : other->queue_) {
       if (work.awaits != &line_) continue;
@@ -98,7 +98,7 @@ void FakeStream::push_now(const Piece& piece) {
   push_now({piece.awaits, until, [run = piece.run, values = piece.values] { run(WordReader{values.all().data()}); }});
 }
 
-/// Its pieces take their values from one step block.
+/// All pieces take their values from one step block.
 void FakeStream::push_replay(RecordedPieces& recorded) {
   const auto block = std::make_shared<RecordedPieces::Block>();
   std::vector<std::size_t> first;
@@ -107,7 +107,7 @@ void FakeStream::push_replay(RecordedPieces& recorded) {
     block->insert(block->end(), piece.values.all().begin(), piece.values.all().end());
   }
   recorded.began();
-  // However the stream ends: the block goes with the last of the pieces.
+  // Freed with the last piece, however the stream ends.
   const std::shared_ptr<void> replay(nullptr, [&recorded](void*) { recorded.ended(); });
   for (std::size_t i = 0; i < recorded.pieces().size(); ++i) {
     const Piece& piece = recorded.pieces()[i];
@@ -143,7 +143,7 @@ void FakeStream::enqueue(Programs& programs, const std::function<void()>& work) 
   }
 }
 
-/// The caller holds no lock of the device: the line's wakers run in here.
+/// The caller holds no lock of the device, because the timeline's wakers run in here.
 void FakeStream::end(const Status& why) {
   {
     const std::lock_guard lock{device_.queues_};
@@ -164,7 +164,7 @@ void FakeStream::wait(Point point) {
   Timeline& line = device_.space_.timeline(point.line);
   push({Words{Kind::wait, &line}, Words{point.value},
         [&line](WordReader values) {
-          // The value first: a point that was reached before the poison is reached.
+          // The value first: a point that was reached before the poison counts as reached.
           if (line.value() >= values.take<std::uint64_t>()) return;
           const Status why = line.status();
           fail(why.code(), std::string{why.text()});
@@ -188,7 +188,7 @@ void FakeStream::copy(Memory to, Memory from) {
   std::byte* target = device_.address(to);
   const std::byte* source = device_.address(from);
   const std::uint64_t bytes = to.size_bytes;
-  if (bytes == sizeof(StepSums)) {  // in a ring: another place in each step
+  if (bytes == sizeof(StepSums)) {  // in a ring: another address in each step
     return push({Words{Kind::copy_sums}, Words{target, source}, [](WordReader values) {
                    auto* const place = values.take<std::byte*>();
                    std::memmove(place, values.take<const std::byte*>(), sizeof(StepSums));
@@ -304,7 +304,7 @@ void FakeStream::digest(Memory to, Memory of) {
 
 UpdateAddresses FakeStream::addresses_of(const RuleStep& rule, const StripeMemory& stripe) const {
   const std::uint64_t count = stripe.stripe.count;
-  const std::size_t slots = state_slots(rule.kind);
+  const std::size_t slots = state_slots(rule);
   UpdateAddresses at{.count = count, .first_element = stripe.stripe.first, .no_decay = stripe.no_decay};
   if (needs_tensor_norms(rule.kind) && !stripe.scaled.empty()) {
     check_size(stripe.squares, stripe.scaled.size() * sizeof(TensorSquares), "the squares of tensors");
@@ -331,13 +331,12 @@ UpdateAddresses FakeStream::addresses_of(const RuleStep& rule, const StripeMemor
 
 namespace {
 
-/// The places of an update, as a form has them.
+/// Adds the addresses of an update to a form.
 void put(Words& form, const UpdateAddresses& at) {
   form.put(at.count);
   form.put(at.parameters);
   form.put(at.bf16);
-  form.put(at.state[0]);
-  form.put(at.state[1]);
+  for (float* const state : at.state) form.put(state);
   form.put(at.journal);
   form.put(at.first_element);
   form.put(at.no_decay.data());
@@ -443,7 +442,7 @@ std::byte* FakeDevice::address(const Memory& memory) const {
   return far_ ? far_->address(memory) : space_.address(memory);
 }
 
-/// The lines that streams wait for are other threads' and processes', which tell nobody: it looks again and again.
+/// Streams may wait for timelines that other threads and processes signal without notice, so this polls.
 void FakeDevice::keep_running() {
   constexpr std::chrono::microseconds kLookAgain{100};
   for (;;) {
@@ -477,7 +476,7 @@ std::unique_ptr<Replica> FakeDevice::compile(const Graph& graph, const Layout& l
                                 graph, layout, batch, buckets, memory);
 }
 
-/// Who goes next, by the seed; null when nobody can. The caller holds queues_.
+/// Chooses the next stream by the seed; null if none can continue. The caller holds queues_.
 FakeStream* FakeDevice::choose() {
   std::vector<FakeStream*> able;
   std::copy_if(streams_.begin(), streams_.end(), std::back_inserter(able), [](FakeStream* s) { return s->may_run(); });
@@ -504,6 +503,8 @@ std::optional<FakeDevice::Turn> FakeDevice::take_turn() {
   return turn;
 }
 
+/// `running_` is held while the work runs, so pieces run one at a time and a stream cannot end in the middle of one.
+/// `queues_` is not held then: the work may signal timelines, and their wakers may push work or ask for counts.
 bool FakeDevice::run_one() {
   const std::lock_guard running{running_};
   std::optional<Turn> turn = take_turn();

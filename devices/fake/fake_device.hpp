@@ -27,18 +27,18 @@ class FakeDevice;
 
 struct FakeOptions {
   static constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
-  std::uint64_t seed = 1;          // of the order between streams, delays and failures
-  std::uint64_t fail_at = kNever;  // the device's work of this number, counted from 0, fails with device_fault
-  std::uint32_t fail_one_in = 0;   // every piece of work fails with a chance of 1 in so many; 0: none
-  std::uint32_t delay_one_in = 0;  // a stream whose turn it is stands back for a while, 1 in so many times; 0: never
-  bool far_memory = false;         // it has memory of its own, which nobody else can look at; see FarMemory
+  std::uint64_t seed = 1;          // for the order of streams, delays and failures
+  std::uint64_t fail_at = kNever;  // the piece of work with this number, counted from 0, fails with device_fault
+  std::uint32_t fail_one_in = 0;   // each piece of work fails with a probability of 1 in this number; 0: none does
+  std::uint32_t delay_one_in = 0;  // the chosen stream is delayed, with a probability of 1 in this number; 0: never
+  bool far_memory = false;         // the device has its own memory, which the host cannot access; see FarMemory
   bool computes_graph =
-      false;  // its replicas compute their graph, as the reference device does, in the place of the fake's own model
-  bool runs_itself = false;  // on a thread; otherwise a test does, or who waits for one of its streams
+      false;  // its replicas compute their graph, like the reference device, instead of the fake's own model
+  bool runs_itself = false;  // on a thread; otherwise tests run it, or threads that wait for one of its streams
 };
 
-/// A queue whose work is done when somebody runs the device. Waits have no deadline: there is no time. Work on memory
-/// that the address space does not know is refused when it is enqueued, with Error{invalid}.
+/// A queue whose work is done when the device is run. Waits have no deadline, because there is no time. Work on memory
+/// that the address space does not know is refused with Error{invalid} when it is enqueued.
 class FakeStream final : public Stream {
  public:
   ~FakeStream();
@@ -64,14 +64,14 @@ class FakeStream final : public Stream {
 
   void enqueue(Programs& programs, const std::function<void()>& work) override;
 
-  /// Enqueues a test's own work, which no program has. When it throws Error, the stream ends with that.
+  /// Enqueues a test's own work, which is never recorded in a program. If it throws Error, the stream ends with that.
   void call(std::function<void()> work);
-  /// Enqueues a replica's work; when it throws Error, the stream ends with that.
+  /// Enqueues a replica's work; if it throws Error, the stream ends with that.
   void run(fake::Words form, fake::Words values, std::function<void(fake::WordReader)> work);
   /// The next update ends at that moment of its pass, as if the process were killed there: nothing later on this stream
   /// is done, signalled or poisoned.
   void die_in_update(PassMoment moment, std::uint64_t block);
-  /// How many pieces of work wait to be done.
+  /// Number of pieces of work that are waiting.
   std::size_t count_queued() const;
   /// Why the stream ended, or ok.
   Status status() const { return line_.status(); }
@@ -103,20 +103,20 @@ class FakeStream final : public Stream {
   // All below: guarded by the device's queue mutex.
   std::deque<Work> queue_;
   std::uint64_t marks_ = 0;
-  std::uint64_t stands_back_ = 0;  // turns of others until it may run again
+  std::uint64_t stands_back_ = 0;  // number of other streams' turns until it may run again
   std::optional<PassEnd> dies_at_;
   bool ended_ = false;
-  // The enqueuing side's.
+  // Used by the thread that enqueues.
   std::vector<fake::Piece> captured_;
   bool captures_ = false;
   std::uint64_t calls_ = 0;
 };
 
-/// A device without hardware: work is done one piece at a time when a test says so (or on a thread, where it
-/// runs_itself), and the order between streams follows a seed, as far as waits leave a choice. Unless it
-/// computes_graph, its replicas compute a model of their own: each parameter is pulled toward a target that each row's
-/// bytes give, so gradients depend on batch and weights, and training converges. Waiting for a fake stream's point
-/// makes time pass. Threads: any may run it, one piece of work at a time.
+/// A device without hardware. Work is done one piece at a time when a test runs it (or on a thread, with runs_itself),
+/// and the order of streams follows a seed as far as waits permit. Unless it computes_graph, its replicas compute a
+/// model of their own: each parameter is pulled toward a target that depends on each row's bytes, so gradients depend
+/// on batch and weights, and training converges. A wait for a fake stream's point runs the device. Threads: any may run
+/// it, one piece of work at a time.
 class FakeDevice final : public HostDevice {
  public:
   explicit FakeDevice(AddressSpace& space, FakeOptions options = {});
@@ -132,15 +132,15 @@ class FakeDevice final : public HostDevice {
   std::unique_ptr<Replica> compile(const Graph& graph, const Layout& layout, const BatchLayout& batch,
                                    const std::vector<Bucket>& buckets, const ReplicaMemory& memory) override;
 
-  /// The same as stream(), with the test's side of it.
+  /// Like stream(), with the functions for tests.
   std::unique_ptr<FakeStream> fake_stream();
-  /// Does one piece of work of some stream; false when none can go on.
+  /// Does one piece of work of some stream; false if no stream can continue.
   bool run_one();
-  /// Runs until no stream can go on, and says how much was done.
+  /// Runs until no stream can continue, and returns how many pieces were done.
   std::size_t run_until_idle();
-  /// Pieces of work done so far, the failed one included.
+  /// Number of pieces done so far, including one that failed.
   std::uint64_t count_done() const;
-  /// Where the device's own work finds `memory`. Throws as AddressSpace::address.
+  /// The address of `memory` for the device's own work. Throws like AddressSpace::address.
   std::byte* address(const Memory& memory) const;
   template <class T>
   T* address_of(const Memory& memory) const {
@@ -162,7 +162,7 @@ class FakeDevice final : public HostDevice {
   AddressSpace& space_;
   const FakeOptions options_;
   DeviceTraits traits_;
-  std::unique_ptr<FarMemory> far_;  // null: it works in the host's
+  std::unique_ptr<FarMemory> far_;  // null: it works in host memory
   std::mutex running_;              // held while a piece of work is done; taken before queues_
   mutable std::mutex queues_;       // guards all below and the streams' queues
   std::vector<FakeStream*> streams_;
@@ -170,7 +170,7 @@ class FakeDevice final : public HostDevice {
   std::uint64_t draws_ = 0;
   bool stop_ = false;
   std::condition_variable news_;
-  std::thread thread_;  // of one that runs itself
+  std::thread thread_;  // if it runs itself
 };
 
 }  // namespace troupe

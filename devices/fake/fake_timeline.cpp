@@ -7,7 +7,7 @@
 namespace troupe {
 namespace {
 
-/// How long a waiter that has nothing to drive looks away: what it waits for may hang on lines it cannot hear of.
+/// How long a waiter with nothing to drive sleeps; its point may depend on timelines that do not notify it.
 constexpr std::chrono::microseconds kLookAgain{200};
 
 }  // namespace
@@ -68,7 +68,7 @@ void FakeTimeline::wake(std::uint64_t at, Waker& waker) {
   tell_due();
 }
 
-/// Takes each waker off the list before telling it, so that it is told once and may register again.
+/// Removes each waker from the list before calling it, so that it is called once and may register again.
 void FakeTimeline::tell_due() noexcept {
   for (;;) {
     Entry due{};

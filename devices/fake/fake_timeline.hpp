@@ -11,13 +11,13 @@
 
 namespace troupe {
 
-/// A timeline on a logical clock: an object of this process, known to others only through AddressSpace::bind(). Where
-/// `drive` is given, wait() calls it to make time pass instead of only waiting for other threads.
+/// A timeline on a logical clock: an object of this process, which others know only through AddressSpace::bind(). With
+/// `drive`, wait() calls it to do work instead of only waiting for other threads.
 class FakeTimeline final : public Timeline {
  public:
-  /// `drive` does one piece of work and says whether there was one; called by threads in wait(), without locks.
+  /// `drive` does one piece of work and returns whether there was one; threads in wait() call it without holding locks.
   explicit FakeTimeline(TimelineId id, std::function<bool()> drive = {}) : id_(id), drive_(std::move(drive)) {}
-  /// Wakers that are left are told Code::aborted.
+  /// Calls the remaining wakers with Code::aborted.
   ~FakeTimeline() override;
   FakeTimeline(const FakeTimeline&) = delete;
   FakeTimeline& operator=(const FakeTimeline&) = delete;

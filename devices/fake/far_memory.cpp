@@ -18,7 +18,7 @@
 namespace troupe {
 namespace {
 
-/// A range at which nobody may look. Read by the signal handler, so without locks; a free one has no base.
+/// A range that must not be accessed. The signal handler reads it, so there are no locks; a free one has no base.
 struct Guard {
   std::atomic<std::uintptr_t> base{0};
   std::atomic<std::uint64_t> size_bytes{0};
@@ -27,7 +27,7 @@ struct Guard {
 std::array<Guard, 256> guards;
 struct sigaction before;
 
-/// Puts together a line without memory of the heap.
+/// Builds a line without heap memory.
 class Line {
  public:
   Line& operator<<(std::string_view text) {
@@ -52,7 +52,7 @@ class Line {
   std::size_t used_ = 0;
 };
 
-/// Says where it was, and leaves the rest to whom the signal was for before.
+/// Reports the access, and leaves the rest to the previous handler of the signal.
 void tell(int, siginfo_t* about, void*) {
   const auto at = reinterpret_cast<std::uintptr_t>(about->si_addr);
   for (const Guard& guard : guards) {
@@ -66,14 +66,14 @@ void tell(int, siginfo_t* about, void*) {
     backtrace_symbols_fd(frames.data(), backtrace(frames.data(), frames.size()), STDERR_FILENO);
     break;
   }
-  sigaction(SIGSEGV, &before, nullptr);  // the access is tried again, and meets what was there
+  sigaction(SIGSEGV, &before, nullptr);  // the access is repeated, and now meets the previous handler
 }
 
-/// Once in a process.
+/// Once per process.
 void watch_accesses() {
   static const bool done = [] {
     void* frame = nullptr;
-    backtrace(&frame, 1);  // loads what it needs now, not in the handler
+    backtrace(&frame, 1);  // loads its library now, not in the handler
     struct sigaction action {};
     action.sa_sigaction = tell;
     action.sa_flags = SA_SIGINFO;
@@ -101,7 +101,7 @@ FarMemory::~FarMemory() {
 
 Memory FarMemory::add(std::shared_ptr<Arena> arena, bool own) {
   watch_accesses();
-  static std::mutex claims;  // of guards, by devices of any thread
+  static std::mutex claims;  // guards the search for a free guard, by devices of any thread
   const std::lock_guard claim{claims};
   Guard& guard = free_guard();
   void* const shown = mmap(nullptr, arena->size_bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -130,7 +130,7 @@ RegionTicket FarMemory::ticket(ArenaId id) const {
 Memory FarMemory::import(const RegionTicket& ticket) { return add(Arena::open(arena_ticket(ticket)), false); }
 
 std::byte* FarMemory::address(const Memory& memory) const {
-  std::byte* const shown = space_.address(memory);  // checks the range
+  std::byte* const shown = space_.address(memory);  // also checks the range
   for (const Place& place : places_)
     if (place.arena->id() == memory.arena) return place.arena->base() + (shown - place.shown);
   return shown;

@@ -9,36 +9,36 @@
 
 namespace troupe {
 
-/// Device memory without a device. What the address space says of it is an address at which every access ends the
-/// process, after a line on stderr that tells which arena and which byte it was, and from where (a system call that is
-/// given it fails with EFAULT); the device's own work finds the bytes at another address. Lies in arenas, so that
-/// processes of a node can import it. Threads: one caller at a time, but for address().
+/// Device memory without a device. The address space returns an address at which every access ends the process, after a
+/// line on stderr that names the arena, the byte and the caller (a system call that gets the address fails with
+/// EFAULT); the device's own work uses another address. The memory lies in arenas, so that processes of a node can
+/// import it. Threads: one caller at a time, except for address().
 class FarMemory {
  public:
-  /// `space` outlives it.
+  /// `space` outlives this object.
   explicit FarMemory(AddressSpace& space) : space_(space) {}
   ~FarMemory();
   FarMemory(const FarMemory&) = delete;
   FarMemory& operator=(const FarMemory&) = delete;
 
   Memory allocate(ArenaId id, std::uint64_t size_bytes);
-  /// Throws Error{invalid} for an id of others.
+  /// Throws Error{invalid} for any other id.
   RegionTicket ticket(ArenaId id) const;
   Memory import(const RegionTicket& ticket);
-  /// Where the device's own work finds `memory`, of this kind or of the host's. Throws as AddressSpace::address. Any
+  /// The address of `memory`, far or host memory, for the device's own work. Throws like AddressSpace::address. Any
   /// thread, while nothing is allocated or imported.
   std::byte* address(const Memory& memory) const;
 
  private:
   struct Place {
-    std::shared_ptr<Arena> arena;  // mapped for the device's own work
-    std::byte* shown = nullptr;    // what everybody else is told
+    std::shared_ptr<Arena> arena;  // the mapping that the device's own work uses
+    std::byte* shown = nullptr;    // the address that all others get
     bool own = false;
   };
   Memory add(std::shared_ptr<Arena> arena, bool own);
 
   AddressSpace& space_;
-  std::vector<Place> places_;  // few
+  std::vector<Place> places_;  // a few
 };
 
 }  // namespace troupe

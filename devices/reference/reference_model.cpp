@@ -11,7 +11,7 @@
 namespace troupe::reference {
 namespace {
 
-/// A row's loss and whether its label has the largest logit; adds the gradient of the weighted loss to `to_logits`.
+/// A row's loss, and whether its label has the largest logit; adds the gradient of the weighted loss to `to_logits`.
 struct RowLoss {
   double loss;
   bool correct;
@@ -41,7 +41,7 @@ double smooth_l1(const SmoothL1& loss, std::span<const double> x, const double* 
   return found;
 }
 
-/// Nothing when no class counts.
+/// Empty if no class counts.
 std::optional<RowLoss> sigmoid_cross_entropy(const SigmoidCrossEntropy& loss, std::span<const double> logits,
                                              const double* targets, double* to_logits, std::uint32_t row) {
   double count = 0;
@@ -71,13 +71,13 @@ Visit(Calls...) -> Visit<Calls...>;
 
 }  // namespace
 
-/// A batch on its way: by tensor, the values and the gradients to them.
+/// One batch: by tensor, the values and the gradients.
 struct Model::Pass {
   const Graph& graph;
   std::span<const FieldValues> fields;
   std::uint32_t rows;
   std::vector<Tensor> tensors;
-  std::vector<LayerWork> works;  // by layer; of a loss, nothing
+  std::vector<LayerWork> works;  // by layer; unused for a loss
 
   /// `result` lives as long as the pass.
   void prepare(const Layout& layout, const double* parameters, double* gradients, bool training, const Result& result) {
@@ -150,7 +150,7 @@ struct Model::Pass {
     });
   }
 
-  /// Adds up a row that counts.
+  /// Adds a row that counts to the result.
   void note(std::size_t layer, const RowLoss& found, Result& result) const {
     result.loss += found.loss;
     if (layer + 1 != graph.layers().size()) return;

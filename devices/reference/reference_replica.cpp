@@ -25,10 +25,10 @@ class ReferenceReplica final : public Replica {
         buckets_(buckets),
         memory_(memory) {
     batch_.check_fits(graph);
-    const std::uint64_t half_bytes =
+    const std::uint64_t bf16_bytes =
         graph.dtype() == DType::bf16 ? count_ * sizeof(std::uint16_t) : memory.bf16.size_bytes;
     TROUPE_CHECK(memory.parameters.size_bytes == count_ * sizeof(float) &&
-                     memory.gradients.size_bytes == count_ * sizeof(float) && memory.bf16.size_bytes == half_bytes,
+                     memory.gradients.size_bytes == count_ * sizeof(float) && memory.bf16.size_bytes == bf16_bytes,
                  Code::invalid, "graph ", graph.name(), ": parameters, gradients and bf16 weights must have ", count_,
                  " elements");
     TROUPE_CHECK(memory.gather == nullptr || gathered_bytes(graph) == 0, Code::unsupported, "graph ", graph.name(),
@@ -94,11 +94,11 @@ class ReferenceReplica final : public Replica {
     const auto* values = at<const float>(memory_.parameters);
     std::copy_n(values, count_, parameters.begin());
     if (dtype_ == DType::bf16) {
-      const auto* half = at<const std::uint16_t>(memory_.bf16);
+      const auto* bf16 = at<const std::uint16_t>(memory_.bf16);
       for (std::size_t p = 0; p < entries_.size(); ++p) {
-        if (!weights_[p]) continue;  // biases are read in f32
+        if (!weights_[p]) continue;  // biases are read as f32
         for (std::uint64_t i = entries_[p].first; i < entries_[p].first + entries_[p].count; ++i)
-          parameters[i] = from_bf16(half[i]);
+          parameters[i] = from_bf16(bf16[i]);
       }
     }
     std::vector<FieldValues> fields;
@@ -139,7 +139,7 @@ class ReferenceReplica final : public Replica {
   const ReplicaMemory memory_;
   std::vector<bool> weights_;  // whether parameter p is a weight
   std::vector<Layout::Entry> entries_;
-  Result result_;  // of the step in work
+  Result result_;  // of the present step
 };
 
 }  // namespace

@@ -10,7 +10,7 @@
 
 namespace troupe {
 
-/// A piece of a step or of an evaluation, with what differs from one to the next beside it.
+/// A piece of a step or of an evaluation, with the values that change from one to the next.
 struct ReplicaCall {
   std::uint64_t piece;  // 0: an evaluation; 1: a step up to its loss; 2 and more: the gradients of a bucket
   const void* object;   // the replica
@@ -20,13 +20,13 @@ struct ReplicaCall {
   std::function<void(const std::byte* batch, std::uint32_t rows, StepSums* sums)> run;
 };
 
-/// How a replica that is made of plain functions reaches its device.
+/// How a replica made of plain functions uses its device.
 struct ReplicaSite {
   std::function<std::byte*(const Memory&)> address;       // for the work that is called
   std::function<void(Stream&, const ReplicaCall&)> call;  // enqueues it; throws for another device's stream
 };
 
-/// Computes the graph as the reference device does, on the streams of whatever device `site` is of.
+/// Computes the graph as the reference device does, on streams of the device that `site` belongs to.
 std::unique_ptr<Replica> make_reference_replica(ReplicaSite site, const Graph& graph, const Layout& layout,
                                                 const BatchLayout& batch, const std::vector<Bucket>& buckets,
                                                 const ReplicaMemory& memory);

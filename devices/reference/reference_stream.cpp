@@ -44,6 +44,7 @@ void run_update(const RuleStep& rule, std::uint64_t number, const UpdateAddresse
       float none = 0;
       update_element(here, scale, sum, at.parameters[i], at.state[0] ? at.state[0][i] : none,
                      at.state[1] ? at.state[1][i] : none);
+      if (here.average > 0) average_element(here, at.parameters[i], at.state[state_slots(here.kind)][i]);
       if (at.bf16) at.bf16[i] = to_bf16(at.parameters[i]);
     }
   };
@@ -209,7 +210,7 @@ void ReferenceStream::digest(Memory to, Memory of) {
 
 UpdateAddresses ReferenceStream::addresses_of(const RuleStep& rule, const StripeMemory& stripe) const {
   const std::uint64_t count = stripe.stripe.count;
-  const std::size_t slots = state_slots(rule.kind);
+  const std::size_t slots = state_slots(rule);
   UpdateAddresses at{.count = count, .first_element = stripe.stripe.first, .no_decay = stripe.no_decay};
   if (needs_tensor_norms(rule.kind) && !stripe.scaled.empty()) {
     at.scaled = stripe.scaled;

@@ -13,7 +13,7 @@
 
 namespace troupe::reference {
 
-/// A queue of functions and a thread that runs them. Destroying it does what is there first.
+/// A queue of functions and a thread that runs them. The destructor first runs the functions that are queued.
 class ReferenceStream final : public Stream {
  public:
   ReferenceStream(AddressSpace& space, std::chrono::milliseconds wait_deadline);
@@ -37,7 +37,7 @@ class ReferenceStream final : public Stream {
   void measure_update(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) override;
   void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
               std::span<const Memory> contributions, Memory total) override;
-  /// Enqueues `work`; an Error it throws ends the stream.
+  /// Enqueues `work`; if it throws Error, the stream ends with that.
   void call(std::function<void()> work);
 
  private:

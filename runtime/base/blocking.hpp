@@ -7,7 +7,7 @@ namespace troupe {
 /// said to block make one.
 class Blocking {
  public:
-  /// Says on which thread of the program this stands; the name appears in messages of waits that pass their deadline.
+  /// Names the program's thread that may block; the name appears in messages about waits that pass their deadline.
   static Blocking on_thread(const char* name) noexcept { return Blocking{name}; }
   const char* thread() const noexcept { return thread_; }
 

@@ -9,24 +9,24 @@
 
 namespace troupe {
 
-/// What went wrong, as far as a caller acts on it.
+/// What went wrong, as far as callers act differently on it.
 enum class Code : std::uint8_t {
   ok = 0,
   invalid,        // the program ends with the message
   unsupported,    // the same
   environment,    // the machine lacks something (a port, a permission, a file limit): the program ends with the message
-  out_of_memory,  // this device actor ends, the node goes on
+  out_of_memory,  // this device actor ends, the node continues
   device_fault,   // the same
-  peer_lost,      // Membership forms a view
+  peer_lost,      // Membership reports the loss, and the view ends
   timeout,        // the same
-  aborted,        // stop quietly, a newer view or the end follows
-  corrupt,        // discard it, use the previous
+  aborted,        // stop quietly, because a newer view or the end follows
+  corrupt,        // discard the data, use the previous version
 };
 
-/// The name as it stands in the enum, for messages.
+/// The name as in the enum, for messages.
 std::string_view name_of(Code code) noexcept;
 
-/// The outcome of something asynchronous: a code and, unless ok, a text. Copying never throws.
+/// The outcome of an asynchronous operation: a code and, unless ok, a text. Copying never throws.
 class Status {
  public:
   Status() noexcept = default;
@@ -40,7 +40,7 @@ class Status {
   std::shared_ptr<const std::string> text_;
 };
 
-/// What synchronous calls throw.
+/// The exception of synchronous calls.
 class Error : public std::runtime_error {
  public:
   Error(Code code, const std::string& text) : std::runtime_error(text), code_(code) {}
@@ -55,7 +55,7 @@ class Error : public std::runtime_error {
 /// peers lost).
 int exit_code(Code code) noexcept;
 
-/// Joins the parts as `<<` would.
+/// Joins the parts, each written as `<<` writes it.
 template <class... Parts>
 std::string text(const Parts&... parts) {
   std::ostringstream out;
@@ -65,7 +65,7 @@ std::string text(const Parts&... parts) {
 
 /// Throws Error{code, text}.
 [[noreturn]] void fail(Code code, const std::string& text);
-/// The same with the reason of the last system call that failed (`errno`) at the end.
+/// The same, with the text of `errno` (why the last system call failed) at the end.
 [[noreturn]] void fail_errno(Code code, const std::string& text);
 
 }  // namespace troupe

@@ -19,12 +19,12 @@ class Fd {
   ~Fd() { reset(); }
   int get() const noexcept { return fd_; }
   explicit operator bool() const noexcept { return fd_ >= 0; }
-  /// Closes it, and owns `fd` from now on.
+  /// Closes the descriptor, and owns `fd` from now on.
   void reset(int fd = -1) noexcept {
     if (fd_ >= 0) ::close(fd_);
     fd_ = fd;
   }
-  /// Gives it away.
+  /// Gives up ownership and returns the descriptor.
   int release() noexcept { return std::exchange(fd_, -1); }
 
  private:

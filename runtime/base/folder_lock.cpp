@@ -19,16 +19,16 @@
 namespace troupe {
 namespace {
 
-constexpr std::size_t kMostSaidBytes = 1024;  // of what a lock says
-constexpr std::chrono::milliseconds kLookEvery{20};
+constexpr std::size_t kMaxTextBytes = 1024;  // of the text in a lock's file
+constexpr std::chrono::milliseconds kRetryEvery{20};
 
 bool keeps_no_locks(int reason) noexcept {
   return reason == ENOLCK || reason == EOPNOTSUPP || reason == ENOSYS || reason == EINVAL;
 }
 
-/// What the one who has the lock wrote, as far as that can be shown to people.
+/// The text that the lock's holder wrote, with unprintable characters replaced.
 std::string holder_in(const Fd& file) {
-  std::array<char, kMostSaidBytes> bytes{};
+  std::array<char, kMaxTextBytes> bytes{};
   const ssize_t got = ::pread(file.get(), bytes.data(), bytes.size(), 0);
   std::string said{bytes.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0))};
   said.resize(std::min(said.find('\n'), said.size()));
@@ -47,7 +47,7 @@ std::string host() {
 FolderLock FolderLock::take(Blocking&, const std::string& folder, const char* name, const std::string& holder,
                             const std::string& cure, Deadline deadline) {
   const std::string path = folder + '/' + name;
-  // For writing, since on NFS the lock is one of a range of bytes.
+  // Opened for writing, because NFS implements flock as a lock on a range of bytes, which needs that.
   Fd file{::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666)};
   TROUPE_CHECK_ERRNO(file, Code::environment, path, ": cannot be made or opened, and it keeps other jobs away; ", cure);
   while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
@@ -56,7 +56,7 @@ FolderLock FolderLock::take(Blocking&, const std::string& folder, const char* na
     TROUPE_CHECK_ERRNO(errno == EWOULDBLOCK, Code::environment, path, ": cannot be locked");
     TROUPE_CHECK(!deadline.passed(), Code::environment, folder,
                  ": another job writes into this folder: ", holder_in(file), "; wait for its end, or ", cure);
-    ::poll(nullptr, 0, static_cast<int>(kLookEvery.count()));
+    ::poll(nullptr, 0, static_cast<int>(kRetryEvery.count()));
   }
   FolderLock lock{std::move(file), true};
   lock.name(holder);
@@ -67,9 +67,9 @@ void FolderLock::name(const std::string& holder) const noexcept {
   if (!held_) return;
   const std::string said = fmt::format("process {} on {}, {}, since {:%Y-%m-%d %H:%M:%S} UTC\n", ::getpid(), host(),
                                        holder, fmt::gmtime(std::time(nullptr)));
-  // A full disk takes no name; the lock holds all the same.
+  // On a full disk no name can be written; the lock is held all the same.
   if (::ftruncate(file_.get(), 0) != 0) return;
-  [[maybe_unused]] const auto written = ::pwrite(file_.get(), said.data(), std::min(said.size(), kMostSaidBytes), 0);
+  [[maybe_unused]] const auto written = ::pwrite(file_.get(), said.data(), std::min(said.size(), kMaxTextBytes), 0);
   ::fdatasync(file_.get());  // so that other hosts can read it
 }
 

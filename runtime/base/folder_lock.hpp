@@ -10,20 +10,20 @@
 
 namespace troupe {
 
-/// A folder that one job at a time writes into: a lock (flock) on a file in it, which says who has it. The kernel lets
-/// it go with the process, however that ends; the file stays. On NFS the server keeps it, for all hosts that mount the
-/// folder from it, and lets go of it when a host that went down is back or the server gives it up.
+/// A folder that only one job at a time writes into: a lock (flock) on a file in it, which names the job that holds it.
+/// The kernel releases the lock when the process ends, however it ends; the file stays. On NFS the server keeps the
+/// lock for all hosts, and releases a crashed host's locks when that host is back, or after a time.
 class FolderLock {
  public:
-  /// Locks `file` of `folder`, which is there, or waits until `deadline` for whoever has it: a process that was killed
-  /// needs a moment to end. `holder` tells people whose lock it is, beside process, host and time. Throws
-  /// Error{environment} that names who has it; `cure` says what to do instead.
+  /// Locks `file` in `folder`, which must exist. Waits until `deadline` while another process holds the lock: a process
+  /// that was killed needs a moment to end. `holder` describes this job to people; process, host and time are added.
+  /// Throws Error{environment}, which names the holder; `cure` says what to do instead.
   static FolderLock take(Blocking& blocking, const std::string& folder, const char* file, const std::string& holder,
                          const std::string& cure, Deadline deadline);
 
   /// Writes the owner again.
   void name(const std::string& holder) const noexcept;
-  /// False: this file system keeps no locks, so nobody is kept away.
+  /// False: this file system has no locks, so other jobs are not kept out.
   bool held() const noexcept { return held_; }
 
  private:
@@ -32,7 +32,7 @@ class FolderLock {
   bool held_;
 };
 
-/// How long a job waits for one that was killed.
+/// How long a job waits for the lock of a job that was killed.
 inline constexpr std::chrono::seconds kLockPatience{5};
 
 }  // namespace troupe

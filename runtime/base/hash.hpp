@@ -7,12 +7,12 @@
 
 namespace troupe {
 
-// XXH3 with 64 bits, the checksum of all that checkpoints hold, at the speed of memory: with the widest vectors of the
-// processor it runs on, where libxxhash was built to choose them.
+// XXH3 with 64 bits: the checksum of everything in checkpoints. It runs at the speed of memory if libxxhash was built
+// to choose the widest vectors that the processor has.
 
 std::uint64_t xxh3(std::span<const std::byte> bytes) noexcept;
 
-/// The same of bytes that come piece by piece. Threads: one.
+/// The same for bytes that arrive piece by piece. Threads: one.
 class Xxh3 {
  public:
   Xxh3();
@@ -21,7 +21,7 @@ class Xxh3 {
   Xxh3& operator=(const Xxh3&) = delete;
 
   void add(std::span<const std::byte> bytes) noexcept;
-  /// Of all that was added.
+  /// The hash of all bytes added so far.
   std::uint64_t value() const noexcept;
 
  private:

@@ -1,8 +1,8 @@
 #pragma once
 
-// The room base: small words that every other room uses: ids, errors, clocks, blocking, file descriptors, files,
-// threads, hashes, random numbers, who this host and process are. It knows nothing of training, of tensors or of
-// messages; what is of use to one other room alone belongs there.
+// The room base: small types that every other room uses: ids, errors, clocks, blocking, file descriptors, files,
+// threads, hashes, random numbers, the identity of this host and process. It knows nothing of training, tensors or
+// messages. Code that only one other room uses belongs in that room.
 
 #include <compare>
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace troupe {
 
-/// A number with a meaning: two ids of different kinds do not mix, and no arithmetic is offered by accident.
+/// A number with a meaning: ids of different kinds cannot be mixed, and there is no arithmetic on them.
 template <class Tag, class Rep>
 struct Id {
   using rep = Rep;
@@ -30,8 +30,8 @@ using ViewId = Id<struct ViewTag, std::uint32_t>;
 using Step = Id<struct StepTag, std::uint64_t>;
 /// A parameter group.
 using GroupId = Id<struct GroupTag, std::uint32_t>;
-/// An arena: unique in the group of processes, and never used again once it is unmapped; 0 is none. The creator's peer
-/// number, below 65,535, and a running number, below 65,536: see `arena_id` and AddressSpace::new_arena.
+/// An arena: unique in the group of processes, and never reused after it is unmapped; 0 means none. It consists of the
+/// creator's peer number, below 65,535, and a running number, below 65,536: see `arena_id` and AddressSpace::new_arena.
 using ArenaId = Id<struct ArenaTag, std::uint32_t>;
 
 constexpr Step next(Step step) noexcept { return {step.value + 1}; }
@@ -39,28 +39,28 @@ constexpr ArenaId arena_id(Peer creator, std::uint32_t running) noexcept {
   return {((creator.value + 1) << 16) | running};
 }
 
-/// Who made an arena; not for arena 0.
+/// The process that made an arena; not for arena 0.
 constexpr Peer creator_of(ArenaId arena) noexcept { return {(arena.value >> 16) - 1}; }
 
-/// A buffer laid out for what others send (RemoteActors::post_sink); the receiver chooses the numbers; 0 is none.
+/// A buffer prepared for messages of others (RemoteActors::post_sink); the receiver chooses the numbers; 0 means none.
 using SinkKey = Id<struct SinkTag, std::uint64_t>;
 
-/// A timeline, by the arena it lies in and its place there (arena 0: lines that one process made for itself).
+/// A timeline: the arena that it lies in and its index there (arena 0: timelines that one process made for itself).
 struct TimelineId {
   ArenaId arena;
   std::uint32_t index = 0;
   friend constexpr auto operator<=>(const TimelineId&, const TimelineId&) = default;
 };
 
-/// A moment in the life of a timeline: reached when the line's value is at least `value`. Plain data; valid in every
-/// process that mapped the arena. The default point (value 0) is always reached.
+/// A moment in a timeline: reached when the timeline's value is at least `value`. Plain data, valid in every process
+/// that has mapped the arena. The default point (value 0) is always reached.
 struct Point {
   TimelineId line;
   std::uint64_t value = 0;
   friend constexpr auto operator<=>(const Point&, const Point&) = default;
 };
 
-/// Bytes in an arena; plain data, valid in every process that mapped the arena.
+/// A range of bytes in an arena; plain data, valid in every process that has mapped the arena.
 struct Memory {
   ArenaId arena;
   std::uint64_t offset = 0;
@@ -68,11 +68,11 @@ struct Memory {
   friend constexpr bool operator==(const Memory&, const Memory&) = default;
 };
 
-/// Who can reach memory. What a device writes there is ordered by points, as always.
+/// Who can access memory. Points say when data written by a device may be read, as for all memory.
 enum class MemoryKind : std::uint8_t {
   host,    // ordinary pageable memory
-  pinned,  // host memory that devices read and write by themselves
-  device,  // only devices; an address that a processor must not follow
+  pinned,  // host memory that devices access directly
+  device,  // accessible to devices only: the processor must not dereference its address
 };
 
 constexpr std::string_view name_of(MemoryKind kind) noexcept {
@@ -84,13 +84,13 @@ constexpr std::string_view name_of(MemoryKind kind) noexcept {
   return "unknown";
 }
 
-/// The part of `whole` that starts `offset` bytes in. The caller keeps it inside.
+/// The part of `whole` that starts `offset` bytes after its beginning. The caller ensures that it lies inside.
 constexpr Memory slice(Memory whole, std::uint64_t offset, std::uint64_t size_bytes) noexcept {
   return {whole.arena, whole.offset + offset, size_bytes};
 }
 
-/// Elements [first, first + count) of `whole`, each of `element_bytes`: empty in, empty out. The
-/// caller keeps it inside.
+/// Elements [first, first + count) of `whole`, each of `element_bytes`; an empty `whole` gives an empty result. The
+/// caller ensures that they lie inside.
 constexpr Memory elements(const Memory& whole, std::uint64_t first, std::uint64_t count,
                           std::uint64_t element_bytes) noexcept {
   return whole.size_bytes == 0 ? Memory{} : slice(whole, first * element_bytes, count * element_bytes);

@@ -13,23 +13,23 @@
 
 namespace troupe {
 
-/// Threads for what blocks on files or takes long, so that actors need not. Threads: any may post.
+/// Threads for work that blocks on files or takes long, so that actors never block. Threads: any may post.
 class IoThreads {
  public:
   using Work = std::function<void(Blocking&)>;
 
-  /// `name`: of the threads, for people. Without threads work is done where it is posted. Throws Error{environment}
-  /// when there are no threads to be had.
+  /// `name`: the name of the threads, for people. With `count` 0, work is done on the thread that posts it. Throws
+  /// Error{environment} if the threads cannot be started.
   IoThreads(const std::string& name, std::size_t count);
-  /// close().
+  /// Calls close().
   ~IoThreads();
   IoThreads(const IoThreads&) = delete;
   IoThreads& operator=(const IoThreads&) = delete;
 
-  /// Runs `work` on one of the threads; a single one does what is posted one after the other. It must not throw.
-  /// Forgotten after close().
+  /// Runs `work` on one of the threads; a single thread runs the work in the order of posting. `work` must not throw.
+  /// After close() it is dropped.
   void post(Work work);
-  /// Does what was posted, then ends the threads. Idempotent.
+  /// Runs all work that was posted, then ends the threads. Idempotent.
   void close();
 
  private:

@@ -22,9 +22,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr mode_t kMode = 0666;  // less what the umask says
+constexpr mode_t kMode = 0666;  // minus the umask
 
-/// Fewer bytes are not worth the way past the page cache.
+/// For fewer bytes, bypassing the page cache does not pay.
 constexpr std::size_t kLeastDirect = std::size_t{128} << 10;
 
 int link_nameless(const char* self, const char* name) noexcept {
@@ -38,17 +38,17 @@ int rename_or_unlink(const char* name, const char* target) noexcept {
   return reason;
 }
 
-/// Puts a nameless file in the place of another: links it to `name` and renames that, in a process of its own. A kill
-/// of this process or its group does not reach that one, so nobody dies between the two and leaves `name` behind. Gives
-/// 0 or what errno said.
+/// Replaces a file by a nameless one: links it to `name` and renames that, in a child process. A kill of this
+/// process or its group does not reach the child, so `name` is not left behind between the two calls. Returns 0 or
+/// errno.
 int replace_by_nameless(const char* self, const char* name, const char* target) noexcept {
-  // vfork, since it copies no page tables: the child only makes system calls, and this thread stands until it has
-  // ended.
+  // vfork, because it copies no page tables: the child makes only system calls, and this thread stops until the child
+  // has ended.
   const pid_t child = ::vfork();  // NOLINT(clang-analyzer-security.insecureAPI.vfork)
   if (child == 0) {
     ::setpgid(0, 0);
     const int reason = link_nameless(self, name);
-    ::close_range(0, ~0U, 0);  // a rename may take its time, and a dead process's peers wait for its sockets to close
+    ::close_range(0, ~0U, 0);  // a rename may take long, and peers of a dead process wait until its sockets are closed
     ::_exit(reason != 0 ? reason : rename_or_unlink(name, target));
   }
   int status = 0;
@@ -58,17 +58,17 @@ int replace_by_nameless(const char* self, const char* name, const char* target) 
   return WIFEXITED(status) ? WEXITSTATUS(status) : EINTR;
 }
 
-constexpr int kMostLinks = 40;  // as the kernel follows
+constexpr int kMostLinks = 40;  // the kernel's limit
 
-/// What lies there is an entry of /proc, such as /proc/self/fd/1, to which /dev/stdout leads.
+/// True for an entry of /proc such as /proc/self/fd/1, the target of /dev/stdout.
 bool is_in_proc(const fs::path& path) {
   struct statfs about {};
   const fs::path folder = path.parent_path();
   return ::statfs(folder.empty() ? "." : folder.c_str(), &about) == 0 && about.f_type == PROC_SUPER_MAGIC;
 }
 
-/// Where symbolic links lead, whether or not a file is there; not further than to an entry of /proc, whose text is no
-/// path.
+/// The target of symbolic links, whether or not a file exists there. Stops at an entry of /proc, because the text of
+/// such a link is not a path.
 std::string followed(const std::string& target) {
   fs::path path{target};
   std::error_code error;
@@ -80,8 +80,8 @@ std::string followed(const std::string& target) {
   return path.string();
 }
 
-/// One of this process's open files by its path in /proc, with its position and flags: opening it again would begin at
-/// its start, and a socket cannot be opened. -1: it is none.
+/// Duplicates an open file of this process, given its path in /proc. The duplicate has the same position and flags;
+/// opening the path again would begin at the file's start, and a socket cannot be opened. -1: it is not such a path.
 int duplicate_of(const fs::path& path) {
   std::error_code error;
   if (fs::canonical(path.parent_path(), error) != fs::canonical("/proc/self/fd", error) || error) return -1;
@@ -129,8 +129,8 @@ void NewFile::write(std::span<const std::byte> bytes) {
   }
 }
 
-/// Gives how many of the bytes it has written: whole blocks, or none where the file system, or the bytes' place, does
-/// not allow it. What it could not write is written, or refused with the reason, by the way that always works.
+/// Returns how many bytes it has written: whole blocks, or none if the file system or the position of the bytes does
+/// not allow it. The caller writes the rest with ordinary writes, which also report the reason of a failure.
 std::size_t NewFile::write_direct(std::span<const std::byte> bytes) {
   const bool fits =
       !in_place_ && size_bytes_ % kBlockBytes == 0 && std::bit_cast<std::uintptr_t>(bytes.data()) % kBlockBytes == 0;
@@ -144,7 +144,7 @@ std::size_t NewFile::write_direct(std::span<const std::byte> bytes) {
     if (n <= 0) break;
     done += static_cast<std::size_t>(n);
   }
-  // The rest of a block can only be written with the page cache.
+  // The incomplete block at the end can only be written through the page cache.
   TROUPE_CHECK_ERRNO(::fcntl(fd_, F_SETFL, flags) == 0, Code::environment, target_, ": cannot be written");
   size_bytes_ += done;
   return done;
@@ -163,7 +163,7 @@ void NewFile::publish() {
   } else {
     const std::string self = text("/proc/self/fd/", fd_);
     reason = link_nameless(self.c_str(), target_.c_str());
-    // Only a rename replaces, and it needs a name to start from.
+    // Only a rename can replace a file, and a rename needs an existing name.
     if (reason == EEXIST) reason = replace_by_nameless(self.c_str(), hidden_name().c_str(), target_.c_str());
   }
   errno = reason;
@@ -171,7 +171,7 @@ void NewFile::publish() {
 }
 
 std::string NewFile::hidden_name() const {
-  std::random_device dice;  // other writers may have the same process number in another namespace
+  std::random_device dice;  // another writer may have the same process number in another namespace
   const fs::path target{target_};
   return (target.parent_path() / text(".", target.filename().string(), ".", ::getpid(), "-", dice(), ".tmp")).string();
 }

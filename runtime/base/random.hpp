@@ -6,7 +6,7 @@
 
 namespace troupe {
 
-/// A generator without state: the number at (key, counter) is always the same, so work can be cut anywhere.
+/// A generator without state: the number for (key, counter) is always the same, so work can be divided anywhere.
 /// Source: Steele, Lea, Flood 2014 (Fast splittable pseudorandom number generators): the SplitMix64 finalizer.
 constexpr std::uint64_t mix(std::uint64_t x) noexcept {
   x += 0x9e3779b97f4a7c15ULL;

@@ -13,7 +13,7 @@
 namespace troupe {
 namespace {
 
-/// Blocks every signal while it lives: a thread inherits the mask of the one that starts it.
+/// Blocks every signal while it exists: a new thread inherits the signal mask of the thread that starts it.
 class SignalsBlocked {
  public:
   SignalsBlocked() noexcept {

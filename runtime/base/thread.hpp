@@ -9,7 +9,7 @@
 
 namespace troupe {
 
-/// Between two looks of a thread that polls: leaves the core to its other hardware thread for a moment.
+/// For loops that poll: leaves the core's resources to its other hardware thread for a moment.
 inline void pause_cpu() noexcept {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -18,15 +18,15 @@ inline void pause_cpu() noexcept {
 #endif
 }
 
-/// Starts a thread of the runtime: it takes no signals (they belong to the app's threads) and shows as `name` (at most
-/// 15 characters are kept) in debuggers and top. Throws Error{environment} when the system gives no thread.
+/// Starts a thread of the runtime. It takes no signals (they belong to the app's threads) and has the name `name` (at
+/// most 15 characters are kept) in debuggers and top. Throws Error{environment} if the system cannot start a thread.
 std::thread start_thread(const std::string& name, std::function<void()> body);
 
-/// Keeps a thread on some CPUs. Throws Error{environment} naming them and `what` when the system refuses,
-/// Error{invalid} for numbers that no CPU has.
+/// Pins a thread to some CPUs. Throws Error{environment}, which names them and `what`, if the system refuses, and
+/// Error{invalid} for numbers that no CPU can have.
 void keep_on(std::thread& thread, std::span<const std::uint32_t> cpus, const std::string& what);
 
-/// The CPUs that the calling thread may use, ascending; empty when the system does not say.
+/// The CPUs that the calling thread may use, ascending; empty if the system does not say.
 std::vector<std::uint32_t> usable_cpus();
 
 }  // namespace troupe

@@ -62,7 +62,7 @@ std::vector<std::uint32_t> permitted_cpus(std::span<const std::uint32_t> cpus) n
   const cpu_set_t wanted = set_of(cpus);
   cpu_set_t before, now;
   if (::sched_getaffinity(0, sizeof before, &before) != 0) return {};
-  // The system leaves out what it forbids, and refuses when nothing is left.
+  // The system ignores the CPUs that it forbids, and refuses the call only if none is left.
   if (::sched_setaffinity(0, sizeof wanted, &wanted) != 0) return {};
   const bool known = ::sched_getaffinity(0, sizeof now, &now) == 0;
   ::sched_setaffinity(0, sizeof before, &before);

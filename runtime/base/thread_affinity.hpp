@@ -9,8 +9,8 @@
 
 namespace troupe {
 
-/// Keeps the calling thread, and the threads that it starts meanwhile, on some CPUs; restore() or the end gives the
-/// thread back what it had. Empty `cpus`, or none that the system allows: changes nothing.
+/// Pins the calling thread, and the threads that it starts in the meantime, to some CPUs. restore() or the destructor
+/// gives the thread its previous CPUs back. Empty `cpus`, or none that the system allows: changes nothing.
 class ThreadAffinity {
  public:
   explicit ThreadAffinity(std::span<const std::uint32_t> cpus) noexcept;
@@ -24,21 +24,21 @@ class ThreadAffinity {
   bool changed_ = false;
 };
 
-/// Those of `cpus` on which the system lets a thread of this process be kept, ascending: a control group (cpuset) may
+/// Those of `cpus` to which the system allows pinning a thread of this process, ascending: a control group (cpuset) may
 /// forbid some. Moves the calling thread for a moment.
 std::vector<std::uint32_t> permitted_cpus(std::span<const std::uint32_t> cpus) noexcept;
 
-/// Keeps all threads that this process has now on `cpus`, and thereby those that they start. Threads that the system
-/// does not let go there stay where they are. Empty: changes nothing.
+/// Pins all present threads of this process to `cpus`, and thereby the threads that they start later. Threads that the
+/// system does not allow to move stay where they are. Empty: changes nothing.
 void keep_process_on(std::span<const std::uint32_t> cpus) noexcept;
 
-/// A thread of this process as the system shows it.
+/// A thread of this process, as the system reports it.
 struct ThreadOnCpus {
   std::int32_t id = 0;
   std::string name;
-  std::vector<std::uint32_t> cpus;  // that it may use, ascending
+  std::vector<std::uint32_t> cpus;  // those that it may use, ascending
 };
-/// All threads of this process, by id; without those that end meanwhile.
+/// All threads of this process, by id, without those that end during the call.
 std::vector<ThreadOnCpus> threads_of_process();
 
 }  // namespace troupe

@@ -39,7 +39,7 @@ std::int64_t Trace::realtime_less_steady() noexcept {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(realtime).count() - nanoseconds(Clock::now());
 }
 
-/// Null: no room, or no memory.
+/// Null: there is no memory.
 TraceRow::Block* TraceRow::block_for(std::size_t index) noexcept {
   const std::lock_guard lock{mutex_};
   if (index / kBlock < blocks_.size()) return blocks_.back().get();
@@ -52,6 +52,7 @@ TraceRow::Block* TraceRow::block_for(std::size_t index) noexcept {
 }
 
 void TraceRow::span(const char* phase, Clock::time_point begin, Clock::time_point end, WorkLabel label) noexcept {
+  // Several rows may take the last places at once: then there are a few spans more than the limit.
   if (trace_.left_.load(std::memory_order_relaxed) <= 0) {
     trace_.left_.store(-1, std::memory_order_relaxed);
     return;
@@ -61,6 +62,7 @@ void TraceRow::span(const char* phase, Clock::time_point begin, Clock::time_poin
   Block* const block = block_for(index);
   if (block == nullptr) return;
   block->spans[index % kBlock] = {phase, nanoseconds(begin), nanoseconds(end), label};
+  // After the span is complete: write() reads `written_` first, and then only spans below it.
   written_.store(index + 1, std::memory_order_release);
 }
 
@@ -99,7 +101,7 @@ std::string trace_part(const std::string& file, std::uint32_t process) {
   return fmt::format("{}.rank-{}", file, process);
 }
 
-/// A part's first line opens its array and its last one closes it.
+/// The first line of a part opens its array, and the last line closes it.
 std::uint32_t join_trace_parts(const std::string& file, std::uint32_t count) {
   std::uint32_t joined = 0;
   std::ofstream out;

@@ -14,27 +14,27 @@
 
 namespace troupe {
 
-/// What a piece of work is about.
+/// What a piece of work belongs to.
 struct WorkLabel {
   static constexpr std::uint64_t kNoStep = ~std::uint64_t{0};
   static constexpr std::uint32_t kNoBucket = ~std::uint32_t{0};
   std::uint64_t step = kNoStep;
-  std::uint32_t bucket = kNoBucket;  // as replicas count, or of a group
+  std::uint32_t bucket = kNoBucket;  // in the replica's numbering, or in a group's
 };
 
 class Trace;
 
-/// What one stream, lane or actor did when. Threads: one writer at a time.
+/// The work of one stream, lane or actor, with its times. Threads: one writer at a time.
 class TraceRow {
  public:
-  /// `phase` is a literal. Does nothing once the trace is full.
+  /// `phase` is a string literal. Does nothing if the trace is full.
   void span(const char* phase, Clock::time_point begin, Clock::time_point end, WorkLabel label = {}) noexcept;
 
  private:
   friend class Trace;
   struct Span {
     const char* phase;
-    std::int64_t begin_ns, end_ns;  // of the steady clock
+    std::int64_t begin_ns, end_ns;  // by the steady clock
     WorkLabel label;
   };
   static constexpr std::size_t kBlock = 1024;
@@ -48,21 +48,21 @@ class TraceRow {
   const std::string name_;
   std::mutex mutex_;  // guards blocks_
   std::deque<std::unique_ptr<Block>> blocks_;
-  std::atomic<std::size_t> written_{0};  // spans that may be read
+  std::atomic<std::size_t> written_{0};  // number of complete spans, which may be read
 };
 
-/// Which of a process's threads of work did what when, for people: rows of spans, written as the JSON that Chrome's
-/// tracing and Perfetto read. Rows are kept in memory until then; a full trace keeps what it has. Threads: any.
+/// The work of a process's threads with its times, for people: rows of spans, written as the JSON of Chrome's tracing
+/// and Perfetto. Rows are kept in memory until write(); a full trace drops new spans. Threads: any.
 class Trace {
  public:
   /// Keeps at most `most_spans` (48 bytes each).
   explicit Trace(std::uint64_t most_spans = std::uint64_t{1} << 20) : left_(static_cast<std::int64_t>(most_spans)) {}
-  /// A new row, below those before it; lives as long as the trace.
+  /// A new row, shown below the earlier ones; lives as long as the trace.
   TraceRow& row(std::string name);
-  /// An array of events, one a line. Times are microseconds since the Unix epoch, by the realtime clock as it stood
-  /// when the trace was made. `process` is the number under which the rows stand, `name` what it is called.
+  /// Writes an array of events, one per line. Times are microseconds since the Unix epoch, by the realtime clock as it
+  /// was when the trace was made. The rows appear under the number `process` and the name `name`.
   void write(std::ostream& out, std::uint32_t process, const std::string& name) const;
-  /// Whether spans were left out because there was no room.
+  /// Whether spans were dropped because there was no room.
   bool is_full() const noexcept { return left_.load(std::memory_order_relaxed) < 0; }
 
  private:
@@ -75,13 +75,13 @@ class Trace {
   static std::int64_t realtime_less_steady() noexcept;
 };
 
-/// Where one of several processes writes its part of the trace `file`.
+/// The file into which one of several processes writes its part of the trace `file`.
 std::string trace_part(const std::string& file, std::uint32_t process);
-/// Makes one trace of the parts of processes 0 to `count` - 1 that are there, which are removed. Returns how many were;
-/// 0: nothing was written. Throws Error{environment} when `file` cannot be written.
+/// Joins the existing parts of processes 0 to `count` - 1 into one trace and removes them. Returns how many there were;
+/// 0: nothing was written. Throws Error{environment} if `file` cannot be written.
 std::uint32_t join_trace_parts(const std::string& file, std::uint32_t count);
 
-/// From its construction to its end, in `row`; null: nothing is noted.
+/// A span in `row` from this object's construction to its destruction; null: none is recorded.
 class TraceSpan {
  public:
   TraceSpan(TraceRow* row, const char* phase, WorkLabel label = {}) noexcept

@@ -8,19 +8,19 @@
 #include "runtime/base/clock.hpp"
 #include "runtime/base/error.hpp"
 
-// Text for people and from people.
+// Text that people read or write.
 namespace troupe {
 
-/// With 'A' to 'Z' in lower case; other bytes as they are.
+/// Changes 'A' to 'Z' to lower case and leaves other bytes as they are.
 std::string lower_case(std::string_view words);
-/// Without the spaces, tabs and ends of lines around it.
+/// Removes spaces, tabs and line ends at both ends.
 std::string_view trimmed(std::string_view words) noexcept;
-/// "0-3,8" of ascending numbers.
+/// Ascending numbers as "0-3,8".
 std::string ranges(std::span<const std::uint32_t> numbers);
-/// "30 s", "0.25 s"
+/// "30 s", "0.25 s".
 std::string seconds(Clock::duration span);
 
-/// `parts`, as text() writes each, with `between` between them.
+/// `parts`, each as text() writes it, separated by `between`.
 template <class Parts>
 std::string joined(const Parts& parts, std::string_view between = ", ") {
   std::string all;

@@ -6,8 +6,8 @@
 namespace troupe {
 namespace {
 
-constexpr std::uint32_t kExponent = 0x7f800000;  // all ones: infinite, or no number
-constexpr std::size_t kBlock = 4096;             // numbers that are looked at together
+constexpr std::uint32_t kExponent = 0x7f800000;  // all ones: infinite or NaN
+constexpr std::size_t kBlock = 4096;             // numbers that are checked together
 
 std::uint32_t word_at(const std::byte* bytes, std::size_t index) noexcept {
   std::uint32_t word;
@@ -15,7 +15,7 @@ std::uint32_t word_at(const std::byte* bytes, std::size_t index) noexcept {
   return word;
 }
 
-/// Without a branch for each number, so that the compiler takes vectors.
+/// Without a branch per number, so that the compiler uses vector instructions.
 bool all_finite(const std::byte* bytes, std::size_t count) noexcept {
   std::uint32_t found = 0;
   for (std::size_t i = 0; i < count; ++i)

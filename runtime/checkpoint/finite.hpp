@@ -7,8 +7,8 @@
 
 namespace troupe {
 
-/// The index of the first f32 among `bytes` (whole f32, at any address) that is infinite or no number; nothing: all are
-/// finite. About the speed of memory.
+/// The index of the first f32 in `bytes` (whole f32, at any address) that is infinite or NaN; empty: all are finite.
+/// Runs at about the speed of memory.
 std::optional<std::uint64_t> first_not_finite(std::span<const std::byte> bytes) noexcept;
 
 }  // namespace troupe

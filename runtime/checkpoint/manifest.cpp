@@ -17,13 +17,13 @@ using Json = nlohmann::json;
 
 constexpr int kVersion = 1;
 constexpr std::string_view kFormat = "troupe-checkpoint";
-constexpr std::array<std::string_view, 5> kParts{"parameters", "state0", "state1", "outer", "residual"};
+constexpr std::array<std::string_view, 6> kParts{"parameters", "state0", "state1", "outer", "residual", "average"};
 
 std::string first_line(std::string_view body) {
   return fmt::format("{} {} {:016x}\n", kFormat, kVersion, xxh3(std::as_bytes(std::span(body))));
 }
 
-/// Another version, said by the line that every version begins with.
+/// Reports another version, which is in the first line of manifests of all versions.
 void check_version(std::string_view line, const std::string& path) {
   const std::string begin = fmt::format("{} ", kFormat);
   TROUPE_CHECK(line.starts_with(begin), Code::corrupt, path, ": no manifest of a checkpoint");
@@ -69,7 +69,7 @@ CheckpointPiece piece_from(const Json& json) {
   constexpr std::uint32_t kMostSenders = 1U << 20;
   TROUPE_CHECK(piece.sender < kMostSenders, Code::corrupt, "a residual of sender ", piece.sender);
   piece.hash = hash_from(json.at("xxh3"));
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 56;  // elements; their bytes and sums can still be counted
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 56;  // elements: their bytes and sums do not overflow
   TROUPE_CHECK(piece.first < kMost && piece.count < kMost, Code::corrupt, "elements ", piece.first, " and ",
                piece.count, " more of \"", piece.tensor, "\" are more than can be counted");
   return piece;
@@ -87,7 +87,7 @@ Json to_json(const CheckpointFile& file) {
 CheckpointFile file_from(const Json& json) {
   CheckpointFile file;
   json.at("name").get_to(file.name);
-  // It names a file beside the manifest and nothing else.
+  // It may only name a file in the manifest's folder.
   TROUPE_CHECK(!file.name.empty() && file.name.find('/') == file.name.npos && !file.name.starts_with('.'),
                Code::corrupt, "\"", file.name, "\" is not the name of a checkpoint's file");
   json.at("bytes").get_to(file.size_bytes);
@@ -118,7 +118,7 @@ CheckpointManifest manifest_from(const Json& json) {
   json.at("samples").get_to(manifest.samples);
   manifest.roll_backs = json.value("roll_backs", 0u);
   manifest.groups.front().policy = json.value("policy", std::string{});
-  manifest.groups.front().updates = json.value("updates", manifest.steps);  // once every step made one
+  manifest.groups.front().updates = json.value("updates", manifest.steps);  // in old ones every step made an update
   json.at("seed").get_to(manifest.seed);
   json.at("model").get_to(manifest.model);
   json.at("rule").get_to(manifest.groups.front().rule);
@@ -139,7 +139,7 @@ CheckpointManifest manifest_from(const Json& json) {
   return manifest;
 }
 
-/// A manifest's own depth is 4. Deeper ones are refused before they cost many times their bytes.
+/// A manifest's own depth is 4. Deeper JSON is refused before it takes many times its size in memory.
 Json parse_json(std::string_view text) {
   static constexpr int kDeepest = 8;
   return Json::parse(text, [](int depth, Json::parse_event_t, Json&) {
@@ -148,7 +148,7 @@ Json parse_json(std::string_view text) {
   });
 }
 
-/// Whatever is wrong with the JSON in `parse` is an Error that starts with `what`.
+/// Any error about JSON in `parse` becomes an Error whose text starts with `what`.
 template <class Parse>
 auto with_context(const std::string& what, Parse parse) {
   try {
@@ -164,12 +164,23 @@ auto with_context(const std::string& what, Parse parse) {
 
 std::string_view name_of(CheckpointPart part) noexcept { return kParts[static_cast<std::size_t>(part)]; }
 
-bool CheckpointManifest::has_outer(std::string_view tensor) const noexcept {
-  return std::any_of(files.begin(), files.end(), [&](const CheckpointFile& file) {
-    return std::any_of(file.pieces.begin(), file.pieces.end(), [&](const CheckpointPiece& piece) {
-      return piece.part == CheckpointPart::outer && piece.tensor == tensor;
-    });
+namespace {
+
+bool has_part(const CheckpointManifest& manifest, CheckpointPart part, std::string_view tensor) noexcept {
+  return std::any_of(manifest.files.begin(), manifest.files.end(), [&](const CheckpointFile& file) {
+    return std::any_of(file.pieces.begin(), file.pieces.end(),
+                       [&](const CheckpointPiece& piece) { return piece.part == part && piece.tensor == tensor; });
   });
+}
+
+}  // namespace
+
+bool CheckpointManifest::has_outer(std::string_view tensor) const noexcept {
+  return has_part(*this, CheckpointPart::outer, tensor);
+}
+
+bool CheckpointManifest::has_average(std::string_view tensor) const noexcept {
+  return has_part(*this, CheckpointPart::average, tensor);
 }
 
 std::uint32_t CheckpointManifest::count_residuals(std::string_view tensor) const noexcept {
@@ -212,7 +223,7 @@ std::string format_manifest(const CheckpointManifest& manifest) {
   nlohmann::ordered_json files = nlohmann::ordered_json::array();
   for (const CheckpointFile& file : manifest.files) files.emplace_back(to_json(file));
   json["files"] = std::move(files);
-  // What people typed may be no UTF-8.
+  // Text from users may not be UTF-8.
   const std::string body = json.dump(1, ' ', false, Json::error_handler_t::replace) + '\n';
   return first_line(body) + body;
 }

@@ -20,7 +20,7 @@ namespace troupe {
 namespace {
 
 constexpr std::uint64_t kLengthBytes = 8;
-constexpr std::uint64_t kAlignment = 4096;  // a page: what lies so in memory can go to the disk as it is
+constexpr std::uint64_t kAlignment = 4096;  // a page: what is aligned so in memory can be written to the disk directly
 constexpr std::size_t kMaxExtents = 64;
 constexpr const char* kMetadata = "__metadata__";
 
@@ -34,8 +34,8 @@ constexpr std::array kTypes{Type{"F32", 4}, Type{"BF16", 2}, Type{"F16", 2}, Typ
                             Type{"I32", 4}, Type{"I16", 2},  Type{"I8", 1},  Type{"U8", 1},      Type{"BOOL", 1},
                             Type{"U16", 2}, Type{"U32", 4},  Type{"U64", 8}, Type{"F8_E4M3", 1}, Type{"F8_E5M2", 1}};
 
-/// Takes a header apart while it is read, so that nothing is kept but entries, and stops at the first thing that does
-/// not belong there.
+/// Parses a header while it is read, so that only the entries are kept, and stops at the first item that does not
+/// belong there.
 class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit HeaderReader(SafetensorsHeader& to) : to_(to) {}
@@ -160,7 +160,7 @@ void check_entry(const SafetensorsEntry& entry, const std::string& path) {
                " bytes is said to take ", entry.size_bytes);
 }
 
-/// The tensors cover the data without gaps or overlap.
+/// Checks that the tensors cover the data without gaps or overlap.
 void check_places(SafetensorsHeader& header, const std::string& path) {
   std::ranges::stable_sort(header.entries, {},
                            [](const SafetensorsEntry& entry) { return std::pair(entry.begin, entry.size_bytes); });
@@ -253,7 +253,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path)
   TROUPE_CHECK_ERRNO(fd_, Code::environment, path, ": cannot be opened");
   struct stat about {};
   TROUPE_CHECK_ERRNO(::fstat(fd_.get(), &about) == 0, Code::environment, path, ": cannot be looked at");
-  TROUPE_CHECK(S_ISREG(about.st_mode), Code::corrupt, path, ": no regular file");
+  TROUPE_CHECK(S_ISREG(about.st_mode), Code::corrupt, path, ": not a regular file");
   const auto file_bytes = static_cast<std::uint64_t>(about.st_size);
   TROUPE_CHECK(file_bytes >= kLengthBytes, Code::corrupt, path, ": too short for a safetensors file");
   std::vector<std::byte> bytes(kLengthBytes);

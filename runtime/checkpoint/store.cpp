@@ -45,7 +45,7 @@ std::optional<CheckpointId> id_of(std::string_view name) {
   return id;
 }
 
-/// The folder's checkpoints, also those without a manifest, newest first.
+/// The folder's checkpoints, including incomplete ones, newest first.
 std::vector<CheckpointId> all_in(const std::string& folder) {
   std::vector<CheckpointId> ids;
   std::error_code wrong;
@@ -58,13 +58,13 @@ std::vector<CheckpointId> all_in(const std::string& folder) {
   return ids;
 }
 
-/// A file is on the disk, but its name only when its folder is.
+/// A file's name is on the disk only after its folder is synced.
 void sync_folder(const std::string& folder) {
   const Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   TROUPE_CHECK_ERRNO(fd && ::fsync(fd.get()) == 0, Code::environment, folder, ": cannot be synced");
 }
 
-/// With those above it, each brought to the disk.
+/// Creates a folder and its parents, and syncs each.
 void make_folders(const fs::path& folder) {
   std::error_code wrong;
   if (folder.empty() || fs::is_directory(folder, wrong)) return;
@@ -74,7 +74,7 @@ void make_folders(const fs::path& folder) {
   if (made) sync_folder(folder.has_parent_path() ? folder.parent_path().string() : ".");
 }
 
-/// A disk that does not say is not one that says no.
+/// A failed request is an error, not a "no".
 bool has_manifest(const std::string& folder) {
   std::error_code wrong;
   const bool there = fs::exists(folder + '/' + kManifest, wrong);
@@ -92,7 +92,7 @@ std::string key_of(const PieceToWrite& each, bool whole) {
   return key;
 }
 
-/// The pieces' bytes; those that follow each other in memory as one, so that they are written at once.
+/// The pieces' bytes; pieces that are consecutive in memory are joined, so that they are written at once.
 std::vector<std::span<const std::byte>> runs_of(std::span<const PieceToWrite> pieces) {
   std::vector<std::span<const std::byte>> runs;
   for (const PieceToWrite& each : pieces) {
@@ -113,7 +113,7 @@ std::uint64_t count_of(const std::vector<std::uint64_t>& extents) {
 
 std::string not_finite(const std::string& key, std::uint64_t element) {
   return text("element ", element, " of tensor \"", key,
-              "\" is infinite or no number, and so would be what is trained from it");
+              "\" is infinite or not a number, and so would be everything trained from it");
 }
 
 Status verify_file(const std::string& folder, const CheckpointFile& file,
@@ -193,7 +193,7 @@ CheckpointFile CheckpointStore::write(Blocking&, CheckpointId id, std::uint32_t 
   }
   make_folders(folder_);
   std::error_code wrong;
-  fs::create_directory(folder, wrong);  // its name is brought to the disk when the checkpoint is published
+  fs::create_directory(folder, wrong);  // its name is synced when the checkpoint is published
   TROUPE_CHECK(!wrong, Code::environment, folder, ": cannot be made: ", wrong.message());
   const std::vector<std::byte> header =
       format_safetensors(entries, {{"format", "troupe"}, {"steps", std::to_string(id.steps)}});
@@ -211,11 +211,11 @@ CheckpointFile CheckpointStore::write(Blocking&, CheckpointId id, std::uint32_t 
   return file;
 }
 
-/// What of manifests decides which checkpoints stay: each is read once.
+/// The facts in manifests that decide which checkpoints are kept; each manifest is read once.
 struct CheckpointStore::Known {
   struct Merit {
     std::string run;
-    double test_accuracy = -1;  // nobody knows
+    double test_accuracy = -1;  // below 0: not known
   };
   std::mutex mutex;  // guards merits
   std::map<CheckpointId, Merit> merits;
@@ -240,7 +240,7 @@ CheckpointStore::CheckpointStore(std::string folder) : folder_(std::move(folder)
 void CheckpointStore::publish(Blocking&, CheckpointId id, const CheckpointManifest& manifest) const {
   const std::string folder = folder_of(id);
   for (const CheckpointFile& file : manifest.files) {
-    const SafetensorsFile tensors(folder + '/' + file.name);  // throws where it is not
+    const SafetensorsFile tensors(folder + '/' + file.name);  // throws if it is not a valid file
     TROUPE_CHECK(tensors.header_hash() == file.header_hash, Code::environment, folder, '/', file.name,
                  ": is not what its rank wrote; all ranks need to reach this very folder");
   }
@@ -248,12 +248,14 @@ void CheckpointStore::publish(Blocking&, CheckpointId id, const CheckpointManife
   NewFile to(folder + '/' + kManifest);
   to.write(std::as_bytes(std::span(text)));
   to.sync();
-  sync_folder(folder_);  // the folder's own name comes before what makes it count
+  sync_folder(folder_);  // the folder's own name must be on the disk before the manifest completes the checkpoint
   to.publish();
   sync_folder(folder);
   known_->note(id, manifest);
 }
 
+/// The manifest is removed first and its removal is synced: a process that is killed in between leaves a folder without
+/// a manifest, which sweep() removes, and never a manifest that names files which no longer exist.
 void CheckpointStore::remove(CheckpointId id) const {
   known_->forget(id);
   const std::string folder = folder_of(id);
@@ -275,12 +277,12 @@ void CheckpointStore::prune(const std::string& run, std::uint32_t keep) const {
     try {
       if (!known_->find(id)) known_->note(id, read(id));
     } catch (const Error&) {
-      continue;  // not for us to judge
+      continue;  // not readable, so it is left alone
     }
     if (const auto merit = known_->find(id); merit && merit->run == run) mine.emplace_back(id, merit->test_accuracy);
   }
   const auto best = std::ranges::max_element(mine, {}, [](const auto& each) { return each.second; });
-  CheckpointId spared;  // none has number 0
+  CheckpointId spared;  // number 0 does not exist
   if (best != mine.end() && best->second >= 0) spared = best->first;
   for (std::size_t i = keep; i < mine.size(); ++i) {
     if (mine[i].first != spared) remove(mine[i].first);
@@ -292,7 +294,7 @@ CheckpointManifest CheckpointStore::read(CheckpointId id) const {
   std::ifstream file(path, std::ios::binary);
   TROUPE_CHECK(file.is_open(), Code::corrupt, path,
                ": cannot be opened: this is not a checkpoint, or it is incomplete");
-  // Takes memory only for what is there; too long a one is seen as such.
+  // Allocates memory only for bytes that exist, and stops when the manifest is too long.
   std::string text;
   while (file && text.size() <= kMaxManifestBytes) {
     const std::size_t had = text.size();
@@ -343,7 +345,7 @@ CheckpointPlace find_checkpoint(Blocking& blocking, const std::string& path) {
   TROUPE_CHECK(fs::is_directory(path, wrong), Code::invalid, path,
                ": there is no such folder; give a checkpoint's folder, or the one that holds them");
   fs::path folder = fs::path(path).lexically_normal();
-  if (!folder.has_filename()) folder = folder.parent_path();  // of a path that ends in a slash
+  if (!folder.has_filename()) folder = folder.parent_path();  // if the path ends in a slash
   if (const auto id = id_of(folder.filename().string())) {
     const std::string parent = folder.parent_path().string();
     return {CheckpointStore(parent.empty() ? "." : parent), *id};
@@ -372,7 +374,7 @@ struct CheckpointReader::State {
   const SafetensorsEntry& checked_entry(Opened& opened, std::size_t number);
 };
 
-/// Opens the file, and compares the piece's checksum, where that was not done before.
+/// Opens the file and checks the piece's checksum, unless that was done before.
 const SafetensorsEntry& CheckpointReader::State::checked_entry(Opened& opened, std::size_t number) {
   const std::string path = folder + '/' + opened.file->name;
   const CheckpointPiece& piece = opened.file->pieces[number];
@@ -422,7 +424,7 @@ void CheckpointReader::read(GroupId group, std::string_view tensor, CheckpointPa
     }
   }
   std::ranges::sort(sources, {}, &Source::begin);
-  std::uint64_t next = first;  // they must join
+  std::uint64_t next = first;  // the next element needed: sources must follow each other without gaps
   for (const Source& source : sources) {
     if (source.begin != next) break;
     const SafetensorsEntry& entry = state_->checked_entry(*source.opened, source.piece);

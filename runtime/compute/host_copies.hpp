@@ -9,18 +9,18 @@
 
 namespace troupe {
 
-/// Brings numbers from the host to a rank's memory and back, outside of steps. Where the host reaches the memory, it is
-/// read and written where it lies; otherwise a stream of the device's copies it through pinned memory. Threads: one
-/// caller at a time.
+/// Copies numbers between the host and a rank's memory, outside of steps. Memory that the host can access is read
+/// and written in place; otherwise a stream of the device copies it through pinned memory. Threads: one caller at a
+/// time.
 class HostCopies {
  public:
-  /// `buffer` is the id of the pinned memory, which is taken when it is needed. All outlive this object.
+  /// `buffer` is the id of the pinned memory, which is allocated when it is first needed. All outlive this object.
   HostCopies(Device& device, AddressSpace& space, ArenaId buffer, std::chrono::milliseconds within)
       : device_(device), space_(space), id_(buffer), within_(within) {}
 
-  /// `fill` writes all of what `to` is to hold. Throws Error as streams end, and what `fill` throws.
+  /// `fill` writes the whole content for `to`. Throws the Error with which a stream ended, and any exception of `fill`.
   void write(const Memory& to, const std::function<void(std::span<std::byte>)>& fill);
-  /// `use` reads what `from` holds.
+  /// `use` reads the content of `from`.
   void read(const Memory& from, const std::function<void(std::span<const std::byte>)>& use);
 
  private:
@@ -35,10 +35,10 @@ class HostCopies {
   AddressSpace& space_;
   const ArenaId id_;
   const std::chrono::milliseconds within_;
-  Memory buffer_;  // empty: none was needed so far
+  Memory buffer_;  // empty: not needed so far
 };
 
-/// Bytes as numbers.
+/// Bytes viewed as numbers.
 template <class T>
 std::span<T> numbers(std::span<std::byte> bytes) noexcept {
   return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};

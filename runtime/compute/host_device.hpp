@@ -6,7 +6,7 @@
 
 namespace troupe {
 
-/// What devices have in common that work in the memory of the node's processes: all memory that they give lies in
+/// The common part of devices that work in memory of the node's processes: all memory that they allocate lies in
 /// arenas.
 class HostDevice : public Device {
  public:
@@ -21,13 +21,13 @@ class HostDevice : public Device {
 
  private:
   AddressSpace& space_;
-  std::unordered_map<ArenaId, RegionTicket> tickets_;  // of what it allocated
+  std::unordered_map<ArenaId, RegionTicket> tickets_;  // of the memory that it allocated
 };
 
-/// The ticket of memory that lies in an arena, and that arena's.
+/// The ticket of memory that lies in an arena, and the ticket of that arena.
 RegionTicket region_ticket(const ArenaTicket& ticket, MemoryKind kind) noexcept;
 ArenaTicket arena_ticket(const RegionTicket& ticket) noexcept;
-/// All of an arena but its directory.
+/// The whole arena except its directory.
 Memory whole_of(const Arena& arena) noexcept;
 
 }  // namespace troupe

@@ -7,13 +7,16 @@ struct PointJoin::Countdown final : Waker {
   void reached(Point, Status status) noexcept override { owner.reached(*this, status); }
 
   PointJoin& owner;
-  std::size_t left = 0;  // points
+  std::size_t left = 0;  // points not yet reached
 };
 
 PointJoin::PointJoin(AddressSpace& space) : space_(space), own_line_(space), line_(own_line_.line()) {}
 
 PointJoin::~PointJoin() = default;
 
+/// The count is complete and the join is queued before the first wake(): wake() calls reached() at once if the point is
+/// already reached, and a smaller count would then end the join too early. The mutex is not held during wake(), because
+/// reached() takes it.
 Point PointJoin::join(std::span<const Point> points) {
   Countdown* countdown = nullptr;
   Point joined{line_.id(), 0};
@@ -30,7 +33,8 @@ Point PointJoin::join(std::span<const Point> points) {
   return joined;
 }
 
-/// The line is signalled under the mutex: a later join may be complete before an earlier one is told of its last point.
+/// The timeline is signalled under the mutex, because a later join may be complete before an earlier one has seen its
+/// last point.
 void PointJoin::reached(Countdown& countdown, const Status& status) noexcept {
   const std::lock_guard lock{mutex_};
   if (!status.ok()) line_.poison(status);

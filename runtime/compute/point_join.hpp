@@ -10,8 +10,8 @@
 
 namespace troupe {
 
-/// Makes one point of several: a line of this process whose n-th value is reached when all points of the n-th join, and
-/// of those before it, are. The first poison of any of them poisons it. Threads: one caller of join(); the rest any.
+/// Makes one point out of several: a timeline of this process whose n-th value is reached when all points of the first
+/// n joins are reached. The first poison of any of them poisons it. Threads: one caller of join(); the rest any.
 class PointJoin {
  public:
   explicit PointJoin(AddressSpace& space);
@@ -19,11 +19,11 @@ class PointJoin {
   PointJoin(const PointJoin&) = delete;
   PointJoin& operator=(const PointJoin&) = delete;
 
-  /// The lines of `points` outlive this object, or have told all that wait for them.
+  /// The timelines of `points` outlive this object, or at least call all their wakers before it ends.
   Point join(std::span<const Point> points);
 
  private:
-  /// Told of all points of one join.
+  /// The waker of all points of one join.
   struct Countdown;
   void reached(Countdown& countdown, const Status& status) noexcept;
 
@@ -31,8 +31,8 @@ class PointJoin {
   const PrivateTimeline own_line_;
   Timeline& line_;
   std::mutex mutex_;                  // guards what follows
-  std::deque<Countdown> countdowns_;  // as many as were ever under way at once
-  std::deque<Countdown*> under_way_;  // in the order of their calls
+  std::deque<Countdown> countdowns_;  // as many as were ever in use at once
+  std::deque<Countdown*> under_way_;  // in use, in the order of the calls
   std::deque<Countdown*> free_;
   std::uint64_t joins_ = 0;
   std::uint64_t ended_ = 0;

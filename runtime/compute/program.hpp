@@ -9,25 +9,25 @@
 
 namespace troupe {
 
-/// Work of one form that a stream has been given once and does again as one piece: which operations, on which memory,
-/// in which order. What differs from one time to the next (points' values, a rule's constants and the number of its
-/// update, rows, the places of a batch and of a step's sums) it reads from a step block: words in memory that the
-/// device reads, in the order in which the work was recorded.
+/// Recorded work that a stream can run again as a whole: which operations, on which memory, in which order. The values
+/// that differ from one run to the next (values of points, a rule's constants and the number of its update, rows, the
+/// addresses of a batch and of a step's sums) are read from a step block: words in memory that the device reads, in the
+/// order of recording.
 class Program {
  public:
   virtual ~Program() = default;
-  /// Whether some of its work is not done yet. Any thread.
+  /// Whether some of its work is not completed yet. Any thread.
   virtual bool busy() const noexcept = 0;
 };
 
-/// The programs of work that comes again and again on one stream, in a few forms: a step with a round and one without,
-/// a first step whose waits are over from the start. The forms that were used last are kept. Must be destroyed after
-/// the stream, which may still read a piece of work whose last point is reached. Threads: as the stream.
+/// The programs of work that a stream repeats in a few forms: a step with a round and one without, a first step whose
+/// waits are already over. The most recently used forms are kept. Must be destroyed after the stream, which may still
+/// read a program whose last point is reached. Threads: like the stream.
 class Programs {
  public:
   static constexpr std::size_t kKept = 16;
 
-  /// The first that fits, of those used last first; null: none does.
+  /// The first program that fits, the most recently used first; null: none fits.
   template <class Fits>
   Program* find(Fits&& fits) {
     const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const auto& one) { return fits(*one); });
@@ -35,9 +35,9 @@ class Programs {
     kept_.splice(kept_.begin(), kept_, found);
     return kept_.front().get();
   }
-  /// Work was one piece.
+  /// Call this when work was replayed.
   void count_replay() noexcept { ++replayed_; }
-  /// Of work that none fitted. The one that was not used for longest goes, unless it is busy: then this one does.
+  /// Adds a new program. The least recently used one is removed, unless it is busy: then the new one is dropped.
   void add(std::unique_ptr<Program> program) {
     ++recorded_;
     if (kept_.size() == kKept) {
@@ -47,7 +47,7 @@ class Programs {
     kept_.push_front(std::move(program));
   }
 
-  /// How many times work was one piece, and how many times it was not.
+  /// How many times work was replayed, and how many times it was recorded.
   std::uint64_t replayed() const noexcept { return replayed_; }
   std::uint64_t recorded() const noexcept { return recorded_; }
 

@@ -16,20 +16,20 @@
 
 namespace troupe {
 
-/// What a step, or an evaluation, adds up: over samples, over ranks, and over the summed gradient's elements. Lies in
-/// memory that devices and other ranks read, so plain data.
+/// The sums of a step or an evaluation: over samples, over ranks, and over the elements of the summed gradient. Plain
+/// data, because it lies in memory that devices and other ranks read.
 struct StepSums {
   // Over samples.
   double loss = 0;
-  std::uint64_t correct = 0;  // samples whose largest logit is their label's
-  std::uint64_t samples = 0;  // rows that counted
+  std::uint64_t correct = 0;  // samples whose largest logit is that of their label
+  std::uint64_t samples = 0;  // number of rows that count
   // Over ranks.
-  std::uint64_t stop_requests = 0;  // ranks that ask to end after this step
-  std::uint64_t still_saving = 0;   // ranks that are still writing a checkpoint when they begin it
-  // Over elements that reduce_with_norm() saw.
+  std::uint64_t stop_requests = 0;  // number of ranks that ask to end the run after this step
+  std::uint64_t still_saving = 0;   // number of ranks that are still writing a checkpoint when they begin this step
+  // Over the elements that reduce_with_norm() saw.
   double gradient_squares = 0;
   std::uint64_t bad_gradient = 0;  // bad_at() of the first element that is not finite; 0: all are
-  /// A rank's own: its rank + 1, whatever its loss. A total: the first rank whose loss is not finite, + 1; 0: none.
+  /// A rank's own sums: its rank + 1, whatever its loss. A total: the first rank with a non-finite loss, + 1; 0: none.
   std::uint64_t bad_loss = 0;
 
   void add(const StepSums& other) noexcept {
@@ -46,7 +46,7 @@ struct StepSums {
 };
 static_assert(sizeof(StepSums) == 64);
 
-/// An element of a group and the rank whose gradient is not finite there, as one number that is less for an earlier
+/// An element of a group, and the rank whose gradient is not finite there, as one number that is smaller for an earlier
 /// element; never 0.
 inline constexpr unsigned kBadRankBits = 20;
 constexpr std::uint64_t bad_at(std::uint64_t element, std::uint64_t rank) noexcept {
@@ -56,8 +56,10 @@ constexpr std::uint64_t bad_element(std::uint64_t bad) noexcept { return (bad >>
 constexpr std::uint64_t bad_rank(std::uint64_t bad) noexcept { return bad & ((1U << kBadRankBits) - 1); }
 
 /// What an update multiplies a summed gradient with: 1 / samples, less where the norm of the mean is clipped; 0: the
-/// update changes nothing. All ranks, and all buckets of a step, find the same.
+/// update changes nothing. All ranks, and all buckets of a step, find the same. A swap reads neither gradient nor
+/// samples.
 inline float gradient_scale(const RuleStep& rule, const StepSums& total) noexcept {
+  if (rule.kind == RuleKind::swap) return 1;
   if (total.samples == 0 || (rule.judged && !std::isfinite(total.gradient_squares))) return 0;
   const double scale = 1.0 / static_cast<double>(total.samples);
   if (rule.clip_norm <= 0) return static_cast<float>(scale);
@@ -65,27 +67,27 @@ inline float gradient_scale(const RuleStep& rule, const StepSums& total) noexcep
   return static_cast<float>(norm > rule.clip_norm ? scale * (rule.clip_norm / norm) : scale);
 }
 
-/// The journal of a restartable update pass, at the start of StripeMemory::journal; the undo blocks follow.
-/// `progress` is (update number << 24 | blocks done + 1); undo block (b mod 2) holds block b as it was before.
+/// The journal of a restartable update pass, at the start of StripeMemory::journal; the undo blocks follow it.
+/// `progress` is (update number << 24 | blocks done + 1); undo block (b mod 2) has the old content of block b.
 struct alignas(64) UpdateJournal {
   static constexpr std::uint64_t kBlockElements = 1024;  // 4 KiB of f32
   std::uint64_t progress = 0;
   std::array<std::uint64_t, 7> reserved{};
 };
-/// Bytes a journal needs: the word and two undo blocks of parameters and `state_slots` states.
+/// Bytes of a journal: the word, and two undo blocks of parameters and `state_slots` states.
 constexpr std::uint64_t journal_bytes(std::size_t state_slots) noexcept {
   return sizeof(UpdateJournal) + 2 * UpdateJournal::kBlockElements * sizeof(float) * (1 + state_slots);
 }
 
-/// Of one tensor: the sum of the squares of its weights, and of the direction in which an update moves them.
+/// For one tensor: the sum of squares of its weights, and of the direction in which an update moves them.
 struct TensorSquares {
   float weights = 0;
   float update = 0;
 };
 static_assert(sizeof(TensorSquares) == 8);
 
-/// What the rate of a tensor is multiplied by: 1 where one of the norms is 0, as in the reference code of both papers.
-/// `rule` has the weight decay of the tensor.
+/// The factor for a tensor's rate: 1 if one of the norms is 0, as in the reference code of both papers. `rule` has the
+/// tensor's weight decay.
 inline float trust_ratio(const RuleStep& rule, const TensorSquares& squares) noexcept {
   const double weights = std::sqrt(static_cast<double>(squares.weights));
   const double update = std::sqrt(static_cast<double>(squares.update));
@@ -96,102 +98,102 @@ inline float trust_ratio(const RuleStep& rule, const TensorSquares& squares) noe
   return static_cast<float>(weights / update);
 }
 
-/// Where a stripe (or the part of it that one bucket covers) lies. Sizes: count elements of f32; `bf16` of bf16.
+/// The memory of a stripe, or of the part of it in one bucket. Sizes: count elements of f32; `bf16` of bf16.
 struct StripeMemory {
   Stripe stripe;
   Memory parameters;
-  Memory bf16;                                 // bf16 image written along with the parameters; empty: none
+  Memory bf16;                                 // bf16 copy, written together with the parameters; empty: none
   std::array<Memory, kMaxStateSlots> state{};  // state_slots(rule) of them
   Memory journal;                              // empty: the pass is not restartable
-  /// Elements of the group without weight decay, growing; outlives the work that is enqueued with it.
+  /// The elements of the group without weight decay, ascending; outlives the work that is enqueued with it.
   std::span<const Layout::Entry> no_decay{};
-  // Of rules with tensor norms:
-  /// The tensors whose rate follows from their norms, as elements of the group, growing; outlives the work likewise.
+  // For rules with tensor norms:
+  /// The tensors whose rate depends on their norms, as elements of the group, ascending; outlives the work likewise.
   std::span<const Layout::Entry> scaled{};
-  Memory squares;  // as many TensorSquares: of whole tensors, when an update begins
+  Memory squares;  // as many TensorSquares: those of whole tensors by the time when an update begins
 };
 
-/// What Stream::reduce_with_norm looks for, and where it tells it.
+/// What Stream::reduce_with_norm computes, and where it writes the result.
 struct NormCheck {
-  Memory sums;                      // a StepSums, to which what is found is added
-  std::uint64_t first_element = 0;  // of the group: the one that is measured first
-  std::span<const Rank> ranks{};    // whose the parts are; outlives the work. None: part r is rank r's
-  bool squares = true;              // whether they are added up; otherwise it only looks whether all is finite
+  Memory sums;                      // a StepSums, to which the result is added
+  std::uint64_t first_element = 0;  // first measured element, counted in the group
+  std::span<const Rank> ranks{};    // the ranks of the parts; outlives the work. Empty: part r is rank r's
+  bool squares = true;              // whether to add up squares; otherwise only the finite check is made
 
   std::uint64_t rank_of(std::uint64_t part) const noexcept { return ranks.empty() ? part : ranks[part].value; }
 };
 
-/// A queue of work on one device, done in the order it was enqueued; every call only enqueues and returns. The first
-/// failure (a poisoned or overdue wait, a fault) ends the stream: later work is dropped and its timeline is poisoned
-/// with the reason. Threads: one caller at a time.
+/// A queue of work on one device, executed in the order of enqueueing; every call only enqueues and returns. The first
+/// failure (a poisoned or overdue wait, a fault) ends the stream: later work is dropped, and the stream's timeline is
+/// poisoned with the reason. Threads: one caller at a time.
 class Stream {
  public:
   virtual ~Stream() = default;
-  /// Work enqueued later starts when `point` is reached. Its line must be in the device's address space.
+  /// Work enqueued later starts when `point` is reached. Its timeline must be in the device's address space.
   virtual void wait(Point point) = 0;
-  /// The point that is reached when everything enqueued so far is done; on the stream's own timeline.
+  /// The point that is reached when all work enqueued so far is completed; on the stream's own timeline.
   virtual Point mark() = 0;
-  /// Raises a line, when everything enqueued so far is done. Of several streams that signal one line, each must have
-  /// waited for the one before it.
+  /// Raises a timeline when all work enqueued so far is completed. If several streams signal one timeline, each must
+  /// have waited for the previous one.
   virtual void signal(Point point) = 0;
-  /// Copies equal-sized memory.
+  /// Copies memory of equal size.
   virtual void copy(Memory to, Memory from) = 0;
-  /// Adds the StepSums at each of `parts`, in their order, into the one at `total` (overwritten; it may be one of
-  /// them).
+  /// Adds up the StepSums at `parts`, in order, and writes the result to the one at `total`, which may be one of
+  /// them.
   virtual void sum_up(Memory total, std::span<const Memory> parts) = 0;
-  /// to[i] = sum of parts[.][i] in the order of `parts`; f32, all of one size. `to` may be one of the parts.
+  /// to[i] = sum of parts[.][i] in the order of `parts`; f32, all of the same size. `to` may be one of the parts.
   virtual void reduce(Memory to, std::span<const Memory> parts) = 0;
-  /// As reduce, and tells of what `to` then holds: its squares (in f64, as measure_gradient), and its first element
-  /// that is not finite, with the rank that made it so.
+  /// Like reduce, and reports about the result in `to`: the sum of its squares (in f64, as measure_gradient), and its
+  /// first element that is not finite, with the rank that caused it.
   virtual void reduce_with_norm(Memory to, std::span<const Memory> parts, const NormCheck& what) = 0;
-  /// to[i] = samples * (anchor[i] - from[i]), samples those of the StepSums at `sums`; f32, all of one size. `to` may
-  /// be one of the others.
+  /// to[i] = samples * (anchor[i] - from[i]), with the samples of the StepSums at `sums`; f32, all of the same size.
+  /// `to` may be one of the others.
   virtual void weighted_delta(Memory to, Memory anchor, Memory from, Memory sums) = 0;
   /// Writes zero bytes.
   virtual void clear(Memory memory) = 0;
-  /// to[i] = from[i], rounded to the nearest value of `to_type`, ties to even; NaN stays NaN. Equally many elements.
-  /// Throws Error{unsupported} where the device has no way to.
+  /// to[i] = from[i], rounded to the nearest value of `to_type`, ties to even; NaN stays NaN. The same number of
+  /// elements. Throws Error{unsupported} if the device cannot do it.
   virtual void convert(Memory /*to*/, DType /*to_type*/, Memory /*from*/, DType /*from_type*/) {
     fail(Code::unsupported, "this device converts no numbers; leave update.compress out");
   }
-  /// to[i] = from[i] + residual[i], rounded as convert() does; residual[i] = what that took away, 0 where it is not
-  /// finite. `from` and `residual` f32. Throws as convert().
+  /// to[i] = from[i] + residual[i], rounded as by convert(); residual[i] = the rounding error, or 0 where that is not
+  /// finite. `from` and `residual` are f32. Throws like convert().
   virtual void convert_with_residual(Memory /*to*/, DType /*to_type*/, Memory /*from*/, Memory /*residual*/) {
     fail(Code::unsupported, "this device keeps no residual of what it converts; leave update.error_feedback out");
   }
-  /// to[i] += from[i]; `to` f32. Throws as convert().
+  /// to[i] += from[i]; `to` is f32. Throws like convert().
   virtual void add_converted(Memory /*to*/, Memory /*from*/, DType /*from_type*/) {
     fail(Code::unsupported, "this device converts no numbers; leave update.compress out");
   }
-  /// Writes the xxh3 of the bytes at `of`, a u64 of 8 bytes, to `to`. Throws Error{unsupported} where the device has no
-  /// way to.
+  /// Writes the xxh3 of the bytes at `of` to `to`, as a u64. Throws Error{unsupported} if the device cannot do
+  /// it.
   virtual void digest(Memory /*to*/, Memory /*of*/) {
     fail(Code::unsupported, "this device computes no digests; leave update.digest_steps out");
   }
-  /// Adds to `stripe.squares` what the stripe has of each tensor: the squares of its weights, and of the direction in
-  /// which an update with the same rule, stripe and total would move them, where `sum` ([stripe.count] f32) is the sum
-  /// of the gradients. Changes nothing else. Only of rules with tensor norms. Throws Error{unsupported} where the
-  /// device has no way to.
+  /// Adds to `stripe.squares`, for the stripe's part of each tensor, the squares of its weights, and of the direction
+  /// in which an update with the same rule, stripe and total would move them; `sum` ([stripe.count] f32) is the sum of
+  /// the gradients. Changes nothing else. Only for rules with tensor norms. Throws Error{unsupported} if the device
+  /// cannot do it.
   virtual void measure_update(const RuleStep& rule, const StripeMemory& /*stripe*/, Memory /*sum*/, Memory /*total*/) {
     fail(Code::unsupported, text("this device measures no tensors, which optimizer.rule = \"", name_of(rule.kind),
                                  "\" needs; choose another rule"));
   }
-  /// One pass over a stripe: adds up the gradients at `contributions` (each [stripe.count] f32) in their order,
-  /// multiplies them by the gradient_scale of the StepSums at `total`, applies the rule, publishes parameters and their
-  /// bf16 image. No samples: nothing changes. With a journal the pass is restartable: another thread or process of the
-  /// node that calls update with the same arguments after this one died at any instruction completes it, with the same
-  /// bits.
+  /// One pass over a stripe: adds up the gradients at `contributions` (each [stripe.count] f32) in order, multiplies
+  /// them by the gradient_scale of the StepSums at `total`, applies the rule, writes the parameters and their bf16
+  /// copy. Without samples nothing changes. With a journal the pass is restartable: if this process or thread dies at
+  /// any instruction, another one of the node that calls update with the same arguments completes the pass, with the
+  /// same bits.
   virtual void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
                       std::span<const Memory> contributions, Memory total) = 0;
-  /// Enqueues what `work` enqueues on this stream, and nothing else may meanwhile: as one piece where one of `programs`
-  /// has that form, otherwise piece by piece, and then `programs` has it. What it enqueued before it throws stays. The
-  /// points that it is given are those of whatever is done. A device need not: then it is always piece by piece.
+  /// Enqueues the work that `work` enqueues on this stream; nothing else may enqueue meanwhile. If one of `programs`
+  /// has that form, it is replayed; otherwise the work is enqueued piece by piece, and recorded there. If `work`
+  /// throws, its earlier work stays. Points that `work` gets are valid either way. A device need not replay work.
   virtual void enqueue(Programs& /*programs*/, const std::function<void()>& work) { work(); }
-  /// Tells `row`, which outlives the stream, what it does when; before its first work. A device need not.
+  /// Records the stream's work in `row`, which outlives the stream; before the first work. Optional for devices.
   virtual void trace(TraceRow& /*row*/) {}
-  /// What the work that is enqueued from here on is about, for the trace.
+  /// The step and bucket of the work that is enqueued from here on, for the trace.
   virtual void about(const WorkLabel& /*label*/) {}
-  /// Where its time has gone so far. Any thread.
+  /// How its time was spent so far. Any thread.
   virtual StreamTimes times() const noexcept { return {}; }
 };
 

@@ -4,17 +4,17 @@
 
 namespace troupe {
 
-/// Where the time of a stream's thread went since its first piece of work, as it passes on a clock: the parts add up to
-/// that time, but for the work or the wait now under way. All zero: the device does not measure itself.
+/// How the time of a stream's thread since its first work was spent, by the clock. The parts add up to that time,
+/// except for the present work or wait. All zero: the device does not measure.
 struct StreamTimes {
   using Span = std::chrono::nanoseconds;
-  Span load{};      // waited for a training batch: it was not ready, or not enqueued yet
+  Span load{};      // waited for a training batch that was not ready or not enqueued yet
   Span compute{};   // forward and backward
-  Span exchange{};  // waited for other ranks, signalled to them, added up what they brought
+  Span exchange{};  // waited for other ranks, signalled them, added up their data
   Span update{};    // the optimizer's pass over its stripe
-  Span evaluate{};  // forward over test batches, and waiting for those
-  Span copy{};      // copies, which is how a checkpoint leaves the stream
-  Span idle{};      // nothing was enqueued, and what came next was no batch
+  Span evaluate{};  // forward over test batches, and waits for these batches
+  Span copy{};      // copies, such as those of a checkpoint
+  Span idle{};      // nothing was enqueued, and the next work was not a batch
 
   Span total() const noexcept { return load + compute + exchange + update + evaluate + copy + idle; }
   friend StreamTimes operator-(const StreamTimes& a, const StreamTimes& b) noexcept {

@@ -14,18 +14,18 @@
 
 namespace troupe {
 
-/// What an update pass works on, as addresses of this process; `count` elements each.
+/// The memory of an update pass, as addresses of this process; `count` elements each.
 struct UpdateAddresses {
   std::uint64_t count = 0;
   float* parameters = nullptr;
-  std::uint16_t* bf16 = nullptr;               // null: no bf16 image
-  std::array<float*, kMaxStateSlots> state{};  // null beyond what the rule keeps
+  std::uint16_t* bf16 = nullptr;               // null: no bf16 copy
+  std::array<float*, kMaxStateSlots> state{};  // null for slots that the rule does not use
   UpdateJournal* journal = nullptr;            // null: the pass is not restartable
-  std::uint64_t first_element = 0;             // of the group: element 0 of the arrays
+  std::uint64_t first_element = 0;             // element 0 of the arrays, counted in the group
   std::span<const Layout::Entry> no_decay{};   // as in StripeMemory
   std::span<const Layout::Entry> scaled{};     // likewise
-  TensorSquares* squares = nullptr;            // scaled.size() of them
-  /// The same places.
+  TensorSquares* squares = nullptr;            // one for each of `scaled`
+  /// Whether both mean the same memory.
   friend bool operator==(const UpdateAddresses& a, const UpdateAddresses& b) noexcept {
     return a.count == b.count && a.parameters == b.parameters && a.bf16 == b.bf16 && a.state == b.state &&
            a.journal == b.journal && a.first_element == b.first_element && a.no_decay.data() == b.no_decay.data() &&
@@ -40,8 +40,8 @@ inline RuleStep without_decay(RuleStep rule) noexcept {
   return rule;
 }
 
-/// Calls `part(first, count, place)` for the pieces of the elements [first, first + count) of `at`, in their order:
-/// `place` is that of the range of `ranges` (of the group's elements, growing) to which a piece belongs, or kNoRange.
+/// Calls `part(first, count, place)` for the pieces of the elements [first, first + count) of `at`, in order. `place`
+/// is the index of the range of `ranges` (of the group's elements, ascending) to which a piece belongs, or kNoRange.
 inline constexpr std::size_t kNoRange = ~std::size_t{0};
 template <class Part>
 void for_each_range(const UpdateAddresses& at, std::span<const Layout::Entry> ranges, std::uint64_t first,
@@ -63,8 +63,8 @@ void for_each_range(const UpdateAddresses& at, std::span<const Layout::Entry> ra
   }
 }
 
-/// Calls `part(first, count, rule)` for the pieces of the elements [first, first + count) of `at`, in their order, with
-/// the constants that hold there.
+/// Calls `part(first, count, rule)` for the pieces of the elements [first, first + count) of `at`, in order, with the
+/// constants for that piece.
 template <class Part>
 void for_each_piece(const UpdateAddresses& at, const RuleStep& rule, std::uint64_t first, std::uint64_t count,
                     Part&& part) {
@@ -79,16 +79,16 @@ void for_each_piece(const UpdateAddresses& at, const RuleStep& rule, std::uint64
   });
 }
 
-/// A moment in a pass at which a test may look or stop it.
+/// A moment in a pass at which a test may inspect or stop it.
 enum class PassMoment : std::uint8_t { undo_copied, progress_published, half_of_block_computed, block_done };
 
-/// Lets every pass run through, at no cost.
+/// Lets every pass run without interruption, at no cost.
 struct NoProbe {
   static constexpr bool kWatches = false;
   static constexpr bool go_on(PassMoment, std::uint64_t) noexcept { return true; }
 };
 
-/// A part of a stripe as it is, on its way to an undo block: parameters and states, null where there is none.
+/// A copy of a part of a stripe into an undo block: parameters and states; null for arrays that there are not.
 struct UndoCopy {
   std::array<const float*, 1 + kMaxStateSlots> from{};
   std::array<float*, 1 + kMaxStateSlots> to{};
@@ -99,7 +99,7 @@ struct UndoCopy {
       if (from[array]) std::memcpy(to[array], from[array], count * sizeof(float));
     }
   }
-  /// Elements [first, first + size), as far as there are so many.
+  /// Elements [first, first + size), or as many of them as there are.
   UndoCopy part(std::uint64_t first, std::uint64_t size) const noexcept {
     if (first >= count) return {};
     UndoCopy cut{.count = size < count - first ? size : count - first};
@@ -114,21 +114,24 @@ namespace detail {
 
 // What makes a pass restartable. At every instruction:
 // - the journal's word says (update, number of blocks that are done), or an earlier update;
-// - for the block that follows those, the undo copy that its parity selects is whole;
-// - all blocks before it have their new values, all blocks behind it their old ones.
-// So a survivor restores that block from its copy, and does it and the rest: each element is computed once from its old
-// value. Two undo copies, by parity, because the next block's is written while the present one, whose own may still be
-// needed, is computed. A block is copied before the word names it, and computed after that; a word published before its
-// copy is whole would restore half a block, one published after the block was begun would compute elements twice.
+// - for the block after those, the undo copy that its parity selects is complete;
+// - all blocks before that block have their new values, all blocks after it their old ones.
+// So a survivor restores that block from its copy, and computes it and the rest: each element once, from its old value.
+// Two undo copies, chosen by parity: while a block is computed and may need its copy, the next block's copy is written.
+// A block is copied before the word names it, and computed after that. If the word came before the complete copy, half
+// a block would be restored; if it came after the first write, elements would be computed twice.
 
 inline constexpr std::uint64_t kProgressBits = 24;
 
-/// The copy of `count` elements from `first`, of block `block`.
+/// The undo copy of block `block`, which has `count` elements from `first` on.
 inline UndoCopy undo_of(const UpdateAddresses& at, std::uint64_t block, std::uint64_t first,
                         std::uint64_t count) noexcept {
   constexpr std::uint64_t kElements = UpdateJournal::kBlockElements;
-  UndoCopy undo{.from = {at.parameters, at.state[0], at.state[1]}, .count = count};
-  const std::size_t arrays = 1 + (at.state[0] ? 1 : 0) + (at.state[1] ? 1 : 0);
+  UndoCopy undo{.count = count};
+  undo.from[0] = at.parameters;
+  std::copy(at.state.begin(), at.state.end(), undo.from.begin() + 1);
+  const auto arrays =
+      static_cast<std::size_t>(undo.from.size() - std::count(undo.from.begin(), undo.from.end(), nullptr));
   float* to = reinterpret_cast<float*>(at.journal + 1) + (block % 2) * kElements * arrays;
   for (std::size_t array = 0; array < undo.from.size(); ++array) {
     if (!undo.from[array]) continue;
@@ -140,21 +143,21 @@ inline UndoCopy undo_of(const UpdateAddresses& at, std::uint64_t block, std::uin
 }
 
 inline void restore(const UpdateAddresses& at, std::uint64_t first, const UndoCopy& undo) noexcept {
-  const std::array<float*, 1 + kMaxStateSlots> arrays{at.parameters, at.state[0], at.state[1]};
-  for (std::size_t array = 0; array < arrays.size(); ++array) {
-    if (arrays[array]) std::memcpy(arrays[array] + first, undo.to[array], undo.count * sizeof(float));
+  std::memcpy(at.parameters + first, undo.to[0], undo.count * sizeof(float));
+  for (std::size_t slot = 0; slot < at.state.size(); ++slot) {
+    if (at.state[slot]) std::memcpy(at.state[slot] + first, undo.to[1 + slot], undo.count * sizeof(float));
   }
 }
 
-/// Says that `done` blocks of update `number` are done. What was written before must be in memory before it, and what
-/// comes after must stay behind: a process that dies has executed a prefix of its program, so holding back the
-/// compiler is enough for a survivor that reads later.
+/// Publishes that `done` blocks of update `number` are done. Earlier writes must be in memory before this word, and
+/// later writes after it. A process that dies has executed a prefix of its program, so it is enough to keep the
+/// compiler from reordering, for a survivor that reads later.
 inline void publish_progress(UpdateJournal& journal, std::uint64_t number, std::uint64_t done) noexcept {
   std::atomic_ref{journal.progress}.store(number << kProgressBits | (done + 1), std::memory_order_release);
   std::atomic_signal_fence(std::memory_order_seq_cst);
 }
 
-/// How many blocks of update `number` the journal tells of; nothing when it has not begun.
+/// How many blocks of update `number` are done according to the journal; empty if the update has not begun.
 inline std::optional<std::uint64_t> blocks_done(UpdateJournal& journal, std::uint64_t number, std::uint64_t blocks) {
   TROUPE_CHECK(number > 0 && number < (std::uint64_t{1} << 40) && blocks < (1U << kProgressBits) - 1, Code::invalid,
                "update ", number, " of ", blocks,
@@ -170,13 +173,13 @@ inline std::optional<std::uint64_t> blocks_done(UpdateJournal& journal, std::uin
 
 }  // namespace detail
 
-/// Runs update number `number` (from 1, growing) over `at`, block by block. `apply(first, count)` does the arithmetic
-/// of some elements in place: parameters, states and the bf16 image, each element by itself. With a journal, a pass
-/// that ended at any instruction is finished by calling this again with the same arguments, in any thread or process; a
-/// pass that was complete changes nothing. Returns false when the probe stopped it. Throws Error{corrupt} when the
-/// journal tells of a later update or of blocks that do not exist, Error{invalid} for numbers that do not fit its word.
-/// The next block's undo block is written while a block is computed: an `apply(first, count, undo)` does undo.copy()
-/// itself, in any order with its arithmetic, which bounds it and leaves the memory ports idle.
+/// Runs update number `number` (from 1, ascending) over `at`, block by block. `apply(first, count)` computes some
+/// elements in place: parameters, states and the bf16 copy, each element by itself. With a journal, a pass that ended
+/// at any instruction is completed by calling this again with the same arguments, in any thread or process; if the pass
+/// was complete, nothing changes. Returns false if the probe stopped the pass. Throws Error{corrupt} if the journal
+/// names a later update or blocks that do not exist, Error{invalid} for numbers that do not fit into its word. While a
+/// block is computed, the undo copy of the next one is written. An `apply(first, count, undo)` calls undo.copy()
+/// itself, interleaved with its arithmetic as it likes, because the arithmetic leaves the memory ports idle.
 template <class Probe, class Apply>
 bool run_update_pass(const UpdateAddresses& at, std::uint64_t number, Apply&& apply, Probe&& probe) {
   constexpr std::uint64_t kElements = UpdateJournal::kBlockElements;
@@ -198,9 +201,9 @@ bool run_update_pass(const UpdateAddresses& at, std::uint64_t number, Apply&& ap
     const std::optional<std::uint64_t> done = detail::blocks_done(*at.journal, number, blocks);
     block = done.value_or(0);
     if (done && block < blocks) {
-      detail::restore(at, block * kElements, undo_of(block));  // it may have been begun
+      detail::restore(at, block * kElements, undo_of(block));  // the block may be partly computed
     } else {
-      undo_of(block).copy();  // the first one's; every other block's is made by the block before it
+      undo_of(block).copy();  // the first block's; later copies are made while the previous block is computed
     }
   }
   for (; block < blocks; ++block) {

@@ -17,8 +17,8 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-/// Insertions, deletions, changes and swaps of neighbours that make one of the other. Source: Damerau 1964 (A technique
-/// for computer detection and correction of spelling errors), in the restricted form.
+/// The number of insertions, deletions, changes and swaps of neighbours that turn one word into the other. Source:
+/// Damerau 1964 (A technique for computer detection and correction of spelling errors), restricted form.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<std::size_t>> cost(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
   for (std::size_t i = 0; i <= a.size(); ++i) {
@@ -38,7 +38,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string_view leaf_of(std::string_view name) { return name.substr(name.find('.') + 1); }
 
-/// All keys, those that are built first.
+/// All keys, those in this build first.
 std::vector<std::string_view> all_keys() {
   std::vector<std::string_view> names;
   for (const SettingKey& key : setting_keys()) names.push_back(key.name);
@@ -59,7 +59,7 @@ struct Word {
   std::string_view ours;
 };
 
-/// What other programs call our keys; a section in front where the word alone could mean another key.
+/// Our key for a word of other programs; a section is added if the word alone could mean another key.
 std::string_view known_elsewhere_as(std::string_view section, std::string_view leaf) {
   static constexpr std::array kWords{
       Word{"model.type", "model.name"},
@@ -102,7 +102,7 @@ std::string_view known_elsewhere_as(std::string_view section, std::string_view l
   return {};
 }
 
-/// What other programs call the words of our choices.
+/// Our word of a choice for a word of other programs.
 std::string_view choice_elsewhere_as(std::string_view word) {
   static constexpr std::array kWords{Word{"float32", "f32"},     Word{"float", "f32"},       Word{"bfloat16", "bf16"},
                                      Word{"gpu", "cuda"},        Word{"mnist", "idx"},       Word{"ib", "rdma"},
@@ -128,6 +128,7 @@ bool kind_fits(ValueKind kind, const TomlValue& value) {
     case ValueKind::switches: return array;
     case ValueKind::hosts: return array || value.kind == Kind::text;
     case ValueKind::batches: return array || value.kind == Kind::integer;
+    case ValueKind::count_or_choice: return value.kind == Kind::integer || value.kind == Kind::text;
   }
   return false;
 }
@@ -173,7 +174,7 @@ std::optional<Finding> check_items(const SettingKey& key, const TomlValue& value
   return std::nullopt;
 }
 
-/// A batch-size schedule: [rows, epochs] pairs, the last with 0 epochs, which is for the rest of the run.
+/// A batch-size schedule: [rows, epochs] pairs. The last pair has 0 epochs and is for the rest of the run.
 std::optional<Finding> check_batches(const SettingKey& key, const TomlValue& value) {
   constexpr double kMostEpochs = 1e6;
   const auto bad = [&](std::string_view what) {
@@ -198,7 +199,7 @@ std::optional<Finding> check_batches(const SettingKey& key, const TomlValue& val
   return std::nullopt;
 }
 
-/// Whether the text would do without its quotes.
+/// Whether the text would be valid without its quotes.
 bool fits_unquoted(const SettingKey& key, const TomlValue& value) {
   if (value.kind != Kind::text) return false;
   const auto inner = parse_toml_value(value.text);
@@ -208,7 +209,7 @@ bool fits_unquoted(const SettingKey& key, const TomlValue& value) {
 }  // namespace
 
 std::string_view nearest(std::string_view word, const std::vector<std::string_view>& words) {
-  constexpr std::size_t kLongest = 40;  // what is longer is no slip of the pen
+  constexpr std::size_t kLongest = 40;  // a longer word is not a typing error
   constexpr std::size_t kShortestInside = 4;
   if (word.empty() || word.size() > kLongest) return {};
   const std::string wanted = lower(word);
@@ -266,12 +267,14 @@ std::string expected(const SettingKey& key) {
     case ValueKind::numbers: return text(items, " numbers, ", range("each"));
     case ValueKind::texts: return text(items, " texts in quotes");
     case ValueKind::batches: return text(range("an integer"), ", or an array of [rows, epochs] pairs");
-    case ValueKind::choice: break;
+    case ValueKind::choice:
+    case ValueKind::count_or_choice: break;
   }
   std::vector<std::string_view> words;
   for (const Choice& choice : takes.choices)
     if (choice.built) words.push_back(choice.name);
-  return (words.size() == 1 ? "" : "one of ") + quoted_list(words, ", ");
+  const std::string choices = (words.size() == 1 ? "" : "one of ") + quoted_list(words, ", ");
+  return takes.kind == ValueKind::choice ? choices : text(range("an integer"), ", or ", choices);
 }
 
 std::optional<Finding> check_value(const SettingKey& key, const TomlValue& value) {
@@ -280,7 +283,8 @@ std::optional<Finding> check_value(const SettingKey& key, const TomlValue& value
   if (!kind_fits(takes.kind, value)) return wrong(key, found, fits_unquoted(key, value) ? " (without quotes)" : "");
   const bool has_range = takes.range.low < takes.range.high;
   if (has_range && is_number(value) && !takes.range.contains(value.number)) return wrong(key, found);  // nan too
-  if (takes.kind == ValueKind::choice) return check_choice(key, value);
+  const bool is_word = takes.kind == ValueKind::count_or_choice && value.kind == Kind::text;
+  if (takes.kind == ValueKind::choice || is_word) return check_choice(key, value);
   if (takes.most_items > 0 && value.kind == Kind::array)
     if (auto finding = takes.kind == ValueKind::batches ? check_batches(key, value) : check_items(key, value))
       return finding;
@@ -310,7 +314,7 @@ std::string advise(std::string_view unknown_key) {
     return text(leaf, " belongs to [", section_of(name), "]: write ", name);
   };
   const std::string plain = lower(leaf);
-  for (const std::string_view name : all_keys()) {  // a slip in the section or in the case of letters only
+  for (const std::string_view name : all_keys()) {  // only the section or the case of letters is wrong
     if (leaf_of(name) == plain && section_of(name) == section) return text("did you mean ", name, "?");
   }
   if (const auto name = known_elsewhere_as(section, plain); !name.empty()) return text("here it is called ", name);
@@ -324,7 +328,7 @@ std::string advise(std::string_view unknown_key) {
       return text("did you mean the section [", near, "]?");
   }
   std::vector<std::string_view> others;
-  if (!section_known) {  // what is written in a section that there is belongs there
+  if (!section_known) {  // a leaf written in an existing section belongs there
     for (const std::string_view name : all_keys()) others.push_back(leaf_of(name));
   }
   if (const auto near = nearest(leaf, others); !near.empty()) {

@@ -40,7 +40,7 @@ std::string shown_key(std::string_view key) {
   return bare && !key.empty() ? std::string{key} : detail::in_quotes(key);
 }
 
-/// Everything that is wrong, to be told at once and in the order of the text, overrides last.
+/// All errors, reported together in the order of the text, overrides last.
 class Problems {
  public:
   void add(Place place, std::string_view origin, std::string text) {
@@ -79,7 +79,7 @@ class Problems {
   std::vector<Problem> problems_;
 };
 
-/// Gathers values from the file and from overrides, then checks those that count.
+/// Collects values from the file and from overrides, then checks the values that take effect.
 class Reading {
  public:
   explicit Reading(std::string name) : name_(std::move(name)) {}
@@ -126,9 +126,12 @@ class Reading {
       check(key, given, out.settings);
     }
     out.settings.rule = with_momentum(out.settings.rule, given_.contains("optimizer.momentum"));
+    if (!given_.contains("data.read_s"))
+      out.settings.data.read = std::min(out.settings.data.read, out.settings.faults.exchange / 2);
     if (!given_.contains("faults.dead_ms"))
       out.settings.faults.dead = std::min(out.settings.faults.dead, out.settings.faults.exchange);
     settle_groups(out.settings);
+    out.settings.model.onnx_file = path_of("model.onnx", out.settings.model.onnx, out.folder);
     if (problems_.empty()) {
       for (const auto& [key, what] : detail::contradictions_of(out.settings, given_)) {
         const Given& given = given_.find(key)->second;
@@ -145,14 +148,21 @@ class Reading {
   }
 
  private:
-  /// TOML, or the bare words that shells leave over. Where text is wanted anything unquoted is text: report.dir=2024.
+  /// TOML, or the unquoted words that shells leave. If the key takes text, anything unquoted is text: report.dir=2024.
   static std::optional<TomlValue> override_value(const std::string& written, bool wants_text) {
     const bool structured = !written.empty() && std::string_view{"\"'[{"}.find(written[0]) != std::string_view::npos;
     if (structured || !wants_text) {
       if (auto value = detail::parse_toml_value(written)) return value;
       if (structured || written.empty()) return std::nullopt;
     }
-    return detail::parse_toml_value(detail::in_quotes(written));  // nothing when it is no UTF-8
+    return detail::parse_toml_value(detail::in_quotes(written));  // empty if it is not UTF-8
+  }
+
+  /// From the working directory, of a file that a key names: those in app.toml are beside it.
+  std::string path_of(std::string_view key, const std::string& file, const std::string& folder) const {
+    const auto given = given_.find(key);
+    const bool beside = given != given_.end() && !given->second.origin.starts_with("--set") && folder != ".";
+    return beside && std::filesystem::path{file}.is_relative() && !file.empty() ? text(folder, '/', file) : file;
   }
 
   std::string at(Place place) const { return text(name_, ":", place.line, ":", place.column); }
@@ -192,7 +202,7 @@ class Reading {
     give(key, {leaf.value, at(place), place});
   }
 
-  /// Takes a value, or the values in a table that may stand for it. A whole table in an override replaces the file's.
+  /// Stores a value, or the values of a table that stands for it. A table in an override replaces the file's.
   void give(std::string_view key, Given given) {
     if (given.value.kind != TomlValue::Kind::table || !detail::takes_table(key)) {
       given_.insert_or_assign(std::string{detail::canonical(key)}, std::move(given));
@@ -231,7 +241,7 @@ class Reading {
     }
   }
 
-  /// Groups take over what the other keys say, whatever their order.
+  /// Groups take missing keys from the other keys, wherever those are written.
   void settle_groups(Settings& settings) {
     const auto given = given_.find("update.group");
     if (given == given_.end() || !problems_.empty()) return;
@@ -245,7 +255,7 @@ class Reading {
   Problems problems_;
 };
 
-/// Whether only who starts the ranks reads it: once they run it means nothing.
+/// Whether only the launcher reads the key: it means nothing once the ranks run.
 bool is_for_the_launcher(std::string_view key) {
   return key == "cluster.nodes" || key == "cluster.remote_shell" || key == "cluster.port";
 }

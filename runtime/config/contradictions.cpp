@@ -13,7 +13,7 @@ bool any_policy(const Settings::Group& group, Fits fits) {
          std::ranges::any_of(group.switches, [&](const PolicySwitch& change) { return fits(change.policy.kind); });
 }
 
-/// Each of the checks is about the keys in its name. Messages name both places.
+/// Each check is about the keys in its name. Messages name both positions.
 class Review {
  public:
   Review(const Settings& settings, const GivenKeys& given) : settings_(settings), given_(given) {}
@@ -26,6 +26,7 @@ class Review {
     verdict();
     tensor_norms();
     split();
+    device_threads();
     layers();
     synchronized();
     texts();
@@ -38,9 +39,9 @@ class Review {
  private:
   bool is_given(std::string_view key) const { return given_.contains(key); }
   std::string value_of(std::string_view key) const { return find_setting(key)->show(settings_); }
-  /// Whether a key is given and is not what it would be anyway: a default that was printed and read back is no wish.
+  /// Whether a key is given and not its default: a default that was printed and read back is not a wish.
   bool is_wished(std::string_view key) const { return is_given(key) && !find_setting(key)->is_default(settings_); }
-  /// The key with its value and where that comes from.
+  /// The key with its value and the value's origin.
   std::string told(std::string_view key) const { return text(key, " = ", shown(key)); }
   std::string shown(std::string_view key) const {
     const auto at = given_.find(key);
@@ -59,7 +60,7 @@ class Review {
     }
   }
 
-  /// Logs are of what shards apply.
+  /// Logs record what shards apply, so they need a hosted policy.
   void logs() {
     const auto hosts = [](const Settings::Group& group) { return any_policy(group, is_hosted); };
     if (std::ranges::any_of(all_groups(settings_), hosts)) return;
@@ -67,7 +68,7 @@ class Review {
       if (is_wished(key)) add_meaningless(key, "update.policy", quoted_list(policies_that(is_hosted)));
   }
 
-  /// What rounding takes away there is only where something is rounded.
+  /// There is a rounding error only if something is rounded.
   void error_feedback() {
     const auto rounds = [](const Settings::Group& group) { return group.filter.kind != FilterKind::none; };
     if (settings_.filter.error_feedback && std::ranges::none_of(all_groups(settings_), rounds))
@@ -90,7 +91,7 @@ class Review {
     warmup();
   }
 
-  /// `key` needs one of two keys that are not given.
+  /// Reports that `key` needs one of two keys, neither of which is given.
   void add_lacking(std::string_view key, std::string_view stem, std::string_view example) {
     const std::string value = key.ends_with("schedule") ? text(" = ", shown(key)) : std::string{};
     add(key, text(key, value, " needs optimizer.rate.", stem, "_epochs or optimizer.rate.", stem, "_samples", example));
@@ -125,8 +126,8 @@ class Review {
     }
   }
 
-  /// What needs a verdict of all ranks on each update needs a policy with a round in each; going back needs checkpoints
-  /// to go back to.
+  /// A setting that needs a verdict of all ranks on each update needs a policy with a round in each update; returning
+  /// to a checkpoint needs checkpoints.
   void verdict() {
     const Rule& rule = settings_.rule;
     if (rule.stops_non_finite && settings_.checkpoint.every_steps == 0) {
@@ -134,6 +135,7 @@ class Review {
                                    told("checkpoint.every_steps"), "; give it the steps from one to the next"));
     }
     const auto lacks = [](PolicyKind kind) { return !has_verdicts(kind); };
+    average(lacks);
     if (!needs_verdict(rule) || !any_policy(all_groups(settings_).front(), lacks)) return;
     const std::string_view policy = lacks(settings_.update.kind) ? "update.policy" : "update.switch";
     for (const std::string_view key : {"optimizer.clip_norm", "train.non_finite"}) {
@@ -141,6 +143,23 @@ class Review {
       add(key, text(told(key), " needs a round of all ranks in each update, which ", told(policy),
                     " does not have; choose ", quoted_list(policies_that(has_verdicts)), ", or leave it out"));
     }
+  }
+
+  /// Ranks that train by themselves have weights of their own, and a shard is not asked for all of its stripe at one
+  /// moment.
+  template <class Lacks>
+  void average(Lacks&& lacks) {
+    const std::vector<Settings::Group> groups = all_groups(settings_);
+    const auto group = std::ranges::find_if(groups, [&](const auto& one) { return any_policy(one, lacks); });
+    if (settings_.rule.ema_decay == 0 || group == groups.end()) return;
+    const std::string_view policy = lacks(settings_.update.kind)        ? "update.policy"
+                                    : any_policy(groups.front(), lacks) ? "update.switch"
+                                                                        : "update.group";
+    add("optimizer.ema_decay",
+        text(told("optimizer.ema_decay"),
+             " averages parameters that all ranks have in common after each update, which ",
+             policy == "update.group" ? text("the group ", in_quotes(group->name)) : told(policy),
+             " does not have; choose ", quoted_list(policies_that(has_verdicts)), ", or leave it out"));
   }
 
   /// A shard has some of a tensor, and updates it when something comes, so it never knows the norms of whole tensors.
@@ -157,7 +176,7 @@ class Review {
              " do not know; choose another rule, or a policy that exchanges in rounds"));
   }
 
-  /// Where ranks do not take their steps together, nothing is won by giving some of them smaller ones.
+  /// If ranks do not take their steps together, smaller batches for some ranks gain nothing.
   void split() {
     if (settings_.placement.split != "measured" || !any_policy(all_groups(settings_).front(), is_hosted)) return;
     const std::string_view policy = is_hosted(settings_.update.kind) ? "update.policy" : "update.switch";
@@ -167,15 +186,28 @@ class Review {
                                 told(policy), "; write \"equal\""));
   }
 
-  /// A model is either registered or written down.
-  void layers() {
-    if (settings_.model.layers.empty()) return;
-    for (const std::string_view key : {"model.name", "model.units", "model.depth", "model.width", "model.heads"})
-      if (is_wished(key))
-        add(key, text(key, " cannot be used together with model.layers, which is the whole model; leave it out"));
+  /// Two trials need not end alike, and the order of additions depends on the number of threads.
+  void device_threads() {
+    if (!settings_.placement.device_threads.tried || !settings_.train.deterministic) return;
+    add("placement.device_threads",
+        text(told("placement.device_threads"), " measures at each start how many threads are fastest, and with ",
+             told("train.deterministic"), " the number must always be the same; write the number, or \"cores\""));
   }
 
-  /// What layers gather of all ranks in a step is there only when all take it together.
+  /// A model is either registered or written down.
+  void layers() {
+    const bool has_file = !settings_.model.onnx.empty();
+    if (settings_.model.layers.empty() && !has_file) return;
+    if (has_file && !settings_.model.layers.empty())
+      add("model.layers",
+          "model.layers cannot be used together with model.onnx, which is the whole model; leave it out");
+    for (const std::string_view key : {"model.name", "model.units", "model.depth", "model.width", "model.heads"})
+      if (is_wished(key))
+        add(key, text(key, " cannot be used together with ", has_file ? "model.onnx" : "model.layers",
+                      ", which is the whole model; leave it out"));
+  }
+
+  /// Layers can gather values of all ranks in a step only if all ranks take the step together.
   void synchronized() {
     const auto gathers = [](const Layer& layer) {
       const auto* norm = std::get_if<BatchNorm>(&layer.operation);
@@ -192,14 +224,18 @@ class Review {
              "(also in update.switch and update.group), or leave synchronized out"));
   }
 
-  /// What is done to images is not done to texts.
+  /// Operations on images do not apply to texts.
   void texts() {
     if (settings_.data.source != "text") return;
-    for (const std::string_view key : {"data.augment", "data.broken", "data.stage"})
+    for (const std::string_view key : {"data.augment", "data.broken", "data.read_s", "data.stage"})
       if (is_wished(key)) add(key, text(key, " is not used by data.source = \"text\"; leave it out"));
   }
 
   void faults() {
+    if (is_given("data.read_s") && settings_.data.read >= settings_.faults.exchange)
+      add("data.read_s",
+          text("an exchange gives up (", told("faults.exchange_s"), ") while a rank may still wait for a file (",
+               told("data.read_s"), "); make exchange_s the longer one"));
     if (settings_.faults.exchange >= settings_.faults.dead) return;
     add(is_given("faults.exchange_s") ? "faults.exchange_s" : "faults.dead_ms",
         text("an exchange gives up (", told("faults.exchange_s"), ") before a silent rank is dead (",

@@ -10,7 +10,7 @@ namespace {
 using Group = Settings::Group;
 using Kind = TomlValue::Kind;
 
-/// What a group may have its own of [optimizer].
+/// The keys of [optimizer] that a group may have of its own.
 constexpr std::array<std::string_view, 9> kOfOptimizer{
     "optimizer.rule",  "optimizer.rate",    "optimizer.momentum", "optimizer.beta1",       "optimizer.beta2",
     "optimizer.alpha", "optimizer.epsilon", "optimizer.trust",    "optimizer.weight_decay"};
@@ -26,7 +26,7 @@ const TomlValue* find(const TomlValue& table, std::string_view key) {
   return nullptr;
 }
 
-/// The texts of `match`, or nothing.
+/// The texts of `match`; empty if it is not text or a list of texts.
 std::vector<std::string> patterns_of(const TomlValue* match) {
   std::vector<std::string> patterns;
   if (match == nullptr) return patterns;
@@ -38,10 +38,10 @@ std::vector<std::string> patterns_of(const TomlValue* match) {
   return patterns;
 }
 
-/// Stores one of the group's keys. `full`: its name outside of a group.
+/// Stores one of the group's keys. `full`: the key's name outside a group.
 std::optional<Finding> take(Settings& own, const std::string& full, const TomlValue::Entry& entry) {
   const SettingKey* key = find_setting(full);
-  // A rate of 0 leaves parameters as they are, which is no use to all of them.
+  // With a rate of 0 the group's parameters do not change; outside a group that would be a mistake.
   if (full == "optimizer.rate" && entry.value.kind != Kind::text && entry.value.number == 0 &&
       (entry.value.kind == Kind::integer || entry.value.kind == Kind::number)) {
     own.rule.rate = 0;
@@ -69,7 +69,7 @@ std::optional<Finding> take_optimizer(Settings& own, const TomlValue& table) {
   return std::nullopt;
 }
 
-/// Reads one table; what it does not say is as in `base`.
+/// Reads one table; missing keys are taken from `base`.
 std::variant<Group, Finding> group_of(const TomlValue& table, const Settings& base) {
   if (table.kind != Kind::table)
     return wrong(table.place, troupe::text("has ", describe(table), ", but takes tables", kAsIn));
@@ -119,7 +119,7 @@ std::variant<Group, Finding> group_of(const TomlValue& table, const Settings& ba
   return group;
 }
 
-/// The settings as they are for the group's parameters.
+/// The settings as they apply to the group's parameters.
 Settings settings_of(const Group& group, Settings settings = {}) {
   settings.update = group.update;
   settings.filter = group.filter;
@@ -128,7 +128,7 @@ Settings settings_of(const Group& group, Settings settings = {}) {
   return settings;
 }
 
-/// Keys that mean nothing to the policy or the rule that the group has in the end.
+/// A key that has no effect with the policy or the rule of the complete group.
 std::optional<Finding> meaningless(const TomlValue& table, const Group& group) {
   const Settings own = settings_of(group);
   const auto check = [&](std::string_view section, const TomlValue::Entry& entry,
@@ -150,7 +150,7 @@ std::optional<Finding> meaningless(const TomlValue& table, const Group& group) {
   return std::nullopt;
 }
 
-/// As TOML; what differs from `base`.
+/// The keys that differ from `base`, as TOML.
 std::string show_optimizer(const Group& group, const Settings& base) {
   const Settings own = settings_of(group, base);
   std::string out;

@@ -18,14 +18,14 @@ bool is_letter_or_digit(unsigned char c) {
 }
 bool fits_name(unsigned char c) { return is_letter_or_digit(c) || c == '.' || c == '-' || c == '_'; }
 
-/// What people may be shown of a word: its beginning.
+/// A short form of a word for messages: its beginning.
 std::string shown(std::string_view word) {
   constexpr std::size_t kMost = 40;
   return word.size() <= kMost ? detail::in_quotes(word)
                               : detail::in_quotes(text(word.substr(0, 20), "...")) + text(" (", word.size(), " bytes)");
 }
 
-/// Why `c` is in no name.
+/// Why a name cannot contain `c`.
 std::string cure_for(char c) {
   switch (c) {
     case '@': return "the user's name on that host belongs in ~/.ssh/config, as \"User\" of the host";
@@ -42,7 +42,7 @@ std::string cure_for(char c) {
 std::optional<HostProblem> check_name(std::string_view name, std::size_t at) {
   if (name.empty()) return HostProblem{at, "a host's name is missing here; write one, as in node1:4"};
   const auto first = static_cast<unsigned char>(name[0]);
-  if (fits_name(first) && !is_letter_or_digit(first))  // -oProxyCommand=...: it would be ssh's option
+  if (fits_name(first) && !is_letter_or_digit(first))  // such as -oProxyCommand=..., which ssh would take as an option
     return HostProblem{at, text(shown(name), " is not a host's name: a name begins with a letter or a digit")};
   for (std::size_t i = 0; i < name.size(); ++i) {
     if (fits_name(static_cast<unsigned char>(name[i]))) continue;
@@ -53,7 +53,7 @@ std::optional<HostProblem> check_name(std::string_view name, std::size_t at) {
   return std::nullopt;
 }
 
-/// The numbers of one "01-04" or "7".
+/// The numbers in one "01-04" or "7".
 struct HostRange {
   std::uint32_t first = 0;
   std::uint32_t last = 0;
@@ -78,7 +78,7 @@ std::optional<HostProblem> read_range(std::string_view written, std::size_t at, 
   return std::nullopt;
 }
 
-/// Writes out the brackets of `name`.
+/// Expands the brackets of `name`.
 std::optional<HostProblem> expand(std::string_view name, std::vector<std::string>& names) {
   const std::size_t open = name.find('[');
   if (open == name.npos) {
@@ -125,7 +125,7 @@ std::optional<HostProblem> read_slots(std::string_view digits, std::string_view 
 }
 
 std::optional<HostProblem> read_host_entry(std::string_view written, HostEntry& entry) {
-  const std::size_t bracket = written.find(']');  // no colon counts in brackets
+  const std::size_t bracket = written.find(']');  // a colon in brackets does not count
   const std::size_t colon = written.find(':', bracket == written.npos ? 0 : bracket);
   const std::string_view name = written.substr(0, colon);
   if (written.find(':', colon == written.npos ? colon : colon + 1) != written.npos)

@@ -13,10 +13,10 @@ using detail::HostEntry;
 using detail::HostProblem;
 
 constexpr std::size_t kMostBadLines = 10;
-constexpr std::size_t kMostShown = 8;  // hosts in a description
+constexpr std::size_t kMostShown = 8;  // number of hosts in a description
 constexpr std::string_view kSpace = " \t\r\v\f";
 
-/// A word of a line and where it begins.
+/// A word of a line and its position.
 struct Word {
   std::string_view text;
   std::size_t at;
@@ -33,7 +33,7 @@ std::vector<Word> words_of(std::string_view line) {
   return words;
 }
 
-/// Reads `slots=4` and `max-slots=8` behind a name.
+/// Reads `slots=4` and `max-slots=8` after a name.
 class Options {
  public:
   std::optional<HostProblem> read(const Word& word) {
@@ -49,7 +49,7 @@ class Options {
     option.emplace();
     return moved(detail::read_slots(word.text.substr(equals + 1), name, *option), word.at + equals + 1);
   }
-  /// Joins them with what the name itself said.
+  /// Combines them with the slots in the entry itself.
   std::optional<HostProblem> finish(HostEntry& entry, std::size_t at) const {
     if (entry.slots && slots_) return HostProblem{at, "has slots both after a : and after slots=; leave one out"};
     if (slots_) entry.slots = slots_;

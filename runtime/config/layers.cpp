@@ -14,7 +14,7 @@ constexpr std::string_view kLayerAsIn = ", as in { kind = \"conv2d\", filters = 
 
 Finding wrong_layer(Place place, std::string what) { return invalid(std::move(what), place); }
 
-/// The one of `rows` that is called `name`, here or elsewhere; null: none.
+/// The row called `name` here or in other programs, or the nearest; null: none.
 template <class Row>
 const Row* meant_row(std::span<const Row> rows, std::string_view name) {
   const auto called_so = [&](const Row& row) { return std::ranges::find(row.elsewhere, name) != row.elsewhere.end(); };
@@ -25,7 +25,7 @@ const Row* meant_row(std::span<const Row> rows, std::string_view name) {
   return at == rows.end() ? nullptr : &*at;
 }
 
-/// What to write instead: half a sentence.
+/// Advice for messages: a phrase.
 template <class Row>
 std::string cure(std::span<const Row> rows, std::string_view name, std::string_view otherwise) {
   const Row* const meant = meant_row(rows, name);
@@ -35,14 +35,14 @@ std::string cure(std::span<const Row> rows, std::string_view name, std::string_v
   return names.empty() ? std::string{otherwise} : troupe::text("; there are ", listed(names));
 }
 
-/// Whether `value` is a whole number that fits, and where it goes then.
+/// Whether `value` is an integer that fits; if so, stores it in `to`.
 bool take_count(const TomlValue& value, std::uint32_t& to) {
   if (value.kind != Kind::integer || value.integer < 0 || value.integer > 0xffffffffLL) return false;
   to = static_cast<std::uint32_t>(value.integer);
   return true;
 }
 
-/// Puts what is written into an attribute; false when it is of another kind.
+/// Stores the value in an attribute; false if it is of another kind.
 struct TakeAttribute {
   const TomlValue& value;
   bool operator()(std::uint32_t* to) const { return take_count(value, *to); }
@@ -71,7 +71,7 @@ struct TakeAttribute {
   }
 };
 
-/// What an attribute takes, for people.
+/// What an attribute takes, for messages.
 std::string takes(const LayerAttribute& attribute, const AttributeSlot& slot) {
   const std::string least = troupe::text(attribute.above_low ? " above " : " of at least ", number_text(attribute.low));
   if (std::holds_alternative<double*>(slot)) return "a number" + least;
@@ -100,7 +100,7 @@ std::optional<Finding> take_attribute(const LayerKind& kind, Operation& operatio
   return std::nullopt;
 }
 
-/// The texts of `inputs`; nothing when it is no array of names.
+/// The texts of `inputs`; empty if it is not an array of names.
 std::optional<std::vector<std::string>> names_in(const TomlValue& value) {
   std::vector<std::string> names;
   for (const TomlValue& item : value.items) {
@@ -161,7 +161,7 @@ std::optional<Finding> take_layer(const TomlValue& entry, LayerList& list) {
   return std::nullopt;
 }
 
-/// As TOML.
+/// An attribute as TOML.
 struct ShowAttribute {
   std::string operator()(const std::uint32_t* value) const { return std::to_string(*value); }
   std::string operator()(const std::int32_t* value) const { return std::to_string(*value); }

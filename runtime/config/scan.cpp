@@ -12,7 +12,7 @@ constexpr std::size_t kMaxNesting = 16;
 
 bool is_ascii(char c) { return (static_cast<unsigned char>(c) & 0x80) == 0; }
 
-/// Goes once over a text, ahead of toml++.
+/// Reads a text once, before toml++ does.
 class Scan {
  public:
   Scan(std::string_view text, std::string_view name) : text_(text), name_(name) {
@@ -49,13 +49,13 @@ class Scan {
 
   void close(char c) {
     parts_ = 1;
-    if (open_.empty()) return;  // the parser says so
+    if (open_.empty()) return;  // the parser reports it
     refuse_if((open_.back() == '[') != (c == ']'), at_,
               "the bracket that is open is closed by another; write [ ... ] or { ... }");
     open_.pop_back();
   }
 
-  /// Gives the index behind the string that starts at at_; the text's end when it does not end.
+  /// The index after the string that starts at at_, or the text's end if the string has no end.
   std::size_t behind_string() const {
     const char quote = text_[at_];
     const std::string three(3, quote);
@@ -67,7 +67,7 @@ class Scan {
       } else if (many_lines ? text_.substr(i, 3) == three : text_[i] == quote) {
         return i + (many_lines ? 3 : 1);
       } else if (text_[i] == '\n' && !many_lines) {
-        return i;  // not TOML: the parser says so
+        return i;  // not TOML: the parser reports it
       }
     }
     return text_.size();
@@ -101,7 +101,7 @@ class Scan {
     if (!wrong) return;
     if (why == kStranger) why = about_stranger(text_.substr(at));
     const auto line = std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(at), '\n') + 1;
-    const std::size_t start = text_.substr(0, at).rfind('\n') + 1;  // 0 in the first line
+    const std::size_t start = text_.substr(0, at).rfind('\n') + 1;  // 0 for the first line
     const auto column = 1 + std::count_if(text_.begin() + static_cast<std::ptrdiff_t>(start),
                                           text_.begin() + static_cast<std::ptrdiff_t>(at),
                                           [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
@@ -131,8 +131,8 @@ class Scan {
   std::string_view text_;
   std::string_view name_;
   std::size_t at_ = 0;
-  int parts_ = 1;     // of the key, if it is one
-  std::string open_;  // brackets
+  int parts_ = 1;     // of the current key, if it is one
+  std::string open_;  // brackets that are open
 };
 
 }  // namespace

@@ -18,7 +18,7 @@ std::size_t index_of(const Takes& takes, std::string_view word) {
   return static_cast<std::size_t>(std::ranges::find(takes.choices, word, &Choice::name) - takes.choices.begin());
 }
 
-// A checked value into its slot.
+// Stores a checked value in its slot.
 void put(bool& to, const Takes& takes, const TomlValue& v) {
   to = takes.choices.empty() ? v.boolean : index_of(takes, v.text) != 0;
 }
@@ -44,7 +44,7 @@ void put(std::vector<Item>& to, const Takes& takes, const TomlValue& v) {
   for (std::size_t i = 0; i < to.size(); ++i) put(to[i], takes, v.items[i]);
 }
 
-// What a slot holds, as TOML.
+// The value of a slot, as TOML.
 std::string shown(bool value, const Takes& takes) {
   return takes.choices.empty() ? bool_text(value) : in_quotes(takes.choices[value ? 1 : 0].name);
 }
@@ -98,7 +98,7 @@ void SettingKey::store(Settings& settings, const TomlValue& value) const {
 
 std::string SettingKey::show(const Settings& settings) const {
   if (const auto* custom = std::get_if<Custom>(&place)) return custom->show(settings);
-  const Slot slot = std::get<0>(place)(const_cast<Settings&>(settings));  // which is only read here
+  const Slot slot = std::get<0>(place)(const_cast<Settings&>(settings));  // it is only read here
   return std::visit([&](const auto* value) { return shown(*value, takes); }, slot);
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint32_t kMostLocal = 1024;
 
-/// N of "local:N"; 0 when it is something else.
+/// The N of "local:N"; 0 if the text is something else.
 std::uint32_t local_count(std::string_view text) {
   constexpr std::string_view kPrefix = "local:";
   if (!text.starts_with(kPrefix)) return 0;
@@ -19,14 +19,14 @@ std::uint32_t local_count(std::string_view text) {
   return error == std::errc{} && stop == end && count <= kMostLocal ? count : 0;
 }
 
-/// Whether text is meant to be hosts, and not the path of a file with some.
+/// Whether the text is a list of hosts rather than the path of a host file.
 bool lists_hosts(std::string_view text) {
   if (text.find_first_of(",;[ ") != text.npos && text.find('/') == text.npos) return true;
   const auto colon = text.rfind(':');
   return colon != text.npos && colon + 1 < text.size() && text.find_first_not_of("0123456789", colon + 1) == text.npos;
 }
 
-/// What a list of hosts holds, or what is wrong with it.
+/// The hosts in a list, or what is wrong with it.
 std::variant<HostList, Finding> hosts_of(const TomlValue& list) {
   constexpr std::string_view kAsIn = ", as in cluster.nodes = [\"node1:4\", \"node2:4\"]";
   if (list.items.empty()) return invalid(text("is an empty list; name hosts", kAsIn));

@@ -14,7 +14,7 @@ using K = ValueKind;
 constexpr double kMostSamples = 1e15;
 constexpr double kMostEpochs = 1e6;
 
-/// Words of optimizer.rule of rules that fit.
+/// The words of optimizer.rule for the rules that fit.
 template <class Fits>
 std::vector<std::string_view> rules_that(Fits fits) {
   std::vector<std::string_view> words;
@@ -31,7 +31,7 @@ Takes rules() {
   return takes;
 }
 
-/// rmsprop becomes another kind where it has a momentum (with_momentum).
+/// With a momentum, rmsprop later becomes another kind (with_momentum).
 void store_rule(S& s, const V& v) {
   const auto at = std::ranges::find(kRules, std::string_view{v.text}, &RuleEntry::word);
   s.rule.kind = static_cast<RuleKind>(at - kRules.begin());
@@ -63,7 +63,7 @@ Beside shapes(std::initializer_list<RateShape> all, bool says_something_as_defau
   return beside;
 }
 
-/// Places of the steps, in one of two units; lists of which one is given, the other stays empty.
+/// Positions of the steps, in one of two units; if one list is given, the other stays empty.
 template <auto kUnit>
 void store_at(S& s, const V& v) {
   for (const V& item : v.items) {
@@ -136,6 +136,11 @@ Keys optimizer_keys() {
        "largest L2 norm of a step's mean gradient, over all parameters; 0: no limit", "1",
        text("A gradient with a larger norm is scaled down to it. All ranks agree on the norm before the first "
             "parameter changes, which takes one more pass over the gradients. Only with update.policy = ",
+            quoted_list(policies_that(has_verdicts)), ".")},
+      {"optimizer.ema_decay", at<&S::rule, &Rule::ema_decay>, number(0, 0.9999999),
+       "decay of an exponential moving average of the parameters; 0: none", "0.999",
+       text("Evaluations use the average, and `ckpt weights` and `ckpt export` write it. It takes an f32 per parameter "
+            "in memory. Update t counts with a decay of at most (1 + t) / (10 + t). Only with update.policy = ",
             quoted_list(policies_that(has_verdicts)), ".")},
   };
 }

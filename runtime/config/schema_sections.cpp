@@ -16,6 +16,7 @@ using V = TomlValue;
 using K = ValueKind;
 
 constexpr std::size_t kMostRanks = 1024;
+constexpr std::uint32_t kMostThreads = 4096;
 constexpr std::uint32_t kMostMeshRanks = 65'536;
 
 void store_batches(S& s, const V& v) {
@@ -59,6 +60,15 @@ void store_mesh(S& s, const V& v) { s.placement.mesh = mesh_of(v.text).value_or(
 std::string show_mesh(const S& s) {
   const S::Placement::Mesh& mesh = s.placement.mesh;
   return in_quotes(mesh.nodes == 0 ? std::string{} : text(mesh.nodes, 'x', mesh.ranks));
+}
+
+void store_device_threads(S& s, const V& v) {
+  const bool is_word = v.kind == V::Kind::text;
+  s.placement.device_threads = {is_word ? 0 : static_cast<std::uint32_t>(v.integer), is_word && v.text == "auto"};
+}
+std::string show_device_threads(const S& s) {
+  const P::DeviceThreads& threads = s.placement.device_threads;
+  return threads.count != 0 ? std::to_string(threads.count) : in_quotes(threads.tried ? "auto" : "cores");
 }
 
 std::optional<Finding> check_augment(const V& v) {
@@ -129,11 +139,19 @@ Keys data_and_model_keys() {
        Takes{.kind = K::texts, .least_items = 0, .most_items = 16, .check = check_augment},
        "operations on images when a batch is filled", "[\"crop:4\", \"flip\"]", augment_text()},
       {"data.broken", at<&S::data, &D::broken>, one_of_first<Broken>(2),
-       "what happens if an image cannot be read or is damaged", "\"skip\"",
+       "what happens if an image cannot be read, not in time, or is damaged", "\"skip\"",
        "fatal: the run ends and names the file. skip: a note names the file, and the sample counts neither in the "
        "gradient nor in the figures. Applies to source = \"folder\", \"map\", \"shards\" and \"voc\", whose images are "
        "decoded in the run; with \"voc\" also to annotations, and a loss on boxes counts the sample, whose boxes are "
        "0."},
+      {"data.read_s", at<&S::data, &D::read>, number(0.1, 86400),
+       "how long reading an image from its file may take, in seconds", "5",
+       "A file that has not been read by then, as when a network mount hangs, counts as broken: see data.broken. If 16 "
+       "reads hang at once the run ends. Less than faults.exchange_s, so that the other ranks do not give up first; "
+       "the "
+       "default is at most half of it. "
+       "With data.stage the time is that of the first reading. Applies to source = \"folder\", \"map\", \"shards\" "
+       "and \"voc\"."},
       {"data.stage", at<&S::data, &D::stage>, one_of_first<Stage>(3),
        "whether images that are files are copied before the run, and where to", "\"memory\"",
        "none: each is read where it is, again in every epoch. memory, disk: the process that reads the data set copies "
@@ -230,6 +248,13 @@ Keys data_and_model_keys() {
        "the kinds. A layer reads the output of the previous layer, or the inputs that inputs = [...] names; name = "
        "\"...\" gives it a name. The first one reads the data's first field. If the last layer is not a loss, "
        "softmax_cross_entropy on the labels is added. Cannot be used together with model.units."},
+      {"model.onnx", at<&S::model, &S::Model::onnx>, text_in_quotes(),
+       "file in the ONNX format with the model and the weights that it starts from; \"\" means model.name",
+       "\"pretrained.onnx\"",
+       "Relative to the folder of app.toml, or, with --set, to the working directory. Every rank reads it. Its one "
+       "output "
+       "is read by softmax_cross_entropy on the labels. docs/onnx.md has the operations. A run that resumes takes the "
+       "weights of its checkpoint. Cannot be used together with the other keys that describe a model."},
       {"model.label_smoothing", at<&S::model, &S::Model::label_smoothing>, number(0, 1),
        "fraction of the target that all classes share equally", "0.1",
        "Sets smoothing of the last layer's softmax_cross_entropy, also of one that is added automatically. Losses of "
@@ -312,6 +337,14 @@ Keys other_keys() {
        "number of cores for each rank; 0: the node's cores are divided among its ranks", "2",
        "These cores compute. The node's remaining cores go to the lanes, which then poll: first one for the control "
        "lane of each rank, then one for its bulk lane. More cores than the node has is an error."},
+      {"placement.device_threads", Custom{store_device_threads, show_device_threads},
+       integer_or({"cores", "auto"}, 1, kMostThreads), "number of threads on which a rank's CPU device computes",
+       "\"auto\"",
+       "cores: one for each of the rank's cores. auto: a trial at the start of the run, which takes about a second, "
+       "lets each rank compute steps of the model on all of its cores, on half and a quarter of them, and on one, and "
+       "takes the fastest; a note tells what was tried and chosen. On cores that other programs use, one thread can be "
+       "faster than several, which wait for each other in every layer. Not together with train.deterministic, since "
+       "the bits of a run depend on the number of threads. A number above that of the rank's cores is an error."},
       {"placement.affinity", at<&S::placement, &P::affinity>, one_of({"plan", "threads", "none"}),
        "what is pinned where the plan places a rank", "\"none\"",
        "plan: its threads stay on the rank's processors, its memory comes from the rank's NUMA nodes, and its "

@@ -12,12 +12,12 @@
 namespace troupe::detail {
 namespace {
 
-/// Of what somebody wrote, in a message about it.
+/// Of the user's text in a message about it.
 constexpr std::size_t kShownBytes = 60;
 
 using S = Settings;
 
-/// When a switch begins, in the order of PolicySwitch::Trigger.
+/// When a switch takes effect, in the order of PolicySwitch::Trigger.
 const std::vector<SettingKey>& trigger_keys() {
   using enum PolicySwitch::Trigger;
   constexpr double kNoLimit = 9.3e18;
@@ -30,15 +30,15 @@ const std::vector<SettingKey>& trigger_keys() {
 
 std::string_view key_of(const SettingKey& key) noexcept { return key.name.substr(key.name.find('.') + 1); }
 
-/// Why a policy's own setting does not belong to the policy of `settings`; empty: it does, or it is something else.
+/// Why the policy of `settings` does not use this setting of policies; empty: it does, or the key is something else.
 std::string meaningless(const SettingKey* key, const Settings& settings) {
   if (key == nullptr || key->means_something(settings)) return {};
   return troupe::text(key_of(*key), " is not used by policy = ", in_quotes(name_of(settings.update.kind)),
                       "; leave it out");
 }
 
-/// The key of update.policy, or of one of a policy's settings, by its name alone; a switch has no warm start. Nothing:
-/// there is none.
+/// The key update.policy, or one of a policy's settings, by its name alone; a switch has no synchronous start
+/// (distributed_after). Null: there is none.
 const SettingKey* policy_key(std::string_view name) {
   const auto& keys = update_keys();
   const auto key = std::ranges::find(keys, name, key_of);
@@ -47,7 +47,7 @@ const SettingKey* policy_key(std::string_view name) {
   return own ? &*key : nullptr;
 }
 
-/// One entry of update.switch: when, and the policy with its own settings.
+/// One entry of update.switch: when it takes effect, and the policy with its own settings.
 std::variant<PolicySwitch, Finding> switch_of(const TomlValue& table) {
   const auto wrong = [&](Place place, auto&&... what) {
     return invalid(troupe::text(what...), place.line != 0 ? place : table.place);
@@ -129,7 +129,7 @@ std::string show_switches(const Settings& s) {
   return "[" + out + "]";
 }
 
-/// "sync: gradients, every step. ...", of every policy.
+/// "sync: gradients, every step. ...", for every policy.
 std::string policies_text() {
   std::string all;
   for (const PolicyKind kind : kPolicyKinds)
@@ -145,7 +145,7 @@ std::string default_text(const PolicyReads& reads) {
   return troupe::text(number_text(reads.fixed), reads.by_ranks < 0 ? " - " : " + ", part);
 }
 
-/// "0: the default, which is 8 for local_sgd and 500 for diloco."; empty where no policy has one of its own.
+/// "0: the default, which is 8 for local_sgd and 500 for diloco."; empty if no policy has a default of its own.
 std::string defaults_text(const PolicySetting& setting, std::string_view left_open) {
   std::vector<std::pair<std::string, std::vector<std::string_view>>> defaults;
   for (const PolicyKind kind : readers_of(setting)) {

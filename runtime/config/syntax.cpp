@@ -8,7 +8,7 @@
 namespace troupe::detail {
 namespace {
 
-/// A line taken apart at its first '=' or, where there is none, ':'.
+/// A line, split at its first '=' or, if it has none, ':'.
 struct Line {
   std::string_view all;
   std::string_view key;
@@ -29,7 +29,7 @@ Line line_at(std::string_view text, std::uint32_t number) {
   return line;
 }
 
-/// What people may be shown of their own text, as an example: short and plain.
+/// Whether a user's text is short and plain enough to be repeated as an example.
 bool is_plain(std::string_view text) {
   constexpr std::size_t kMost = 40;
   return !text.empty() && text.size() <= kMost && std::ranges::all_of(text, [](unsigned char c) {
@@ -37,7 +37,7 @@ bool is_plain(std::string_view text) {
   });
 }
 
-/// Text, or something else, that is no TOML value as it stands.
+/// Advice for text, or something else, that is not a TOML value as written.
 std::string cure_of_value(const Line& line) {
   static constexpr std::array<std::string_view, 8> kTruths{"true", "false", "yes", "no", "on", "off", "y", "n"};
   static constexpr std::array<std::string_view, 4> kNothings{"null", "none", "nil", "undefined"};
@@ -56,7 +56,7 @@ std::string cure_of_value(const Line& line) {
   return text("text needs quotes, as in ", line.key, " = \"", written, '"');
 }
 
-/// Something behind a value or a section that does not belong there; `saw` is its first character.
+/// Advice for characters after a value or a section that do not belong there; `saw` is the first of them.
 std::string cure_of_rest(const Line& line, char saw) {
   if (saw == '_') return "_ is allowed between digits only, as in 1_000";
   if (saw == ';' || saw == '/') return "comments start with #";
@@ -69,7 +69,7 @@ std::string cure_of_rest(const Line& line, char saw) {
   return "write one key = value on each line; nothing is computed, and text needs quotes";
 }
 
-/// The line of the other one; 0 when it is not found.
+/// The line of the first of two definitions; 0 if it is not found.
 std::uint32_t first_of_two(std::string_view text, std::uint32_t second, std::string_view name) {
   const std::string header = troupe::text('[', name, ']');
   for (std::uint32_t number = second - 1; number > 0; --number) {
@@ -88,7 +88,7 @@ std::string cure_of_double(std::string_view text, Place place, std::string_view 
   return troupe::text("line ", first, " has it already: keep one of the two");
 }
 
-/// By the library's words, the first that fits.
+/// Advice by the library's words; the first entry that matches is used.
 struct Cure {
   std::string_view what;
   std::string_view cure;

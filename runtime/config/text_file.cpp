@@ -13,12 +13,12 @@
 namespace troupe::detail {
 
 std::string read_text_file(const std::string& path, std::string_view name, const TextFileKind& kind) {
-  const Fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // a pipe must not hold us up
+  const Fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // opening a pipe must not wait
   TROUPE_CHECK_ERRNO(file, Code::invalid, name, ": cannot open ", kind.what, "; ", kind.advice);
   struct stat facts {};
   TROUPE_CHECK_ERRNO(::fstat(file.get(), &facts) == 0, Code::invalid, name, ": cannot look at ", kind.what);
   TROUPE_CHECK(S_ISREG(facts.st_mode), Code::invalid, name, ": is ",
-               S_ISDIR(facts.st_mode) ? "a folder" : "no regular file", "; ", kind.advice);
+               S_ISDIR(facts.st_mode) ? "a folder" : "not a regular file", "; ", kind.advice);
   std::string content(kind.most_bytes + 1, '\0');
   std::size_t filled = 0;
   while (filled < content.size()) {

@@ -13,7 +13,7 @@
 namespace troupe {
 namespace {
 
-/// Whether one of this machine's interfaces has the address.
+/// Whether one of this machine's interfaces has this address.
 bool has_address(in_addr wanted) {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) return false;
@@ -40,7 +40,7 @@ bool names_this_machine(std::string_view name) {
   const std::string own = lower_case(host_name());
   const std::string asked = lower_case(name);
   const auto first_part = [](const std::string& full) { return full.substr(0, full.find('.')); };
-  // node1 is node1.cluster, but node1.cluster is not node1.cloud.
+  // node1 is the same host as node1.cluster, but node1.cluster is not node1.cloud.
   if (own.find('.') != own.npos && asked.find('.') != asked.npos) return own == asked;
   return first_part(own) == first_part(asked);
 }

@@ -92,7 +92,7 @@ std::optional<TomlValue> parse_toml_value(std::string_view text) {
     const std::string line = troupe::text("value = ", text);
     check_before_parsing(line, "");
     TomlValue document = parse(line);
-    if (document.entries.size() != 1 || document.entries[0].key != "value") return std::nullopt;  // more lines than one
+    if (document.entries.size() != 1 || document.entries[0].key != "value") return std::nullopt;  // more than one line
     TomlValue value = std::move(document.entries[0].value);
     value.place = {};
     return value;

@@ -23,7 +23,7 @@ constexpr std::size_t kMostNumbers = 8;  // mean and deviation of four channels
 bool is_whole(double x, double least, double most) { return x >= least && x <= most && x == std::floor(x); }
 std::uint32_t whole(double x) { return static_cast<std::uint32_t>(x); }
 
-/// Half a sentence about numbers that are wrong, or nothing. It has not changed what it was given then.
+/// A phrase about wrong numbers; empty if they are valid. If it is not empty, nothing was changed.
 using Wrong = std::string;
 
 Wrong take_size(Augmentation& to, Fit fit, Numbers sides) {
@@ -96,7 +96,7 @@ struct Row {
   std::size_t least_numbers = 0;
   std::size_t most_numbers = 0;
   Wrong (*take)(Augmentation&, Numbers) = nullptr;
-  bool fits = false;  // brings images to a size: only one of them makes sense
+  bool fits = false;  // resizes images: at most one such operation is allowed
 };
 
 /// In the order in which they are applied.
@@ -155,7 +155,7 @@ std::vector<std::string_view> names() {
   return all;
 }
 
-/// "crop:4" in its parts.
+/// "crop:4", split into its parts.
 struct Written {
   const Row* row = nullptr;
   std::vector<double> numbers;
@@ -186,13 +186,13 @@ Written read_operation(std::string_view written) {
   return out;
 }
 
-/// Adds one operation; what is wrong with it is returned and changes nothing.
+/// Adds one operation; returns what is wrong with it, and then changes nothing.
 Wrong add(Augmentation& to, std::string_view written) {
   const Written one = read_operation(written);
   return one.wrong.empty() ? one.row->take(to, one.numbers) : one.wrong;
 }
 
-/// The numbers drawn for one sample and one operation.
+/// The random numbers for one sample and one operation.
 class Draws {
  public:
   Draws(std::uint64_t seed, const Sample& sample, std::uint64_t operation)
@@ -202,12 +202,12 @@ class Draws {
   std::uint32_t below(std::uint32_t bound) { return static_cast<std::uint32_t>(random_below(key_, next_++, bound)); }
 
  private:
-  static constexpr std::uint64_t kAugment = 0x61756766;  // apart from the order of samples, which has the same seed
+  static constexpr std::uint64_t kAugment = 0x61756766;  // different from the order of samples, which has the same seed
   std::uint64_t key_;
   std::uint64_t next_ = 0;
 };
 
-/// Their numbers are part of what a seed means: new ones go to the end.
+/// Their numbers affect what a seed produces: add new ones at the end.
 enum Operation : std::uint64_t { kWindow, kShift, kFlip, kColors, kCutout };
 
 PixelWindow whole_image(std::uint32_t height, std::uint32_t width) {
@@ -219,7 +219,7 @@ PixelWindow center_window(double part, std::uint32_t height, std::uint32_t width
   return {std::floor((height - side) / 2), std::floor((width - side) / 2), side, side};
 }
 
-/// Source: Szegedy et al. 2015, section 6, with ten tries and then the largest middle window of an allowed shape.
+/// Source: Szegedy et al. 2015, section 6, with ten attempts and then the largest central window of an allowed shape.
 PixelWindow random_window(Draws draws, double least_area, std::uint32_t height, std::uint32_t width) {
   constexpr int kTries = 10;
   constexpr double kNarrowest = 3.0 / 4, kWidest = 4.0 / 3;

@@ -27,7 +27,7 @@ BatchHead BatchCursor::next_training(const Ledger& ledger, SampleOrder& order, s
   return head;
 }
 
-/// Fewer than there is room for at the end; at least one batch, so that every rank has something to say.
+/// The last batch may have fewer rows; there is at least one batch, so that every rank reports something.
 BatchHead BatchCursor::next_test(const Ledger& ledger, std::vector<Sample>& samples) {
   const SamplePart mine = ledger.test_part(step_, rank_);
   const std::uint64_t done = test_batch_ * room_;

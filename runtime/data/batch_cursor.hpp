@@ -9,29 +9,29 @@
 
 namespace troupe {
 
-/// A batch that a rank is to be given, without its samples.
+/// A batch for a rank, without its samples.
 struct BatchHead {
   Step step;
   bool evaluation = false;  // of the test set, after `step`
-  bool last = false;        // evaluation: the last batch of this pass
+  bool last = false;        // evaluation: the last batch of this pass over the test set
   std::uint32_t rows = 0;
-  std::vector<Rank> relieved{};  // of their part in the step's update (relief.hpp)
+  std::vector<Rank> relieved{};  // ranks that do not take part in the step's update (relief.hpp)
   friend bool operator==(const BatchHead&, const BatchHead&) = default;
 };
 
-/// One rank's way through its batches: its part of each step, and after a step that is evaluated its part of the test
-/// set. The position is a step and a number of test batches. Threads: one.
+/// One rank's sequence of batches: its part of each step, and after an evaluated step its part of the test set. The
+/// position is a step and a number of test batches. Threads: one.
 class BatchCursor {
  public:
   /// Batches of up to `room` rows.
   BatchCursor(const Schedule& schedule, Rank rank, std::uint32_t room)
       : schedule_(schedule), rank_(rank), room_(room), step_{schedule.first_step} {}
 
-  /// Whether there is a next batch, as far as `ledger` knows.
+  /// Whether there is a next batch that `ledger` knows.
   bool has_next(const Ledger& ledger) const noexcept {
     return testing_ || (step_.value < schedule_.steps && ledger.knows(step_));
   }
-  /// The next batch and, in `samples`, what it is made of: of the test set if it is an evaluation. Moves on.
+  /// The next batch, with its samples in `samples`: from the test set if it is an evaluation. Advances the position.
   BatchHead next(const Ledger& ledger, SampleOrder& order, std::vector<Sample>& samples);
 
  private:
@@ -42,8 +42,8 @@ class BatchCursor {
   Rank rank_;
   std::uint32_t room_;
   Step step_;
-  bool testing_ = false;          // going through the test set after `step_`
-  std::uint64_t test_batch_ = 0;  // next batch of that pass
+  bool testing_ = false;          // in the test set after `step_`
+  std::uint64_t test_batch_ = 0;  // number of the next batch of that pass
 };
 
 }  // namespace troupe

@@ -9,7 +9,7 @@ namespace troupe {
 
 namespace {
 
-/// Samples lie anywhere in a set that no cache holds: the next one is asked for while one is written.
+/// Samples are at random positions in a set larger than any cache: the next one is prefetched while one is written.
 void fetch_ahead(const std::uint8_t* bytes, std::size_t count) {
   constexpr std::size_t kLine = 64, kMost = 4096;
   for (std::size_t at = 0; at < std::min(count, kMost); at += kLine) __builtin_prefetch(bytes + at);

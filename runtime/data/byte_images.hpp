@@ -20,18 +20,18 @@ struct ByteImageSet {
   std::vector<std::uint8_t> labels;  // [count], below `classes`
 };
 
-/// "image" [height, width, channels] f32, as it is after the augmentation, and "label". Throws as
+/// "image" [height, width, channels] f32, after the augmentation, and "label". Throws like
 /// Augmentation::shape_of.
 std::vector<Field> image_fields(const Shape& image, std::uint32_t classes, const Augmentation& augmentation);
 
-/// The whole set is kept in memory; images are augmented on their way into a batch.
+/// Keeps the whole set in memory; images are augmented when a batch is filled.
 class ByteImages final : public Source {
  public:
-  /// Throws Error{invalid} when the sizes contradict each other, or as Augmentation::shape_of.
+  /// Throws Error{invalid} if the sizes contradict each other, and like Augmentation::shape_of.
   ByteImages(ByteImageSet set, Augmentation augmentation, bool training);
 
   std::uint64_t count_samples() const noexcept override { return set_.labels.size(); }
-  /// As image_fields().
+  /// Like image_fields().
   const std::vector<Field>& fields() const noexcept override { return fields_; }
   void fill(const FillRequest& request, IoThreads& threads, std::shared_ptr<FillDone> done) const override;
   std::uint64_t size_bytes() const noexcept override { return set_.pixels.size() + set_.labels.size(); }

@@ -27,7 +27,7 @@ constexpr std::size_t kMostRecords = 200'000;
 constexpr std::size_t kMostBatches = 5;
 constexpr const char* kBatchesFolder = "cifar-10-batches-bin";  // in the published archive
 
-/// Appends the records of one file. Planes become pixels.
+/// Appends the records of one file, and converts planes to pixels.
 void append_records(Unpacked& bytes, const std::string& name, ByteImageSet& set) {
   std::array<std::uint8_t, kRecordBytes> record{};
   for (std::uint64_t count = 0;; ++count) {
@@ -55,7 +55,7 @@ ByteImageSet empty_cifar() {
   return {.height = kCifarSide, .width = kCifarSide, .channels = 3, .classes = kCifarClasses};
 }
 
-/// Training batches in order, and the test batch.
+/// The training batches in order, and the test batch.
 struct CifarPaths {
   std::vector<std::string> train;
   std::string test;
@@ -67,7 +67,7 @@ std::optional<std::string> batch_in(const std::filesystem::path& folder, const s
   return std::nullopt;
 }
 
-/// Nothing when there is none of the files. Throws Error{invalid} when some are missing.
+/// Empty if none of the files exists. Throws Error{invalid} if some are missing.
 std::optional<CifarPaths> cifar_paths_in(const std::string& named) {
   std::filesystem::path folder{named};
   if (const auto inner = folder / kBatchesFolder; detail::is_there(inner.string())) folder = inner;
@@ -94,7 +94,7 @@ CifarPaths cifar_paths_still_in(const std::string& folder) {
   return std::move(*paths);
 }
 
-/// Plain files tell by their sizes; packed ones are unpacked.
+/// Plain files are counted by their sizes; packed ones are unpacked.
 std::uint64_t count_records(std::span<const std::string> files) {
   std::uint64_t count = 0;
   for (const std::string& file : files) {

@@ -22,16 +22,16 @@ using detail::Knot;
 using detail::Stroke;
 using detail::Style;
 
-// How much hands differ: tuned until the images look written, and a linear classifier (0.91) and the MLP
+// How much handwriting varies: tuned until the images look handwritten, and a linear classifier (0.91) and the MLP
 // 784-1000-1000-10 (0.98) do about as well as on MNIST (0.92, 0.98).
 constexpr double kKnotJitter = 0.026;  // of a digit's height
-constexpr double kBend = 0.072;        // of a digit's height, the elastic field's deviation
-constexpr double kHaste = 0.32;        // of the log of both, from one sample to the next
+constexpr double kBend = 0.072;        // of a digit's height: standard deviation of the elastic field
+constexpr double kHaste = 0.32;        // standard deviation, between samples, of the log of both
 constexpr double kTurn = 0.16;         // radians
 constexpr double kSlant = 0.32;        // horizontal shear
 constexpr double kMeanSlant = 0.10;
 constexpr double kStretch = 0.22;    // log of width against height
-constexpr double kBox = 20;          // pixels, as MNIST's
+constexpr double kBox = 20;          // pixels, like MNIST's
 constexpr double kPen = 1.10;        // radius in pixels
 constexpr double kPenSpread = 0.30;  // of its log
 constexpr double kPressure = 0.16;   // of the radius along a stroke
@@ -39,18 +39,19 @@ constexpr double kGrain = 0.05;      // of the ink
 constexpr int kPiecesPerKnot = 7;
 constexpr int kGrid = 2;  // control points of the elastic field a side
 
-/// The numbers of one sample, drawn one after the other.
+/// The random numbers of one sample, in order.
 class Dice {
  public:
   explicit Dice(std::uint64_t key) : key_(key), normal_key_(sub_key(key, 1)) {}
   double unit() { return random_unit(key_, next_++); }
   double between(double low, double high) { return low + (high - low) * unit(); }
-  /// N(0, 1), cut at 2.5 so that no sample is beyond reading.
+  /// N(0, 1), clipped at 2.5 so that every sample stays readable.
   double normal() { return std::clamp(random_normal(normal_key_, next_++), -2.5, 2.5); }
 
  private:
   std::uint64_t key_;
-  std::uint64_t normal_key_;  // a normal number takes two counters; of the same key they would meet those of unit()
+  std::uint64_t normal_key_;  // a normal number takes two counters; with the same key they would repeat numbers of
+                              // unit()
   std::uint64_t next_ = 0;
 };
 
@@ -59,11 +60,11 @@ struct Vec {
   double y = 0;
 };
 
-/// A place on the paper that the pen passes.
+/// A point that the pen passes.
 struct Touch {
   Vec at;
   double radius = 0;
-  bool starts = false;  // the pen came down here
+  bool starts = false;  // the pen was put down here
 };
 
 const Style& choose_style(Dice& dice, std::uint32_t digit) {
@@ -134,7 +135,7 @@ void trace(const Stroke& stroke, Dice& dice, double haste, std::vector<Touch>& t
   const std::size_t last = knots.size() - 1;
   touches.push_back({knots[0], press(0), true});
   for (std::size_t k = 0; k < last; ++k) {
-    // At an end or a corner the curve sets out straight: the missing neighbour is the mirrored one.
+    // At an end or a corner the curve begins straight: the missing neighbour is the mirrored one.
     const Vec b = knots[k], c = knots[k + 1];
     const Vec a = k == 0 || stroke[k].corner ? Vec{2 * b.x - c.x, 2 * b.y - c.y} : knots[k - 1];
     const Vec d = k + 1 == last || stroke[k + 1].corner ? Vec{2 * c.x - b.x, 2 * c.y - b.y} : knots[k + 2];
@@ -146,7 +147,7 @@ void trace(const Stroke& stroke, Dice& dice, double haste, std::vector<Touch>& t
   }
 }
 
-/// Bends, turns, slants and stretches the whole digit.
+/// Bends, rotates, slants and stretches the whole digit.
 void deform(std::vector<Touch>& touches, Dice& dice, double haste) {
   const ElasticField field{dice, haste};
   const double turn = kTurn * dice.normal(), slant = kMeanSlant + kSlant * dice.normal(),
@@ -159,7 +160,8 @@ void deform(std::vector<Touch>& touches, Dice& dice, double haste) {
   }
 }
 
-/// Scales the digit, pen included, into MNIST's box, and puts its centre of mass in the middle of the image.
+/// Scales the digit, including the pen's width, into MNIST's box, and moves its center of mass to the middle of the
+/// image.
 void fit(std::vector<Touch>& touches, Dice& dice) {
   const double pen = kPen * std::exp(kPenSpread * dice.normal());
   Vec low{1e9, 1e9}, high{-1e9, -1e9};
@@ -186,7 +188,7 @@ void fit(std::vector<Touch>& touches, Dice& dice) {
 
 using Distances = std::array<float, kDigitPixels>;
 
-/// Lowers every pixel's distance to the ink's edge (negative inside) to that of the piece between two touches.
+/// Lowers each pixel's distance to the ink's edge (negative inside) to that of the piece between two points.
 void draw_piece(const Touch& from, const Touch& to, double reach, Distances& distances) {
   const double r = std::max(from.radius, to.radius) + reach;
   const auto first = [r](double a, double b) { return std::max(0, static_cast<int>(std::ceil(std::min(a, b) - r))); };
@@ -208,7 +210,7 @@ void draw_piece(const Touch& from, const Touch& to, double reach, Distances& dis
   }
 }
 
-/// Turns touches into pixels with soft edges and a little grain.
+/// Turns points into pixels with soft edges and a little grain.
 void ink(const std::vector<Touch>& touches, Dice& dice, std::span<std::uint8_t, kDigitPixels> image) {
   const double softness = dice.between(0.5, 0.9), strength = dice.between(0.92, 1.08);
   Distances distances;
@@ -226,13 +228,13 @@ void ink(const std::vector<Touch>& touches, Dice& dice, std::span<std::uint8_t, 
   }
 }
 
-/// Splits a piece of work among threads.
+/// Divides the drawing among threads.
 class Drawing {
  public:
   Drawing(std::uint64_t seed, std::uint64_t first, std::span<std::uint8_t> images, std::span<std::uint8_t> labels)
       : seed_(seed), first_(first), images_(images), labels_(labels) {}
 
-  /// Draws the next few samples that nobody has taken; false: all are taken.
+  /// Draws the next few samples that no thread has taken; false: all are taken.
   bool work() {
     const std::uint64_t begin = taken_.fetch_add(kChunk);
     if (begin >= labels_.size()) return false;
@@ -275,7 +277,7 @@ void draw_digits(std::uint64_t seed, std::uint64_t first, std::span<std::uint8_t
   TROUPE_CHECK(images.size() == labels.size() * kDigitPixels, Code::invalid, "room for ", images.size(), " pixels, ",
                labels.size(), " digits need ", labels.size() * kDigitPixels);
   Drawing drawing{seed, first, images, labels};
-  struct Stop {  // when progress throws, the others end early and are joined
+  struct Stop {  // if progress throws, the other threads end early and are joined
     Drawing& drawing;
     ~Stop() { drawing.stop(); }
   };
@@ -287,7 +289,7 @@ void draw_digits(std::uint64_t seed, std::uint64_t first, std::span<std::uint8_t
         while (drawing.work()) continue;
       });
     } catch (const std::system_error&) {
-      break;  // no more threads to be had: those there are do it
+      break;  // no more threads can be started: the existing ones do it
     }
   }
   while (drawing.work()) {

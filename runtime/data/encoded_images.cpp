@@ -13,13 +13,16 @@
 #include "runtime/base/fd.hpp"
 #include "runtime/data/byte_images.hpp"
 #include "runtime/data/detail/encoded_format.hpp"
+#include "runtime/data/image_decoder.hpp"
 #include "runtime/data/staged_files.hpp"
+#include "runtime/data/watched_files.hpp"
 
 namespace troupe {
 namespace {
 
 constexpr std::uint64_t kMostFileBytes = std::uint64_t{256} << 20;
-constexpr std::uint64_t kMostNotes = 10;  // of files that are skipped; then only their number is told, now and then
+constexpr std::uint64_t kMostNotes = 10;  // of files that are skipped; after that only their number is reported, now
+                                          // and then
 
 std::string errno_fault(const char* what) { return text(what, ": ", std::strerror(errno)); }
 
@@ -37,7 +40,7 @@ std::string PathFiles::name(std::uint64_t image) const {
 
 std::string PathFiles::read(std::uint64_t image, std::vector<std::uint8_t>& to) const {
   const std::string path = name(image);
-  const Fd fd{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // a pipe in its place must not hang us
+  const Fd fd{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // opening a pipe in its place must not wait
   if (!fd) return errno_fault("cannot be opened");
   struct stat facts {};
   if (::fstat(fd.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) return "is not a regular file";
@@ -54,7 +57,7 @@ std::string PathFiles::read(std::uint64_t image, std::vector<std::uint8_t>& to) 
   return {};
 }
 
-/// What a thread uses again from image to image of a batch.
+/// The memory of a thread, reused from image to image of a batch.
 struct EncodedImages::Workplace {
   std::vector<std::uint8_t> bytes;
   ImageDecoder decoder;
@@ -72,6 +75,8 @@ EncodedImages::EncodedImages(EncodedImageSet set, EncodedImageOptions options)
                  set_.files->name(i), ": label ", set_.labels[i], " is not one of the training set's ", set_.classes,
                  " classes");
   }
+  if (options_.patience > options_.patience.zero())
+    set_.files = std::make_unique<WatchedFiles>(std::move(set_.files), options_.patience);
   if (options_.stage.stage != Stage::none)
     set_.files = std::make_unique<StagedFiles>(std::move(set_.files), options_.stage);
   fields_ = image_fields(measure_first(), set_.classes, options_.augmentation);
@@ -80,7 +85,7 @@ EncodedImages::EncodedImages(EncodedImageSet set, EncodedImageOptions options)
   for (Field& field : set_.boxes->fields()) fields_.push_back(std::move(field));
 }
 
-/// The size of the first image, where it is the size of all.
+/// The size of the first image, if it must be the size of all.
 Shape EncodedImages::measure_first() const {
   if (options_.augmentation.fit != Fit::none) return {{1, 1, 3}};
   Workplace first;
@@ -92,7 +97,7 @@ Shape EncodedImages::measure_first() const {
   return {{first.decoder.height(), first.decoder.width(), 3}};
 }
 
-/// Decodes one sample into its row. Returns what is wrong with it; the row may be half written then.
+/// Decodes one sample into its row. Returns what is wrong with it; then the row may be partly written.
 std::string EncodedImages::write_image(const FillRequest& request, std::size_t row, const BatchLayout::Entry& entry,
                                        Workplace& workplace) const {
   const Sample& sample = request.samples[row];
@@ -112,12 +117,17 @@ std::string EncodedImages::write_image(const FillRequest& request, std::size_t r
                 ": add an operation that brings images to a size to data.augment, such as resize:", wanted[0]);
   }
   const DrawnAugmentation drawn = writer_.draw(request.seed, sample, decoder.height(), decoder.width());
-  ImageDecoder::Decoded image = decoder.decode(drawn.window, wanted[0], wanted[1]);
+  const bool planes = options_.augmentation.fit != Fit::none && decoder.has_planes();
+  ImageDecoder::Decoded image = planes ? decoder.decode_planes(drawn.window, wanted[0], wanted[1])
+                                       : decoder.decode(drawn.window, wanted[0], wanted[1]);
   if (!image.fault.empty()) return std::move(image.fault);
   DrawnAugmentation in_pixels = drawn;
   in_pixels.window = image.window;
-  writer_.write(image.pixels, in_pixels, entry.field.dtype, request.slot + entry.offset + row * entry.row_bytes(),
-                workplace.scratch);
+  std::byte* const to = request.slot + entry.offset + row * entry.row_bytes();
+  if (planes)
+    writer_.write(image.planes, in_pixels, entry.field.dtype, to, workplace.scratch);
+  else
+    writer_.write(image.pixels, in_pixels, entry.field.dtype, to, workplace.scratch);
   return {};
 }
 
@@ -176,7 +186,7 @@ void EncodedImages::fill(const FillRequest& request, IoThreads& threads, std::sh
 }
 
 EncodedImageOptions detail::image_options(const DataOptions& options, bool training) {
-  return {options.augmentation, training, options.broken, options.note, options.stage};
+  return {options.augmentation, training, options.broken, options.note, options.stage, options.patience};
 }
 
 DataFacts detail::facts_of_read(const DataSet& set) {

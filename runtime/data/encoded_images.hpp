@@ -1,72 +1,47 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "runtime/data/broken.hpp"
+#include "runtime/data/encoded_files.hpp"
 #include "runtime/data/image_boxes.hpp"
-#include "runtime/data/image_decoder.hpp"
+#include "runtime/data/image_writer.hpp"
 #include "runtime/data/source.hpp"
 #include "runtime/data/stage.hpp"
 
 namespace troupe {
 
-/// Where the bytes of encoded images are, by number. Threads: any.
-class EncodedFiles {
- public:
-  virtual ~EncodedFiles() = default;
-  virtual std::uint64_t count() const noexcept = 0;
-  /// For people: a path, or a place in an archive.
-  virtual std::string name(std::uint64_t image) const = 0;
-  /// Reads all bytes of `image` into `to`. Returns what is wrong, as half a sentence; empty: nothing. Blocks.
-  virtual std::string read(std::uint64_t image, std::vector<std::uint8_t>& to) const = 0;
-  /// Memory it takes itself.
-  virtual std::uint64_t size_bytes() const noexcept = 0;
-};
-
-/// A file for each image, in the order in which they are added.
-class PathFiles final : public EncodedFiles {
- public:
-  void add(std::string_view path);
-  std::uint64_t count() const noexcept override { return ends_.size(); }
-  std::string name(std::uint64_t image) const override;
-  std::string read(std::uint64_t image, std::vector<std::uint8_t>& to) const override;
-  std::uint64_t size_bytes() const noexcept override { return paths_.size() + ends_.size() * sizeof ends_[0]; }
-
- private:
-  std::string paths_;  // one behind the other
-  std::vector<std::uint64_t> ends_;
-};
-
 /// Images that have a label or boxes, and are decoded on their way into a batch.
 struct EncodedImageSet {
   std::unique_ptr<EncodedFiles> files;
   std::vector<std::int32_t> labels;  // by image
-  std::uint32_t classes = 0;         // of these labels
+  std::uint32_t classes = 0;         // number of classes of these labels
   std::optional<ImageBoxes> boxes;   // instead of labels
 };
 
-/// How they are made into samples.
+/// How samples are made from them.
 struct EncodedImageOptions {
   Augmentation augmentation;
   bool training = true;
   Broken broken = Broken::fatal;
-  std::function<void(const std::string&)> note;  // told of files that are skipped, on any thread; may be empty
+  std::function<void(const std::string&)> note;  // called for files that are skipped, on any thread; may be empty
   StageOptions stage{};
+  std::chrono::milliseconds patience{0};  // for reading a file, which counts as broken then; 0: any time
 };
 
-/// A set of encoded images. Without an operation that brings images to a size, all have the size of the first one.
+/// A set of encoded images. Without an operation that resizes them, all must have the size of the first one.
 class EncodedImages final : public Source {
  public:
-  /// Throws Error{invalid} when there are no images, a label or an image's boxes are missing, a label is no class, or
-  /// the first image is needed to tell the size and is broken; as Augmentation::shape_of; and as StagedFiles. Blocks on
-  /// the file system.
+  /// Throws Error{invalid} if there are no images, if a label or an image's boxes are missing, if a label is not a
+  /// class, or if the first image gives the size and is broken; like Augmentation::shape_of; and like StagedFiles.
+  /// Blocks on the file system.
   EncodedImages(EncodedImageSet set, EncodedImageOptions options);
 
   std::uint64_t count_samples() const noexcept override { return set_.files->count(); }
@@ -77,6 +52,7 @@ class EncodedImages final : public Source {
            (set_.boxes ? set_.boxes->size_bytes() : 0);
   }
   bool reads_files() const noexcept override { return true; }
+  void stop_waiting() const noexcept override { set_.files->stop_waiting(); }
   /// Rows that were filled without their image so far.
   std::uint64_t count_skipped() const noexcept { return skipped_.load(std::memory_order_relaxed); }
 
@@ -92,7 +68,7 @@ class EncodedImages final : public Source {
 
   EncodedImageSet set_;
   EncodedImageOptions options_;
-  std::uint32_t height_ = 0, width_ = 0;  // that all images have; 0: any
+  std::uint32_t height_ = 0, width_ = 0;  // of all images; 0: they may differ
   std::vector<Field> fields_;
   ImageWriter writer_;
   mutable std::atomic<std::uint64_t> skipped_{0};

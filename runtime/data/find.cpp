@@ -45,15 +45,15 @@ std::string extents_text(const Shape& shape) {
   return joined(extents, " x ");
 }
 
-/// Who looks copies nothing, and leaves notes to who reads.
+/// Looking copies nothing, and leaves notes to the later read.
 DataFacts look_in(const std::string& folder, const DataFormat& format, DataOptions options) {
   options.stage = {};
   options.note = {};
   return format.look(folder, options);
 }
 
-/// "IDX data from /data/mnist (data.path): 60,000 training, 10,000 test samples, 28 x 28, 10 classes". Checks the
-/// files.
+/// Describes and checks the files: "IDX data from /data/mnist (data.path): 60,000 training, 10,000 test samples, 28 x
+/// 28, 10 classes".
 DataPlace place_at(const fs::path& folder, const DataFormat& format, const DataRequest& request,
                    const std::string& origin) {
   const DataFacts facts = look_in(folder.string(), format, request.options);
@@ -73,12 +73,12 @@ DataPlace place_at(const fs::path& folder, const DataFormat& format, const DataR
           .options = request.options};
 }
 
-/// What to name instead: half a sentence.
+/// The advice what to name instead: a phrase.
 std::string name_what(const DataFormat& format) {
   return text("name ", format.is_file ? "" : "a folder that holds ", format.needs);
 }
 
-/// A folder that was named on purpose: everything must be there and whole.
+/// A folder that the user named: all files must exist and be complete.
 DataPlace named_place(const fs::path& folder, const DataFormat& format, const DataRequest& request,
                       const std::string& origin, const std::string& cure) {
   const std::string kind = format.is_file ? "file" : "folder";
@@ -95,7 +95,7 @@ fs::path whole_path(const fs::path& path) {
   return whole.has_filename() ? whole : whole.parent_path();
 }
 
-/// What was typed on the command line is first looked for where it was typed.
+/// A path from the command line is first looked up relative to the working directory.
 fs::path resolve_set_path(const DataRequest& request) {
   const fs::path typed = whole_path(request.path);
   return is_there(typed) ? typed : whole_path(fs::path{request.folder} / request.path);
@@ -104,8 +104,7 @@ fs::path resolve_set_path(const DataRequest& request) {
 fs::path cache_folder(const DataRequest& request) {
   if (!request.cache.empty()) return whole_path(request.cache);
   const char* cache = std::getenv("XDG_CACHE_HOME");
-  if (cache != nullptr && *cache == '/')
-    return fs::path{cache} / "troupe";  // the XDG rule: a relative one does not count
+  if (cache != nullptr && *cache == '/') return fs::path{cache} / "troupe";  // the XDG rule: a relative path is ignored
   const char* home = std::getenv("HOME");
   TROUPE_CHECK(home != nullptr && *home == '/', Code::environment,
                "no folder for the generated digits: neither XDG_CACHE_HOME nor HOME is set; set XDG_CACHE_HOME to a "
@@ -119,8 +118,8 @@ IdxPaths digit_files(const fs::path& folder) {
   return files;
 }
 
-/// Draws both sets and writes them. Two processes may do so at once: the files come out the same, and each appears
-/// whole.
+/// Draws both sets and writes them. Two processes may do so at the same time: their files are equal, and each appears
+/// complete.
 void generate(const fs::path& folder, const DataProgress& progress) {
   const std::string cure = text("; set XDG_CACHE_HOME to a folder that can be written (the digits take 55 MB)");
   std::error_code reason;
@@ -161,7 +160,7 @@ std::string find_fault(const fs::path& folder) {
   }
 }
 
-/// Why there are no other data, for people.
+/// `why`: why there are no other data, for people.
 DataPlace generated_place(const DataRequest& request, const std::string& why) {
   const fs::path folder = cache_folder(request) / text("digits-v", kDigitsVersion, "-seed", kDigitsSeed);
   const bool there = is_there(folder);
@@ -184,7 +183,7 @@ DataPlace generated_place(const DataRequest& request, const std::string& why) {
           .options = request.options};
 }
 
-/// The configured folder, unless it is absent or holds no part of a set.
+/// The configured folder, unless it does not exist or contains no part of a set.
 std::optional<DataPlace> configured_place(const fs::path& folder, const DataFormat& format,
                                           const DataRequest& request) {
   if (!is_there(folder)) return std::nullopt;

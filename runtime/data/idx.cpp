@@ -29,7 +29,7 @@ std::string hex(std::uint32_t number) {
   return std::move(out).str();
 }
 
-/// What stands in the place of an IDX file more often than chance has it.
+/// What is often found instead of an IDX file.
 std::string_view looks_like(std::uint32_t magic) {
   struct Known {
     std::uint32_t mask, magic;
@@ -84,7 +84,7 @@ IdxHeader read_header(Unpacked& bytes, const std::string& name, IdxKind kind) {
     header.height = big_endian(head, 8);
     header.width = big_endian(head, 12);
   }
-  // Divisions, because the product of three 32-bit numbers may pass 64 bits.
+  // Divisions, because the product of three 32-bit numbers can overflow 64 bits.
   TROUPE_CHECK(header.count > 0 && header.height > 0 && header.width > 0, Code::invalid, name,
                ": byte 4: the header announces ", header.count, " ", word_for(kind), " of ", header.height, " x ",
                header.width, "; all must be above 0", kCure);
@@ -95,7 +95,7 @@ IdxHeader read_header(Unpacked& bytes, const std::string& name, IdxKind kind) {
   return header;
 }
 
-/// Compares what the header announces with the size of the file, before anything is allocated.
+/// Compares the size that the header announces with that of the file, before memory is allocated.
 void check_size(const IdxHeader& header, const Input& input, bool gzip, const std::string& name) {
   const std::uint64_t present = input.size_bytes();
   if (gzip) {
@@ -136,7 +136,7 @@ IdxFile parse(Input& input, const std::string& name, IdxKind kind) {
   return file;
 }
 
-/// The length modulo 2^32 that the last member of a gzip file claims to have.
+/// The length modulo 2^32 in the trailer of the last member of a gzip file.
 std::uint32_t claimed_length(Input& input) {
   std::array<std::uint8_t, 4> tail{};
   if (input.size_bytes() < tail.size()) return 0;

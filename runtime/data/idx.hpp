@@ -13,7 +13,7 @@ namespace troupe {
 /// Source: LeCun, Cortes, Burges (The MNIST database of handwritten digits), "File formats".
 enum class IdxKind : std::uint32_t { labels = 0x00000801, images = 0x00000803 };
 
-/// What stands at the head of an IDX file, as big-endian 32-bit numbers: magic, count and, for images, height and
+/// The header of an IDX file, of big-endian 32-bit numbers: magic, count and, for images, height and
 /// width.
 struct IdxHeader {
   IdxKind kind = IdxKind::labels;
@@ -26,7 +26,7 @@ struct IdxHeader {
   friend bool operator==(const IdxHeader&, const IdxHeader&) = default;
 };
 
-/// Files that announce more content than this are refused.
+/// Files whose header announces more content are refused.
 inline constexpr std::uint64_t kIdxMaxContentBytes = std::uint64_t{4} << 30;
 
 /// An IDX file in memory.
@@ -36,30 +36,30 @@ struct IdxFile {
   std::vector<std::uint8_t> content;  // [count, height, width]
 };
 
-/// Reads an IDX file, plain or gzip (told by its first bytes; several members are fine). Nothing is allocated for
-/// content before the header was found to agree with the file's size: exactly for a plain file, within deflate's
-/// greatest ratio for gzip; no more than one byte is unpacked beyond the announced content. Throws Error{invalid} with
-/// file, place, cause and cure when the magic, a count, the length or the gzip data is wrong, or when there is no such
-/// file; Error{environment} when the system refuses to open or read it. Blocks on the file system.
+/// Reads an IDX file, plain or gzip (by its first bytes; several members are allowed). Memory for content is allocated
+/// only after the header was found to agree with the file's size: exactly for a plain file, within deflate's greatest
+/// ratio for gzip; at most one byte is unpacked beyond the announced content. Throws Error{invalid} with file,
+/// position, cause and cure if the magic, a count, the length or the gzip data is wrong, or if the file does not exist;
+/// Error{environment} if the system refuses to open or read it. Blocks on the file system.
 IdxFile read_idx(const std::string& file, IdxKind kind);
 
 /// The same from bytes in memory; `name` stands for the file in messages.
 IdxFile parse_idx(std::span<const std::uint8_t> bytes, const std::string& name, IdxKind kind);
 
-/// Checks header and length without keeping the content. Cheap: the content of a gzip file is unpacked only when the
-/// length in its trailer is not the announced one (several members, or damage). Errors as read_idx.
+/// Checks header and length without keeping the content. Cheap: a gzip file is unpacked only if the length in its
+/// trailer is not the announced one (several members, or damage). Throws like read_idx.
 IdxHeader check_idx(const std::string& file, IdxKind kind);
 
-/// Writes a plain IDX file that appears under its name complete and synced, or not at all, as NewFile says. `content`
-/// has header.content_bytes() bytes. Throws Error{environment} when the system refuses.
+/// Writes a plain IDX file, which appears under its name complete and synced, or not at all (NewFile). `content` has
+/// header.content_bytes() bytes. Throws Error{environment} if the system refuses.
 void write_idx(const std::string& file, const IdxHeader& header, std::span<const std::uint8_t> content);
 
-/// How many classes a data set has: the largest label + 1, at least 2. A label of 10 or more counts only when it is in
-/// the training set and all labels from 10 up to it occur there, so that a stray byte is an Error{invalid} and not a
-/// class.
+/// The number of classes of a data set: the largest label + 1, at least 2. A label of 10 or more counts only if it is
+/// in the training set and all labels from 10 up to it occur there, so that a wrong byte is an Error{invalid} and does
+/// not become a class.
 std::uint32_t count_classes(const IdxFile& labels, const IdxFile& test_labels);
 
-/// The images and labels of one set. Throws Error{invalid} when counts differ or a label is not below `classes`.
+/// The images and labels of one set. Throws Error{invalid} if counts differ or a label is not below `classes`.
 ByteImageSet idx_image_set(IdxFile images, IdxFile labels, std::uint32_t classes);
 
 }  // namespace troupe

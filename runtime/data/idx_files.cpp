@@ -9,7 +9,7 @@
 namespace troupe::detail {
 namespace {
 
-/// One of the four files, by its name without the ending that says how it is packed.
+/// One of the four files, by its name without the extension of a packed file.
 struct IdxPart {
   const char* stem;
   const char* type;
@@ -19,7 +19,7 @@ constexpr std::array<IdxPart, kIdxParts> kParts{{{"train-images", "idx3-ubyte"},
                                                  {"t10k-images", "idx3-ubyte"},
                                                  {"t10k-labels", "idx1-ubyte"}}};
 
-/// The file of a part in `folder`, under the first of its names that is there.
+/// The file of a part in `folder`, under the first of its names that exists.
 std::optional<std::string> idx_path_of(const std::string& folder, const IdxPart& part) {
   for (const char* joint : {"-", "."}) {
     for (const char* packing : {"", ".gz"}) {
@@ -51,7 +51,8 @@ DataFacts look_at_idx(const std::string& folder, const DataOptions& options) {
   return {.fields = image_fields({{train.height, train.width, 1}}, classes, options.augmentation),
           .train_samples = train.count,
           .test_samples = test.count,
-          .size_bytes = train.content_bytes() + train.count + test.content_bytes() + test.count};  // a label is a byte
+          .size_bytes = train.content_bytes() + train.count + test.content_bytes() + test.count};  // a label is one
+                                                                                                   // byte
 }
 
 DataSet read_idx_set(const std::string& folder, const DataOptions& options) {

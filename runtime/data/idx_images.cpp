@@ -9,12 +9,12 @@ namespace troupe {
 namespace {
 
 constexpr std::uint32_t kLeastClasses = 2;
-constexpr std::uint32_t kUsualClasses = 10;  // up to here labels may leave gaps
+constexpr std::uint32_t kUsualClasses = 10;  // below this, labels may have gaps
 
 }  // namespace
 
 std::uint32_t count_classes(const IdxFile& labels, const IdxFile& test_labels) {
-  std::array<std::uint64_t, 256> occurs{};  // where first, + 1
+  std::array<std::uint64_t, 256> occurs{};  // position of the first one, + 1
   for (std::size_t i = labels.content.size(); i > 0; --i) occurs[labels.content[i - 1]] = i;
   std::uint32_t classes = kLeastClasses;
   for (const auto* content : {&labels.content, &test_labels.content}) {

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kBoxNumbers = 4;  // left, top, right, bottom
 
-/// Clips a box to the image, 0 to 1. False: its center is outside, so that the object is left out.
+/// Clips a box to the image, 0 to 1. False: its center is outside, and the object must be left out.
 bool crop_object(BoxedObject& object) {
   const auto is_inside = [](double x) { return x >= 0 && x <= 1; };
   if (!is_inside((object.left + object.right) / 2) || !is_inside((object.top + object.bottom) / 2)) return false;
@@ -45,7 +45,7 @@ std::vector<BoxedObject> moved_objects(std::span<const BoxedObject> objects, con
     object.right = (object.right - window.left) / window.width;
     object.top = (object.top - window.top) / window.height;
     object.bottom = (object.bottom - window.top) / window.height;
-    // Two crops, one after the other: what the first one cuts off is black, and no object, in the second one.
+    // Two crops, one after the other: what the first one cuts off is black in the second one, and not an object.
     if (!crop_object(object)) continue;
     object.left -= right;
     object.right -= right;

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <vector>
 
-// After cstdio, which they take for granted.
+// After cstdio, which they require.
 #include <jerror.h>
 #include <jpeglib.h>
 
@@ -19,12 +19,14 @@
 namespace troupe {
 namespace {
 
-constexpr int kMostScans = 200;  // of a progressive image, each of which goes through all of it again
+constexpr int kMostScans = 200;  // of a progressive image; each scan goes through the whole image again
 constexpr long kMostJpegMemory = 1L << 30;
-constexpr std::size_t kMostChunkBytes = std::size_t{16} << 20;  // of what a PNG carries beside its pixels
+constexpr std::size_t kMostChunkBytes = std::size_t{16} << 20;  // of the data in a PNG besides its pixels
 constexpr std::uint32_t kFilledChannels = 4;
+constexpr int kMostPlanes = 3;
+constexpr int kRowsAround = 3;  // of a subsampled plane, on each side of those that a window covers
 
-/// libjpeg leaves its functions by longjmp on errors, so nothing with a destructor may live between that and setjmp.
+/// On errors libjpeg leaves its functions by longjmp, so no object with a destructor may exist between that and setjmp.
 struct JpegErrors {
   jpeg_error_mgr base;
   std::jmp_buf back;
@@ -37,7 +39,7 @@ struct JpegErrors {
   std::longjmp(errors->back, 1);
 }
 
-/// A warning means that pixels are made up, but for bytes that lie around between segments.
+/// A warning means that pixels were invented, except for extra bytes between segments.
 void take_message(j_common_ptr jpeg, int level) {
   if (level < 0 && jpeg->err->msg_code != JWRN_EXTRANEOUS_DATA) leave(jpeg);
 }
@@ -54,7 +56,7 @@ void limit_scans(j_common_ptr jpeg) {
   std::longjmp(errors->back, 1);
 }
 
-/// Pixels that are needed of one axis, and by how much the image is shrunk in decoding.
+/// The range of pixels needed along one axis.
 struct PixelRun {
   std::uint32_t first = 0;
   std::uint32_t end = 0;
@@ -67,7 +69,7 @@ PixelRun needed(double first, double extent, std::uint32_t count, std::uint32_t 
           static_cast<std::uint32_t>(std::min(static_cast<double>(count), high))};
 }
 
-/// 8, 4, 2 or 1: the window stays at least as large as what becomes of it.
+/// 8, 4, 2 or 1: the shrunk window is at least as large as the result.
 unsigned shrink_factor(const PixelWindow& window, std::uint32_t height, std::uint32_t width) {
   for (const unsigned factor : {8U, 4U, 2U})
     if (window.height >= factor * static_cast<double>(height) && window.width >= factor * static_cast<double>(width))
@@ -75,7 +77,7 @@ unsigned shrink_factor(const PixelWindow& window, std::uint32_t height, std::uin
   return 1;
 }
 
-/// Cyan, magenta, yellow and black, which Adobe's files hold inverted.
+/// From cyan, magenta, yellow and black, which Adobe's files store inverted.
 void to_rgbx(std::uint8_t* pixels, std::size_t count, bool inverted) {
   for (std::size_t i = 0; i < count; ++i) {
     std::uint8_t* const p = pixels + 4 * i;
@@ -96,6 +98,15 @@ std::string size_fault(std::uint64_t height, std::uint64_t width) {
   if (height * width <= kMostImagePixels) return {};
   return text("is ", height, " x ", width, " pixels large, more than the ", kMostImagePixels, " that are taken");
 }
+
+/// Side of what a block of 8 x 8 coefficients is decoded to: of one component, and the least of all.
+#if JPEG_LIB_VERSION >= 70
+int block_side(const jpeg_component_info& component) { return component.DCT_h_scaled_size; }
+int least_block_side(const jpeg_decompress_struct& jpeg) { return jpeg.min_DCT_h_scaled_size; }
+#else
+int block_side(const jpeg_component_info& component) { return component.DCT_scaled_size; }
+int least_block_side(const jpeg_decompress_struct& jpeg) { return jpeg.min_DCT_scaled_size; }
+#endif
 
 struct SpngFree {
   void operator()(spng_ctx* context) const noexcept { spng_ctx_free(context); }
@@ -126,17 +137,18 @@ struct ImageDecoder::State {
     jpeg_read_header(&jpeg, TRUE);
     return true;
   }
-  /// Starts decoding by 1 / factor. The sizes of what comes out are known then.
+  /// Starts decoding at 1 / factor. Then the size of the result is known.
   bool start_jpeg(unsigned factor) noexcept {
     if (setjmp(errors.back) != 0) return false;
     const bool inks = jpeg.jpeg_color_space == JCS_CMYK || jpeg.jpeg_color_space == JCS_YCCK;
+    jpeg.raw_data_out = FALSE;
     jpeg.out_color_space = inks ? JCS_CMYK : JCS_EXT_RGBX;
     jpeg.scale_num = 1;
     jpeg.scale_denom = factor;
     jpeg.dct_method = JDCT_ISLOW;
     return jpeg_start_decompress(&jpeg) == TRUE;
   }
-  /// Leaves `columns` as they came out: their beginning is where a block begins.
+  /// Sets `columns` to the actual ones: they begin at a block.
   bool crop_jpeg(PixelRun& columns) noexcept {
     if (setjmp(errors.back) != 0) return false;
     JDIMENSION first = columns.first, count = columns.end - columns.first;
@@ -156,6 +168,43 @@ struct ImageDecoder::State {
     }
     jpeg_abort_decompress(&jpeg);
     return true;
+  }
+  /// Starts decoding by 1 / factor into planes as they are stored.
+  bool start_planes(unsigned factor) noexcept {
+    if (setjmp(errors.back) != 0) return false;
+    jpeg.raw_data_out = TRUE;
+    jpeg.out_color_space = jpeg.jpeg_color_space;
+    jpeg.scale_num = 1;
+    jpeg.scale_denom = factor;
+    jpeg.dct_method = JDCT_ISLOW;
+    return jpeg_start_decompress(&jpeg) == TRUE;
+  }
+  /// Reads bands (the rows of one MCU) up to `bands.end`. Those before `bands.first` are passed over: their
+  /// coefficients are read, since the next ones follow them, but not transformed. `planes` are of bands.first.
+  bool read_bands(PixelRun bands, const PixelPlanes& planes) noexcept {
+    if (setjmp(errors.back) != 0) return false;
+    std::array<std::array<JSAMPROW, MAX_SAMP_FACTOR * DCTSIZE>, kMostPlanes> rows;
+    std::array<JSAMPARRAY, kMostPlanes> all;
+    for (std::uint32_t band = 0; band < bands.end; ++band) {
+      for (std::uint32_t c = 0; c < planes.count; ++c) {
+        jpeg_component_info& component = jpeg.comp_info[c];
+        component.component_needed = band >= bands.first ? TRUE : FALSE;
+        const std::size_t count = band_rows(c), first = band >= bands.first ? (band - bands.first) * count : 0;
+        all[c] = rows[c].data();
+        for (std::size_t y = 0; y < count; ++y)
+          rows[c][y] = const_cast<JSAMPROW>(planes.planes[c].data) + (first + y) * planes.planes[c].stride;
+      }
+      jpeg_read_raw_data(&jpeg, all.data(), band_lines());
+    }
+    jpeg_abort_decompress(&jpeg);
+    return true;
+  }
+  /// Rows of a plane that one band has, and rows of the image.
+  std::uint32_t band_rows(std::uint32_t plane) const noexcept {
+    return static_cast<std::uint32_t>(jpeg.comp_info[plane].v_samp_factor * block_side(jpeg.comp_info[plane]));
+  }
+  std::uint32_t band_lines() const noexcept {
+    return static_cast<std::uint32_t>(jpeg.max_v_samp_factor * least_block_side(jpeg));
   }
   std::string jpeg_fault() const { return text("is a damaged JPEG (", errors.text.data(), ")"); }
 
@@ -204,10 +253,65 @@ struct ImageDecoder::State {
     return decoded;
   }
 
+  /// Grey, or luma and chroma, whose samples stand for whole numbers of pixels.
+  bool has_planes() const noexcept {
+    if (jpeg.jpeg_color_space == JCS_GRAYSCALE) return jpeg.num_components == 1;
+    if (jpeg.jpeg_color_space != JCS_YCbCr || jpeg.num_components != kMostPlanes) return false;
+    return std::all_of(jpeg.comp_info, jpeg.comp_info + kMostPlanes, [this](const jpeg_component_info& component) {
+      return jpeg.max_h_samp_factor % component.h_samp_factor == 0 &&
+             jpeg.max_v_samp_factor % component.v_samp_factor == 0;
+    });
+  }
+
+  Decoded decode_planes(const PixelWindow& window, std::uint32_t to_height, std::uint32_t to_width) {
+    const unsigned factor = shrink_factor(window, to_height, to_width);
+    if (!start_planes(factor)) return {.fault = jpeg_fault()};
+    Decoded decoded{
+        .window = {window.top / factor, window.left / factor, window.height / factor, window.width / factor}};
+    PixelRun rows = needed(decoded.window.top, decoded.window.height, jpeg.output_height, to_height);
+    // Rows of a subsampled plane are blended from the ones around them.
+    const auto around = static_cast<std::uint32_t>(kRowsAround * jpeg.max_v_samp_factor);
+    rows.first -= std::min(rows.first, around);
+    rows.end = std::min(rows.end + around, static_cast<std::uint32_t>(jpeg.output_height));
+    const PixelRun bands{rows.first / band_lines(), (rows.end + band_lines() - 1) / band_lines()};
+    decoded.planes = lay_out_planes(bands);
+    if (!read_bands(bands, decoded.planes)) return {.fault = jpeg_fault()};
+    return decoded;
+  }
+
+  /// Room in `pixels` for what these bands decode to.
+  PixelPlanes lay_out_planes(PixelRun bands) {
+    PixelPlanes planes{.count = static_cast<std::uint32_t>(jpeg.num_components),
+                       .height = jpeg.output_height,
+                       .width = jpeg.output_width,
+                       .luma = jpeg.jpeg_color_space == JCS_YCbCr};
+    std::array<std::size_t, kMostPlanes> begin{};
+    std::size_t total = 0;
+    for (std::uint32_t c = 0; c < planes.count; ++c) {
+      const jpeg_component_info& component = jpeg.comp_info[c];
+      const auto side = static_cast<std::uint32_t>(block_side(component));
+      const auto across = static_cast<std::uint32_t>(component.h_samp_factor) * side;
+      const auto blocks = static_cast<std::size_t>(component.width_in_blocks + component.h_samp_factor);
+      planes.planes[c] = {
+          .stride = blocks * side,
+          .first_row = bands.first * band_rows(c),
+          .end_row = bands.end * band_rows(c),
+          .height = component.downsampled_height,
+          .width = component.downsampled_width,
+          .down = band_lines() / band_rows(c),
+          .across = static_cast<std::uint32_t>(jpeg.max_h_samp_factor * least_block_side(jpeg)) / across};
+      begin[c] = total;
+      total += planes.planes[c].stride * (bands.end - bands.first) * band_rows(c);
+    }
+    pixels.resize(total);
+    for (std::uint32_t c = 0; c < planes.count; ++c) planes.planes[c].data = pixels.data() + begin[c];
+    return planes;
+  }
+
   jpeg_decompress_struct jpeg{};
   JpegErrors errors{};
   JpegProgress progress{};
-  std::unique_ptr<spng_ctx, SpngFree> png;  // of a PNG that is open
+  std::unique_ptr<spng_ctx, SpngFree> png;  // of an open PNG
   std::uint32_t height = 0;
   std::uint32_t width = 0;
   std::vector<std::uint8_t> pixels;
@@ -235,6 +339,14 @@ std::uint32_t ImageDecoder::width() const noexcept { return state_->width; }
 ImageDecoder::Decoded ImageDecoder::decode(const PixelWindow& window, std::uint32_t height, std::uint32_t width) {
   if (state_->png) return state_->decode_png(window);
   return state_->decode_jpeg(window, height, width);
+}
+
+bool ImageDecoder::has_planes() const noexcept { return state_->png == nullptr && state_->has_planes(); }
+
+ImageDecoder::Decoded ImageDecoder::decode_planes(const PixelWindow& window, std::uint32_t height,
+                                                  std::uint32_t width) {
+  TROUPE_CHECK(has_planes(), Code::invalid, "an image without planes is decoded by decode()");
+  return state_->decode_planes(window, height, width);
 }
 
 }  // namespace troupe

@@ -33,7 +33,7 @@ bool is_image_name(const fs::path& path) {
   return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
 }
 
-/// The names in `folder` of what `wanted` says, sorted, so that every machine numbers them alike.
+/// The names in `folder` for which `wanted` is true, sorted, so that every machine numbers them in the same way.
 template <class Wanted>
 std::vector<std::string> sorted_names(const fs::path& folder, Wanted wanted) {
   std::vector<std::string> names;
@@ -58,7 +58,7 @@ std::optional<fs::path> test_folder_in(const std::string& folder) {
   return std::nullopt;
 }
 
-/// The images of `folder`, which has a folder for each of `classes` that occurs in it.
+/// The images of `folder`, which has a subfolder for each class of `classes` that occurs.
 EncodedImageSet images_by_class(const fs::path& folder, const std::vector<std::string>& classes) {
   auto files = std::make_unique<PathFiles>();
   EncodedImageSet set{.classes = static_cast<std::uint32_t>(classes.size())};

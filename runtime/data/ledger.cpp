@@ -10,15 +10,16 @@
 namespace troupe {
 namespace {
 
-// Every rank has a ledger of its own, and what they say is compared nowhere: a sample is taken once because all ranks
-// cut the same interval in the same way. So everything here is made of integers, or, where a range of parts is given as
-// numbers with a point, rounded to integers before ranks are compared with each other; and every tie goes to the lower
-// rank.
+// Every rank has its own ledger, and ledgers are never compared: each sample is taken exactly once only because all
+// ranks divide the same interval in the same way. Therefore everything here is computed with integers, or, if a range
+// of shares is given as decimals, rounded to integers before ranks are compared; and a tie always goes to the lower
+// rank. With a sum or a tie that depends on rounding, two ranks could take one sample, or none could.
 
 constexpr std::uint64_t kEndless = ~std::uint64_t{0};
 
-/// `total` in proportion to `weights`, rounded down; what is left goes where it makes the least of shares by weight,
-/// one at a time: a slow rank's share is not rounded up at the cost of all.
+/// Divides `total` in proportion to `weights`, rounded down. The units that are left are given out one at a time, each
+/// to the rank whose share / weight stays smallest with it: a slow rank is not rounded up, because all would wait for
+/// it.
 std::vector<std::uint64_t> proportional(std::uint64_t total, const std::vector<std::uint64_t>& weights) {
   __extension__ using Wide = unsigned __int128;
   const Wide sum = std::accumulate(weights.begin(), weights.end(), Wide{0});
@@ -52,7 +53,8 @@ ShareBounds bounds_of(std::uint32_t rows, const SplitRange& range) noexcept {
 std::uint32_t room_of(std::uint32_t rows, const SplitRange& range) noexcept {
   if (range == SplitRange{}) return rows;
   const ShareBounds bounds = bounds_of(rows, range);
-  return static_cast<std::uint32_t>((bounds.most + 1) * bounds.quantum);  // with what makes no whole quantum
+  return static_cast<std::uint32_t>((bounds.most + 1) * bounds.quantum);  // including the rows that are not a whole
+                                                                          // quantum
 }
 
 std::vector<std::uint32_t> share_out(std::uint32_t rows, std::span<const std::uint64_t> weights,
@@ -63,10 +65,11 @@ std::vector<std::uint32_t> share_out(std::uint32_t rows, std::span<const std::ui
   const std::uint64_t total = std::uint64_t{rows} * ranks;
   std::uint64_t units = total / bounds.quantum;
   std::vector<std::uint64_t> shares(ranks);
-  std::vector<std::size_t> open(ranks);  // whose shares are not fixed
+  std::vector<std::size_t> open(ranks);  // ranks whose shares are not fixed yet
   std::iota(open.begin(), open.end(), std::size_t{0});
-  // Whoever falls below the least gets that, and the others share what is left; then the same with the most. The side
-  // with the larger error goes first: fixing it may mend the other. Each turn fixes at least one rank, so it ends.
+  // A rank below the least share gets the least, and the others divide the rest; in the same way with the largest
+  // share. The side with the larger error is fixed first, because that may correct the other. Each round fixes at least
+  // one rank, so the loop ends.
   while (!open.empty()) {
     std::vector<std::uint64_t> wanted;
     for (const std::size_t i : open) wanted.push_back(weights[i]);
@@ -118,7 +121,7 @@ Ledger::Ledger(const Schedule& schedule, const SplitRange& range, Step horizon)
 }
 
 void Ledger::append(const LedgerSpan& span, Step until) {
-  if (until <= horizon_) return;  // told before: news of the same span may come by several ways
+  if (until <= horizon_) return;  // already known: the same span may arrive on several ways
   TROUPE_CHECK(span.first <= horizon_, Code::invalid, "the ledger ends with step ", horizon_.value,
                ", a span from step ", span.first.value, " leaves a gap");
   const std::uint64_t sum = std::accumulate(span.rows.begin(), span.rows.end(), std::uint64_t{0});
@@ -153,8 +156,8 @@ std::vector<std::uint32_t> Ledger::rows(Step step) const {
   const std::uint64_t sum = std::accumulate(all.begin(), all.end(), std::uint64_t{0});
   const std::uint64_t taken = schedule_.computed_rows(step);
   if (taken == sum) return all;
-  // Cut at rounded ends, not in rounded sizes: the parts add up whatever the rounding. Nobody gets more than in a full
-  // step, for which there is room.
+  // Divides at rounded ends, not in rounded sizes, so the parts always add up to the whole. No rank gets more than in a
+  // full step, for which there is room.
   std::uint64_t before = 0;
   for (std::uint32_t& rows : all) {
     const std::uint64_t first = taken * before / sum;

@@ -9,18 +9,18 @@
 
 namespace troupe {
 
-/// How unequal ranks may be, as parts of the mean batch: the least and the most that a rank is given.
+/// How unequal ranks' shares may be, as fractions of the mean batch: the smallest and the largest share of a rank.
 struct SplitRange {
   double least = 1;  // at most 1
   double most = 1;   // at least 1
   friend bool operator==(const SplitRange&, const SplitRange&) = default;
 };
 
-/// Rows are shared out in whole multiples of this where `rows` are the mean of a rank, so that a device meets few
-/// numbers of rows.
+/// Rows are divided in multiples of this if the mean of a rank is `rows`, so that devices see few different numbers of
+/// rows.
 constexpr std::uint32_t quantum_of(std::uint32_t rows) noexcept { return rows >= 64 ? 8 : rows >= 16 ? 4 : 1; }
 
-/// The same in those multiples, and what a rank must have of them; `most` is above what an equal part has.
+/// The range in such multiples; `most` is above an equal share.
 struct ShareBounds {
   std::uint64_t quantum = 1;  // rows
   std::uint64_t least = 0;
@@ -28,66 +28,66 @@ struct ShareBounds {
 };
 ShareBounds bounds_of(std::uint32_t rows, const SplitRange& range) noexcept;
 
-/// Rows that a batch must have room for where `rows` are the mean of a rank.
+/// The rows that a batch must have room for, if the mean of a rank is `rows`.
 std::uint32_t room_of(std::uint32_t rows, const SplitRange& range) noexcept;
 
-/// Shares `rows` a rank on average out in proportion to `weights` (rates), so that the largest of share by weight is as
-/// small as multiples of quantum_of(rows) and `range` allow; what does not make a whole quantum goes to the largest
-/// share. The sum is rows * weights.size(), whatever the weights; all-zero weights are equal ones. Integers alone, so
-/// that every process finds the same.
+/// Divides a mean of `rows` per rank in proportion to `weights` (rates), such that the largest share / weight is as
+/// small as multiples of quantum_of(rows) and `range` allow; rows that are not a whole multiple go to the largest
+/// share. The sum is always rows * weights.size(); if all weights are zero, they count as equal. Uses only integers, so
+/// every process finds the same.
 std::vector<std::uint32_t> share_out(std::uint32_t rows, std::span<const std::uint64_t> weights,
                                      const SplitRange& range);
 
-/// From step `first` on ranks take so many rows each.
+/// From step `first` on each rank takes this many rows.
 struct LedgerSpan {
   Step first{};
   std::vector<std::uint32_t> rows;  // by rank; their sum is the schedule's global rows
   friend bool operator==(const LedgerSpan&, const LedgerSpan&) = default;
 };
 
-/// Rows of each rank in `step`, for which `span` is in force, if it takes as many samples as its batch size says: the
-/// span's own, or, where the batch size has changed since it began, as many shared out in the same proportion.
+/// The rows of each rank in `step`, for which `span` is valid, if the step takes as many samples as its batch size
+/// says: the span's rows, or, if the batch size has changed since the span began, rows in the same proportion.
 std::vector<std::uint32_t> rows_of(const LedgerSpan& span, Step step, const Schedule& schedule,
                                    const SplitRange& range);
 
-/// A stretch of the sample order, or of the test set.
+/// A range of the sample order, or of the test set.
 struct SamplePart {
   std::uint64_t first = 0;
   std::uint64_t count = 0;
   friend bool operator==(const SamplePart&, const SamplePart&) = default;
 };
 
-/// Which rank takes which samples of which step. A step's samples are an interval of the order (Schedule); ranks cut it
-/// in their order, by the rows of the span that the step lies in. Where the batch size changes inside a span, its rows
-/// are shared out anew in the same proportion; an epoch's last step, if it is shorter, is cut in that proportion too.
-/// All ranks have the same ledger as far as they know it: where spans are appended, nobody loads a step beyond the
-/// horizon that it was told. Threads: one.
+/// Which rank takes which samples of which step. A step's samples are an interval of the order (Schedule); ranks divide
+/// it in rank order, by the rows of the span that the step is in. If the batch size changes within a span, rows are
+/// divided again in the same proportion; a shorter last step of an epoch is also divided in that proportion. All ranks
+/// have the same ledger, as far as they know it: if spans are appended, no rank loads a step beyond the horizon that it
+/// has received. Threads: one.
 class Ledger {
  public:
-  /// Equal parts without end.
+  /// Equal shares for all steps.
   explicit Ledger(const Schedule& schedule);
-  /// Equal parts up to `horizon`, from where on others may follow.
+  /// Equal shares up to `horizon`; other shares may follow from there on.
   Ledger(const Schedule& schedule, const SplitRange& range, Step horizon);
 
-  /// Whether it is known who takes what of `step`.
+  /// Whether it is known which rank takes which samples of `step`.
   bool knows(Step step) const noexcept { return step < horizon_; }
   /// The first step that is not known.
   Step horizon() const noexcept { return horizon_; }
-  /// Steps from the horizon up to `until` are as `span` says, which begins at the horizon or is the one in force there
-  /// already. What is known already is left alone. Throws Error{invalid} for a gap, another number of ranks or a wrong
+  /// Steps from the horizon up to `until` follow `span`, which begins at the horizon or is already the last
+  /// one. Known steps do not change. Throws Error{invalid} for a gap, another number of ranks or a wrong
   /// sum.
   void append(const LedgerSpan& span, Step until);
 
-  /// Rows of each rank in `step`, which is known. Throws Error{invalid}.
+  /// The rows of each rank in `step`, which must be known. Throws Error{invalid}.
   std::vector<std::uint32_t> rows(Step step) const;
-  /// Ranks that do no update in `step` where others can do it for them (relief.hpp).
+  /// The ranks that do no update in `step`, if others can do it for them (relief.hpp).
   std::vector<Rank> relieved(Step step) const;
-  /// What `rank` takes in `step`, as positions of the order. With Scatter::equal those beyond the epoch's end stand for
-  /// its beginning, as stretches() has them.
+  /// The samples of `rank` in `step`, as positions of the order. With Scatter::equal, positions beyond the epoch's end
+  /// mean samples of its beginning, as in stretches().
   SamplePart part(Step step, Rank rank) const;
-  /// The same where it lies in the order: one stretch, more where an epoch's own samples are taken again.
+  /// The same as ranges of the order: one, or more if samples of the epoch are taken again.
   std::vector<SamplePart> stretches(Step step, Rank rank) const;
-  /// The part of the test set that `rank` goes through after `step`: in proportion to its rows in steps of full size.
+  /// The part of the test set that `rank` evaluates after `step`: in proportion to its rows in steps of full size.
   SamplePart test_part(Step step, Rank rank) const;
 
  private:

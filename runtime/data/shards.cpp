@@ -39,7 +39,7 @@ Number little_endian(std::span<const std::uint8_t> bytes, std::size_t at) {
   return static_cast<Number>(number);
 }
 
-/// What is wrong with the tar head of a member of `size` bytes; empty: nothing.
+/// What is wrong with the tar header of a member of `size` bytes; empty: nothing.
 /// Source: POSIX.1-1988 (USTAR): name at 0, size in octal at 124, checksum at 148, "ustar" at 257.
 std::string tar_fault(std::span<const std::uint8_t, kTarBlock> head, std::uint32_t size) {
   const auto octal = [&](std::size_t at, std::size_t count) {
@@ -57,7 +57,7 @@ std::string tar_fault(std::span<const std::uint8_t, kTarBlock> head, std::uint32
   return {};
 }
 
-/// "train-000000.tar", ... of `folder` that begin with `stem`, sorted.
+/// The shards "train-000000.tar", ... in `folder` that begin with `stem`, sorted.
 std::vector<std::string> shards_in(const std::string& folder, std::string_view stem) {
   std::vector<std::string> paths;
   std::error_code reason;
@@ -112,7 +112,7 @@ std::vector<ShardEntry> parse_shard_index(std::span<const std::uint8_t> bytes, s
   TROUPE_CHECK(sum == little_endian<std::uint32_t>(bytes, 24), Code::invalid, name,
                ": is damaged: its checksum does not agree", kShardCure);
   std::vector<ShardEntry> entries(count);
-  std::uint64_t end = 0;  // of the entry before
+  std::uint64_t end = 0;  // of the previous entry
   for (std::uint64_t i = 0; i < count; ++i) {
     const std::size_t at = i * kShardEntryBytes;
     const ShardEntry entry{little_endian<std::uint64_t>(rest, at), little_endian<std::uint32_t>(rest, at + 8),
@@ -150,8 +150,8 @@ std::string ShardFiles::name(std::uint64_t image) const {
   return text(shard_of(image).path, ": byte ", entries_.at(image).offset);
 }
 
-/// Shards are opened for each image: a set may have more of them than a process may have files open, and an open costs
-/// a hundredth of a decoded photograph.
+/// A shard is opened for each image: a set may have more shards than a process may have open files, and opening one
+/// costs a hundredth of decoding a photograph.
 std::string ShardFiles::read(std::uint64_t image, std::vector<std::uint8_t>& to) const {
   const ShardEntry& entry = entries_.at(image);
   const Fd fd{::open(shard_of(image).path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};

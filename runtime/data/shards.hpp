@@ -10,32 +10,32 @@
 
 namespace troupe {
 
-/// Where an image lies in a shard, and its label.
+/// The position of an image in a shard, and its label.
 struct ShardEntry {
-  std::uint64_t offset = 0;  // bytes from the beginning of the shard to those of the image; its tar head lies before
+  std::uint64_t offset = 0;  // bytes from the beginning of the shard to the image; the tar header is before it
   std::uint32_t size_bytes = 0;
   std::int32_t label = 0;
   friend bool operator==(const ShardEntry&, const ShardEntry&) = default;
 };
 
-/// A shard is a tar archive (USTAR) with two members for each sample, KEY.jpg or KEY.png and KEY.cls, which is the
-/// label in digits; beside it lies its index, SHARD.index, whose numbers are little-endian: "TRSHARD1", u64 count of
+/// A shard is a tar archive (USTAR) with two members for each sample, KEY.jpg or KEY.png and KEY.cls, which contains
+/// the label in digits. Beside it is its index, SHARD.index, with little-endian numbers: "TRSHARD1", u64 number of
 /// entries, u64 size of the shard, u32 CRC-32 of the entries, u32 0; then for each sample u64 offset, u32 size, i32
-/// label, by growing offset.
+/// label, by ascending offset.
 inline constexpr std::size_t kShardHeadBytes = 32;
 inline constexpr std::size_t kShardEntryBytes = 16;
 
-/// Reads an index; `shard_bytes` is the size of the shard that it belongs to. Nothing is allocated that the bytes do
-/// not hold. Throws Error{invalid} with `name`, cause and cure when it is cut or damaged, belongs to another shard, or
-/// has an entry that does not lie in the shard.
+/// Reads an index; `shard_bytes` is the size of its shard. Allocates memory only in proportion to the bytes. Throws
+/// Error{invalid} with `name`, cause and cure if it is cut or damaged, belongs to another shard, or has an entry that
+/// is not inside the shard.
 std::vector<ShardEntry> parse_shard_index(std::span<const std::uint8_t> bytes, std::uint64_t shard_bytes,
                                           const std::string& name);
 
-/// Images in shards. Each is read with the tar head before it, which must agree with the index.
+/// Images in shards. Each is read together with its tar header, which must agree with the index.
 class ShardFiles final : public EncodedFiles {
  public:
-  /// Adds a shard behind those that are there. Throws as parse_shard_index, and Error{invalid} when shard or index is
-  /// missing, Error{environment} when the system refuses to read them. Blocks.
+  /// Adds a shard after the present ones. Throws like parse_shard_index, and Error{invalid} if shard or index is
+  /// missing, Error{environment} if the system refuses to read them. Blocks.
   void add(const std::string& path);
 
   std::uint64_t count() const noexcept override { return entries_.size(); }

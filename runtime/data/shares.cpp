@@ -17,14 +17,15 @@ constexpr std::size_t kLoad = static_cast<std::size_t>(StepPart::load);
 constexpr std::size_t kCompute = static_cast<std::size_t>(StepPart::compute);
 constexpr std::size_t kUpdate = static_cast<std::size_t>(StepPart::update);
 
-/// A rank is clearly the last when the next one waits longer than it by this part of a step.
-constexpr double kClearly = 0.1;
-/// What a rank's part takes longer than the others', as a part of their own time: below it somebody has to be the last.
-constexpr double kWorthAWord = 0.2;
-/// Reports kept while others of the same steps are missing: ranks are only a few steps apart.
+/// A rank clearly arrives last if the next one waits longer than it by this fraction of a step.
+constexpr double kLastByFraction = 0.1;
+/// A straggler's part must take longer than the others' by this fraction of their own time; some rank is always the
+/// last.
+constexpr double kStragglerByFraction = 0.2;
+/// Reports that are kept while others of the same steps are missing: ranks are only a few steps apart.
 constexpr std::size_t kMostWaiting = 256;
 
-/// What a rank would take by itself.
+/// The time of a rank without waiting for others.
 std::int64_t own_ns(const RankTimes& times) {
   return times.spent_ns[kLoad] + times.spent_ns[kCompute] + times.spent_ns[kUpdate];
 }
@@ -67,34 +68,38 @@ std::string to_string(const Straggler& straggler, const ShareWindow& window) {
 }
 
 void StepCost::learn(double rows_now, double ms_now) noexcept {
-  constexpr double kClearlyOther = 0.25;  // of the larger
-  constexpr double kFlattest = 0.5;       // times what the rate alone says: measurements are not exact
+  constexpr double kClearlyOther = 0.25;  // fraction of the larger one
+  constexpr double kFlattest = 0.5;       // times the rate's slope: measurements are not exact
   constexpr double kSteepest = 2;
-  if (rows_now == rows) ms_now = (ms + ms_now) / 2;  // whatever else the machine does comes and goes
+  if (rows_now == rows) ms_now = (ms + ms_now) / 2;  // other load on the machine comes and goes
   const double by_rate = ms_now / rows_now;
   if (rows <= 0) {
     slope = by_rate;
   } else if (std::abs(rows_now - rows) >= kClearlyOther * std::max(rows_now, rows)) {
     slope = (ms_now - ms) / (rows_now - rows);
   } else if (at(rows_now) > 0) {
-    slope *= ms_now / at(rows_now);  // faster or slower as a whole
+    slope *= ms_now / at(rows_now);  // faster or slower in total
   }
   slope = std::clamp(slope, kFlattest * by_rate, kSteepest * by_rate);
   rows = rows_now;
   ms = ms_now;
 }
 
+/// Each piece goes to the rank that would finish its step first with it. As costs grow with rows, this makes the
+/// slowest rank's time as short as the pieces and bounds allow. Large pieces come first only to save time; pieces of
+/// one quantum then correct the result. The last round, which exceeds what is known of the costs, gives out the rest if
+/// the first two could not.
 std::vector<std::uint32_t> share_out(std::uint32_t rows, const std::vector<StepCost>& costs, const SplitRange& range) {
-  constexpr std::uint64_t kRough = 64;  // pieces that an equal part is given out in at first
+  constexpr std::uint64_t kRough = 64;  // pieces of an equal share, which are given out first
   const std::size_t ranks = costs.size();
   const ShareBounds bounds = bounds_of(rows, range);
   const auto quantum = static_cast<double>(bounds.quantum);
   std::vector<std::uint64_t> shares(ranks, bounds.least);
   std::uint64_t left = std::uint64_t{rows} * ranks / bounds.quantum - bounds.least * ranks;
-  using Offer = std::pair<double, std::size_t>;  // what a rank's step would cost with the next piece
+  using Offer = std::pair<double, std::size_t>;  // the cost of a rank's step with the next piece, and the rank
   struct Round {
     std::uint64_t piece;
-    bool careful;  // nobody gets much more than its cost is known for; that may not be enough when batches grow
+    bool careful;  // no rank gets much more than its cost is known for; if batches grow, that may not suffice
   };
   for (const auto [piece, careful] :
        {Round{std::max<std::uint64_t>(1, rows / bounds.quantum / kRough), true}, Round{1, true}, Round{1, false}}) {
@@ -157,7 +162,7 @@ std::optional<ShareWindow> Shares::take(const RankTimes& report) {
 
 void Shares::add(const Together& reports) {
   std::size_t steps = reports.begin()->second.waits_us.size();
-  double own = 0;  // of the slowest, a step, in microseconds
+  double own = 0;  // of the slowest rank, per step, in microseconds
   for (const auto& [rank, report] : reports) {
     RankTimes& sum = sums_[rank];
     if (steps_ == 0) sum = {.rank = rank, .first = report.first};
@@ -168,10 +173,10 @@ void Shares::add(const Together& reports) {
   }
   steps_ += steps;
   for (std::size_t step = 0; step < steps && schedule_.ranks > 1; ++step) {
-    std::vector<std::pair<std::uint32_t, std::uint32_t>> waits;  // and whose
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> waits;  // and of which rank
     for (const auto& [rank, report] : reports) waits.emplace_back(report.waits_us[step], rank);
     std::partial_sort(waits.begin(), waits.begin() + 2, waits.end());
-    if (waits[1].first - waits[0].first > kClearly * own) ++last_[waits[0].second];
+    if (waits[1].first - waits[0].first > kLastByFraction * own) ++last_[waits[0].second];
   }
 }
 
@@ -218,13 +223,13 @@ std::optional<Straggler> Shares::straggler_of(const ShareWindow& window) const {
   std::vector<double> others;
   for (const RankShare& rank : window.ranks)
     if (&rank != &*most) others.push_back(own_ms(rank));
-  if (worst > 0 && worst < kWorthAWord * median(others)) return {};
+  if (worst > 0 && worst < kStragglerByFraction * median(others)) return {};
   return found;
 }
 
 std::optional<ShareChange> Shares::change_after(const ShareWindow& window) {
   const bool known = std::all_of(costs_.begin(), costs_.end(), [](const StepCost& cost) { return cost.rows > 0; });
-  if (!known) return {};  // a device that does not measure itself
+  if (!known) return {};  // a device does not measure itself
   const std::uint32_t mean = schedule_.run_at({window.first + window.steps - 1}).rows;
   const std::vector<std::uint32_t> same_size = share_out(mean, costs_, options_.range);
   ShareChange change;
@@ -233,7 +238,7 @@ std::optional<ShareChange> Shares::change_after(const ShareWindow& window) {
     change.now_ms = std::max(change.now_ms, costs_[rank].ms);
     change.then_ms = std::max(change.then_ms, costs_[rank].at(same_size[rank]));
   }
-  // Where the batch size changes meanwhile: the same proportion.
+  // If the batch size changes in between, the proportion stays the same.
   const std::uint32_t mean_then = schedule_.run_at(until_).rows;
   const std::vector<std::uint64_t> proportion(same_size.begin(), same_size.end());
   change.span = {until_, mean_then == mean ? same_size : share_out(mean_then, proportion, options_.range)};

@@ -20,10 +20,10 @@
 namespace troupe {
 namespace {
 
-constexpr unsigned kCopyThreads = 8;  // a file on another host is waited for, not computed
+constexpr unsigned kCopyThreads = 8;  // it waits for files on other hosts, it does not compute
 constexpr std::uint64_t kImagesAtOnce = 64;
 constexpr auto kTellEvery = std::chrono::milliseconds{100};
-// Of the memory that is left when staging begins: the model, its batches and others need some, too.
+// A fraction of the memory that is left when staging begins: the model and its batches need memory too.
 constexpr double kMostOfMemory = 0.8;
 
 constexpr const char* kStageCure =
@@ -40,7 +40,7 @@ Fd nameless_file(const StageOptions& options) {
 
 }  // namespace
 
-/// The work of several threads.
+/// Copies with several threads.
 class StagedFiles::Copy {
  public:
   Copy(StagedFiles& staged, const StageOptions& options)
@@ -54,7 +54,7 @@ class StagedFiles::Copy {
     for (unsigned i = 0; i < count; ++i) threads.emplace_back([this] { copy(); });
     try {
       tell_until_done();
-    } catch (...) {  // what is told may throw
+    } catch (...) {  // the progress callback may throw
       fail_with(std::current_exception());
     }
     for (std::thread& thread : threads) thread.join();
@@ -68,7 +68,10 @@ class StagedFiles::Copy {
       while (!stopped_.load(std::memory_order_relaxed)) {
         const std::uint64_t first = next_.fetch_add(kImagesAtOnce, std::memory_order_relaxed);
         if (first >= staged_.count()) break;
-        for (std::uint64_t i = first; i < std::min(first + kImagesAtOnce, staged_.count()); ++i) copy(i, bytes);
+        for (std::uint64_t i = first; i < std::min(first + kImagesAtOnce, staged_.count()); ++i) {
+          if (stopped_.load(std::memory_order_relaxed)) break;
+          copy(i, bytes);
+        }
       }
     } catch (...) {
       fail_with(std::current_exception());
@@ -107,7 +110,7 @@ class StagedFiles::Copy {
                  ") is given to data.stage = \"memory\"", kStageCure);
   }
 
-  /// Every so often, and once more at the end, however soon that is.
+  /// Reports progress at intervals, and once more at the end.
   void tell_until_done() {
     for (bool copying = true; copying;) {
       {
@@ -121,6 +124,7 @@ class StagedFiles::Copy {
 
   void fail_with(std::exception_ptr error) noexcept {
     stopped_.store(true, std::memory_order_relaxed);
+    staged_.files_->stop_waiting();
     const std::lock_guard lock(mutex_);
     if (!failed_) failed_ = std::move(error);
   }
@@ -130,7 +134,7 @@ class StagedFiles::Copy {
   const MemoryLeft left_;
   std::atomic<std::uint64_t> next_{0}, done_{0}, size_bytes_{0};
   std::atomic<bool> stopped_{false};
-  std::mutex mutex_;  // guards what follows, and faults_
+  std::mutex mutex_;  // guards the members below, and faults_
   std::condition_variable ended_;
   unsigned running_ = 0;
   std::exception_ptr failed_;

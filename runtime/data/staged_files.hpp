@@ -11,19 +11,19 @@
 
 namespace troupe {
 
-/// A copy of encoded images in one file without a name, which the system gives back with the process, however that
-/// ends. An image that cannot be read has the same fault when it is read from the copy.
+/// A copy of encoded images in one file without a name, which the system removes when the process ends, however it
+/// ends. An image that could not be read has the same fault when it is read from the copy.
 class StagedFiles final : public EncodedFiles {
  public:
-  /// Copies all of `files`, with several threads, and returns when that is done. Throws Error{environment} that names
-  /// the cure when there is no room. Blocks on the file system.
+  /// Copies all of `files` with several threads, and returns when that is done. Throws Error{environment}, which names
+  /// the cure, if there is not enough room. Blocks on the file system.
   StagedFiles(std::unique_ptr<EncodedFiles> files, const StageOptions& options);
 
   std::uint64_t count() const noexcept override { return places_.size(); }
   std::string name(std::uint64_t image) const override { return files_->name(image); }
   std::string read(std::uint64_t image, std::vector<std::uint8_t>& to) const override;
-  /// Without the copy: processes that do not read the data set plan with this figure, too, and do not know the sizes
-  /// of images. The constructor looks whether there is room for it.
+  /// Without the copy: processes that do not read the data set plan with the same number, and do not know the sizes of
+  /// images. The constructor checks that there is room for the copy.
   std::uint64_t size_bytes() const noexcept override { return files_->size_bytes(); }
 
  private:

@@ -15,10 +15,10 @@ namespace troupe {
 namespace {
 
 constexpr std::uint32_t kByteValues = 256;
-constexpr std::uint64_t kShiftKey = 0x74657874;  // of the draws here, among all that come from a seed
+constexpr std::uint64_t kShiftKey = 0x74657874;  // keeps these random numbers different from all others of the seed
 constexpr const char* kTextCure = "; name a text file (--set data.path=FILE)";
 
-/// How many windows fit. The label of a window's last byte is the byte behind it; training windows may begin up to
+/// How many windows fit. The label of a window's last byte is the byte after it; training windows may begin up to
 /// `length` - 1 bytes later.
 std::uint64_t count_text_windows(std::uint64_t bytes, std::uint32_t length, bool training) {
   const std::uint64_t spare = training ? length : 1;
@@ -30,13 +30,13 @@ std::vector<Field> text_fields(std::uint32_t length) {
           {std::string{kLabel}, {{length}}, DType::i32, kByteValues}};
 }
 
-/// How many bytes the training set has, of a file of so many.
+/// The number of bytes of the training set, in a file of `bytes` bytes.
 std::uint64_t count_training_bytes(std::uint64_t bytes, const DataOptions& options) {
   const auto held_back = static_cast<std::uint64_t>(std::llround(static_cast<double>(bytes) * options.validation));
   return bytes - std::min(held_back, bytes);
 }
 
-/// Of a file of so many bytes. Throws Error{invalid} where one of the sets has no sample.
+/// The facts of a file of `bytes` bytes. Throws Error{invalid} if one of the sets has no sample.
 DataFacts text_facts(const std::string& file, std::uint64_t bytes, const DataOptions& options) {
   const std::uint64_t training = count_training_bytes(bytes, options);
   const DataFacts facts{.fields = text_fields(options.length),
@@ -50,7 +50,7 @@ DataFacts text_facts(const std::string& file, std::uint64_t bytes, const DataOpt
   return facts;
 }
 
-/// Throws Error{invalid} for what is packed.
+/// Throws Error{invalid} for a packed file.
 void check_plain(detail::FileInput& input, const std::string& file) {
   std::uint8_t first[2]{};
   const bool packed = input.read(0, first) == 2 && first[0] == 0x1f && first[1] == 0x8b;

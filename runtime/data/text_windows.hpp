@@ -10,12 +10,12 @@
 
 namespace troupe {
 
-/// The bytes of a text as samples: window w has `length` of them, "tokens" [length] i32, and the one that follows each
-/// of them, "label" [length] i32. Windows lie end to end; those of a training set all begin later by as many bytes as
-/// are drawn for the epoch from (seed, epoch), below `length`, so that no two epochs cut the text at the same places.
+/// The bytes of a text as samples: window w has `length` bytes, "tokens" [length] i32, and the byte after each of them,
+/// "label" [length] i32. Windows are consecutive. In each epoch all windows of a training set begin later by a number
+/// of bytes below `length` that depends on (seed, epoch), so that epochs cut the text differently.
 class TextWindows final : public Source {
  public:
-  /// `part`: of `text`, which is kept. Throws Error{invalid} where `part` has not room for one window.
+  /// `part`: a part of `text`, which is kept. Throws Error{invalid} if `part` has no room for one window.
   TextWindows(std::shared_ptr<const std::vector<std::uint8_t>> text, std::span<const std::uint8_t> part,
               std::uint32_t length, bool training);
 

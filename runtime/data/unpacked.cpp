@@ -26,7 +26,7 @@ std::size_t MemoryInput::read(std::uint64_t offset, std::span<std::uint8_t> out)
 }
 
 FileInput::FileInput(std::string name, const char* cure) : name_(std::move(name)) {
-  // Non-blocking: a pipe in the file's place must not hang us.
+  // Non-blocking: opening a pipe in the file's place must not wait.
   fd_.reset(::open(name_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd_ && (errno == ENOENT || errno == ENOTDIR)) fail_errno(Code::invalid, text(name_, cure));
   TROUPE_CHECK_ERRNO(static_cast<bool>(fd_), Code::environment, name_, ": cannot be opened; check its permissions");

@@ -15,6 +15,7 @@
 #include "runtime/data/detail/data_format.hpp"
 #include "runtime/data/detail/encoded_format.hpp"
 #include "runtime/data/detail/unpacked.hpp"
+#include "runtime/data/image_decoder.hpp"
 
 // data.source = "voc": images with boxes in the layout of Pascal VOC.
 namespace troupe {
@@ -27,7 +28,7 @@ constexpr std::uint64_t kMostVocListBytes = std::uint64_t{1} << 30;
 constexpr const char* kVocCure = "; correct the file, or name another folder (--set data.path=FOLDER)";
 constexpr const char* kAnnotationCure = "; correct the file, or continue without such images: data.broken = \"skip\"";
 
-/// An annotation while it is read: says where in its file something is wrong.
+/// Reads an annotation, and says where in the file something is wrong.
 class AnnotationReader {
  public:
   AnnotationReader(std::string_view content, const std::string& name) : content_(content), name_(name) {
@@ -97,7 +98,7 @@ class AnnotationReader {
   pugi::xml_document document_;
 };
 
-/// The lists of a folder: those of the first pair that is there whole.
+/// The lists of a folder: those of the first pair of which both exist.
 struct VocLists {
   fs::path train;
   fs::path test;

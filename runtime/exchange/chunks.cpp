@@ -7,7 +7,7 @@ namespace troupe {
 std::uint64_t chunk_elements(std::uint64_t count_elements) noexcept {
   constexpr std::uint64_t kSmallest = 16 << 10;
   constexpr std::uint64_t kMostChunks = 512;
-  constexpr std::uint64_t kBlock = 1024;  // as stripes are cut
+  constexpr std::uint64_t kBlock = 1024;  // stripes are cut into these blocks
   const std::uint64_t few_chunks = (count_elements + kMostChunks - 1) / kMostChunks;
   return (std::max(kSmallest, few_chunks) + kBlock - 1) / kBlock * kBlock;
 }

@@ -8,22 +8,22 @@
 
 namespace troupe {
 
-/// A range of a bucket that travels by itself, so that one chunk is added up and sent back while the next one is still
-/// on its way.
+/// A range of a bucket that is sent by itself, so that one chunk is added up and sent back while the next one is still
+/// being received.
 struct Chunk {
   std::uint32_t bucket = 0;
-  std::uint32_t index = 0;  // in its bucket
-  std::uint64_t first = 0;  // element of the group
+  std::uint32_t index = 0;  // index within its bucket
+  std::uint64_t first = 0;  // first element, counted in the group
   std::uint64_t count = 0;
   friend bool operator==(const Chunk&, const Chunk&) = default;
 };
 
-/// How many elements a chunk of a group of `count_elements` has at most: 64 KiB of f32, which 100 Mbit/s carry in 5 ms,
-/// and more where that would make more than 512 chunks.
+/// The largest number of elements in a chunk of a group of `count_elements`: 64 KiB of f32, which take 5 ms at 100
+/// Mbit/s, or more if there would be more than 512 chunks.
 std::uint64_t chunk_elements(std::uint64_t count_elements) noexcept;
 
-/// Cuts each of a group's `buckets`, given by index, into chunks of at most `most_elements`; a bucket's chunks follow
-/// each other, and an empty bucket has an empty one.
+/// Cuts each of a group's `buckets`, given by index, into chunks of at most `most_elements`. The chunks of a bucket are
+/// consecutive; an empty bucket has one empty chunk.
 std::vector<Chunk> cut_into_chunks(std::span<const Bucket> buckets, std::uint64_t most_elements);
 
 }  // namespace troupe

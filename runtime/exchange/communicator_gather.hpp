@@ -7,11 +7,11 @@
 
 namespace troupe {
 
-/// A RankGather by all_gather() of a communicator that does nothing else, so that its calls do not depend on the order
-/// in which exchanges make theirs.
+/// A RankGather by all_gather() of a communicator that is used for nothing else, so its calls do not depend on the
+/// order of the exchanges' calls.
 class CommunicatorGather final : public RankGather {
  public:
-  /// `parts` [ranks] of equal size, one after the other. `communicator` outlives it.
+  /// `parts`: [ranks] parts of equal size, one after the other. `communicator` outlives this object.
   CommunicatorGather(Communicator& communicator, const Memory& parts) : communicator_(communicator), parts_(parts) {}
 
   std::uint32_t ranks() const noexcept override { return communicator_.ranks(); }

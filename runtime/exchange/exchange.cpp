@@ -35,11 +35,14 @@ Memory StepExchange::of_group(const Memory& ring, Step step, std::size_t group) 
   return entry(ring, step, exchanges_.size() == 1 ? 0 : 1 + group);
 }
 
-/// With what the step's sums begin.
+/// The rank's reports, with which the step's sums begin.
 Memory StepExchange::said(Step step) const noexcept {
   return slice(totals_, ring_bytes(exchanges_.size()) + step.value % kStepsKept * sizeof(StepSums), sizeof(StepSums));
 }
 
+/// The host writes the step's totals and reports now, while work of earlier steps may still run on the stream. This is
+/// safe because each step has entries of its own: an entry is used again only kStepsKept steps later, and the caller
+/// lets no step begin before the one that many steps earlier is complete.
 Memory StepExchange::begin(Stream& stream, const StepFacts& facts, StepVotes votes) {
   const Step step = facts.step;
   TROUPE_CHECK(!open_, Code::invalid, "step ", step.value, " begins before step ", step_.value, " was committed");
@@ -52,7 +55,7 @@ Memory StepExchange::begin(Stream& stream, const StepFacts& facts, StepVotes vot
   }
   StepSums fresh;
   fresh.bad_loss = votes.rank.value + 1;
-  if (exchanges_[reporting_]->has_round()) {  // otherwise nobody counts them, and they would be old when somebody does
+  if (exchanges_[reporting_]->has_round()) {  // otherwise they are not counted now, and would be out of date later
     fresh.stop_requests = votes.stop ? 1 : 0;
     fresh.still_saving = votes.saving ? 1 : 0;
   }
@@ -73,7 +76,7 @@ void StepExchange::share_sums(Stream& stream) {
   for (std::size_t g = 0; g < exchanges_.size(); ++g) stream.sum_up(of_group(sums_, step_, g), {&own, 1});
 }
 
-/// What fails is told by commit; nothing is done after it, so that peers do not see buckets out of order.
+/// commit reports an error; after it nothing more is done, so that peers never see buckets out of order.
 template <class What>
 void StepExchange::guarded(const Bucket& bucket, What&& what) noexcept {
   if (!failed_.ok()) return;
@@ -163,6 +166,20 @@ void StepExchange::switch_at(Step step, const PolicySettings& policy) {
   for (Exchange* exchange : exchanges_) exchange->switch_at(step, policy);
 }
 
+bool StepExchange::keeps_average() const noexcept {
+  return std::any_of(exchanges_.begin(), exchanges_.end(), [](const Exchange* one) { return one->keeps_average(); });
+}
+
+void StepExchange::show_evaluated(Stream& stream) {
+  show_common(stream);
+  for (Exchange* exchange : exchanges_) exchange->show_average(stream);
+}
+
+void StepExchange::hide_evaluated(Stream& stream) {
+  for (Exchange* exchange : exchanges_) exchange->hide_average(stream);
+  show_own(stream);
+}
+
 void StepExchange::show_common(Stream& stream) {
   for (Exchange* exchange : exchanges_) exchange->show_common(stream);
 }
@@ -180,7 +197,7 @@ Stripe common_part(const Stripe& stripe, const Bucket& bucket) noexcept {
   return part;
 }
 
-StripeMemory slice_of(const StripeMemory& stripe, const Stripe& range, RuleKind rule) {
+StripeMemory slice_of(const StripeMemory& stripe, const Stripe& range, std::size_t slots) {
   StripeMemory part;
   part.stripe = range;
   part.no_decay = stripe.no_decay;
@@ -191,13 +208,13 @@ StripeMemory slice_of(const StripeMemory& stripe, const Stripe& range, RuleKind 
   const std::uint64_t first = range.first - stripe.stripe.first;
   part.parameters = elements(stripe.parameters, first, count, sizeof(float));
   part.bf16 = elements(stripe.bf16, first, count, size_bytes(DType::bf16));
-  for (std::size_t s = 0; s < state_slots(rule); ++s)
-    part.state[s] = elements(stripe.state[s], first, count, sizeof(float));
+  for (std::size_t s = 0; s < slots; ++s) part.state[s] = elements(stripe.state[s], first, count, sizeof(float));
   return part;
 }
 
-StripeMemory common_part(const StripeMemory& stripe, const Bucket& bucket, RuleKind rule, std::size_t journal_slots) {
-  StripeMemory part = slice_of(stripe, common_part(stripe.stripe, bucket), rule);
+StripeMemory common_part(const StripeMemory& stripe, const Bucket& bucket, std::size_t slots,
+                         std::size_t journal_slots) {
+  StripeMemory part = slice_of(stripe, common_part(stripe.stripe, bucket), slots);
   if (part.stripe.count == 0) return part;
   if (stripe.journal.size_bytes > 0) {
     const std::uint64_t each = journal_bytes(journal_slots);
@@ -209,11 +226,11 @@ StripeMemory common_part(const StripeMemory& stripe, const Bucket& bucket, RuleK
   return part;
 }
 
-StripeMemory common_part(std::span<const StripeMemory> stripes, const Bucket& bucket, RuleKind rule,
+StripeMemory common_part(std::span<const StripeMemory> stripes, const Bucket& bucket, std::size_t slots,
                          std::size_t journal_slots) {
   for (const StripeMemory& stripe : stripes)
-    if (common_part(stripe.stripe, bucket).count > 0) return common_part(stripe, bucket, rule, journal_slots);
-  return common_part(stripes.front(), bucket, rule, journal_slots);
+    if (common_part(stripe.stripe, bucket).count > 0) return common_part(stripe, bucket, slots, journal_slots);
+  return common_part(stripes.front(), bucket, slots, journal_slots);
 }
 
 std::uint64_t relief_journal_bytes(std::span<const Stripe> stripes, std::span<const Bucket> buckets,

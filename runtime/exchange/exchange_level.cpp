@@ -35,7 +35,7 @@ std::string_view name_of(std::span<const ExchangeLevel> levels) noexcept {
   return levels.empty() || levels.front().means == LevelMeans::arena ? "arena" : "direct";
 }
 
-/// A rank stands in for others in later sets only.
+/// A rank takes the place of missing ones only in sets after its own.
 std::size_t home_set(const ExchangeLevel& between, Rank rank) {
   for (std::size_t s = 0; s < between.sets.size(); ++s) {
     const std::vector<Rank>& set = between.sets[s];
@@ -48,7 +48,7 @@ CounterpartGroup counterpart_group(const ExchangeLevel& between, std::size_t set
                                    std::span<const Bucket> buckets) {
   CounterpartGroup group;
   group.ranks = between.sets.at(set);
-  std::vector<std::uint32_t> tenants;  // places
+  std::vector<std::uint32_t> tenants;  // indices into group.ranks
   for (std::uint32_t place = 0; place < group.ranks.size(); ++place)
     if (home_set(between, group.ranks[place]) == set) tenants.push_back(place);
   group.ranges_a_bucket = static_cast<std::uint32_t>(tenants.size());

@@ -31,6 +31,10 @@ class PolicyExchange final : public Exchange {
     TROUPE_CHECK(!parts_.policy->works_locally() || !needs_verdict(parts_.rule), Code::unsupported,
                  "ranks that work locally cannot agree on each update: optimizer.clip_norm and train.non_finite = "
                  "\"skip\" need update.policy = \"sync\" or \"double_buffered\"");
+    TROUPE_CHECK(!keeps_average() || (!parts_.policy->works_locally() && !parts_.policy->is_hosted_only()),
+                 Code::unsupported,
+                 "an average of the parameters is kept where each update has a round of all ranks: optimizer.ema_decay "
+                 "needs update.policy = \"sync\" or \"double_buffered\"");
     TROUPE_CHECK(!parts_.policy->works_locally() || has_own_weights(), Code::invalid,
                  "ranks that work locally need weights of their own");
     TROUPE_CHECK(memory_.stripes.empty() || memory_.relief_journal.size_bytes == 0 ||
@@ -48,18 +52,21 @@ class PolicyExchange final : public Exchange {
     total_ = total;
     rule_ = parts_.rule;
     const bool was_hosted = orders_.hosted;
+    // First, because all that follows depends on this step's orders.
     orders_ = parts_.policy->next(facts);
     if (parts_.rate) {
-      const std::uint64_t steps = parts_.policy->policy().accumulate;  // that make an update
+      const std::uint64_t steps = parts_.policy->policy().accumulate;  // number of steps in an update
       rule_.rate = parts_.rate->at(facts.samples_before, facts.samples * steps);
     }
     relieve(stream, facts);
     const bool first = !std::exchange(begun_, true);
     if (orders_.hosted) return begin_hosted(stream, facts, was_hosted);
+    // The shard stops using the stripe before a round may update it, and the weights are copied after that.
     if (was_hosted) {
       parts_.hosted->close(stream);
       updates_ = parts_.hosted->updates();
     }
+    if (first && parts_.average_begins && keeps_average()) begin_average(stream);
     if (first || was_hosted) adopt(stream);
     TROUPE_CHECK(orders_.sent == Sent::nothing || orders_.finish || parts_.side != nullptr, Code::invalid,
                  "a round behind the next step needs a stream of its own");
@@ -92,7 +99,7 @@ class PolicyExchange final : public Exchange {
                  Code::invalid, "bucket ", bucket.index, " covers elements ", bucket.first, " to ",
                  bucket.first + bucket.count, " of group ", bucket.group.value, ", which has ",
                  memory_.gradients.size_bytes / sizeof(float));
-    if (orders_.hosted) return;  // the shards get whole stripes
+    if (orders_.hosted) return;  // the shards get whole stripes later
     if (orders_.keep) {
       keep(stream, bucket);
     } else if (sends_at_once()) {
@@ -100,6 +107,11 @@ class PolicyExchange final : public Exchange {
     }
   }
 
+  /// The order of the parts matters. The previous round ends first: the next one uses the same memory (held,
+  /// round_total), and the communicator's rounds follow each other in the same order at all ranks. The state is
+  /// gathered before a local update uses it. A delta is computed from the weights after the local update. The published
+  /// parameters are copied after the round that produces them. The state and the count of updates are cleared last,
+  /// because this step's update still uses both.
   void commit(Stream& stream) override {
     if (orders_.finish_previous) finish_previous(stream);
     if (orders_.gather_state) gather_state(stream);
@@ -139,10 +151,37 @@ class PolicyExchange final : public Exchange {
     copy_some(stream, memory_.bf16, memory_.held_bf16);
   }
 
+  bool keeps_average() const noexcept override { return parts_.rule.ema_decay > 0; }
+
+  /// A round under way ends first. What it leads to is averaged too, but this rank's weights do not have it yet: they
+  /// are put aside.
+  void show_average(Stream& stream) override {
+    if (!keeps_average()) return;
+    if (under_way_) stream.wait(round_end_);
+    swap_average(stream);
+    if (!has_own_weights()) return;
+    if (under_way_) {
+      stream.copy(memory_.held, memory_.weights);
+      copy_some(stream, memory_.held_bf16, memory_.bf16);
+    }
+    adopt(stream);
+  }
+
+  void hide_average(Stream& stream) override {
+    if (!keeps_average()) return;
+    swap_average(stream);
+    if (!under_way_) return adopt(stream);
+    stream.copy(memory_.weights, memory_.held);
+    copy_some(stream, memory_.bf16, memory_.held_bf16);
+  }
+
   const PolicySettings& policy() const noexcept override { return parts_.policy->policy(); }
 
   std::string refusal(const PolicySettings& wished) const override {
     const PolicySettings policy = of_group(wished);
+    if (keeps_average() && !has_verdicts(policy.kind))
+      return text("a switch to ", name_of(policy.kind),
+                  " is not possible while the parameters are averaged (optimizer.ema_decay)");
     const PolicyNeeds needs = needs_of(policy);
     const char* const missing = !is_hosted(policy.kind) && parts_.communicator == nullptr ? "a communicator"
                                 : needs.own_weights && !has_own_weights()                 ? "weights of each rank's own"
@@ -197,6 +236,41 @@ class PolicyExchange final : public Exchange {
       return part.stripe.count == 0 || part.state[0].size_bytes != 0;
     });
   }
+  /// How many arrays a stripe has beside the parameters.
+  std::size_t slots() const noexcept { return state_slots(parts_.rule); }
+
+  /// Only a tenant updates its stripe, and not before all ranks have contributed to it, which is later on their
+  /// streams.
+  void begin_average(Stream& stream) {
+    for (const StripeMemory& part : memory_.mine)
+      if (part.stripe.count != 0) stream.copy(part.state[slots() - 1], part.parameters);
+  }
+
+  /// A round without gradients, in which tenants exchange their parameters with the average. Nobody reads the weights
+  /// any more when all have come to its barrier.
+  void swap_average(Stream& stream) {
+    join(stream);
+    if (!relieved_.empty()) parts_.communicator->barrier_with_relieved(stream);
+    relieved_.clear();
+    parts_.communicator->barrier(stream);
+    ++rounds_;
+    for (const Bucket& bucket : parts_.buckets) {
+      StripeMemory part = parts_of(bucket).front();
+      part.state = {part.state[slots() - 1]};
+      part.no_decay = {};
+      BucketWork work;
+      work.bucket = bucket;
+      work.step = step_;
+      work.update = rounds_;
+      work.gradients = of_bucket(memory_.gradients, bucket);
+      work.sums = sums_;
+      work.total = total_;
+      valid_[bucket.index] =
+          parts_.communicator->update_gather(stream, work, RuleStep{.kind = RuleKind::swap}, {&part, 1});
+    }
+    join(stream);
+  }
+
   /// Whether each bucket leaves as soon as it is ready.
   bool sends_at_once() const noexcept {
     return orders_.sent == Sent::gradient && orders_.finish && !orders_.finish_previous;
@@ -207,13 +281,15 @@ class PolicyExchange final : public Exchange {
                  ": the exchange of group ", group().value, " was retired");
   }
 
-  /// Who updates nothing in this step. Nobody waits for them in a round, but all do before the next step without one,
-  /// and in the last one: by then whatever a rank read may be gone.
+  /// Sets the ranks that update nothing in this step. In a round the others do not wait for relieved ranks. They do
+  /// before the next step without a round, and in the last step nobody is relieved: relieved ranks still read the
+  /// others' memory, which is then reused or unmapped.
   void relieve(Stream& stream, const StepFacts& facts) {
     const bool rounds = !orders_.hosted && orders_.sent == Sent::gradient;
     if (!rounds && !relieved_.empty()) parts_.communicator->barrier_with_relieved(stream);
     relieved_.clear();
-    // Whoever updates a tensor with norms has measured it, which takes its sum: each rank has that of its own stripe.
+    // A rank that updates a tensor with norms must have computed that tensor's sum of squares, for which it needs the
+    // gradient sum; each rank has that for its own stripe only, so no other rank can update it.
     if (rounds && !facts.last && !memory_.stripes.empty() && !needs_tensor_norms(rule_.kind))
       relieved_.assign(facts.relieved.begin(), facts.relieved.end());
   }
@@ -229,7 +305,7 @@ class PolicyExchange final : public Exchange {
     parts_.hosted->begin(facts, rule_, sums_, total_);
   }
 
-  /// The weights become what the tenants have published.
+  /// Copies the parameters that the owners have published into this rank's weights.
   void adopt(Stream& stream) {
     if (!has_own_weights()) return;
     join(stream);
@@ -238,8 +314,8 @@ class PolicyExchange final : public Exchange {
     moved_ = false;
   }
 
-  /// The same for each bucket when its weights are read next, or when the round is joined: a later layer's results may
-  /// come while the first ones compute.
+  /// The same for each bucket, when its weights are read next or when the round is joined: so the first layers can
+  /// compute while later layers' results are still arriving.
   void adopt_by_bucket() {
     if (!has_own_weights()) return;
     for (const Bucket& bucket : parts_.buckets) adopts_[bucket.index] = 1;
@@ -255,7 +331,7 @@ class PolicyExchange final : public Exchange {
     }
   }
 
-  /// This step's sums wait for the round that ends their block.
+  /// This step's sums are sent in the round that ends the block.
   void carry(Stream& stream) {
     if (carried_) {
       stream.sum_up(memory_.carry, std::array{memory_.carry, sums_});
@@ -294,7 +370,7 @@ class PolicyExchange final : public Exchange {
     gathered_.push_back(work);
   }
 
-  /// The verdict over all buckets that were gathered, the norms of tensors, and their updates.
+  /// Agrees on the verdict over all gathered buckets and on the norms of tensors, then updates.
   void conclude(Stream& stream) {
     if (gathered_.empty()) return;
     measured_.push_back(parts_.communicator->agree(stream, gathered_.front()));
@@ -306,8 +382,8 @@ class PolicyExchange final : public Exchange {
     gathered_.clear();
   }
 
-  /// Each rank measures what it owns of the tensors; all have the norms of whole tensors before the first weight
-  /// changes, so a rank that dies in its update leaves nothing that another one could not finish.
+  /// Each rank computes the squares of the parts of tensors that it owns. All ranks have the norms of whole tensors
+  /// before the first weight changes, so if a rank dies in its update, another one can finish it.
   void agree_on_norms(Stream& stream) {
     const Memory& squares = memory_.mine.front().squares;
     if (squares.size_bytes == 0) return;
@@ -327,7 +403,7 @@ class PolicyExchange final : public Exchange {
   std::span<const StripeMemory> parts_of(const Bucket& bucket) {
     updated_.clear();
     if (relieved_.empty()) {
-      updated_.push_back(common_part(memory_.mine, bucket, rule_.kind, state_slots(rule_.kind)));
+      updated_.push_back(common_part(memory_.mine, bucket, slots(), slots()));
       return updated_;
     }
     const Rank self = memory_.mine.front().stripe.tenant;
@@ -335,16 +411,18 @@ class PolicyExchange final : public Exchange {
     for (const StripeMemory& theirs : memory_.stripes) {
       const Stripe part = common_part(theirs.stripe, bucket);
       if (part.count == 0) continue;
+      // Counted even if this rank does not update the part: two buckets, which may be updated at the same time, never
+      // share a journal.
       const std::uint64_t place = journal++;
       const Stripe piece = piece_of(part, self, memory_.stripes.size(), relieved_);
       if (piece.count == 0) continue;
       if (piece.tenant == self) {
-        updated_.push_back(common_part(memory_.mine, bucket, rule_.kind, state_slots(rule_.kind)));
+        updated_.push_back(common_part(memory_.mine, bucket, slots(), slots()));
         continue;
       }
-      StripeMemory& taken = updated_.emplace_back(slice_of(theirs, piece, rule_.kind));
+      StripeMemory& taken = updated_.emplace_back(slice_of(theirs, piece, slots()));
       taken.no_decay = memory_.mine.front().no_decay;
-      const std::uint64_t each = journal_bytes(state_slots(rule_.kind));
+      const std::uint64_t each = journal_bytes(slots());
       if (memory_.relief_journal.size_bytes != 0) taken.journal = slice(memory_.relief_journal, place * each, each);
     }
     return updated_;
@@ -353,10 +431,10 @@ class PolicyExchange final : public Exchange {
   std::uint64_t relief_journals() const {
     std::vector<Stripe> stripes;
     for (const StripeMemory& stripe : memory_.stripes) stripes.push_back(stripe.stripe);
-    return relief_journal_bytes(stripes, parts_.buckets, state_slots(parts_.rule.kind));
+    return relief_journal_bytes(stripes, parts_.buckets, slots());
   }
 
-  /// How many parts the buckets before this one have in common with stripes.
+  /// The number of parts that earlier buckets and the stripes have in common.
   std::uint64_t journals_before(const Bucket& bucket) const noexcept {
     std::uint64_t parts = 0;
     for (const Bucket& before : parts_.buckets) {
@@ -373,7 +451,7 @@ class PolicyExchange final : public Exchange {
     exchange(stream, bucket, memory_.gradients, total_);
   }
 
-  /// Of a step that had to wait for the round before it; both rounds' sums become known with it.
+  /// Sends the gradients of a step that had to wait for the previous round; both rounds' sums become known with it.
   void send_all_gradients(Stream& stream) {
     for (const Bucket& bucket : parts_.buckets) exchange(stream, bucket, memory_.gradients, memory_.carry);
     conclude(stream);
@@ -381,7 +459,7 @@ class PolicyExchange final : public Exchange {
     stream.sum_up(total_, std::array{total_, memory_.carry});
   }
 
-  /// The gradients leave from a copy, behind what the stream does next.
+  /// Sends the gradients from a copy, on the side stream, while the stream continues.
   void begin_round_behind(Stream& stream) {
     stream.copy(memory_.held, memory_.gradients);
     parts_.side->wait(stream.mark());
@@ -399,7 +477,7 @@ class PolicyExchange final : public Exchange {
     under_way_ = false;
   }
 
-  /// Every rank gets all tenants' parts of the state: the sum over ranks, each with zeros where it is no tenant.
+  /// Every rank gets all owners' parts of the state: the sum over the ranks, each with zeros where it is not the owner.
   void gather_state(Stream& stream) {
     join(stream);
     std::vector<Stripe> own;
@@ -421,8 +499,8 @@ class PolicyExchange final : public Exchange {
     }
   }
 
-  /// Another policy has another momentum, and what it sends is of another size. The last round may still be moving
-  /// with both.
+  /// Another policy has another momentum, and sends values of another magnitude, so the outer state and the residual
+  /// are cleared. They may still be in use by the last round; join() waits for that.
   void begin_policy(Stream& stream) {
     join(stream);
     if (memory_.residual.size_bytes != 0) stream.clear(memory_.residual);
@@ -449,7 +527,7 @@ class PolicyExchange final : public Exchange {
     own.squares = memory_.mine.front().squares;
     ++updates_;
     const RuleStep rule = rule_step(rule_, updates_);
-    if (needs_tensor_norms(rule.kind) && own.squares.size_bytes != 0) {  // all of each tensor is here
+    if (needs_tensor_norms(rule.kind) && own.squares.size_bytes != 0) {  // this rank has the whole of each tensor
       stream.clear(own.squares);
       stream.measure_update(rule, own, memory_.gradients, sums_);
     }
@@ -457,13 +535,13 @@ class PolicyExchange final : public Exchange {
     moved_ = true;
   }
 
-  /// The gradients were used up by the local update, so the delta takes their place.
+  /// The local update has used the gradients, so the delta can be written in their place.
   void send_delta(Stream& stream) {
     take_carried(stream);
     stream.weighted_delta(memory_.gradients, memory_.common, memory_.weights, sums_);
     for (const Bucket& bucket : parts_.buckets) {
       const BucketWork work = work_of(bucket, memory_.gradients, total_);
-      const StripeMemory mine = common_part(memory_.outer, bucket, orders_.outer.kind, kMaxOuterSlots);
+      const StripeMemory mine = common_part(memory_.outer, bucket, state_slots(orders_.outer), kMaxOuterSlots);
       valid_[bucket.index] =
           parts_.communicator->reduce_update_gather(stream, work, rule_step(orders_.outer, 1), {&mine, 1});
     }
@@ -471,25 +549,25 @@ class PolicyExchange final : public Exchange {
 
   ExchangeParts parts_;
   const ExchangeMemory memory_;
-  Rule rule_;                          // with the rate of this step
+  Rule rule_;                          // with this step's rate
   std::vector<BucketWork> gathered_;   // of a step that gathers first, until its verdict is known
-  std::vector<Point> measured_;        // likewise: from when on each of them, and the verdict, is there
+  std::vector<Point> measured_;        // likewise: the points at which these buckets' norms, and the verdict, are valid
   std::vector<Rank> relieved_;         // in this step
-  std::vector<StripeMemory> updated_;  // by the call under way
+  std::vector<StripeMemory> updated_;  // by the present call
   std::uint64_t updates_;
   std::uint64_t rounds_ = 0;
   Step step_{};
-  std::vector<Point> valid_;  // by bucket: from when on its weights are; value 0: the stream has waited for that
+  std::vector<Point> valid_;  // by bucket: the point when its weights are valid; value 0: already waited for
   bool shows_between_steps_ = false;
-  std::vector<std::uint8_t> adopts_;  // by bucket: 1 if its weights are still to become what the tenants have published
+  std::vector<std::uint8_t> adopts_;  // by bucket: 1 if the published parameters must still be copied into the weights
   Memory sums_, total_;
   StepOrders orders_;
   bool begun_ = false;
-  bool first_ = false;      // no bucket of this step's round was sent
-  bool kept_ = false;       // gradients of earlier steps are held
-  bool carried_ = false;    // sums of earlier steps
-  bool moved_ = false;      // this rank's weights are not the common ones
-  bool under_way_ = false;  // a round, on the side stream
+  bool first_ = false;      // no bucket of this step's round has been sent yet
+  bool kept_ = false;       // gradients of earlier steps are kept
+  bool carried_ = false;    // sums of earlier steps are kept
+  bool moved_ = false;      // this rank's weights differ from the common ones
+  bool under_way_ = false;  // a round runs on the side stream
   Point round_end_;
   std::atomic<bool> retired_{false};
 };

@@ -9,14 +9,14 @@
 
 namespace troupe {
 
-/// Ranks that do no update in a step whose ranks take `rows`, in rank order: those that take less than half of the
-/// mean. A processor that is so much slower is often one that is held back by a quota, whose turn may be over just when
-/// the others wait for its stripe; they update it faster themselves, where they can reach it.
+/// The ranks that do no update in a step in which rank r takes rows[r], in rank order: those that take less than half
+/// of the mean. Such a slow processor is often limited by a quota, which may be used up just when the others wait for
+/// its stripe. Where the others can access the stripe, they update it faster themselves.
 std::vector<Rank> relieved_of(std::span<const std::uint32_t> rows);
 
-/// What `rank` updates of `part`, which is one bucket's part of a stripe, while `relieved` (in rank order, fewer than
-/// `ranks`) do nothing: all of it as its tenant; of a relieved tenant's an equal piece, in whole cache lines. Over all
-/// ranks each element comes once; count 0: nothing.
+/// The part of `part`, which is one bucket's part of a stripe, that `rank` updates while the `relieved` ranks (in rank
+/// order, fewer than `ranks`) update nothing. The owner updates all of its part; a relieved owner's part is divided
+/// equally, in whole cache lines. Each element is updated by exactly one rank; count 0: nothing.
 Stripe piece_of(const Stripe& part, Rank rank, std::size_t ranks, std::span<const Rank> relieved) noexcept;
 
 }  // namespace troupe

@@ -17,18 +17,18 @@ struct RankDigest {
   std::vector<std::uint64_t> tensors;  // in the layout's order
 };
 
-/// Compares the digests of all ranks' replicas, step by step: those of steps after which all weights should have the
-/// same bits. Threads: one.
+/// Compares the digests of all ranks' replicas after those steps after which all weights should have the same bits.
+/// Threads: one.
 class ReplicaDigests {
  public:
-  /// `names`: of the tensors.
+  /// `names`: the names of the tensors.
   ReplicaDigests(std::uint32_t ranks, std::vector<std::string> names);
 
-  /// What is wrong once all ranks have told their digest of a step: the first tensor, and the first rank whose bits are
-  /// not those of rank 0; nothing: ranks are missing, or all agree. Throws Error{invalid} for a digest of another model
-  /// or job, and for a second one of the same rank and step.
+  /// Adds a digest. Once all ranks' digests of a step are there, returns what is wrong: the first tensor and the first
+  /// rank whose bits differ from rank 0's. Empty: ranks are missing, or all agree. Throws Error{invalid} for a digest
+  /// of another model or job, and for a second one of the same rank and step.
   std::optional<std::string> add(const RankDigest& digest);
-  /// How many steps all ranks agreed on.
+  /// For how many steps all ranks agreed.
   std::uint64_t count_equal() const noexcept { return equal_; }
 
  private:

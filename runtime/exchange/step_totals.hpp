@@ -10,8 +10,8 @@
 
 namespace troupe {
 
-/// What all ranks' steps add up to where no exchange tells it: each rank's own sums in, one total a step out, in the
-/// order of steps, once all ranks have told theirs. Keeps what ranks that are ahead have told. Threads: one.
+/// Adds up all ranks' sums of a step when no exchange does so: each rank's own sums go in, and one total per step comes
+/// out, in the order of steps, once all ranks have reported. Keeps the reports of ranks that are ahead. Threads: one.
 class StepTotals {
  public:
   struct Total {
@@ -28,11 +28,11 @@ class StepTotals {
 
   /// `rank` has committed `step`, the one after its last. Throws Error{invalid} for another step or rank.
   void add(Rank rank, Step step, const StepSums& own);
-  /// The next total; nothing: a rank has not told its part.
+  /// The next total; empty: a rank has not reported yet.
   std::optional<Total> take();
-  /// The step whose total comes next.
+  /// The step of the next total.
   Step next() const noexcept { return next_; }
-  /// Whether every step that `rank` has told is taken.
+  /// Whether all sums that `rank` has reported are in totals that were taken.
   bool has_all_of(Rank rank) const { return told_.at(rank.value).empty(); }
 
  private:

@@ -17,7 +17,7 @@ std::vector<double> bandwidth_shares(std::span<const double> bandwidth) {
   std::vector<double> shares(bandwidth.begin(), bandwidth.end());
   if (bandwidth.size() > 2) {
     const double sum = std::accumulate(bandwidth.begin(), bandwidth.end(), 0.0);
-    // All owners are done at the same time, unless the slowest needs longer for its own parts alone.
+    // All owners finish at the same time, unless the slowest needs longer for its parts of the others' stripes alone.
     const double time = std::max(2 * (n - 1) / sum, 1 / *std::min_element(bandwidth.begin(), bandwidth.end()));
     for (double& share : shares) share = std::max(0.0, (time * share - 1) / (n - 2));
   }
@@ -38,7 +38,7 @@ std::vector<Stripe> shared_stripes(GroupId group, std::uint64_t count_elements, 
     TROUPE_CHECK(shares[rank] >= 0, Code::invalid, "stripes of group ", group.value, ": rank ", rank,
                  " has a share of ", shares[rank]);
     before += shares[rank];
-    // Ends are rounded, not sizes, so that errors do not add up.
+    // Ends are rounded, not sizes, so that errors do not accumulate.
     const bool last = rank + 1 == shares.size();
     const auto rounded = static_cast<std::uint64_t>(std::llround(before * static_cast<double>(blocks)));
     const std::uint64_t end = last ? blocks : std::clamp(rounded, first_block, blocks);

@@ -8,16 +8,16 @@
 
 namespace troupe {
 
-/// The share of a group that each owner of a stripe takes when bandwidth bounds an exchange: w, sum w = 1, that makes
-/// max over i of (1 + (n - 2) w_i) / bandwidth_i smallest. An owner sends its own parts of the other stripes and
-/// exchanges its stripe with all others. Where the slowest one sets the time whatever the rest do, and so leaves a
-/// choice, every owner gets a share in proportion to what it could take in that time. Two owners move the same bytes
-/// with any shares and get them in proportion to their bandwidth. Throws Error{invalid} for none, and for bandwidths
-/// that are not positive numbers. Source: hivemind's load balancing, whose linear program this solves exactly.
+/// The share of a group for each owner of a stripe when bandwidth limits an exchange: the w with sum w = 1 for which
+/// max over i of (1 + (n - 2) w_i) / bandwidth_i is smallest. An owner sends its parts of the other stripes, and
+/// exchanges its own stripe with all others. If the slowest owner sets the time whatever the shares, there are many
+/// solutions; then each owner gets a share in proportion to what it can exchange in that time. Two owners move the same
+/// bytes with any shares, and get them in proportion to their bandwidth. Throws Error{invalid} for no owners, and for
+/// bandwidths that are not positive. Source: hivemind's load balancing, whose linear program this solves exactly.
 std::vector<double> bandwidth_shares(std::span<const double> bandwidth);
 
-/// Cuts `count_elements` into one stripe a share, in rank order, as near to the shares (which add up to 1) as whole
-/// blocks of 1,024 elements allow; a small share may get nothing.
+/// Cuts `count_elements` into one stripe per share, in rank order, as close to the shares (whose sum is 1) as whole
+/// blocks of 1,024 elements allow; a small share may get no elements.
 std::vector<Stripe> shared_stripes(GroupId group, std::uint64_t count_elements, std::span<const double> shares);
 
 }  // namespace troupe

@@ -11,10 +11,10 @@ namespace troupe {
 /// several at once.
 class ActiveWait {
  public:
-  /// The calling thread will signal something now and then call wait(), whatever happens: what the signal sets off may
-  /// be left to that wait.
+  /// The calling thread promises to call wait() soon, whatever happens, and may signal other processes before that.
+  /// Work of the lane that results from such a signal may be left to that wait.
   virtual void about_to_wait() noexcept = 0;
-  /// As Timeline::wait of `line`.
+  /// Like line.wait().
   virtual Status wait(Blocking& blocking, Timeline& line, std::uint64_t at, Deadline deadline,
                       std::string_view what) = 0;
 

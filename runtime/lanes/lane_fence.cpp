@@ -8,7 +8,7 @@
 namespace troupe {
 namespace {
 
-/// Keeps itself until it has run: whoever waits for it may have given up before.
+/// Owns itself until it has run, because the thread that waits for it may give up earlier.
 class Fence final : public LaneTask {
  public:
   void run() noexcept override {

@@ -6,8 +6,8 @@
 
 namespace troupe {
 
-/// Waits until the lane's thread has done whatever it was in the middle of, and all that was posted to it before.
-/// False: not by the deadline. At once, where the lane has stopped. Not on the lane's thread.
+/// Waits until the lane's thread has finished its current work and all tasks that were posted before. False: the
+/// deadline passed first. Returns at once if the lane has stopped. Must not be called on the lane's thread.
 bool pass(Blocking& blocking, LaneLoop& lane, Deadline deadline);
 
 }  // namespace troupe

@@ -28,7 +28,7 @@ using detail::Sleeper;
 using detail::SpinTime;
 using std::chrono::milliseconds;
 
-/// Progress calls in one round: enough to drain a burst, few enough that tasks and actors get their turn.
+/// Progress calls in one round: enough for a burst of messages, few enough that tasks and actors run soon.
 constexpr int kProgressCalls = 8;
 constexpr int kPausesPerLook = 16;
 /// While the other lane that this thread drives has nothing to do, it gets one of so many idle rounds, because each
@@ -43,7 +43,7 @@ constexpr std::chrono::milliseconds kLeaveOther{1};
 
 thread_local const void* this_threads_lane = nullptr;
 
-/// Makes the calling thread count as a lane's while it lives.
+/// While it exists, the calling thread counts as the lane's thread.
 class OnLane {
  public:
   explicit OnLane(const void* lane) noexcept : before_(std::exchange(this_threads_lane, lane)) {}
@@ -66,7 +66,7 @@ Bell::Bell() : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
 
 void Bell::ring() noexcept {
   const std::uint64_t one = 1;
-  // Fails only when the counter is full, and then the fd is readable anyway.
+  // Fails only if the counter is full, and then the fd is readable anyway.
   [[maybe_unused]] const auto written = write(fd_.get(), &one, sizeof one);
 }
 
@@ -113,8 +113,8 @@ void LaneLoop::State::watch(int fd) {
 
 bool LaneLoop::State::push(LaneTask& task) noexcept {
   if (!posted.push(task)) return false;
-  if (sleeping.load() == Sleeper::nobody) return true;  // whoever drives looks again before it sleeps
-  // A lane that polls drives the other one at once: it need not wake a thread that may share its core.
+  if (sleeping.load() == Sleeper::nobody) return true;  // the thread that drives looks again before it sleeps
+  // If this lane polls, its thread drives the other one at once, which avoids waking a thread that may share its core.
   State* const poster = lane_of_own_thread;
   if (poster == nullptr || poster->other != this || !poster->take_other(/*unless_woken=*/false)) wake_sleeper();
   return true;
@@ -128,19 +128,20 @@ void LaneLoop::State::wake_sleeper() noexcept {
   }
 }
 
-/// Runs what was taken from the list, oldest first.
+/// Runs the tasks of a list, oldest first.
 bool LaneLoop::State::run_tasks(LaneTask* oldest) noexcept {
   const bool any = oldest != nullptr;
   while (oldest != nullptr) {
     LaneTask* const task = oldest;
-    oldest = Tasks::next_of(*task);  // the task may be gone once it runs
+    oldest = Tasks::next_of(*task);  // the task may be destroyed once it runs
     task->run();
   }
   return any;
 }
 
-/// Tasks before progress: what was posted before a message came in is done before it. The hook only after a round that
-/// did something, and once more after a hook that did, since that may have made actors runnable.
+/// Tasks run before progress, so that a task posted before a message arrived also runs before it. The hook runs only
+/// after a round that did something, and again after a hook call that did something, because that may have made actors
+/// ready.
 bool LaneLoop::State::round() {
   const auto begun = options.trace == nullptr ? Clock::time_point{} : Clock::now();
   bool did = run_tasks(posted.take_all());
@@ -151,7 +152,7 @@ bool LaneLoop::State::round() {
   return did;
 }
 
-/// Rounds that follow each other are one span.
+/// Consecutive rounds are recorded as one span.
 void LaneLoop::State::note_round(Clock::time_point begun, bool did) noexcept {
   constexpr std::chrono::milliseconds kLongest{1};
   if (did && !busy_since) busy_since = begun;
@@ -162,24 +163,24 @@ void LaneLoop::State::note_round(Clock::time_point begun, bool did) noexcept {
   }
 }
 
-/// The calling thread drives this lane from now on, instead of its own one; false when that is awake. With
-/// `unless_woken` also when it is about to wake up.
+/// The calling thread drives this lane from now on, in place of the lane's own thread; false if that is awake. With
+/// `unless_woken` also false if it is about to wake up.
 bool LaneLoop::State::take(bool unless_woken) {
   const auto may = [&] {
     return running.load() && !stopping.load() && (!unless_woken || sleeping.load() == Sleeper::own);
   };
   if (!may() || !driving.try_lock()) return false;
-  if (!may()) {  // again under the lock: stop() may have come between, and then the own thread must get on
+  if (!may()) {  // again under the lock: stop() may have come in between, and then the lane's own thread must continue
     driving.unlock();
     return false;
   }
-  sleeping.store(Sleeper::nobody);  // who posts need not wake its thread
-  hear_transport(false);            // nor what arrives
+  sleeping.store(Sleeper::nobody);  // posters need not wake the lane's thread
+  hear_transport(false);            // nor need messages
   return true;
 }
 
-/// Sets whether what arrives wakes the lane's own thread. Changing an entry of epoll takes no memory and therefore
-/// cannot fail, unlike adding one again: a lane can always be given back.
+/// Sets whether arriving messages wake the lane's own thread. Changing an entry of epoll takes no memory and therefore
+/// cannot fail, unlike adding it again: a lane can always be given back.
 void LaneLoop::State::hear_transport(bool yes) noexcept {
   epoll_event event{};
   event.events = yes ? EPOLLIN : 0U;
@@ -187,15 +188,15 @@ void LaneLoop::State::hear_transport(bool yes) noexcept {
   epoll_ctl(sleep.get(), EPOLL_CTL_MOD, event.data.fd, &event);
 }
 
-/// Its own thread drives it again, once it wakes up.
+/// The lane's own thread drives it again when it wakes up.
 void LaneLoop::State::give_back() noexcept {
   hear_transport(true);
   driving.unlock();
 }
 
-/// Gives the lane back as a guest: its own thread continues to sleep unless there is something to do.
+/// Gives the lane back as a guest: the lane's own thread continues to sleep unless there is work.
 void LaneLoop::State::leave() noexcept {
-  sleeping.store(Sleeper::own);  // on behalf of its own thread, in whose place the looks below are made
+  sleeping.store(Sleeper::own);  // set for the lane's own thread, which sleeps: this thread checks in its place
   const bool rests = posted.empty() && !busy_hook && !stopping.load() && transport.arm(lane);
   if (!rests) sleeping.store(Sleeper::nobody);
   give_back();
@@ -219,7 +220,7 @@ void LaneLoop::State::guest_nap(milliseconds at_most, bool transport_too) {
   if (fds[0].revents != 0) guest_bell->clear();
 }
 
-/// From now on this thread drives the other lane too, if that lane's thread sleeps and should not be woken.
+/// From now on this thread drives the other lane too, if that lane's thread sleeps and should stay asleep.
 bool LaneLoop::State::take_other(bool unless_woken) {
   if (has_other) return true;
   if (!polls || (cores && Clock::now() < leave_other_until)) return false;
@@ -227,8 +228,8 @@ bool LaneLoop::State::take_other(bool unless_woken) {
   return has_other;
 }
 
-/// A round for the other lane, if its thread sleeps; whether that did something. On one core a thread that was woken
-/// could only run once this one sleeps, so there it counts as asleep.
+/// Runs a round of the other lane if its thread sleeps; returns whether that did something. If both threads share a
+/// core, a thread that was woken could only run once this one sleeps, so there it counts as asleep.
 bool LaneLoop::State::drive_other() {
   const auto begun = cores ? Clock::now() : Clock::time_point{};
   if (!take_other(/*unless_woken=*/cores)) return false;
@@ -240,14 +241,14 @@ bool LaneLoop::State::drive_other() {
   return did;
 }
 
-/// Leaves the other lane to its thread, whatever there is to do.
+/// Leaves the other lane to its own thread and wakes that, whether or not there is work.
 void LaneLoop::State::leave_other() {
   if (!std::exchange(has_other, false)) return;
   other->give_back();
   other->wake.ring();
 }
 
-/// Before this thread sleeps: lets the other lane sleep too; false when that has something to do.
+/// Call this before this thread sleeps. Lets the other lane sleep too; false if that has work.
 bool LaneLoop::State::rest_other() {
   if (!has_other) return true;
   other->sleeping.store(Sleeper::own);
@@ -304,11 +305,11 @@ void LaneLoop::State::run() {
       pause_cpu();
       continue;
     }
-    if (rest_other()) {  // the other lane first: while it is in these hands nobody else would wake it
+    if (rest_other()) {  // the other lane first: while this thread holds it, no other thread would be woken for it
       rest(idle_since);
     } else if (drive_other()) {
       idle = false;
-    } else if (now - idle_since >= kStuck) {  // it waits for a peer, maybe for long: its own thread knows how
+    } else if (now - idle_since >= kStuck) {  // it waits for a peer, maybe for long: its own thread can sleep meanwhile
       leave_other();
     }
   }
@@ -317,15 +318,15 @@ void LaneLoop::State::run() {
   ended_drained = finish();
 }
 
-/// Calls the alarm when it is time; whether it was.
+/// Calls the alarm if it is time; returns whether it was.
 bool LaneLoop::State::ring(Clock::time_point now) {
   if (now < alarm_at) return false;
   alarm_at = alarm();
-  busy_hook |= hook && hook();  // for what the alarm sent
+  busy_hook |= hook && hook();  // for messages that the alarm sent
   return true;
 }
 
-/// Sleeps until something is posted or arrives, as well as the transport allows.
+/// Sleeps until a task is posted or a message arrives; if the transport cannot be armed, naps or pauses instead.
 void LaneLoop::State::rest(Clock::time_point idle_since) {
   sleeping.store(Sleeper::own);
   if (!posted.empty() || stopping.load()) {
@@ -352,7 +353,7 @@ void LaneLoop::State::nap(milliseconds at_most, bool transport_too) {
   std::array<epoll_event, 2> events{};
   bool arrived = false;
   driving.unlock();
-  if (!transport_too) {  // its fd is readable for nothing: look at it after the nap
+  if (!transport_too) {  // its fd is readable without a reason: look at it after the nap
     pollfd own{wake.fd(), POLLIN, 0};
     poll(&own, 1, static_cast<int>(at_most.count()));
   } else {
@@ -364,8 +365,8 @@ void LaneLoop::State::nap(milliseconds at_most, bool transport_too) {
   wake.clear();
 }
 
-/// The last rounds: until nothing is left to send or the time is over; then the list is closed, and what was posted
-/// meanwhile still runs.
+/// The last rounds: until nothing is left to send or the deadline has passed. Then the list is closed, and tasks that
+/// were posted meanwhile still run.
 bool LaneLoop::State::finish() {
   bool clean = false;
   auto idle_since = Clock::now();
@@ -437,11 +438,11 @@ bool LaneLoop::stop(Deadline deadline, const std::function<bool()>& drained) {
     s.drained = drained;
     s.stopping.store(true);
     if (s.started) {
-      s.wake_sleeper();  // who may be a guest
+      s.wake_sleeper();  // which may be a guest
       s.wake.ring();
       s.thread.join();
     } else {
-      s.run();  // nobody drove the lane yet, so the caller does: what was posted still runs
+      s.run();  // no thread has driven the lane yet, so the caller does: posted tasks still run
     }
   }
   return s.ended_drained;

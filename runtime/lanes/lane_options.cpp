@@ -3,7 +3,7 @@
 namespace troupe {
 namespace {
 
-/// Less than the wake-up that it may save.
+/// Less time than the wake-up takes that it may save.
 constexpr std::chrono::microseconds kLeastSpin{5};
 constexpr std::chrono::microseconds kMostSpin{200};
 

@@ -15,10 +15,10 @@ using detail::kStuck;
 using detail::Sleeper;
 using std::chrono::milliseconds;
 
-/// How often to look whether the lane's thread has gone to sleep meanwhile.
+/// How often to check whether the lane's thread has gone to sleep.
 constexpr milliseconds kLookAgain{1};
 
-/// Whose lane this thread took when it was about to wait.
+/// The LaneWait whose lane this thread took in about_to_wait(); null: none.
 thread_local const LaneWait* taken_by = nullptr;
 
 milliseconds whole(Clock::duration span) { return std::chrono::ceil<milliseconds>(span); }
@@ -34,8 +34,8 @@ struct LaneWait::Goal {
   const Deadline deadline;
 };
 
-/// Wakes the guest when its line is moved by somebody else than itself. Keeps itself until the line has told it, which
-/// may be long after a wait that passed its deadline.
+/// Wakes the guest when another thread signals its timeline. Owns itself until the timeline has called it, which may be
+/// long after a wait that passed its deadline.
 struct LaneWait::News final : Waker {
   explicit News(std::shared_ptr<detail::Bell> guests) : bell(std::move(guests)) {}
   void reached(Point, Status) noexcept override {
@@ -50,7 +50,7 @@ struct LaneWait::News final : Waker {
   std::shared_ptr<News> self;
 };
 
-/// The lane, as long as this thread drives it.
+/// Holds the lane while this thread drives it.
 class LaneWait::Turn {
  public:
   Turn(LaneLoop::State& lane, bool taken) noexcept : lane_(lane), taken_(taken) {}
@@ -76,6 +76,11 @@ void LaneWait::about_to_wait() noexcept {
   if (lane_.state_->take(/*unless_woken=*/false)) taken_by = this;
 }
 
+/// A timeline of an arena is signalled by other processes, which no lane reports, and on the lane's own thread the lane
+/// cannot be driven from within itself: both wait in the ordinary way. Otherwise this thread alternates: it drives the
+/// lane while it can get it, and if another thread has it, waits for at most kLookAgain before it tries again, since
+/// that thread may have gone to sleep. A lane that stops is not taken any more, so the rest of the wait is an ordinary
+/// one.
 Status LaneWait::wait(Blocking& blocking, Timeline& line, std::uint64_t at, Deadline deadline, std::string_view what) {
   LaneLoop::State& lane = *lane_.state_;
   const bool taken = taken_by == this;
@@ -102,7 +107,7 @@ Status LaneWait::wait(Blocking& blocking, Timeline& line, std::uint64_t at, Dead
   return goal.reached() ? Status{} : line.status();
 }
 
-/// Until the goal is reached, its time is over, or the lane is to stop.
+/// Drives the lane until the goal is reached, its deadline has passed, or the lane is stopped.
 void LaneWait::drive(const Goal& goal) {
   LaneLoop::State& lane = *lane_.state_;
   auto idle_since = Clock::now();
@@ -128,7 +133,8 @@ void LaneWait::drive(const Goal& goal) {
   }
 }
 
-/// Until something is posted or arrives, somebody else moves the line, or it is time for the alarm or the deadline.
+/// Sleeps until a task is posted, a message arrives, another thread signals the timeline, or the alarm or deadline is
+/// due.
 void LaneWait::sleep(const Goal& goal, Clock::time_point idle_since, bool& watched) {
   LaneLoop::State& lane = *lane_.state_;
   if (!std::exchange(watched, true)) {
@@ -140,7 +146,7 @@ void LaneWait::sleep(const Goal& goal, Clock::time_point idle_since, bool& watch
     goal.line.wake(goal.at, *news_);
   }
   lane.sleeping.store(Sleeper::guest);
-  // Read and written at once: who was told before has then told what the look below sees.
+  // An exchange, which reads and writes at once: if News was called before it, the look below sees what was signalled.
   news_->asleep.exchange(true);
   if (lane.posted.empty() && !lane.busy_hook && !lane.stopping.load() && !goal.over()) {
     const auto at_most = std::min(whole(goal.deadline.left()), lane.until_alarm());

@@ -10,13 +10,13 @@
 
 namespace troupe {
 
-/// Waits for what a lane brings by driving that lane as long as its own thread sleeps: a message need not wake that
-/// thread first, which then wakes this one. What else the lane has to do is done too: tasks, the hook, alarms. While
-/// another thread drives it, and for lines that other processes move through shared memory, it waits as ever.
+/// Waits for data from a lane by driving that lane while its own thread sleeps, so a message need not wake that thread
+/// first and then this one. The lane's other work is done too: tasks, the hook, alarms. It waits in the ordinary way
+/// while another thread drives the lane, and for timelines that other processes signal through shared memory.
 class LaneWait final : public ActiveWait {
  public:
   /// `lane` outlives this object and is stopped after the last wait; `spin`: how long to poll the lane when nothing
-  /// happens before sleeping, 0 where there are fewer cores than threads.
+  /// happens before sleeping; 0 if there are fewer cores than threads.
   LaneWait(LaneLoop& lane, std::chrono::nanoseconds spin);
   ~LaneWait();
   LaneWait(const LaneWait&) = delete;
@@ -34,7 +34,7 @@ class LaneWait final : public ActiveWait {
 
   LaneLoop& lane_;
   const std::chrono::nanoseconds spin_;
-  std::shared_ptr<News> news_;  // whose turn it is
+  std::shared_ptr<News> news_;  // how a signal of another thread wakes the guest
 };
 
 }  // namespace troupe

@@ -28,7 +28,7 @@ FailureDetector::FailureDetector(std::size_t capacity, FailureDetectorOptions op
                " ms: each must be longer than the one before; raise faults.dead_ms");
 }
 
-/// Attended time at `now`, which lies after the last look.
+/// Attended time at `now`, which is after the last look().
 Clock::duration FailureDetector::attended_at(Clock::time_point now) const noexcept {
   return attended_ +
          std::clamp<Clock::duration>(now - last_look_, Clock::duration::zero(), Clock::duration{options_.heartbeat});
@@ -48,7 +48,7 @@ FailureDetector::Findings FailureDetector::look(Clock::time_point now) noexcept 
   attended_ = attended_at(now);
   last_look_ = std::max(last_look_, now);
   for (List* list : {&heartbeat_, &suspect_, &recovered_, &dead_}) list->clear();
-  Clock::duration wait{options_.heartbeat};  // a longer one would not be counted as attended
+  Clock::duration wait{options_.heartbeat};  // a longer wait would not count as attended
   bool any = false;
   for (std::uint32_t i = 0; i < peers_.size(); ++i) {
     Watched& watched = peers_[i];
@@ -66,7 +66,7 @@ FailureDetector::Findings FailureDetector::look(Clock::time_point now) noexcept 
           any ? now + wait : Clock::time_point::max()};
 }
 
-/// Draws the conclusion from a peer's silence; how long it stands at least.
+/// Decides about a peer by its silence; returns for how long at least the decision stays the same.
 Clock::duration FailureDetector::judge(Peer peer, Watched& watched) noexcept {
   const Clock::duration silence = attended_ - watched.heard;
   if (silence >= options_.dead) {
@@ -77,7 +77,7 @@ Clock::duration FailureDetector::judge(Peer peer, Watched& watched) noexcept {
   if (silence >= options_.suspect) {
     if (watched.state == State::alive) suspect_.add(peer);
     watched.state = State::suspect;
-    // Half an interval: a look that comes late by less than the other half is still counted in full.
+    // Half an interval, so that a look() that is late by less than the other half still counts in full.
     return std::min<Clock::duration>(options_.dead - silence, options_.heartbeat / 2);
   }
   if (watched.state == State::suspect) recovered_.add(peer);

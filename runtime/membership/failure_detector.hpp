@@ -11,46 +11,46 @@
 
 namespace troupe {
 
-/// When silence means something. 0 < heartbeat < suspect < dead.
+/// The limits of silence. 0 < heartbeat < suspect < dead.
 struct FailureDetectorOptions {
-  std::chrono::milliseconds heartbeat{100};  // without other traffic a peer is sent a heartbeat this often
+  std::chrono::milliseconds heartbeat{100};  // interval of heartbeats to a peer that is sent nothing else
   std::chrono::milliseconds suspect{300};
   std::chrono::milliseconds dead{1000};
 
-  /// Heartbeats every 100 ms, or a ninth of `dead` if that is less. Suspicion after 300 ms, or a third of `dead` if
-  /// that is less, or a tenth of it if that is more: who waits 10 s on a busy machine need not hear of 300 ms.
+  /// Heartbeats every 100 ms, or a ninth of `dead` if that is less. Suspicion after a tenth of `dead`, but at least 300
+  /// ms and at most a third of `dead`: with 10 s, on a busy machine, 300 ms of silence mean nothing.
   static FailureDetectorOptions with_dead(std::chrono::milliseconds dead) noexcept;
 };
 
-/// Decides by silence who is alive, as a pure state machine: the time comes in with every call, what to do goes out.
+/// Decides by silence which peers are alive, as a pure state machine: each call gets the time and returns what to do.
 ///
-/// Silence is counted in *attended* time: of the time between two looks at most one heartbeat interval counts. When
-/// this process was stopped, or found no core, its peers may well have spoken and are not blamed for the rest.
+/// Silence is counted in *attended* time: of the time between two calls of look() at most one heartbeat interval
+/// counts. If this process was stopped, or got no core, its peers may have sent messages: the rest is not counted.
 /// Costs: heard() and sent() O(1), look() O(capacity); nothing is allocated after construction.
 /// Threads: one at a time, normally the control lane's.
 class FailureDetector {
  public:
-  /// Whom to tell what. The lists are the detector's own, valid until the next look.
+  /// What to do about which peers. The lists belong to the detector and are valid until the next look().
   struct Findings {
-    std::span<const Peer> heartbeat;  // send these a heartbeat now; they count as sent to
+    std::span<const Peer> heartbeat;  // send these a heartbeat now; they already count as sent to
     std::span<const Peer> suspect;    // silent for options.suspect
-    std::span<const Peer> recovered;  // were suspect and have spoken
-    std::span<const Peer> dead;       // silent for options.dead; final, they are watched no more
-    Clock::time_point next;           // look again by then, and after watch(); max(): nobody is watched
+    std::span<const Peer> recovered;  // were suspect and have been heard again
+    std::span<const Peer> dead;       // silent for options.dead; final: they are no longer watched
+    Clock::time_point next;           // call look() again by then, and after watch(); max(): no peer is watched
   };
 
-  /// For peers 0 .. capacity-1, none watched yet. Throws Error{invalid} when the options are not in order.
+  /// For peers 0 .. capacity-1; none is watched yet. Throws Error{invalid} if the options are not in ascending order.
   FailureDetector(std::size_t capacity, FailureDetectorOptions options, Clock::time_point now);
 
-  /// From now on `peer` is expected to speak and is kept informed. Starts afresh when it is watched already.
+  /// From now on messages of `peer` are expected, and it is sent heartbeats. Restarts a peer that is watched already.
   void watch(Peer peer, Clock::time_point now) noexcept;
-  /// `peer` left, or was found dead by other means.
+  /// Call this when `peer` left, or was found dead in another way.
   void forget(Peer peer) noexcept;
-  /// Anything arrived from `peer`. From peers that are not watched it means nothing: the dead stay dead.
+  /// Call this when anything arrived from `peer`. Ignored for peers that are not watched: a dead peer stays dead.
   void heard(Peer peer, Clock::time_point now) noexcept;
-  /// Anything was sent to `peer`.
+  /// Call this when anything was sent to `peer`.
   void sent(Peer peer, Clock::time_point now) noexcept;
-  /// What is to be done at `now`. First take what has arrived: it may be the sign of life that is missed.
+  /// What to do at `now`. Handle arrived messages first: one of them may be from a peer that seems silent.
   Findings look(Clock::time_point now) noexcept;
 
   bool watched(Peer peer) const noexcept { return peers_[peer.value].state != State::unwatched; }
@@ -61,10 +61,10 @@ class FailureDetector {
   enum class State : std::uint8_t { unwatched, alive, suspect };
   struct Watched {
     State state = State::unwatched;
-    Clock::duration heard{};  // attended time of its last word
-    Clock::time_point sent;   // real time of ours
+    Clock::duration heard{};  // attended time at its last message
+    Clock::time_point sent;   // real time of the last message to it
   };
-  /// Peers, at most as many as there is room for.
+  /// A list of peers with a fixed capacity.
   class List {
    public:
     explicit List(std::size_t capacity) : peers_(capacity) {}
@@ -82,7 +82,7 @@ class FailureDetector {
 
   const FailureDetectorOptions options_;
   Clock::time_point last_look_;
-  Clock::duration attended_{};  // until last_look_
+  Clock::duration attended_{};  // up to last_look_
   std::vector<Watched> peers_;
   List heartbeat_;
   List suspect_;

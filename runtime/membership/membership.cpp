@@ -26,6 +26,7 @@ MembershipActions Membership::finished(Rank rank) {
   return {.leave = all};
 }
 
+/// The loss of rank 0 is not left to the coordinator, because rank 0 is the coordinator.
 MembershipActions Membership::lost(Rank rank, const Status& why) {
   if (rank.value != 0 && leaves_it_to_coordinator()) return {};
   return told_lost(rank, why);

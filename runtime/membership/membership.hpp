@@ -1,7 +1,7 @@
 #pragma once
 
 // The room membership: which processes a job has, where they run, and when one of them is lost: Membership as a state
-// machine, the failure detector. It sends nothing and ends nothing: it says what is to be done.
+// machine, and the failure detector. It sends nothing and ends nothing: it only says what to do.
 
 #include <cstdint>
 #include <optional>
@@ -13,41 +13,41 @@
 
 namespace troupe {
 
-/// What Membership wants done after an event.
+/// What to do after an event.
 struct MembershipActions {
-  bool begin = false;           // coordinator: tell every member that the view stands
-  bool leave = false;           // coordinator: everyone has finished, tell every member to go
-  std::optional<Status> abort;  // the view ends for this reason
+  bool begin = false;           // coordinator: tell every member that the view begins
+  bool leave = false;           // coordinator: all have finished, tell every member to leave
+  std::optional<Status> abort;  // the view ends, for this reason
 };
 
-/// Views and ranks as a pure state machine: events in, actions out. Every process has one; rank 0's is the
-/// coordinator's, which alone hears joined() and the others' finished(). A loss ends the view (on_loss = "abort") until
-/// left().
+/// Views and ranks as a pure state machine: events in, actions out. Every process has one; rank 0's is the coordinator,
+/// and only it gets joined() and the finished() of others. A loss ends the view (on_loss = "abort"), until left() was
+/// called.
 class Membership {
  public:
-  /// `hosts`: the node's name of each rank, for messages.
+  /// `hosts`: for each rank the name of its node, for messages.
   Membership(ViewId view, Rank self, std::vector<std::string> hosts);
 
   ViewId view() const noexcept { return view_; }
   bool coordinator() const noexcept { return self_.value == 0; }
   /// A member is ready for its first step.
   MembershipActions joined(Rank rank);
-  /// The last committed step as this process knows it; named when somebody is lost.
+  /// The last committed step that this process knows of; messages about a loss name it.
   void committed(Step step) noexcept { committed_ = step.value + 1; }
-  /// A member has done its part; everywhere told of the process's own.
+  /// A member has finished its work; every process also reports its own.
   MembershipActions finished(Rank rank);
-  /// A member's process is gone, for this reason. When this process has done its part, only the coordinator knows
-  /// whether that is a loss: the member may have left with everybody, by a word that is still on its way here.
+  /// A member's process is gone, for this reason. After this process has finished, only the coordinator can say whether
+  /// it is a loss: the member may have left with all others, and the message about that may still be on its way.
   MembershipActions lost(Rank rank, const Status& why);
-  /// The coordinator's word that it has lost a member.
+  /// The coordinator's message that it has lost a member.
   MembershipActions told_lost(Rank rank, const Status& why);
-  /// Something of this process failed; as lost() when that is for want of a peer.
+  /// An error in this process; handled like lost() if the reason is a lost peer.
   MembershipActions failed(const Status& why);
-  /// The coordinator's word that all have finished: losses mean nothing any more.
+  /// The coordinator's message that all have finished: from now on a process that ends is not a loss.
   void left() noexcept { over_ = true; }
-  /// Members that have not joined, for messages of an overdue start.
+  /// Members that have not joined, for messages about an overdue start.
   std::vector<Rank> missing() const;
-  /// Members that have not finished, for messages of an overdue end.
+  /// Members that have not finished, for messages about an overdue end.
   std::vector<Rank> unfinished() const;
 
  private:
@@ -58,7 +58,7 @@ class Membership {
   Rank self_;
   std::vector<std::string> hosts_;
   std::vector<Member> members_;
-  std::uint64_t committed_ = 0;  // steps
+  std::uint64_t committed_ = 0;  // number of steps
   bool over_ = false;
 };
 

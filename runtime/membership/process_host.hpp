@@ -8,11 +8,11 @@
 
 namespace troupe {
 
-/// Where a process of a job runs, as it told the others after it had proved that it knows the job's secret.
+/// Where a process of a job runs, as it reported after it had proved that it knows the job's secret.
 struct ProcessHost {
   NodeIdentity node;
   std::uint64_t pid_namespace = 0;     // inode
-  std::vector<std::string> addresses;  // numeric: IP addresses from which its connections may come, loopback included
+  std::vector<std::string> addresses;  // numeric: IP addresses from which it may connect, loopback included
 };
 
 }  // namespace troupe

@@ -18,19 +18,19 @@ namespace troupe {
 namespace {
 
 constexpr std::chrono::microseconds kSpin{200};
-/// Running numbers below it are given by those who make arenas: RemoteOptions::first_arena, groups, tests.
+/// Lower running numbers are assigned by the code that makes arenas: RemoteOptions::first_arena, groups, tests.
 constexpr std::uint32_t kFirstFreeArena = 256;
 constexpr std::uint32_t kEndOfArenas = 65536;
 
 struct Mapped {
   Region region;
-  std::shared_ptr<Arena> arena;  // null: bound
+  std::shared_ptr<Arena> arena;  // null: a bound region
 };
 
-/// What is mapped, by id: read without a lock on every step. Open addressing. A place is empty, holds an id, or held
-/// one that was removed; a search passes those of the last kind, and only an empty place ends it. So an id is found as
-/// long as it is here, whatever comes and goes beside it, and no reader follows a pointer but that of the id which it
-/// looks for. Ids are never used again, so a place that has another id meanwhile is not taken for the one before.
+/// The mapped memory by id: every step reads it, without a lock. Open addressing. A place is empty, holds an id, or
+/// held an id that was removed; a search skips removed places, and only an empty place ends it. So an id that is here
+/// is always found, even while other ids are added and removed, and a reader follows only the pointer of the id that it
+/// looks for. Ids are never reused, so a place that meanwhile got another id cannot be mistaken for the old one.
 class ArenaTable {
  public:
   const Mapped* find(ArenaId id) const noexcept {
@@ -42,7 +42,7 @@ class ArenaTable {
     }
     return nullptr;
   }
-  /// Of an id that is not here. One caller at a time, remove() counted. False: full.
+  /// `mapped`: of an id that is not here yet. add() and remove() together have one caller at a time. False: full.
   bool add(const Mapped& mapped) noexcept {
     const ArenaId id = mapped.region.id;
     for (std::size_t i = 0; i < kPlaces; ++i) {
@@ -69,13 +69,13 @@ class ArenaTable {
   static constexpr std::size_t kPlaces = 1024;
 
  private:
-  static constexpr std::uint32_t kEmpty = 0;         // arena 0 is none
-  static constexpr std::uint32_t kRemoved = 0xffff;  // as is what no creator has made
+  static constexpr std::uint32_t kEmpty = 0;         // arena 0 does not exist
+  static constexpr std::uint32_t kRemoved = 0xffff;  // nor does this id, which no creator can make
   struct Place {
     std::atomic<std::uint32_t> key{kEmpty};
     std::atomic<const Mapped*> mapped{nullptr};
   };
-  /// Ids are (creator << 16 | running): neighbours have neighbouring creators.
+  /// Ids are (creator << 16 | running): consecutive creators have neighbouring places.
   static std::size_t index(ArenaId id, std::size_t attempt) noexcept {
     return ((id.value >> 16) + 37 * (id.value & 0xffff) + attempt) % kPlaces;
   }
@@ -84,7 +84,7 @@ class ArenaTable {
 };
 
 struct Line {
-  std::unique_ptr<TimelineWord> own;  // of a private line; destroyed after the line
+  std::unique_ptr<TimelineWord> own;  // the word of a private timeline; destroyed after the timeline
   std::unique_ptr<FutexTimeline> line;
 };
 
@@ -98,11 +98,11 @@ struct AddressSpace::State {
   std::unordered_map<TimelineId, Timeline*> bound;
   std::uint32_t next_private = 0;
   std::unordered_set<std::uint32_t> private_lines;
-  std::vector<TimelineId> ended_private;  // of them
+  std::vector<TimelineId> ended_private;  // those of private_lines that have ended
   std::uint32_t next_arena = kFirstFreeArena;
   std::unordered_map<TimelineId, Line> lines;
-  LineWatchers watchers;             // ends before the lines it watches
-  MemoryBinding* binding = nullptr;  // of arenas to come
+  LineWatchers watchers;             // destroyed before the timelines that it watches
+  MemoryBinding* binding = nullptr;  // for new arenas
 
   Timeline* find(TimelineId id) const noexcept {
     if (const auto found = bound.find(id); found != bound.end()) return found->second;
@@ -151,7 +151,7 @@ void AddressSpace::State::enter(Mapped entry) {
   arenas.add(mapped.emplace(id, std::move(entry)).first->second);
 }
 
-/// An arena's lines. The caller holds the mutex, and destroys them without it: their wakers may look something up.
+/// Takes out an arena's timelines. The caller holds the mutex, and destroys them without it: wakers may look things up.
 std::vector<Line> AddressSpace::State::take_lines(ArenaId arena) {
   std::vector<Line> taken;
   for (auto it = lines.begin(); it != lines.end();) {
@@ -209,10 +209,10 @@ void AddressSpace::bind(const Region& region) {
   state_->enter({region, nullptr});
 }
 
-/// The lines go first, as they lie in the memory; the watchers let go of them before they end.
+/// The timelines end first, because they lie in the memory; before they end, the watchers stop using them.
 bool AddressSpace::unmap(Blocking& blocking, ArenaId id) {
+  Mapped gone;  // destroyed last, also when forget() throws
   std::vector<Line> ended;
-  Mapped gone;
   {
     const std::lock_guard lock{state_->mutex};
     auto entry = state_->mapped.extract(id);
@@ -224,7 +224,6 @@ bool AddressSpace::unmap(Blocking& blocking, ArenaId id) {
   std::vector<FutexTimeline*> lines;
   for (const Line& line : ended) lines.push_back(line.line.get());
   state_->watchers.forget(blocking, lines);
-  ended.clear();
   return true;
 }
 
@@ -289,6 +288,7 @@ Timeline& AddressSpace::timeline(TimelineId id) const {
     const std::shared_lock lock{state_->mutex};
     if (Timeline* line = state_->find(id)) return *line;
   }
+  // Another thread may have made the timeline between the two locks; there is only one object for each id.
   const std::lock_guard lock{state_->mutex};
   if (Timeline* line = state_->find(id)) return *line;
   return *state_->lines.emplace(id, state_->make(id)).first->second.line;

@@ -27,27 +27,27 @@ namespace {
 
 constexpr std::uint64_t kPageMagic = 0x414e455241455254;  // "TREARENA"
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 39;  // timelines are numbered in 32 bits of 128 bytes each
+constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 39;  // a timeline has a 32-bit number, in units of 128 bytes
 
 enum class Kind : std::uint8_t { memory = 1, line = 2 };
 
-/// A named part. Names are padded with zeros; one of 19 characters has no terminating zero.
+/// A named part. Names are padded with zeros; a name of 19 characters has no terminating zero.
 struct Entry {
   char name[19];
   Kind kind;
-  ArenaId arena;  // this one, or other memory of its creator's
+  ArenaId arena;  // this arena, or other memory of its creator
   std::uint64_t offset;
   std::uint64_t size_bytes;
 };
 static_assert(sizeof(Entry) == 40);
 
-/// The first page. The creator writes; peers read, and believe nothing: every peer can write everything in an arena, so
-/// what is read from here is copied once and checked, and never read a second time for the same decision.
+/// The first page. The creator writes it; peers read it and trust nothing, since every peer can write anywhere in an
+/// arena. A peer copies a value once, checks the copy, and never reads the value again for the same decision.
 struct Directory {
   std::uint64_t magic;
   std::uint64_t nonce;
   std::uint64_t size_bytes;
-  std::uint64_t used_bytes;  // the creator's: where the free part begins
+  std::uint64_t used_bytes;  // used by the creator: where the free part begins
   ArenaId id;
   std::atomic<std::uint32_t> count;  // entries below it are complete and final
   std::uint64_t reserved[7];
@@ -73,7 +73,7 @@ std::byte* map_shared(int fd, std::uint64_t size_bytes) {
   return static_cast<std::byte*>(base);
 }
 
-/// Refuses what the kernel would answer with a signal (SIGXFSZ, the out-of-memory killer) instead of an error.
+/// Refuses sizes at which the kernel would send a signal (SIGXFSZ, out-of-memory killer) instead of an error.
 void check_limits(std::uint64_t size_bytes) {
   rlimit limit{};
   TROUPE_CHECK_ERRNO(getrlimit(RLIMIT_FSIZE, &limit) == 0, Code::environment, "cannot read the limit of file sizes");
@@ -84,7 +84,7 @@ void check_limits(std::uint64_t size_bytes) {
                " bytes does not fit: ", left.size_bytes, " bytes are left by ", left.limit);
 }
 
-/// What was opened must be what the ticket tells of, whatever the peer's descriptor table says by now.
+/// The opened file must match the ticket: the peer may meanwhile use the descriptor for another file.
 void check_file(int fd, const ArenaTicket& ticket) {
   const int seals = fcntl(fd, F_GET_SEALS);
   TROUPE_CHECK(seals != -1 && (seals & kSeals) == kSeals, Code::corrupt, "descriptor ", ticket.fd, " of process ",
@@ -125,7 +125,7 @@ std::optional<Entry> find_entry(const Arena& arena, std::string_view name, Kind 
   const Entry entry = *found;
   TROUPE_CHECK(entry.kind == kind, Code::corrupt, "'", name, "' in arena ", arena.id().value, " is of kind ",
                static_cast<int>(entry.kind), ", not ", static_cast<int>(kind), " (1: memory, 2: timeline)");
-  const bool elsewhere = kind == Kind::memory && entry.arena != arena.id();  // whoever maps that checks the place
+  const bool elsewhere = kind == Kind::memory && entry.arena != arena.id();  // whoever maps it checks the range
   TROUPE_CHECK(!elsewhere || (entry.arena.value != 0 && creator_of(entry.arena) == creator_of(arena.id())),
                Code::corrupt, "'", name, "' in arena ", arena.id().value, " is a part of arena ", entry.arena.value,
                ", which another process made");
@@ -172,15 +172,15 @@ std::shared_ptr<Arena> Arena::create(ArenaId id, std::uint64_t size_bytes, Memor
   const int fd = file.get();
   std::byte* base = map_shared(fd, whole);
   std::shared_ptr<Arena> arena{new Arena{id, file.release(), base, whole, /*creator=*/true}};
-  // Between the mapping and its first page: the kernel keeps the nodes with the file, and every page follows them.
+  // Between the mapping and its first page: the kernel keeps the binding with the file, and all pages follow it.
   if (binding != nullptr) binding->bind(base, whole);
-  // Not ftruncate alone: every page must exist now, or touching one later could end the process with SIGBUS.
+  // ftruncate alone is not enough: every page must exist now, or touching one later could end the process with SIGBUS.
   int refused;
   while ((refused = posix_fallocate(fd, 0, static_cast<off_t>(whole))) == EINTR) {
   }
   errno = refused;
   TROUPE_CHECK_ERRNO(refused == 0, Code::out_of_memory, "cannot reserve ", whole, " bytes for an arena");
-  // Before anybody can open it: a file that shrinks under a mapping ends whoever touches it by SIGBUS.
+  // Sealed before a peer can open it: if a file shrinks under a mapping, a process that touches it ends by SIGBUS.
   TROUPE_CHECK_ERRNO(fcntl(fd, F_ADD_SEALS, kSeals) == 0, Code::environment, "cannot seal an arena");
   Directory& page = directory(base);
   page.magic = kPageMagic;
@@ -194,7 +194,7 @@ std::shared_ptr<Arena> Arena::create(ArenaId id, std::uint64_t size_bytes, Memor
 std::shared_ptr<Arena> Arena::open(const ArenaTicket& ticket) {
   check_ticket(ticket);
   const std::string path = text("/proc/", ticket.pid, "/fd/", ticket.fd);
-  // Not blocking: the number may name a pipe by now.
+  // Non-blocking, because the number may meanwhile refer to a pipe.
   Fd file{::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
   TROUPE_CHECK_ERRNO(file, Code::environment, "cannot open the arena of process ", ticket.pid, " at ", path,
                      " (it must live, belong to the same user, and allow ptrace)");
@@ -236,8 +236,8 @@ Memory Arena::allocate(std::uint64_t size_bytes, std::uint64_t alignment) {
   TROUPE_CHECK(std::has_single_bit(alignment) && alignment <= kPageBytes, Code::invalid, "an alignment of ", alignment,
                " bytes: must be a power of two, at most ", kPageBytes);
   const std::uint64_t step = std::max<std::uint64_t>(alignment, 64);
-  // In the shared page, but only the creator changes it. Threads race for the place alone: memory is zero from the
-  // start and none comes back, so nothing else has to be ordered with it.
+  // The word is in the shared page, but only the creator changes it. Threads compete only for the offset: memory is
+  // zero from the start and never returned, so no other access has to be ordered with this one (relaxed is enough).
   const std::atomic_ref<std::uint64_t> used{directory(base_).used_bytes};
   std::uint64_t before = used.load(std::memory_order_relaxed);
   for (;;) {
@@ -257,7 +257,7 @@ TimelineId Arena::make_timelines(std::size_t count) {
   return {id_, first};
 }
 
-/// A number that a tensor's bytes may be by chance is not enough, so what else a word can be is looked at too.
+/// The bytes of a tensor could equal the mark by chance, so the other fields are checked for possible values too.
 bool Arena::has_timeline(TimelineId id) const noexcept {
   const std::uint64_t offset = std::uint64_t{id.index} * sizeof(TimelineWord);
   if (id.arena != id_ || offset < kPageBytes || offset > size_bytes_ - sizeof(TimelineWord)) return false;

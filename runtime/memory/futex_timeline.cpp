@@ -17,7 +17,7 @@ namespace {
 
 enum Poison : std::uint32_t { kNotPoisoned = 0, kBeingWritten = 1, kPoisoned = 2 };
 
-/// A poisoner writes its reason in nanoseconds; one that takes this long was killed over it.
+/// Writing the reason takes nanoseconds; a poisoner that takes this long was killed while it wrote.
 constexpr std::chrono::milliseconds kWriting{20};
 
 /// The longest part of `text` that fits and does not end inside a UTF-8 character.
@@ -53,7 +53,7 @@ FutexTimeline::~FutexTimeline() {
 }
 
 void FutexTimeline::signal(std::uint64_t to) noexcept {
-  // Nobody else signals, so the difference is right whatever happens to the poison's bit meanwhile.
+  // Only the owner signals, so the difference is right even if the poison's bit is set in between.
   add(to - value());
 }
 
@@ -64,6 +64,8 @@ void FutexTimeline::add(std::uint64_t count) noexcept {
   if (asleep) {
     bool others;
     {
+      // The wakers of this object count as one sleeper, for which a system call would be wasted: run_due() calls them.
+      // The mutex keeps note_next() from changing the count between the two reads.
       const std::lock_guard lock{mutex_};
       others = word_.sleepers.load(std::memory_order_seq_cst) > (counted_ ? 1u : 0u);
     }
@@ -80,7 +82,7 @@ void FutexTimeline::wake_sleepers() noexcept {
 void FutexTimeline::poison(const Status& why) noexcept {
   std::uint32_t expected = kNotPoisoned;
   const bool first = word_.poisoned.compare_exchange_strong(expected, kBeingWritten, std::memory_order_seq_cst);
-  // Before the reason is written: a poisoner that dies over that has released the waits.
+  // Before the reason is written: if the poisoner dies while it writes, the waits have already ended.
   word_.value.fetch_or(kPoisonedWord, std::memory_order_seq_cst);
   if (first) {
     const std::string_view reason = why.ok() ? std::string_view{"poisoned without a reason"} : why.text();
@@ -90,7 +92,7 @@ void FutexTimeline::poison(const Status& why) noexcept {
     word_.poison_text[length] = '\0';
     word_.poisoned.store(kPoisoned, std::memory_order_seq_cst);
   }
-  wake_sleepers();  // even when another was first: it may have been killed before it came here
+  wake_sleepers();  // even if another process was first: it may have been killed before it woke the sleepers
   run_due();
 }
 
@@ -103,7 +105,7 @@ Status FutexTimeline::status() const noexcept {
     state = word_.poisoned.load(std::memory_order_acquire);
   }
   if (state != kPoisoned) return {Code::peer_lost, "poisoned by a process that died while it wrote the reason"};
-  // Another process wrote this: believe neither the code nor the terminating zero.
+  // Another process wrote this: trust neither the code nor the terminating zero.
   if (word_.poison_code == 0 || word_.poison_code > static_cast<std::uint16_t>(Code::corrupt)) {
     return {Code::corrupt, text("poisoned with the unknown code ", word_.poison_code)};
   }
@@ -117,7 +119,7 @@ void FutexTimeline::wake(std::uint64_t at, Waker& waker) {
     std::call_once(watched_, [this] { watch_->watch(*this); });
   }
   enter(at, waker);
-  // Whoever signalled before the entry could be seen did not run it.
+  // A signaller that raised the value before it could see the entry has not run the waker.
   if (word_.value.load(std::memory_order_seq_cst) >= at) run_due();
 }
 
@@ -128,6 +130,9 @@ void FutexTimeline::enter(std::uint64_t at, Waker& waker) {
   note_next();
 }
 
+/// Tells signallers of the entries: those in other processes by `sleepers`, those in this process by `next_`. Both are
+/// stored before wake() reads the value again. So a signaller either sees the new entry, or has raised the value before
+/// that read; no point is missed.
 void FutexTimeline::note_next() noexcept {
   const bool count = watch_ != nullptr && !entries_.empty();
   if (count != counted_) {
@@ -141,6 +146,10 @@ void FutexTimeline::note_next() noexcept {
   next_.store(entries_.empty() ? kNone : entries_.back().at, std::memory_order_seq_cst);
 }
 
+/// A waker is removed under the mutex, so it is called once even if several threads are here, and it is called without
+/// the mutex, because it may register the next waker. The status is read before the values: if a point was reached
+/// before the poison, the waker gets the point and not the poison. A poison after that read is not missed, because then
+/// the poisoner, or the watch, calls run_due() again.
 void FutexTimeline::run_due() noexcept {
   const Status end = status();
   for (;;) {

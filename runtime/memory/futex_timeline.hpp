@@ -13,32 +13,32 @@ namespace troupe {
 
 class FutexTimeline;
 
-/// Somebody who notices what other processes do to a line, and then calls its run_due().
+/// Notices when other processes change a timeline, and then calls its run_due().
 class LineWatch {
  public:
-  /// From now on `line` is watched. Throws Error{environment} when no thread can be had.
+  /// Watches `line` from now on. Throws Error{environment} if no thread can be started.
   virtual void watch(FutexTimeline& line) = 0;
 
  protected:
   ~LineWatch() = default;
 };
 
-/// A timeline over a TimelineWord. A signal is one addition to the word, plus a system call when somebody sleeps; a
-/// wait that is over already is one load. Signals add and poison sets a bit, so neither takes the other back, whichever
-/// process was first.
+/// A timeline over a TimelineWord. A signal is one addition to the word, plus a system call if a thread sleeps; a wait
+/// whose point is already reached is one load. A signal adds and a poison sets a bit, so neither overwrites the other,
+/// whichever process is first.
 ///
-/// Who is told how: a sleeper counts itself in `sleepers`, notes `change`, looks at the value once more and sleeps on
-/// `change`; a signaller raises the value and then looks at `sleepers`. Both orders are sequentially consistent, so one
-/// of the two sees the other. A signaller that dies between the two leaves sleepers that poison, which never looks at
-/// `sleepers`, wakes. Wakers of this object count as one sleeper, on whose behalf the watch sleeps; signals through
-/// this object run them directly and do not disturb the watch.
+/// How waiting threads are woken: a sleeper counts itself in `sleepers`, reads `change`, checks the value once more and
+/// sleeps on `change`; a signaller raises the value and then reads `sleepers`. Both orders are sequentially consistent,
+/// so at least one of the two sees the other. A signaller that dies between its two operations leaves threads asleep;
+/// poison() wakes them, because it never reads `sleepers`. All wakers of this object count as one sleeper, and the
+/// watch sleeps for them; signals through this object run the wakers directly and do not wake the watch.
 class FutexTimeline final : public Timeline {
  public:
-  /// `word` outlives the line, as do `watch` (null: only this process knows the word) and `spin` (how long waits poll).
+  /// `word`, `watch` (null: only this process knows the word) and `spin` (how long waits poll) outlive the timeline.
   FutexTimeline(TimelineId id, TimelineWord& word, LineWatch* watch,
                 const std::atomic<std::chrono::nanoseconds>& spin) noexcept
       : id_(id), word_(word), watch_(watch), spin_(spin) {}
-  /// Wakers that are left are told Code::aborted. The watch has ended, or never knew the line.
+  /// Calls the remaining wakers with Code::aborted. By then the watch no longer uses the timeline, or never knew it.
   ~FutexTimeline() override;
   FutexTimeline(const FutexTimeline&) = delete;
   FutexTimeline& operator=(const FutexTimeline&) = delete;
@@ -53,11 +53,11 @@ class FutexTimeline final : public Timeline {
   void wake(std::uint64_t at, Waker& waker) override;
   Status wait(Blocking& blocking, std::uint64_t at, Deadline deadline, std::string_view what) override;
 
-  /// Tells every waker whose point is reached or poisoned. Any thread.
+  /// Calls every waker whose point is reached or poisoned. Any thread.
   void run_due() noexcept;
   /// Whether wakers are registered.
   bool has_wakers() const noexcept { return next_.load(std::memory_order_seq_cst) != kNone; }
-  /// What the watch compares and sleeps on.
+  /// The word that the watch compares and sleeps on.
   const std::atomic<std::uint32_t>& change() const noexcept { return word_.change; }
 
  private:
@@ -79,8 +79,8 @@ class FutexTimeline final : public Timeline {
   const std::atomic<std::chrono::nanoseconds>& spin_;
   std::once_flag watched_;
   std::mutex mutex_;                        // guards entries_ and counted_
-  std::vector<Entry> entries_;              // latest point first, of equal ones the youngest
-  bool counted_ = false;                    // whether word_.sleepers has one for entries_
+  std::vector<Entry> entries_;              // latest point first; of equal points the newest entry first
+  bool counted_ = false;                    // whether word_.sleepers includes one for entries_
   std::atomic<std::uint64_t> next_{kNone};  // the earliest point in entries_
 };
 

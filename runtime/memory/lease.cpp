@@ -8,14 +8,14 @@
 
 namespace troupe {
 
-/// A slot's place in its pool. From publish() until the slot is free again it keeps the pool's state alive.
+/// A slot's state in its pool. From publish() until the slot is free again it keeps the pool's state alive.
 struct Slot::State final : Waker {
   std::weak_ptr<LeasePool::State> pool;
   std::shared_ptr<LeasePool::State> keep;  // set while `left` is not 0
   std::uint32_t index = 0;
   Memory memory;
   std::byte* data = nullptr;
-  std::atomic<std::uint32_t> left{0};  // points that are not reached, and one for the lease itself
+  std::atomic<std::uint32_t> left{0};  // points not yet reached, plus one for the lease itself
 
   void count_down() noexcept;
   void reached(Point, Status) noexcept override { count_down(); }
@@ -26,8 +26,8 @@ struct LeasePool::State {
   AddressSpace& space;
   std::vector<Slot::State> places;
   std::mutex mutex;                 // guards free
-  std::vector<std::uint32_t> free;  // the last one back goes out first: its lines are still in the cache
-  std::recursive_mutex telling;     // guards waker, also while it is told: on_free(nullptr) waits for that
+  std::vector<std::uint32_t> free;  // the slot returned last is taken first: its memory is still in the cache
+  std::recursive_mutex telling;     // guards waker, also while it runs: on_free(nullptr) waits for that
   SlotWaker* waker = nullptr;
 
   void give_back(std::uint32_t index) noexcept {
@@ -42,18 +42,18 @@ struct LeasePool::State {
 
 void Slot::State::count_down() noexcept {
   if (left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  const auto pool_state = std::move(keep);  // may be the last hold on the pool, and so on this slot
+  const auto pool_state = std::move(keep);  // may be the last reference to the pool, and so to this slot
   pool_state->give_back(index);
 }
 
-/// Shared by the copies of one lease; its end is the lease's.
+/// Shared by the copies of one lease; destroyed with the last of them.
 struct Lease::State {
   State(std::shared_ptr<Slot::State> its_slot, Point from) noexcept : slot(std::move(its_slot)), valid_from(from) {}
   ~State() { slot->count_down(); }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  const std::shared_ptr<Slot::State> slot;  // holds the pool's state
+  const std::shared_ptr<Slot::State> slot;  // which keeps the pool's state
   const Point valid_from;
 };
 
@@ -64,11 +64,12 @@ void Lease::free_after(Point point) {
   Slot::State& slot = *state_->slot;
   Timeline& line = slot.pool.lock()->space.timeline(point.line);
   if (line.value() >= point.value) return;
+  // Before wake(), which may call reached() at once, also from another thread.
   slot.left.fetch_add(1, std::memory_order_relaxed);
   try {
     line.wake(point.value, slot);
   } catch (...) {
-    slot.left.fetch_sub(1, std::memory_order_relaxed);  // never the last: this lease counts
+    slot.left.fetch_sub(1, std::memory_order_relaxed);  // never the last count: this lease still counts
     throw;
   }
 }
@@ -88,6 +89,8 @@ Slot::~Slot() {
 Memory Slot::memory() const noexcept { return state_->memory; }
 std::byte* Slot::data() const noexcept { return state_->data; }
 
+/// `left` starts at 1, for the lease: points that are reached while the lease still exists cannot free the slot. From
+/// here on the slot keeps the pool's state, because points may be reached after the pool and all leases are gone.
 Lease Slot::publish(Point valid_from) && {
   state_->left.store(1, std::memory_order_relaxed);
   Lease lease{std::make_shared<Lease::State>(state_, valid_from)};

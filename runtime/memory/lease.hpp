@@ -13,10 +13,10 @@ namespace troupe {
 
 class LeasePool;
 
-/// The right to read one filled slot: a counted handle, to be copied into messages; its memory is immutable. When the
-/// last copy has ended and every point given to `free_after` is reached (or poisoned), the slot is the pool's again:
-/// that is the acknowledgement. Threads: each copy by one thread at a time. Outlives its pool safely, not its address
-/// space.
+/// The right to read one filled slot: a reference-counted handle, which messages copy; its memory does not change. When
+/// the last copy has ended and every point given to `free_after` is reached (or poisoned), the slot returns to the
+/// pool: that is the acknowledgement. Threads: each copy is used by one thread at a time. A lease may outlive its pool,
+/// but not its address space.
 class Lease {
  public:
   Lease() noexcept = default;
@@ -24,8 +24,8 @@ class Lease {
   Memory memory() const noexcept;
   /// The content may be read from this point on.
   Point valid_from() const noexcept;
-  /// The slot may not be reused before `point`; may be called more than once, the slot waits for all. Throws
-  /// Error{invalid} when the point's line is unknown here.
+  /// The slot may not be reused before `point`. May be called several times: the slot waits for all points. Throws
+  /// Error{invalid} if the point's timeline is unknown here.
   void free_after(Point point);
 
  private:
@@ -35,7 +35,7 @@ class Lease {
   std::shared_ptr<State> state_;
 };
 
-/// The right to fill one slot: the owner's lease. Moves, never copies; dropped unfilled, the slot goes back at once.
+/// The right to fill one slot. Moved, never copied; if it is destroyed without publish(), the slot returns at once.
 class Slot {
  public:
   Slot(Slot&&) noexcept;
@@ -54,7 +54,7 @@ class Slot {
   std::shared_ptr<State> state_;
 };
 
-/// Told that a slot came back. May only hand the news on (see Waker).
+/// Called when a slot returns to the pool. It may only post a message or set a flag (see Waker).
 class SlotWaker {
  public:
   virtual void slot_free() noexcept = 0;
@@ -63,19 +63,19 @@ class SlotWaker {
   ~SlotWaker() = default;
 };
 
-/// A fixed number of equal slots in an arena. Without a free slot there is no lease: a loader needs no other flow
-/// control. Threads: any.
+/// A fixed number of equal slots in an arena. Without a free slot there is no lease: this back-pressure is the only
+/// flow control that a loader needs. Threads: any.
 class LeasePool {
  public:
   /// Takes `slots` times `slot_bytes` (each 64-byte aligned) from `arena`.
   LeasePool(AddressSpace& space, Arena& arena, std::size_t slots, std::size_t slot_bytes);
   ~LeasePool();
-  /// A free slot, or nothing.
+  /// A free slot; empty if there is none.
   std::optional<Slot> try_take();
   std::size_t count_free() const noexcept;
   std::size_t count_slots() const noexcept;
-  /// `waker` is told of every slot that comes back from now on. Null: nobody; the one before is not called any more
-  /// once this has returned.
+  /// From now on `waker` is called for every slot that returns. Null: no waker. The previous waker is not called any
+  /// more once this function has returned.
   void on_free(SlotWaker* waker) noexcept;
 
  private:

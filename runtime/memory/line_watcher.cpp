@@ -41,8 +41,8 @@ bool LineWatcher::add(FutexTimeline& line) {
   return true;
 }
 
-/// The thread goes through a copy of the lines. When it makes its next copy, under the mutex, it has done with the one
-/// before.
+/// The thread works with a copy of the lines. When it makes its next copy, under the mutex, it no longer uses the
+/// previous one.
 void LineWatcher::forget(Blocking&, std::span<FutexTimeline* const> lines) {
   std::unique_lock lock{mutex_};
   const auto is_gone = [&](FutexTimeline* line) { return std::find(lines.begin(), lines.end(), line) != lines.end(); };
@@ -62,6 +62,7 @@ void LineWatcher::run() {
   lines.reserve(kMaxLines);
   std::array<futex::Watched, futex::kMaxWatched> words;
   for (;;) {
+    // Read before the copy is made: a later change of lines_, or the end, changes the doorbell and so ends the sleep.
     const std::uint32_t bell = doorbell_.load(std::memory_order_seq_cst);
     if (stop_.load(std::memory_order_seq_cst)) return;
     {
@@ -72,7 +73,7 @@ void LineWatcher::run() {
     std::size_t count = 0;
     words[count++] = watched(doorbell_, bell);
     for (FutexTimeline* line : lines) {
-      // The order matters: a change after this load ends the sleep below, one before it is seen by run_due().
+      // The order matters: a change after this load ends the sleep below; run_due() sees a change before it.
       words[count++] = watched(line->change(), line->change().load(std::memory_order_seq_cst));
       if (line->has_wakers()) line->run_due();
     }
@@ -87,7 +88,7 @@ void LineWatchers::watch(FutexTimeline& line) {
   const std::lock_guard lock{mutex_};
   for (const auto& watcher : watchers_)
     if (watcher->add(line)) return;
-  const ThreadAffinity affinity(cpus_);  // of the thread that is started: a lane's would keep it on the lane's CPU
+  const ThreadAffinity affinity(cpus_);  // for the new thread, which would otherwise inherit the CPU of a lane
   watchers_.push_back(std::make_unique<LineWatcher>(has_waitv_));
   watchers_.back()->add(line);
 }

@@ -13,12 +13,12 @@ std::uint64_t aligned(std::uint64_t bytes) noexcept {
 
 bool needs_memory(const LivingBlock& block) noexcept { return block.size_bytes > 0 && !block.lives.empty(); }
 
-/// A range of bytes that is taken while a block is alive.
+/// The range of bytes of a placed block.
 struct Taken {
   std::uint64_t first, end;
 };
 
-/// The offset of the smallest gap between `taken`, sorted by their beginnings, in which `size_bytes` have room.
+/// The offset of the smallest gap between `taken` (sorted by `first`) that has room for `size_bytes`.
 std::uint64_t smallest_gap(const std::vector<Taken>& taken, std::uint64_t size_bytes) {
   std::uint64_t best = 0, best_size = 0, end = 0;
   for (const Taken& range : taken) {
@@ -47,9 +47,9 @@ SharedPlaces share_by_lives(std::span<const LivingBlock> blocks) {
   std::vector<std::size_t> order(blocks.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
-    return blocks[a].size_bytes > blocks[b].size_bytes;  // the order of equal ones is that of the blocks
+    return blocks[a].size_bytes > blocks[b].size_bytes;  // blocks of equal size keep their order
   });
-  std::vector<std::size_t> placed;  // by their offsets
+  std::vector<std::size_t> placed;  // sorted by offset
   std::vector<Taken> taken;
   for (const std::size_t block : order) {
     if (!needs_memory(blocks[block])) continue;
@@ -78,7 +78,7 @@ SharedPlaces place_apart(std::span<const LivingBlock> blocks) {
 }
 
 std::uint64_t most_alive(std::span<const LivingBlock> blocks) {
-  // Bytes that begin or end to be needed at a call, as a number modulo 2^64.
+  // For each call, the bytes that begin to be needed minus those that are no longer needed, modulo 2^64.
   std::map<std::uint32_t, std::uint64_t> changes;
   for (const LivingBlock& block : blocks) {
     if (!needs_memory(block)) continue;

@@ -6,7 +6,7 @@
 
 namespace troupe {
 
-/// A part of a sequence of calls, both ends included: what needs memory from the first of these calls to the last.
+/// A range of consecutive calls, both ends included, during which something needs memory.
 struct Life {
   std::uint32_t first = 0;
   std::uint32_t last = 0;
@@ -14,31 +14,31 @@ struct Life {
   friend bool operator==(const Life&, const Life&) = default;
 };
 
-/// Something that needs so many bytes during its lives, of which no two overlap; without lives, it needs none.
+/// A block that needs `size_bytes` during its lives, which do not overlap each other; without lives it needs none.
 struct LivingBlock {
   std::uint64_t size_bytes = 0;
   std::vector<Life> lives{};
-  /// Whether there is a call during which both are alive.
+  /// Whether both are alive during some call.
   bool overlaps(const LivingBlock& other) const noexcept;
 };
 
-/// Where blocks lie in one piece of memory.
+/// The offsets of blocks in one piece of memory.
 struct SharedPlaces {
-  std::vector<std::uint64_t> offsets;  // by block; multiples of kAlignment
-  std::uint64_t size_bytes = 0;        // of the whole
+  std::vector<std::uint64_t> offsets;  // one for each block; multiples of kAlignment
+  std::uint64_t size_bytes = 0;        // of the whole piece
   static constexpr std::uint64_t kAlignment = 64;
 };
 
-/// Lets blocks that are never alive at the same time share memory. The largest block is placed first, and each one in
-/// the smallest gap that is left for it between the blocks that are alive with it; of equal gaps, the first. Takes time
-/// with the square of the number of blocks. Source: Pisarchyk, Lee 2020 (Efficient memory management for deep neural
-/// net inference), section 5.1.
+/// Places blocks so that blocks that are never alive at the same time share memory. The largest block is placed first;
+/// each block goes into the smallest gap between the blocks that are alive with it, and of equal gaps into the first.
+/// The time grows with the square of the number of blocks. Source: Pisarchyk, Lee 2020 (Efficient memory management for
+/// deep neural net inference), section 5.1.
 SharedPlaces share_by_lives(std::span<const LivingBlock> blocks);
 
-/// What the blocks need when nothing is shared, laid out one behind the other.
+/// The same blocks one after the other, without sharing.
 SharedPlaces place_apart(std::span<const LivingBlock> blocks);
 
-/// The most bytes that are alive during one call: no placement takes less.
+/// The most bytes that are alive during one call: every placement needs at least this much.
 std::uint64_t most_alive(std::span<const LivingBlock> blocks);
 
 }  // namespace troupe

@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kCgroups = "/sys/fs/cgroup";
 
-/// The number behind `key` in a file of lines "key number".
+/// The number after `key` in a file of lines "key number".
 std::optional<std::uint64_t> number_after(const std::filesystem::path& file, std::string_view key) {
   std::ifstream in{file};
   std::string word;
@@ -29,10 +29,10 @@ std::optional<std::uint64_t> number_after(const std::filesystem::path& file, std
 std::optional<std::uint64_t> number_in(const std::filesystem::path& file) {
   std::ifstream in{file};
   std::uint64_t number = 0;
-  return in >> number ? std::optional{number} : std::nullopt;  // "max" is no number
+  return in >> number ? std::optional{number} : std::nullopt;  // "max" is not a number
 }
 
-/// Page cache that the kernel would give up first counts as free.
+/// Page cache that the kernel would reclaim first counts as free.
 std::optional<std::uint64_t> left_in_cgroup(const std::filesystem::path& cgroup) {
   const auto limit = number_in(cgroup / "memory.max");
   const auto used = number_in(cgroup / "memory.current");
@@ -41,7 +41,7 @@ std::optional<std::uint64_t> left_in_cgroup(const std::filesystem::path& cgroup)
   return *limit - std::min(*limit, *used - cache);
 }
 
-/// The process's own cgroup as /proc tells, "/": the root.
+/// The process's own cgroup as /proc shows it; "/" is the root.
 std::filesystem::path own_cgroup() {
   std::ifstream in{"/proc/self/cgroup"};
   for (std::string line; std::getline(in, line);) {

@@ -4,7 +4,7 @@
 
 namespace troupe {
 
-/// The memory that this process could ever take: the host's, or the lowest limit of this process's cgroups (v2).
+/// The most memory that this process could ever use: the host's, or the lowest limit of this process's cgroups (v2).
 std::uint64_t memory_limit_bytes();
 
 }  // namespace troupe

@@ -8,24 +8,24 @@
 
 namespace troupe {
 
-// What dropout draws, as every device does. A batch carries a key of each row's sample in a field of its own, so that
-// a replica needs to know nothing of steps, ranks or seeds, and a replayed step draws for the samples that it has.
+// How dropout chooses elements, on all devices. A batch carries, in a field of its own, a key for each row's sample. So
+// a replica needs no steps, ranks or seeds, and a replayed step drops the elements of its own samples.
 
-/// The field, i32 [2], that batches have in addition where a graph draws: it holds the sample's key, low half first.
+/// The additional field, i32 [2], of batches for a graph with dropout: the sample's key, low half first.
 inline constexpr std::string_view kSampleKey = "sample_key";
 Field sample_key_field();
 
-/// The key of one sample in one pass over the training set.
+/// The key of a sample in one pass over the training set.
 constexpr std::uint64_t sample_key(std::uint64_t seed, std::uint64_t epoch, std::uint64_t sample) noexcept {
-  constexpr std::uint64_t kDropped = 0x64726f70706564;  // keeps these numbers apart from all others of the seed
+  constexpr std::uint64_t kDropped = 0x64726f70706564;  // keeps these numbers different from all others of the seed
   return sub_key(sub_key(sub_key(seed, kDropped), epoch), sample);
 }
-/// The halves of a sample's key as they lie in a batch.
+/// Joins the halves of a sample's key, which a batch has.
 constexpr std::uint64_t joined_key(const std::int32_t* halves) noexcept {
   return std::uint64_t{static_cast<std::uint32_t>(halves[1])} << 32 | static_cast<std::uint32_t>(halves[0]);
 }
 
-/// Which elements of one row a layer drops: two elements take one number of 64 bits, a half each.
+/// Which elements of one row a layer drops: each 64-bit random number serves two elements, a half each.
 class DroppedElements {
  public:
   /// `layer`: its index in the graph.
@@ -37,7 +37,7 @@ class DroppedElements {
 
  private:
   std::uint64_t key_;
-  std::uint32_t below_;  // drawn halves below this are dropped
+  std::uint32_t below_;  // elements whose random half is below this are dropped
 };
 
 }  // namespace troupe

@@ -32,7 +32,7 @@ void check_shape(const std::string& whose, const Shape& shape) {
 
 bool is_loss(const Layer& layer) { return kind_of(layer.operation).is_loss; }
 
-/// Whether it has labels or tokens. Samples' keys are neither, though of the same type.
+/// Whether the field has labels or tokens. Samples' keys are neither, although they have the same type.
 bool has_labels(const Field& field) { return field.dtype == DType::i32 && field.name != kSampleKey; }
 
 bool draws(const Layer& layer) { return std::holds_alternative<Dropout>(layer.operation); }
@@ -41,7 +41,7 @@ std::vector<Field> classifier_fields(Shape input, DType dtype) {
   return {{std::string{kImage}, std::move(input), dtype}, {std::string{kLabel}, {}, DType::i32}};
 }
 
-/// Whether these are the fields of a classifier, whose texts tell of the image's shape alone.
+/// Whether these are the fields of a classifier, whose texts contain only the image's shape.
 bool are_classifier_fields(const std::vector<Field>& fields, DType dtype) {
   return fields.size() == 2 && fields[0].name == kImage && fields[0].dtype == dtype && fields[1].name == kLabel &&
          fields[1].shape.extents.empty() && fields[1].dtype == DType::i32;
@@ -121,7 +121,7 @@ void Graph::check_fields() const {
   }
 }
 
-/// Finds what every layer reads.
+/// Finds the input tensors of every layer.
 void Graph::connect() {
   std::unordered_set<std::string> names;
   for (const Field& field : fields_) names.insert(field.name);
@@ -140,7 +140,7 @@ void Graph::connect() {
   }
 }
 
-/// The tensor of that name that `layer` can read.
+/// The tensor called `name` that `layer` can read.
 std::uint32_t Graph::find_tensor(std::uint32_t layer, const std::string& name) const {
   std::uint32_t tensor = 0;
   for (const Field& field : fields_) {
@@ -209,7 +209,7 @@ const Shape& Graph::numbers(std::uint32_t layer, std::size_t index) const {
   return shapes_[tensor];
 }
 
-/// The field that a layer of a kind that reads tokens reads.
+/// The field that is read by a layer of a kind that reads tokens.
 const Field& Graph::tokens(std::uint32_t layer) const {
   const std::uint32_t tensor = inputs_[layer].front();
   const bool found = tensor < fields_.size() && has_labels(fields_[tensor]);
@@ -219,14 +219,14 @@ const Field& Graph::tokens(std::uint32_t layer) const {
   return fields_[tensor];
 }
 
-/// Throws unless what the loss `layer` reads last are labels for its logits.
+/// Throws unless the last input of the loss `layer` is a field of labels for its logits.
 void Graph::check_labels(std::uint32_t layer, const Shape& logits) const {
   const std::uint32_t labels = inputs_[layer].back();
   TROUPE_CHECK(labels < fields_.size() && has_labels(fields_[labels]), Code::invalid, where(layer), ": ",
                layers_[layer].inputs.empty() ? std::string{kLabel} : layers_[layer].inputs.back(),
                " has no labels; a loss reads logits, then a field of i32");
   const Field& field = fields_[labels];
-  Shape each = logits;  // without the classes
+  Shape each = logits;  // the shape without the classes
   each.extents.pop_back();
   TROUPE_CHECK(field.shape.extents.empty() || field.shape == each, Code::invalid, where(layer), ": logits ",
                logits.to_string(), " for labels ", field.shape.to_string(), " of field ", field.name,
@@ -236,7 +236,7 @@ void Graph::check_labels(std::uint32_t layer, const Shape& logits) const {
                " logits for field ", field.name, " of ", field.classes, " classes");
 }
 
-/// Throws unless what the loss `layer` reads last is a field with a number for each that it reads first.
+/// Throws unless the last input of the loss `layer` is a field with as many numbers as its first input.
 void Graph::check_number_targets(std::uint32_t layer, const Shape& read) const {
   const std::uint32_t targets = inputs_[layer].back();
   const std::string_view name = layers_[layer].inputs.empty() ? kLabel : std::string_view{layers_[layer].inputs.back()};
@@ -294,7 +294,7 @@ void Graph::recompute(std::vector<LayerRange> ranges) {
   recomputed_ = std::move(ranges);
 }
 
-/// Whether only layers of the range read what `layer`, one of them, puts out.
+/// Whether the output of `layer`, which is in the range, is read only by layers of the range.
 bool Graph::is_recomputed(std::uint32_t layer, const LayerRange& range) const noexcept {
   for (std::uint32_t reader = 0; reader < layers_.size(); ++reader) {
     if (reader >= range.first && reader <= range.last) continue;
@@ -316,7 +316,7 @@ std::uint64_t Graph::count_parameters() const noexcept {
   return count;
 }
 
-// Only matrix products are counted: what touches each element once is bound by memory, not by arithmetic.
+// Only matrix products are counted: operations on single elements are limited by memory, not by arithmetic.
 std::uint64_t Graph::forward_flops() const noexcept {
   std::uint64_t flops = 0;
   for (const std::uint64_t multiply_adds : multiply_adds_) flops += 2 * multiply_adds;
@@ -326,7 +326,7 @@ std::uint64_t Graph::forward_flops() const noexcept {
 }
 
 std::uint64_t Graph::training_flops() const noexcept {
-  // Forward, gradient to the weights and gradient to the input: the same size each.
+  // Forward, gradient to the weights and gradient to the input have the same cost.
   std::uint64_t flops = 3 * forward_flops();
   for (std::size_t layer = 0; layer < layers_.size(); ++layer)
     if (!trained_[inputs_[layer].front()]) flops -= 2 * multiply_adds_[layer];

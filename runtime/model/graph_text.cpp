@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kMostTextLayers = 4096;
 
-/// Takes one word after another from the text.
+/// Reads the text word by word.
 class GraphText {
  public:
   explicit GraphText(std::string_view all) : left_(all) {}
@@ -26,7 +26,7 @@ class GraphText {
     return true;
   }
   void take(std::string_view word) { check(try_take(word), word); }
-  /// As std::quoted writes it.
+  /// A string in the form of std::quoted.
   std::string take_quoted() {
     take("\"");
     std::string out;
@@ -43,7 +43,7 @@ class GraphText {
       out += next;
     }
   }
-  /// All up to one of `ends`.
+  /// The text up to one of `ends`.
   std::string_view take_until(std::string_view ends) {
     const std::string_view word = left_.substr(0, left_.find_first_of(ends));
     left_.remove_prefix(word.size());

@@ -11,7 +11,7 @@
 namespace troupe {
 namespace {
 
-/// The attribute's value in `operation`, which is only read.
+/// The address of the attribute's value in `operation`, which is only read.
 AttributeSlot value_of(const LayerAttribute& attribute, const Operation& operation) {
   return attribute.slot(const_cast<Operation&>(operation));
 }
@@ -34,8 +34,8 @@ struct InRange {
   }
 };
 
-/// Numbers as short as they can be told apart, or `exact`: as graphs' texts have had them from the beginning, which
-/// plans and checkpoints compare.
+/// Numbers as short as possible, or, with `exact`, in the form that texts of graphs have always had: plans and
+/// checkpoints compare these texts.
 struct AttributeText {
   bool exact = false;
   std::string operator()(const std::uint32_t* number) const { return std::to_string(*number); }
@@ -59,9 +59,9 @@ std::span<const LayerKind> layer_kinds() {
       dense_row(), relu_row(), add_row(), softmax_cross_entropy_row(), conv2d_row(), max_pool_row(), average_pool_row(),
       global_average_pool_row(), flatten_row(), tanh_row(), sigmoid_row(), gelu_row(), smooth_l1_row(),
       sigmoid_cross_entropy_row(), l2_norm_row(), dropout_row(), batch_norm_row(), multiply_row(), concat_row(),
-      // Of sequences.
+      // For sequences.
       embedding_row(), position_row(), layer_norm_row(), attention_row(),
-      // Of any tensor.
+      // For any tensor.
       transpose_row()};
   return kinds;
 }

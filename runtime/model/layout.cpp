@@ -14,10 +14,10 @@
 namespace troupe {
 namespace {
 
-/// Keeps the weights' random numbers apart from all others drawn from the same seed.
+/// Keeps the random numbers of weights different from all others of the same seed.
 constexpr std::uint64_t kWeightsKey = 0x77656967687473;
 
-/// A stripe is whole blocks of this many elements: 4 KiB of f32.
+/// Stripes are whole blocks of this many elements: 4 KiB of f32.
 constexpr std::uint64_t kStripeBlock = 1024;
 
 /// A field of a batch begins on a cache line.
@@ -90,7 +90,7 @@ std::vector<Layout::Entry> entries_of_tensors(const Graph& graph, const Layout& 
 void fill_initial(const Graph& graph, const Layout& layout, std::uint64_t seed, std::span<float> parameters) {
   TROUPE_CHECK(parameters.size() == layout.count_elements(), Code::invalid, "starting weights of ", graph.name(), ": ",
                parameters.size(), " elements were given, the layout has ", layout.count_elements());
-  std::fill(parameters.begin(), parameters.end(), 0.0F);  // also what lies between them
+  std::fill(parameters.begin(), parameters.end(), 0.0F);  // including the gaps
   const std::uint64_t weights_key = sub_key(seed, kWeightsKey);
   for (std::size_t p = 0; p < layout.entries().size(); ++p) {
     const Parameter& parameter = graph.parameters()[p];
@@ -107,7 +107,7 @@ void fill_initial(const Graph& graph, const Layout& layout, std::uint64_t seed, 
 
 std::uint16_t to_bf16(float value) noexcept {
   const auto bits = std::bit_cast<std::uint32_t>(value);
-  if ((bits & 0x7fffffffU) > 0x7f800000U) return static_cast<std::uint16_t>((bits >> 16) | 0x40);  // a quiet NaN
+  if ((bits & 0x7fffffffU) > 0x7f800000U) return static_cast<std::uint16_t>((bits >> 16) | 0x40);  // makes a quiet NaN
   return static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1)) >> 16);
 }
 
@@ -241,7 +241,7 @@ std::uint32_t first_layer(const Graph& graph, const Layout& layout, const Bucket
 }
 
 std::vector<Bucket> in_backward_order(const Graph& graph, const Layout& layout, std::vector<Bucket> buckets) {
-  // A pass comes to the layers from the last to the first.
+  // A backward pass goes through the layers from the last to the first.
   std::stable_sort(buckets.begin(), buckets.end(), [&](const Bucket& a, const Bucket& b) {
     return first_layer(graph, layout, a) > first_layer(graph, layout, b);
   });

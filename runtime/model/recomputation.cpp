@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kSegments = "segments:";
 constexpr std::string_view kTo = "..";
 
-/// All layers that `name` stands for, which need not stand together.
+/// The range of all layers that `name` stands for; layers between them are included.
 std::optional<LayerRange> find_layers(const Graph& graph, std::string_view name) {
   std::optional<LayerRange> found;
   for (std::uint32_t l = 0; l < graph.layers().size(); ++l) {
@@ -39,7 +39,7 @@ LayerRange range_of(const Graph& graph, std::string_view text_of_range) {
   return {find(text_of_range.substr(0, to)).first, find(text_of_range.substr(to + kTo.size())).last};
 }
 
-/// How many elements of a sample cross from layers before `cut` to `cut` and those after it.
+/// The number of elements per sample that layers from `cut` on read from layers before it.
 std::uint64_t crossing_elements(const Graph& graph, std::uint32_t cut) {
   const std::uint32_t end = graph.output_tensor(cut);
   std::vector<bool> crosses(end);
@@ -62,12 +62,12 @@ std::vector<LayerRange> segments_of(const Graph& graph, std::string_view number)
       read.ec == std::errc{} && read.ptr == number.data() + number.size() && segments >= 2 && segments <= count,
       Code::invalid, "train.recompute has \"", kSegments, number, "\"; for model ", graph.name(),
       " the number must be 2 to ", count, ", its layers before the first loss");
-  std::vector<std::uint64_t> before{0};  // elements of what the layers before this one put out
+  std::vector<std::uint64_t> before{0};  // elements of the outputs of all earlier layers
   for (std::uint32_t l = 0; l < count; ++l) before.push_back(before.back() + graph.output_of(l).count_elements());
   std::vector<LayerRange> ranges;
   std::uint32_t first = 0;
   for (std::uint32_t segment = 1; segment < segments && first + 1 < count; ++segment) {
-    // At the fraction segment / segments of all elements, give or take half of a segment.
+    // Near the fraction segment / segments of all elements, at most half a segment away.
     const std::uint64_t width = before.back() / segments, target = before.back() / segments * segment;
     std::optional<std::uint32_t> best;
     std::uint64_t best_crossing = 0;
@@ -79,7 +79,7 @@ std::vector<LayerRange> segments_of(const Graph& graph, std::string_view number)
       best = cut;
       best_crossing = crossing;
     }
-    if (!best) continue;  // one layer is larger than a segment
+    if (!best) continue;  // a layer is larger than a segment
     ranges.push_back({first, *best - 1});
     first = *best;
   }

@@ -8,13 +8,13 @@
 
 namespace troupe {
 
-/// The ranges of layers that `texts` name, ascending. Each text is one of
+/// The ranges of layers named by `texts`, ascending. Each text is one of
 ///   "block_1"           the layer of this name, or all layers whose names begin with "block_1."
 ///   "block_1..block_4"  from the first layer of the one to the last layer of the other
-///   "segments:4"        alone: the layers before the first loss in so many ranges with about as many elements, cut
-///                       where few tensors cross, of which the last one is left out: its backward pass comes at once
-/// Throws Error{invalid} naming the text for layers that there are not, ranges that overlap or end before they begin,
-/// and ranges that contain a loss.
+///   "segments:4"        alone: that many ranges of about equal size of the layers before the first loss, cut where
+///                       few tensors cross; the last range is left out, because its backward pass follows at once
+/// Throws Error{invalid}, which names the text, for layers that do not exist, for ranges that overlap or end before
+/// they begin, and for ranges that contain a loss.
 std::vector<LayerRange> recomputed_ranges(const Graph& graph, std::span<const std::string> texts);
 
 }  // namespace troupe

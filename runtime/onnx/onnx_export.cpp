@@ -19,7 +19,7 @@ using detail::ProtobufMessage;
 using Names = std::vector<std::string>;
 using Numbers = std::vector<std::int64_t>;
 
-// Field numbers and types as onnx.proto of ONNX 1.15 has them.
+// Field numbers and types from onnx.proto of ONNX 1.15.
 constexpr std::int64_t kIrVersion = 9, kOpset = 20;
 constexpr std::int64_t kFloat = 1, kInt64 = 7;
 constexpr std::uint64_t kMostFileBytes = std::uint64_t{1} << 31;
@@ -35,7 +35,7 @@ std::string_view bytes_of(const std::vector<Element>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(Element)};
 }
 
-/// What a node has besides inputs and outputs.
+/// A node's attributes.
 class Attributes {
  public:
   Attributes& number(std::string_view name, std::int64_t value) {
@@ -67,8 +67,8 @@ class Attributes {
   std::vector<ProtobufMessage> all_;
 };
 
-/// ONNX convolves and pools images [rows, channels, height, width]; here they are [rows, height, width, channels]. A
-/// tensor is brought into the other order when a layer first reads it so, and then exists in both.
+/// ONNX convolves and pools images as [rows, channels, height, width]; here they are [rows, height, width, channels]. A
+/// tensor is transposed when a layer first reads it in the other order, and then exists in both.
 class OnnxGraph {
  public:
   explicit OnnxGraph(const Graph& graph) : graph_(graph), tensors_(graph.fields().size() + graph.layers().size()) {
@@ -85,7 +85,7 @@ class OnnxGraph {
   }
 
   void write(const ParameterNumbers& numbers, const OnnxBytes& to) const {
-    std::vector<std::string> heads;  // of the parameters' tensors, up to their numbers
+    std::vector<std::string> heads;  // of the parameters' tensors, up to their values
     std::uint64_t body_bytes = body_.str().size();
     for (std::size_t p = 0; p < parameters_.size(); ++p) {
       const Parameter& parameter = graph_.parameters()[p];
@@ -122,7 +122,7 @@ class OnnxGraph {
   }
 
  private:
-  /// The names of one tensor; empty: it does not exist in that order.
+  /// The names of one tensor in its two orders; empty: it does not exist in that order.
   struct Tensor {
     std::string plain, channels_first;
   };
@@ -171,7 +171,7 @@ class OnnxGraph {
     for (const ProtobufMessage& attribute : attributes.all()) made.message(5, attribute);
     body_.message(1, made);
   }
-  /// A node whose output nothing but this layer reads.
+  /// A node whose output only this layer reads.
   std::string step(std::string_view operation, const Names& inputs, std::string_view part,
                    const Attributes& attributes = {}) {
     std::string output = part_name(part);
@@ -217,7 +217,7 @@ class OnnxGraph {
     return static_cast<std::size_t>(at - graph_.parameters().begin());
   }
 
-  /// An operation on each element, in whatever order the inputs lie.
+  /// An operation on each element, in the order in which the inputs exist.
   void add_elementwise(std::string_view operation, const Names& more = {}, const Attributes& attributes = {}) {
     const auto& read = graph_.inputs_of(layer_);
     const bool first = std::ranges::all_of(read, [&](std::uint32_t t) { return !tensors_[t].channels_first.empty(); });
@@ -318,7 +318,7 @@ class OnnxGraph {
     const std::string more = step("Add", {sum, constant("epsilon", norm.epsilon)}, "more");
     add_plain("Mul", {step("Div", {read, step("Sqrt", {more}, "norm")}, "divided"), parameter("scale")});
   }
-  /// A token below 0 gives zeros; Gather would take a row from the end.
+  /// A token below 0 gives zeros; Gather alone would take a row from the end.
   void add(const Embedding&) {
     const std::string tokens = plain(input_tensor()), zero = constant("zero", Numbers{0});
     const std::string rows = step("Gather", {parameter("weight"), step("Max", {tokens, zero}, "row")}, "rows");
@@ -365,11 +365,11 @@ class OnnxGraph {
   const Graph& graph_;
   std::vector<Tensor> tensors_;
   Names parameters_;              // by parameter of the graph
-  std::vector<bool> by_columns_;  // the same: it is written transposed
+  std::vector<bool> by_columns_;  // by parameter: whether it is written transposed
   std::set<std::string> taken_;   // names
   std::set<std::uint32_t> outputs_;
   ProtobufMessage body_;
-  std::size_t layer_ = 0;  // that is being added
+  std::size_t layer_ = 0;  // the layer that is being added
 };
 
 }  // namespace

@@ -16,7 +16,7 @@ bool is_one_of(const Operation& operation) {
 }
 
 bool is_activation(const Operation& operation) { return is_one_of<Relu, Tanh, Sigmoid>(operation); }
-/// Whether the backward pass reads what the layer read, or what it put out.
+/// Whether the backward pass reads the layer's input (reads_input_again) or output (reads_output_again).
 bool reads_input_again(const Operation& operation) {
   return !is_one_of<Add, Concat, Dropout, Position, Embedding, Flatten, Relu, Tanh, Sigmoid, MaxPool, AveragePool,
                     GlobalAveragePool, Transpose>(operation);
@@ -24,12 +24,12 @@ bool reads_input_again(const Operation& operation) {
 bool reads_output_again(const Operation& operation) {
   return is_activation(operation) || std::holds_alternative<Attention>(operation);
 }
-/// Whether the gradient to its input takes the place of that to its output.
+/// Whether the gradient to its input overwrites the gradient to its output.
 bool goes_back_in_place(const Operation& operation) {
   return is_one_of<Relu, Tanh, Sigmoid, Gelu, Dropout, BatchNorm, LayerNorm, Position, Flatten>(operation);
 }
 
-/// A step as a list of calls, one for each layer and pass, and what each of them uses.
+/// A step as a list of calls, one for each layer and pass, with the memory that each of them uses.
 class StepLives {
  public:
   StepLives(const Graph& graph, std::uint32_t rows)
@@ -56,7 +56,7 @@ class StepLives {
  private:
   using Block = std::size_t;
 
-  /// What lies in its input's memory, or is computed together with the layer before.
+  /// Outputs in the memory of their layer's input, or computed together with the previous layer.
   void join(std::uint32_t layer) {
     const Operation& operation = graph_.layers()[layer].operation;
     const std::uint32_t input = graph_.inputs_of(layer).front(), fields = field_count();
@@ -82,7 +82,7 @@ class StepLives {
     if (is_loss) return contribute(graph_.inputs_of(layer).front());
     if (same_[output] == output) value_of_[output] = take(output);
   }
-  /// A first part of the gradient to `tensor` takes memory; others are added to it.
+  /// The first contribution to the gradient of `tensor` takes memory; later ones are added to it.
   void contribute(std::uint32_t tensor) {
     std::optional<Block>& block = gradient_of_[same_[tensor]];
     if (tensor < field_count() || !graph_.is_trained(tensor)) return;
@@ -117,7 +117,7 @@ class StepLives {
     if (reads_output_again(operation)) use(value_of_[same_[output]]);
     for (const std::uint32_t input : inputs)
       if (reads_input_again(operation)) use(value_of_[same_[input]]);
-    if (same_[output] != output) return;  // its gradient is that of the layer before
+    if (same_[output] != output) return;  // its gradient is that of the previous layer
     if (goes_back_in_place(operation) && inputs.front() >= field_count() && !gradient_of_[same_[inputs.front()]]) {
       gradient_of_[same_[inputs.front()]] = gradient;
       return;
@@ -126,7 +126,7 @@ class StepLives {
   }
 
   const Graph& graph_;
-  const std::uint64_t row_bytes_;  // of an element of all rows
+  const std::uint64_t row_bytes_;  // bytes of one element, over all rows
   std::vector<std::uint32_t> same_;
   std::vector<std::optional<Block>> value_of_, gradient_of_;  // by tensor
   std::vector<LivingBlock> blocks_;

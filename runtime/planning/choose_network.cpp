@@ -12,16 +12,16 @@
 #include "runtime/base/error.hpp"
 #include "runtime/base/words.hpp"
 
-// NICs reach each other when they are of one network: RDMA devices of all nodes are taken for one; interfaces are by
-// the beginning of their addresses, as a hello tells no more of them. An address that two nodes have is of a network
-// inside each of them, such as a container's bridge. Files have no addresses: then all interfaces are one network.
+// NICs reach each other if they are in one network. RDMA devices of all nodes count as one network. Interfaces are
+// compared by the beginning of their addresses; a hello contains no more. An address that two nodes have is of a
+// network inside each, such as a container's bridge. Files have no addresses: then all interfaces are one network.
 namespace troupe::detail {
 namespace {
 
 bool works(const Nic& nic) { return nic.up && !nic.loopback; }
 bool has_rdma(const Nic& nic) { return works(nic) && !nic.infiniband.empty(); }
 
-/// The first 16 bits of an IPv4 address, the first 64 of an IPv6 one; nothing for addresses of one link only.
+/// The first 16 bits of an IPv4 address, the first 64 of an IPv6 address; empty for link-local addresses.
 std::optional<std::string> network_of(const std::string& address) {
   std::array<unsigned char, sizeof(in6_addr)> bytes{};
   if (::inet_pton(AF_INET, address.c_str(), bytes.data()) == 1) {
@@ -34,12 +34,12 @@ std::optional<std::string> network_of(const std::string& address) {
   return std::string(bytes.begin(), bytes.begin() + 8);
 }
 
-/// What is known of a network.
+/// Facts about a network.
 struct Network {
   std::set<std::size_t> nodes;
   std::set<std::string> addresses;
   std::size_t interfaces = 0;
-  std::uint64_t slowest = ~std::uint64_t{0};  // bits per second; 0: of one it is not known
+  std::uint64_t slowest = ~std::uint64_t{0};  // bits per second; 0: not known for one of them
 };
 
 using IsOfNetwork = std::vector<std::vector<bool>>;  // by node and NIC
@@ -58,7 +58,7 @@ bool reaches_all(const IsOfNetwork& network) {
                      [](const std::vector<bool>& nics) { return std::count(nics.begin(), nics.end(), true) > 0; });
 }
 
-/// Of the networks that all nodes are in, the one whose slowest interface is the fastest.
+/// Of the networks that all nodes are in, the one with the fastest slowest interface.
 std::optional<IsOfNetwork> common_network(std::span<const Topology* const> nodes) {
   std::map<std::string, Network> networks;
   for (std::size_t n = 0; n < nodes.size(); ++n) {
@@ -87,7 +87,7 @@ std::optional<IsOfNetwork> common_network(std::span<const Topology* const> nodes
   return chosen;
 }
 
-/// The NICs of one node by how often ranks have them already.
+/// The NICs of one node, with the number of ranks that already use each.
 class NodeNics {
  public:
   NodeNics(const Topology& node, std::vector<bool> of_network)
@@ -103,7 +103,7 @@ class NodeNics {
   bool has_choice() const { return std::count(of_network_.begin(), of_network_.end(), true) > 1; }
 
  private:
-  /// The smallest comes first: near, fast, little used.
+  /// The smallest is the best: near, fast, little used.
   std::tuple<int, std::uint64_t, std::size_t> order(const RankPlan& rank, std::size_t nic) const {
     return {distance(rank, node_.nics[nic]), ~node_.nics[nic].bits_per_second, users_[nic]};
   }

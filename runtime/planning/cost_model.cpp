@@ -16,8 +16,8 @@
 #include "runtime/planning/detail/exchange_timeline.hpp"
 
 // A step is predicted from three things: how long a rank computes (figures for its rows, threads and busy neighbours),
-// how many bytes each pass over memory moves (figures of copies), and what waits for whom (exchange_timeline). Which of
-// these a step consists of is asked of the policies' own state machines, so that no policy is described twice.
+// how many bytes each pass over memory moves (figures of copies), and which work waits for which (exchange_timeline).
+// The policies' own state machines are asked what a step consists of, so that no policy is described twice.
 namespace troupe {
 namespace {
 
@@ -27,9 +27,9 @@ using topology::Measurements;
 using topology::MessageFigure;
 using topology::Repeats;
 
-constexpr std::uint64_t kMostSteps = 20'000;  // that are played through; the last phase goes on as it was until there
+constexpr std::uint64_t kMostSteps = 20'000;  // of the simulation; from there on the last phase continues unchanged
 constexpr double kF32 = sizeof(float);
-// What a core and a node are taken to do that nobody measured: low for a server of these years, on purpose.
+// Assumed speeds of a core and a node that were not measured: deliberately low for a present server.
 constexpr double kAssumedFlops = 60e9;
 constexpr double kAssumedCopy = 12e9, kAssumedCopyOfMemory = 60e9;
 constexpr double kAssumedShmSeconds = 1e-6, kAssumedShm = 8e9;
@@ -38,8 +38,8 @@ constexpr double kAssumedWireSeconds = 30e-6, kAssumedWire = 10e9 / 8;
 
 Repeats once(double value) { return {value, value, value}; }
 
-/// `value` between the two of `points` (by size, ascending, positive) that enclose `at`, on a logarithmic scale; beyond
-/// the ends that of the nearest one.
+/// Interpolates, on a logarithmic scale of sizes, between the two `points` (by size, ascending, positive) around `at`;
+/// beyond the ends it takes the nearest one.
 double between(const std::map<double, double>& points, double at) {
   const auto above = points.lower_bound(at);
   if (above == points.end()) return points.rbegin()->second;
@@ -49,18 +49,18 @@ double between(const std::map<double, double>& points, double at) {
   return below->second + share * (above->second - below->second);
 }
 
-/// Of what is there for 1 and for `most`, what `count` gets.
+/// Interpolates linearly for `count` between the values for 1 and for `most`.
 double straight(double for_one, double for_most, double count, double most) {
   if (most <= 1) return for_one;
   return for_one + (for_most - for_one) * std::clamp((count - 1) / (most - 1), 0.0, 1.0);
 }
 
-/// Looks figures up, and keeps which ones were used.
+/// Looks up figures, and records which ones were used.
 class Figures {
  public:
   explicit Figures(const CostFigures& figures) : figures_(figures) {}
 
-  /// Operations a second of a device of `threads`, while `others` threads of other ranks of its host compute, too.
+  /// Operations per second of a device with `threads`, while `others` threads of other ranks on its host also compute.
   double flops(const std::string& dtype, std::uint32_t rows, std::uint32_t threads, std::uint32_t others) {
     const auto [of, type] = compute_source(dtype);
     const auto rates = [&, of = of, type = type](auto fits) {
@@ -85,7 +85,7 @@ class Figures {
     return threads * alone * by_thread * by_neighbours;
   }
 
-  /// Bytes a second that one of `cores` busy ones of a host moves in passes over `bytes` of its own.
+  /// Bytes per second that one of `cores` busy cores of a host moves in passes over `bytes` of its own.
   double copy(std::uint32_t cores, double bytes) {
     const Measurements& of = figures_.measured.copies.empty() ? assume("memory") : figures_.measured;
     std::uint32_t most = 1;
@@ -103,7 +103,7 @@ class Figures {
     return straight(alone > 0 ? alone : crowded, crowded > 0 ? crowded : alone, cores, most);
   }
 
-  /// Within a node.
+  /// The figures of messages within a node.
   MessageFigure near(const std::string& means) {
     for (const Measurements* of : {&figures_.measured, &figures_.assumed})
       for (const MessageFigure& each : of->messages) {
@@ -114,7 +114,7 @@ class Figures {
     fail(Code::invalid, text("there are no figures of messages within a node over ", means));
   }
 
-  /// Between nodes: the slowest way.
+  /// The figures of messages between nodes: the slowest path.
   MessageFigure far(bool one_host) {
     std::optional<MessageFigure> slowest;
     for (const MessageFigure& each : figures_.measured.messages) {
@@ -137,7 +137,7 @@ class Figures {
     fail(Code::invalid, "there are no figures of messages between nodes");
   }
 
-  /// Whether convolutions that gain by Winograd's algorithm are computed so. Asked only for such a convolution.
+  /// Whether convolutions that gain by Winograd's algorithm are computed with it. Asked only for such a convolution.
   bool has_winograd() {
     const Measurements& of = figures_.measured.compute.empty() ? figures_.assumed : figures_.measured;
     if (!of.winograd)
@@ -184,14 +184,14 @@ class Figures {
   std::set<std::string> notes_;
 };
 
-/// A layer's work in a step of one rank, as matrix products of so many rows.
+/// A layer's work in a step of one rank, as matrix products with this many rows.
 struct LayerWork {
   double forward_flops = 0;
   double backward_flops = 0;
   std::uint32_t rows = 1;
 };
 
-/// Rows of a layer's products: the samples of a batch, or the places of all of them that use the same weights.
+/// The rows of a layer's products: samples of a batch, times the positions that use the same weights.
 std::uint32_t product_rows(const Graph& graph, std::uint32_t layer, std::uint32_t batch) {
   const troupe::Operation& operation = graph.layers()[layer].operation;
   const std::uint64_t elements = graph.output_of(layer).count_elements();
@@ -201,7 +201,7 @@ std::uint32_t product_rows(const Graph& graph, std::uint32_t layer, std::uint32_
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(batch * places, UINT32_MAX));
 }
 
-/// What of the operations of a layer's direct algorithm its device's algorithm takes.
+/// The cost of the device's algorithm for a layer, as a fraction of the direct algorithm's operations.
 double computed_part(const Graph& graph, std::uint32_t layer, std::uint32_t batch, Figures& figures) {
   const auto* const conv = std::get_if<Conv2d>(&graph.layers()[layer].operation);
   if (conv == nullptr || graph.dtype() != DType::f32) return 1;
@@ -211,7 +211,7 @@ double computed_part(const Graph& graph, std::uint32_t layer, std::uint32_t batc
   return winograd_time_part(*conv, input, output, batch);
 }
 
-/// Of each layer. A model whose arithmetic is not told is one layer.
+/// For each layer. A model whose arithmetic is not known counts as one layer.
 std::vector<LayerWork> layer_works(const Plan& plan, const Graph& graph, Figures& figures) {
   if (graph.layers().empty() || graph.training_flops() == 0) {
     const double flops = static_cast<double>(plan.training_flops) * plan.batch;
@@ -227,13 +227,13 @@ std::vector<LayerWork> layer_works(const Plan& plan, const Graph& graph, Figures
   return works;
 }
 
-/// The rank with most to compute, and how it is placed.
+/// The rank with the most computation, and its placement.
 struct Slowest {
   double compute_s = 0;  // of a step
   std::vector<detail::LayerTime> layers{};
-  double slower = 1;              // for ranks that share its cores
-  std::uint32_t passing = 1;      // ranks of its host that pass over memory at once, each on one core
-  std::uint32_t local_ranks = 1;  // of its node
+  double slower = 1;              // factor for ranks that share its cores
+  std::uint32_t passing = 1;      // ranks of its host that pass over memory at the same time, each on one core
+  std::uint32_t local_ranks = 1;  // ranks on its node
   bool lanes_apart = false;       // its lanes have cores of their own
 };
 
@@ -252,7 +252,7 @@ Slowest slowest_rank(const Plan& plan, const Graph& graph, Figures& figures) {
     ++host.ranks;
     for (const std::uint32_t cpu : rank.cpus) ++host.ranks_of_cpu[cpu];
   }
-  // Thousands of ranks have a handful of ways to be placed.
+  // Thousands of ranks have only a few different placements.
   using Way = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t, bool>;
   std::set<Way> ways;
   for (const RankPlan& rank : plan.ranks) {
@@ -280,11 +280,11 @@ Slowest slowest_rank(const Plan& plan, const Graph& graph, Figures& figures) {
   return slowest;
 }
 
-/// What a group does in a step, as far as it costs something.
+/// The part of a group's actions in a step that costs time.
 struct GroupStep {
   bool updates_locally = false;
   bool keeps = false;
-  bool behind = false;  // the round goes on behind the next step
+  bool behind = false;  // the round runs beside the next step
   bool hosted = false;
   Sent sent = Sent::nothing;
   auto operator<=>(const GroupStep&) const = default;
@@ -298,7 +298,7 @@ GroupStep group_step(const StepOrders& orders) {
           .sent = orders.sent};
 }
 
-/// The costs of the steps of one job, each kind of step once.
+/// The costs of the steps of one job; each kind of step is computed once.
 class StepCosts {
  public:
   StepCosts(const Plan& plan, const Graph& graph, const Layout& layout, Figures& figures)
@@ -322,14 +322,14 @@ class StepCosts {
   }
 
  private:
-  /// Seconds of a pass over `elements` with so many reads and writes of f32 each.
+  /// Seconds of a pass over `elements` with this many reads and writes of f32 for each.
   double pass_s(double elements, double reads, double writes) const {
     const double bytes = elements * (reads + writes) * kF32;
     if (bytes <= 0) return 0;
     return bytes / figures_.copy(slowest_.passing, bytes) * slowest_.slower;
   }
   double bf16_writes() const { return plan_.dtype == DType::bf16 ? 0.5 : 0; }
-  /// Of a rule with `slots` states, which adds up so many gradients.
+  /// For a rule with `slots` states, which adds up this many gradients.
   double update_s(double elements, std::size_t slots, double gradients) const {
     const double state = 1.0 + static_cast<double>(slots);
     return pass_s(elements, state + gradients, state + bf16_writes());
@@ -341,7 +341,7 @@ class StepCosts {
     for (const auto& [tenant, count] : of_tenant) most = std::max(most, count);
     return static_cast<double>(most);
   }
-  /// Nodes, or ranks where each sends for itself.
+  /// The number of nodes, or of ranks if each sends for itself.
   std::uint32_t members() const {
     return plan_.shares_memory() ? static_cast<std::uint32_t>(plan_.nodes.size()) : plan_.world_size();
   }
@@ -357,10 +357,10 @@ class StepCosts {
     return step;
   }
 
-  /// What the device's own stream does.
+  /// Work on the device's own stream.
   void add_passes(PredictedStep& step, const GroupPlan& group, const GroupStep& does) const {
     const double count = static_cast<double>(group.count);
-    const std::size_t slots = state_slots(group.kind);
+    const std::size_t slots = state_slots(group);
     if (does.updates_locally) step[StepPart::update] += update_s(count, slots, 1);
     if (does.keeps) step[StepPart::copy] += pass_s(count, 1, 1);
     if (does.hosted) return add_hosted(step, group);
@@ -372,11 +372,11 @@ class StepCosts {
     if (plan_.crosses_nodes()) return;
     const std::size_t kept = does.sent == Sent::delta ? kMaxOuterSlots : slots;
     step[StepPart::update] += update_s(largest_stripe(group), kept, plan_.world_size());
-    // Each bucket's ranks wait for each other twice: gradients written, parameters published.
+    // The ranks wait for each other twice per bucket: until gradients are written, and until parameters are published.
     if (exchanges_) step[StepPart::exchange] += 2 * static_cast<double>(group.buckets.size()) * wire_.seconds.median;
   }
 
-  /// A push of gradients and a read of parameters, one after the other; shards' queues are not looked at.
+  /// A push of gradients and then a read of parameters; the shards' queues are ignored.
   void add_hosted(PredictedStep& step, const GroupPlan& group) const {
     figures_.note("Hosted policies are predicted roughly: a rank pushes and reads, and waits for no other one.");
     const double count = static_cast<double>(group.count);
@@ -387,12 +387,12 @@ class StepCosts {
           2 * (wire_.seconds.median + count * kF32 * others * ranks / wire_.bytes_per_second.median);
     }
     // In a step's time each rank's shard takes a push of every rank.
-    step[StepPart::update] += plan_.world_size() * update_s(largest_stripe(group), state_slots(group.kind), 1);
+    step[StepPart::update] += plan_.world_size() * update_s(largest_stripe(group), state_slots(group), 1);
   }
 
   detail::ExchangeLink link_of(const GroupPlan& group, Sent sent) const {
     const double local = plan_.shares_memory() ? slowest_.local_ranks : 1;
-    const std::size_t slots = sent == Sent::delta ? kMaxOuterSlots : state_slots(group.kind);
+    const std::size_t slots = sent == Sent::delta ? kMaxOuterSlots : state_slots(group);
     detail::ExchangeLink link;
     link.nodes = members();
     link.latency_s = wire_.seconds.median;
@@ -407,7 +407,7 @@ class StepCosts {
     return link;
   }
 
-  /// What the transport does between nodes, and what of it the step waits for.
+  /// The transport's time between nodes, and the part of it that the step waits for.
   void add_wire(PredictedStep& step, const std::vector<GroupStep>& groups) const {
     const double tail_s = step.total() - step[StepPart::compute];
     double exposed_s = 0, moving_s = 0, behind_s = 0;
@@ -426,7 +426,7 @@ class StepCosts {
         behind_s += timeline.link_busy_s + 2 * link.latency_s;
       else
         exposed_s += timeline.exposed_s;
-      // The rank's core moves what it sends and what it gets, and updates what it owns.
+      // The rank's core moves the data that it sends and receives, and updates its own stripe.
       const double share = static_cast<double>(group.count) / (plan_.shares_memory() ? slowest_.local_ranks : 1);
       const double others = static_cast<double>(link.nodes - 1) / link.nodes;
       moving_s += (2 * share * others * (link.sent_bytes_per_element + kF32) / mover_ +
@@ -437,7 +437,7 @@ class StepCosts {
     step[StepPart::exchange] += std::max(exposed_s, slowest_.lanes_apart ? 0 : moving_s);
   }
 
-  /// A batch is read and written while the step before computes.
+  /// A batch is read and written while the previous step is computed.
   void add_load(PredictedStep& step) const {
     double elements = 0;
     for (const Field& field : graph_.fields()) elements += static_cast<double>(field.shape.count_elements());
@@ -453,7 +453,7 @@ class StepCosts {
   const Slowest slowest_;
   const bool exchanges_;
   MessageFigure wire_;
-  double mover_ = 1;  // bytes a second that a core sends, or receives
+  double mover_ = 1;  // bytes per second that a core sends or receives
   std::map<std::vector<GroupStep>, PredictedStep> known_;
 };
 

@@ -7,12 +7,12 @@
 namespace troupe::detail {
 namespace {
 
-/// A piece of a bucket on its way. What the next step reads first goes first.
+/// A part of a bucket that is being sent. The part that the next step reads first is sent first.
 struct Piece {
   std::size_t bucket = 0;
-  std::size_t order = 0;  // by what the next step reads first
+  std::size_t order = 0;  // position in the order in which the next step reads
   std::uint64_t elements = 0;
-  double since_s = 0;  // from when on it may be sent
+  double since_s = 0;  // the earliest time at which it may be sent
 };
 struct Later {
   bool operator()(const Piece& a, const Piece& b) const { return a.since_s > b.since_s; }
@@ -21,7 +21,7 @@ struct LessUrgent {
   bool operator()(const Piece& a, const Piece& b) const { return a.order > b.order; }
 };
 
-/// Pieces of one kind: those to come, by time, and those that may be sent now, by urgency.
+/// Pieces of one kind: later ones by time, and those that may be sent now by urgency.
 class Waiting {
  public:
   void add(const Piece& piece) { coming_.push(piece); }
@@ -42,10 +42,10 @@ class Waiting {
   std::priority_queue<Piece, std::vector<Piece>, LessUrgent> ready_;
 };
 
-/// When each bucket's gradients, or deltas, are written.
+/// The times at which each bucket's gradients, or deltas, are written.
 std::vector<double> written_s(std::span<const LayerTime> layers, std::span<const ExchangedBucket> buckets,
                               double step_end_s) {
-  std::vector<double> at_layer(layers.size());  // when the backward pass has left it
+  std::vector<double> at_layer(layers.size());  // when the backward pass has passed it
   double now = 0;
   for (const LayerTime& layer : layers) now += layer.forward_s;
   for (std::size_t l = layers.size(); l-- > 0;) at_layer[l] = now += layers[l].backward_s;
@@ -86,10 +86,12 @@ ExchangeTimeline exchange_timeline(std::span<const LayerTime> layers, std::span<
          written[b] + link.reduce_s_per_element * static_cast<double>(buckets[b].elements)},
         std::max<std::uint64_t>(1, link.chunk_elements));
 
-  // Of each chunk a node owns the n-th part; the others' parts leave as contributions, its own leaves as the result.
+  // A node owns 1/n of each chunk; it sends the other parts as contributions, and its own part as the result.
   const double others = static_cast<double>(link.nodes - 1) / link.nodes;
   ExchangeTimeline timeline;
   std::vector<double> arrived(buckets.size(), 0);
+  // Two resources: the link sends one piece at a time, and the updater updates one at a time. A contribution is sent
+  // before a result, because without it the owner cannot update; a result may be sent once it is updated.
   double now = 0, updater_free_s = 0;
   while (!contributions.empty() || !results.empty()) {
     const bool sends_contribution = contributions.has_ready(now);

@@ -15,7 +15,7 @@ std::string bytes_words(std::uint64_t bytes) { return scaled(static_cast<double>
 
 struct HostMemory {
   std::uint64_t there = 0;
-  bool is_granted = false;  // by a control group, which grants less than there is
+  bool is_granted = false;  // by a control group, whose limit is below the host's memory
 };
 
 HostMemory memory_of_host(const Topology& host) {
@@ -51,7 +51,7 @@ constexpr const char* kLessMemory =
     "read "
     "the data once";
 
-/// The ranks and nodes of one host: network namespaces are nodes of their own and share its memory.
+/// The ranks and nodes of one host: its network namespaces are separate nodes, but share its memory.
 struct Host {
   std::vector<std::size_t> nodes;
   std::vector<std::size_t> ranks;

@@ -54,7 +54,7 @@ class Conversion {
     const topo::Counts counts = topo::count(machine_);
     if (counts.cores == 0 && counts.pus == 0) return add_processors_of_packages();
     unit_ = counts.cores > 0 ? PartKind::core : PartKind::pu;
-    std::map<PartIndex, std::uint32_t> l3;  // their places among themselves
+    std::map<PartIndex, std::uint32_t> l3;  // numbered consecutively
     for (PartIndex i = 0; i < machine_.parts.size(); ++i)
       if (is_l3(i)) l3.emplace(i, static_cast<std::uint32_t>(l3.size()));
     for (PartIndex i = 0; i < machine_.parts.size(); ++i) {
@@ -67,7 +67,7 @@ class Conversion {
     }
   }
 
-  /// As NCCL's files tell: a package with a set of processors.
+  /// The form of NCCL's files: a package with a set of processors.
   void add_processors_of_packages() {
     topo::CpuSet known;
     for (PartIndex i = 0; i < machine_.parts.size(); ++i) {
@@ -100,7 +100,7 @@ class Conversion {
     out_.cores.push_back(std::move(core));
   }
 
-  /// A core's own share of its cache of level 2, and all of level 3 of its package.
+  /// A core's share of its level 2 cache, and the whole level 3 cache of its package.
   void add_caches() {
     if (first_core_ == kNoPart) return;
     for (PartIndex i = 0; i < machine_.parts.size(); ++i) {
@@ -165,7 +165,7 @@ class Conversion {
 
   const topo::Machine& machine_;
   const topo::Index index_;
-  std::map<PartIndex, std::uint32_t> numa_;            // part to place in out_.numa
+  std::map<PartIndex, std::uint32_t> numa_;            // part to index in out_.numa
   std::vector<std::pair<PartIndex, std::string>> up_;  // NICs
   PartKind unit_ = PartKind::core;
   PartIndex first_core_ = kNoPart;

@@ -5,10 +5,10 @@
 
 namespace troupe {
 
-/// What a plan needs of a machine (a hello carries no more, and no accelerators): allowed cores, NUMA nodes, NICs,
-/// caches, limits, GPUs. Where a file tells of processors but not of cores, each processor counts as a core. NICs are
-/// interfaces, and RDMA devices without one; a virtual function whose physical function is there too is none. Of a
-/// machine from a file the identity is empty, NICs have no addresses, and what is not known to be down is up.
+/// The part of a machine that a plan needs (a hello contains no more, and no accelerators): allowed cores, NUMA nodes,
+/// NICs, caches, limits, GPUs. A processor counts as a core if a file lists no cores. NICs are interfaces, and RDMA
+/// devices without one; a virtual function is left out if its physical function is there. From a file, the identity is
+/// empty, NICs have no addresses, and a NIC that is not known to be down is up.
 Topology planning_topology(const topology::Machine& machine);
 
 }  // namespace troupe

@@ -17,7 +17,7 @@ std::map<std::uint32_t, std::uint32_t> cores_by_numa(const Topology& topology) {
   return cores;
 }
 
-/// How many ranks the policy gives a machine.
+/// The number of ranks that the policy gives a machine.
 std::uint32_t ranks_by_policy(const Settings::Placement& placement, const MachineKind& kind) {
   const auto cores = cores_by_numa(kind.topology);
   TROUPE_CHECK(!cores.empty(), Code::invalid, kind.source,
@@ -37,7 +37,7 @@ std::uint32_t ranks_by_policy(const Settings::Placement& placement, const Machin
 /// The machines one by one.
 struct Machines {
   std::vector<const MachineKind*> kinds;
-  std::vector<std::uint32_t> rooms;  // ranks that each is to have
+  std::vector<std::uint32_t> rooms;  // number of ranks for each
   std::uint64_t room() const { return std::accumulate(rooms.begin(), rooms.end(), std::uint64_t{0}); }
 };
 
@@ -58,7 +58,7 @@ Counts equal_counts(std::uint32_t ranks, std::size_t machines) {
   return counts;
 }
 
-/// One machine after the other.
+/// Fills one machine after the other.
 Counts filled_counts(std::uint32_t ranks, const std::vector<std::uint32_t>& rooms) {
   Counts counts;
   for (const std::uint32_t room : rooms) {
@@ -77,7 +77,7 @@ Counts counts_on(const Settings::Placement& placement, const Machines& machines,
   return filled_counts(ranks, machines.rooms);
 }
 
-/// As many machines of the one kind as the wish for `what` = `ranks` needs.
+/// As many machines of the one kind as `ranks` ranks need.
 Counts imagined(const Settings::Placement& placement, MachineKind& kind, std::uint32_t room, const WhatIf& what_if,
                 std::uint32_t ranks) {
   if (what_if.nodes == 0) kind.count = (ranks + room - 1) / room;
@@ -108,7 +108,7 @@ void check_wishes(const Settings::Placement& placement, std::span<const MachineK
                what_if.nodes, what_if.nodes == 1 ? " machine has " : " machines have ", there, " GPUs together");
 }
 
-/// What a machine is called: by its host; where there are several, by the file too.
+/// A machine's name: its host; if there are several machines, also the file.
 std::string title_of(const MachineKind& kind, std::uint32_t number, bool several) {
   std::string file = std::filesystem::path{kind.source}.filename();
   if (kind.count > 1) file += text(':', number);
@@ -116,7 +116,7 @@ std::string title_of(const MachineKind& kind, std::uint32_t number, bool several
   return several ? text(kind.topology.host, " (", file, ')') : kind.topology.host;
 }
 
-/// Which machine gets how many.
+/// The number of ranks on each machine.
 Counts share_out(const Settings::Placement& placement, std::vector<MachineKind>& kinds, const ClusterRequest& request) {
   const WhatIf& what_if = request.what_if;
   if (what_if.nodes != 0) kinds.front().count = what_if.nodes;
@@ -155,7 +155,7 @@ PlanInputs made_up_cluster(const Settings::Placement& placement, std::span<const
   TROUPE_CHECK(ranks <= kMostMadeUpRanks, Code::invalid, ranks, " ranks are more than the ", kMostMadeUpRanks,
                " that a plan can have");
   PlanInputs inputs;
-  std::size_t next = 0;  // machine
+  std::size_t next = 0;  // index of the next machine
   for (const MachineKind& kind : kinds) {
     for (std::uint32_t i = 0; i < kind.count; ++i) {
       const std::uint32_t count = counts[next++];

@@ -10,14 +10,14 @@
 
 namespace troupe {
 
-/// Machines that are alike, as many as are named or imagined.
+/// Machines of one kind: real ones, or ones to imagine.
 struct MachineKind {
-  std::string source;  // the file that tells of them; "this host"
+  std::string source;  // the file that describes them, or "this host"
   std::uint32_t count = 1;
-  Topology topology;  // its identity does not count
+  Topology topology;  // its identity is ignored
 };
 
-/// Numbers to plan for in place of those that are there; 0: as it is.
+/// Numbers to plan for instead of the real ones; 0: the real number.
 struct WhatIf {
   std::uint32_t nodes = 0;
   std::uint32_t ranks = 0;
@@ -25,17 +25,17 @@ struct WhatIf {
 };
 
 struct ClusterRequest {
-  std::uint32_t ranks = 0;             // on the machines that there are; 0: each gets as many as it is to have
-  std::uint32_t ranks_of_machine = 0;  // 0: as placement.mesh, or else placement.policy, says
+  std::uint32_t ranks = 0;             // on the real machines; 0: as many as the machines should have
+  std::uint32_t ranks_of_machine = 0;  // 0: as given by placement.mesh, or else by placement.policy
   WhatIf what_if;
 };
 
 inline constexpr std::uint32_t kMostMadeUpRanks = 65'536;
 
-/// The nodes and ranks of a job that nobody has started: `machines` one after the other, each with its ranks. A machine
-/// gets as many as placement.mesh says, or by placement.policy: auto one for each GPU, or for each NUMA node where it
-/// has none; spread one for each NUMA node; pack as many as its cores suffice for. Numbers to imagine make as many
-/// machines of the kind as they need. Data sizes stay 0. Throws Error{invalid} naming what does not go together.
+/// The nodes and ranks of a job that is not started: `machines` one after the other, each with its ranks. A machine
+/// gets the number in placement.mesh, or else depends on placement.policy: auto one for each GPU, or for each NUMA node
+/// if it has no GPU; spread one for each NUMA node; pack as many as its cores suffice for. With what-if numbers there
+/// are as many machines of the kind as needed. Data sizes stay 0. Throws Error{invalid}, which names what contradicts.
 PlanInputs made_up_cluster(const Settings::Placement& placement, std::span<const MachineKind> machines,
                            const ClusterRequest& request);
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kLanes = 2;
 
-/// Cores in the order in which they are shared out: neighbours share a NUMA node.
+/// Cores in the order in which they are given out: neighbours share a NUMA node.
 std::vector<Core> ordered_cores(const Topology& node) {
   std::vector<Core> cores = node.cores;
   std::erase_if(cores, [](const Core& core) { return core.cpus.empty(); });
@@ -38,7 +38,7 @@ std::vector<std::uint32_t> numa_nodes_of(const Topology& node, std::span<const C
   return {numbers.begin(), numbers.end()};
 }
 
-/// The first `share` of `cores` for the device and everything else, the rest for lanes.
+/// The first `share` cores are for the device and all other threads, the rest for lanes.
 void take(RankPlan& rank, const Topology& node, std::span<const Core> cores, std::size_t share) {
   rank.cpus = cpus_of(cores.first(share));
   rank.numa_nodes = numa_nodes_of(node, cores.first(share));
@@ -47,7 +47,7 @@ void take(RankPlan& rank, const Topology& node, std::span<const Core> cores, std
   if (cores.size() > share + 1) rank.bulk_cpus = cpus_of(cores.subspan(share + 1, 1));
 }
 
-/// A lane that polls takes a core's time: it needs to be granted.
+/// A lane that polls uses a core's time, so it needs a quota for it.
 void respect_quota_of_lanes(double share, RankPlan& rank) {
   const double lanes = (rank.control_cpus.empty() ? 0 : 1) + (rank.bulk_cpus.empty() ? 0 : 1);
   if (share >= rank.device_threads + lanes) return;
@@ -57,25 +57,47 @@ void respect_quota_of_lanes(double share, RankPlan& rank) {
 
 const char* plural(std::size_t count) { return count == 1 ? "" : "s"; }
 
-/// A control group may grant less time than there are cores: then fewer threads, and none that poll.
-void respect_quota(double quota, const std::string& host, const std::vector<RankPlan*>& ranks,
+/// A placement.device_threads that is a number, of the cores that ranks have got.
+void set_threads(std::uint32_t wanted, const std::string& host, const std::vector<RankPlan*>& ranks) {
+  for (RankPlan* rank : ranks) {
+    if (wanted == 0) continue;
+    TROUPE_CHECK(wanted <= rank->device_threads, Code::invalid, "placement.device_threads = ", wanted, ", but rank ",
+                 rank->rank.value, " on node ", host, " has ", rank->device_threads, " core",
+                 plural(rank->device_threads),
+                 "; ask for as many threads at most, or for more cores (placement.cores)");
+    rank->device_threads = wanted;
+  }
+}
+
+void tell_of_trial(const std::string& host, const std::vector<RankPlan*>& ranks, std::vector<std::string>& reasons) {
+  if (std::ranges::any_of(ranks, [](const RankPlan* rank) { return rank->device_threads > 1; })) {
+    reasons.push_back(text("Node ", host,
+                           ": placement.device_threads = \"auto\" lets a trial at the start find on how ",
+                           "many of its cores each rank's device computes."));
+  }
+}
+
+/// A control group may grant less time than there are cores: then fewer threads, unless their number was asked for, and
+/// none that poll.
+void respect_quota(double quota, bool threads_are_given, const std::string& host, const std::vector<RankPlan*>& ranks,
                    std::vector<std::string>& reasons) {
   const double share = quota / static_cast<double>(ranks.size());
   bool short_of_time = false;
   for (RankPlan* rank : ranks) {
     if (quota > 0) respect_quota_of_lanes(share, *rank);
     if (quota <= 0 || share >= rank->device_threads) continue;
-    rank->device_threads = std::max(1u, static_cast<std::uint32_t>(std::floor(share)));
+    if (!threads_are_given) rank->device_threads = std::max(1u, static_cast<std::uint32_t>(std::floor(share)));
     rank->may_spin = false;
     short_of_time = true;
   }
   if (!short_of_time) return;
   reasons.push_back(text("Node ", host, ": a control group grants the time of ", std::round(quota * 100) / 100, " core",
                          quota == 1 ? "" : "s", " to ", ranks.size(), " rank", plural(ranks.size()),
-                         ", less than their cores: threads by that time, and waits sleep at once."));
+                         ", less than their cores: ", threads_are_given ? "" : "threads by that time, and ",
+                         "waits sleep at once."));
 }
 
-/// placement.affinity = "none": no thread stays on these cores, so none of them is a lane's own, nor to be polled on.
+/// placement.affinity = "none": no thread is pinned, so lanes have no cores of their own, and no wait polls.
 void keep_none(const std::string& host, const std::vector<RankPlan*>& ranks, std::vector<std::string>& reasons) {
   for (RankPlan* rank : ranks) {
     rank->control_cpus.clear();
@@ -87,7 +109,7 @@ void keep_none(const std::string& host, const std::vector<RankPlan*>& ranks, std
                          "at once instead of polling."));
 }
 
-/// placement.policy = "auto": cores in order, which ranks share where there are fewer than ranks.
+/// placement.policy = "auto": cores in order; ranks share them if there are fewer cores than ranks.
 void place_in_order(const Settings::Placement& placement, const Topology& node, const std::string& host,
                     const std::vector<Core>& cores, const std::vector<RankPlan*>& ranks, bool with_lanes,
                     std::vector<std::string>& reasons) {
@@ -122,11 +144,11 @@ void place_in_order(const Settings::Placement& placement, const Topology& node, 
 struct Pool {
   std::uint32_t numa = 0;
   std::size_t size = 0;
-  std::vector<Core> free;  // those that no rank has yet
-  std::size_t ranks = 0;   // that are at home here
+  std::vector<Core> free;  // not given to a rank yet
+  std::size_t ranks = 0;   // number of ranks whose home this is
 };
 
-/// For each rank the NUMA nodes, as places among the pools, from which its cores come.
+/// For each rank, the NUMA nodes that its cores come from, as indices of pools.
 using Homes = std::vector<std::vector<std::size_t>>;
 
 std::vector<Pool> pools_of(const std::vector<Core>& cores) {
@@ -139,8 +161,8 @@ std::vector<Pool> pools_of(const std::vector<Core>& cores) {
   return pools;
 }
 
-/// Ranks as far from each other as pools allow, neighbours next to each other. Fewer ranks than pools: to each a row of
-/// them.
+/// Ranks as far from each other as pools allow, in the order of pools. If there are fewer ranks than pools, each rank
+/// gets several consecutive pools.
 Homes spread_out(const std::vector<Pool>& pools, std::size_t ranks) {
   Homes homes(ranks);
   if (ranks <= pools.size()) {
@@ -149,7 +171,7 @@ Homes spread_out(const std::vector<Pool>& pools, std::size_t ranks) {
     return homes;
   }
   std::vector<std::size_t> counts(pools.size());
-  for (std::size_t i = 0; i < ranks; ++i) {  // where a rank more leaves the most cores for each
+  for (std::size_t i = 0; i < ranks; ++i) {  // the pool in which one more rank leaves the most cores for each
     std::size_t best = 0;
     for (std::size_t p = 1; p < pools.size(); ++p)
       if (pools[p].size * (counts[best] + 1) > pools[best].size * (counts[p] + 1)) best = p;
@@ -161,7 +183,7 @@ Homes spread_out(const std::vector<Pool>& pools, std::size_t ranks) {
   return homes;
 }
 
-/// How many cores each of `ranks` can have when none has cores of two pools; 0: there are not enough.
+/// How many cores each of `ranks` can have if none has cores of two pools; 0: there are not enough.
 std::size_t packed_share(const std::vector<Pool>& pools, std::size_t ranks) {
   std::size_t share = 0;
   for (const Pool& pool : pools) share = std::max(share, pool.size);
@@ -174,8 +196,8 @@ std::size_t packed_share(const std::vector<Pool>& pools, std::size_t ranks) {
   return share;
 }
 
-/// Pool after pool, `share` cores a rank; a rank that needs more than a pool has gets several in a row. Empty: they do
-/// not suffice.
+/// Fills pool after pool with `share` cores per rank; a rank that needs more cores than a pool has gets several
+/// consecutive pools. Empty: there are not enough.
 Homes packed(const std::vector<Pool>& pools, std::size_t ranks, std::size_t share) {
   Homes homes;
   std::size_t left = pools.empty() ? 0 : pools[0].size;  // of pool p
@@ -199,8 +221,8 @@ Homes packed(const std::vector<Pool>& pools, std::size_t ranks, std::size_t shar
   return homes.size() == ranks ? homes : Homes{};
 }
 
-/// Each rank where its accelerator is, as long as it is known where that is; of fewer accelerators than ranks several
-/// have one.
+/// Each rank in the pool of its accelerator, if that is known; if there are fewer accelerators than ranks, several
+/// ranks share one.
 Homes near_accelerators(const Topology& node, const std::vector<Pool>& pools, std::size_t ranks) {
   const std::size_t devices = node.accelerators.size();
   Homes homes = spread_out(pools, ranks);
@@ -213,8 +235,8 @@ Homes near_accelerators(const Topology& node, const std::vector<Pool>& pools, st
   return homes;
 }
 
-/// `count` of the pool's free cores: of one cache of level 3 where one has so many, of several such of the one with the
-/// most (`apart`) or the fewest free cores.
+/// Takes `count` of the pool's free cores: from one level 3 cache if one has that many; if several have, from the one
+/// with the most (`apart`) or the fewest free cores.
 void take_cores(std::vector<Core>& to, Pool& pool, std::size_t count, bool apart) {
   std::map<std::uint32_t, std::size_t> caches;
   for (const Core& core : pool.free) ++caches[core.l3];
@@ -231,8 +253,8 @@ void take_cores(std::vector<Core>& to, Pool& pool, std::size_t count, bool apart
   std::sort(pool.free.begin(), pool.free.end(), [](const Core& a, const Core& b) { return a.index < b.index; });
 }
 
-/// Cores that all ranks have the same number of, each from its home. Where a pool has several ranks, each of them has
-/// no other pool.
+/// Gives all ranks the same number of cores, each from its home. If a pool has several ranks, none of them has cores of
+/// another pool.
 class PlacementAtHome {
  public:
   PlacementAtHome(const Topology& node, std::vector<Pool> pools, Homes homes, bool apart)
@@ -283,7 +305,7 @@ class PlacementAtHome {
       if (some > 0) take_cores(cores, pools_[p], some, apart_);
     }
   }
-  /// A core that shares the cache of level 3, if there is one.
+  /// Adds a core for a lane, if possible one that shares the level 3 cache.
   void add_lane(std::vector<Core>& cores, const std::vector<std::size_t>& home) {
     for (const bool near : {true, false}) {
       for (const std::size_t p : home) {
@@ -348,7 +370,7 @@ void place_by_numa(const Settings::Placement& placement, const Topology& node, c
                          left > 0 ? text("; ", left, left == 1 ? " core is" : " cores are", " left free") : "", "."));
 }
 
-/// Whether each rank found cores near an accelerator.
+/// Returns whether each rank got cores near an accelerator.
 bool place_near_accelerators(const Settings::Placement& placement, const Topology& node, const std::string& host,
                              const std::vector<Core>& cores, const std::vector<RankPlan*>& ranks, bool with_lanes,
                              std::vector<std::string>& reasons) {
@@ -366,7 +388,7 @@ bool place_near_accelerators(const Settings::Placement& placement, const Topolog
   return true;
 }
 
-/// To each rank one that no other has, near its memory if there is one.
+/// Gives each rank an accelerator that no other rank has, near its memory if there is one.
 void name_accelerators(const Topology& node, const std::vector<RankPlan*>& ranks) {
   std::vector<bool> used(node.accelerators.size());
   const auto number = [&](const Accelerator& device) {
@@ -405,7 +427,9 @@ void place_on_cores(const Settings::Placement& placement, const Topology& node, 
   else if (!has_devices || !place_near_accelerators(placement, node, host, cores, ranks, with_lanes, reasons))
     place_in_order(placement, node, host, cores, ranks, with_lanes, reasons);
   if (has_devices) name_accelerators(node, ranks);
-  respect_quota(node.cpu_quota, host, ranks, reasons);
+  set_threads(placement.device_threads.count, host, ranks);
+  respect_quota(node.cpu_quota, placement.device_threads.count != 0, host, ranks, reasons);
+  if (placement.device_threads.tried) tell_of_trial(host, ranks, reasons);
   if (placement.affinity == "none") keep_none(host, ranks, reasons);
   if (!ranks.front()->control_cpus.empty()) {
     reasons.push_back(text("Node ", host, ": placement.cores leaves cores free: each rank's control lane has one",

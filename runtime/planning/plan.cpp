@@ -63,7 +63,7 @@ std::uint64_t Plan::hash() const {
 }
 
 std::string Plan::to_string() const {
-  // One line a fact, texts quoted, lists counted: no two plans have the same text.
+  // One fact per line, texts quoted, lists counted: different plans have different texts.
   std::ostringstream out;
   out << "model " << std::quoted(model) << '\n'
       << "dtype " << name_of(dtype) << '\n'
@@ -72,7 +72,8 @@ std::string Plan::to_string() const {
       << range.least << ' ' << range.most << " changes " << batches.size();
   for (const BatchChange& change : batches) out << ' ' << change.first_sample << ' ' << change.rows;
   out << '\n'
-      << "scatter " << name_of(scatter) << " node loader " << node_loader << '\n'
+      << "scatter " << name_of(scatter) << " node loader " << node_loader << " decoding threads " << decoding_threads
+      << '\n'
       << "samples " << train_samples << ' ' << test_samples << " bytes " << data_bytes << '\n'
       << "steps " << steps << " seed " << seed << " deterministic " << deterministic << " saves " << saves
       << " digests " << digest_steps << '\n'

@@ -17,32 +17,32 @@
 
 namespace troupe {
 
-/// One rank's place.
+/// The placement of one rank.
 struct RankPlan {
   Rank rank;
   std::uint32_t node = 0;            // index into Plan::nodes
   std::uint32_t local_rank = 0;      // on its node, from 0
   std::string device;                // cpu
-  std::vector<std::uint32_t> cpus;   // the process's threads stay on these, the loader's too, but for the lanes' where
-                                     // they have CPUs
-  std::uint32_t device_threads = 1;  // of a CPU device
-  std::vector<std::uint32_t> control_cpus;  // the control lane's own, on which it polls; empty: `cpus`, and it sleeps
-  std::vector<std::uint32_t> bulk_cpus;     // the bulk lane's own; empty: `cpus`
-  bool may_spin = false;                    // waits may poll: there is a core for it
-  std::vector<std::uint32_t> numa_nodes;    // whose memory its arenas and buffers come from, by the system's numbers,
+  std::vector<std::uint32_t> cpus;   // the process's threads, the loader's included, are pinned to these, except lanes
+                                     // that have CPUs of their own
+  std::uint32_t device_threads = 1;  // threads of a CPU device
+  std::vector<std::uint32_t> control_cpus;  // the control lane's own, where it polls; empty: uses `cpus`, and sleeps
+  std::vector<std::uint32_t> bulk_cpus;     // the bulk lane's own CPUs; empty: uses `cpus`
+  bool may_spin = false;                    // waits may poll, because there is a core for it
+  std::vector<std::uint32_t> numa_nodes;    // NUMA nodes for its arenas and buffers, by the system's numbers,
                                             // ascending; empty: any
-  std::string network_device;               // the one its transport uses: an interface (eth0), or a port of an RDMA
-                                            // device (mlx5_0:1); empty: any
-  std::string accelerator;                  // near its cores, as its file calls it; nothing runs on it; empty: none
-  std::uint64_t arena_bytes = 0;            // what it shares with its node: gradients, stripe state, pool
-  std::uint64_t memory_bytes = 0;           // all that it will have in use, data set included; libraries not
+  std::string network_device;               // used by its transport: an interface (eth0), or a port of an RDMA device
+                                            // (mlx5_0:1); empty: any
+  std::string accelerator;                  // near its cores, as named in its file; nothing runs on it; empty: none
+  std::uint64_t arena_bytes = 0;            // shared with its node: gradients, stripe state, pool
+  std::uint64_t memory_bytes = 0;           // all that it will use, including the data set, without libraries
   friend bool operator==(const RankPlan&, const RankPlan&) = default;
 };
 
-/// What a NUMA node has, and what the ranks whose memory comes from there alone will have in use of it, in bytes.
+/// The memory of a NUMA node, and how much of it is used by ranks that get memory from no other node, in bytes.
 struct NumaUse {
   std::uint32_t os_index = 0;
-  std::uint64_t there = 0;  // 0: unknown
+  std::uint64_t there = 0;  // memory that exists; 0: unknown
   std::uint64_t used = 0;
   friend bool operator==(const NumaUse&, const NumaUse&) = default;
 };
@@ -50,29 +50,35 @@ struct NumaUse {
 struct NodePlan {
   NodeIdentity identity;
   std::string host;
-  std::uint32_t leader = 0;        // the rank whose arena holds the node's parameters
-  std::uint64_t memory_there = 0;  // of the host, or what a cgroup grants of it, in bytes; 0: unknown
-  std::uint64_t memory_used = 0;   // by its ranks together
+  std::uint32_t leader = 0;        // the rank whose arena contains the node's parameters
+  std::uint64_t memory_there = 0;  // of the host, or a cgroup's limit if that is less, in bytes; 0: unknown
+  std::uint64_t memory_used = 0;   // by all its ranks
   std::vector<NumaUse> numa;       // those with cores
   friend bool operator==(const NodePlan&, const NodePlan&) = default;
 };
 
 /// How one parameter group is trained and exchanged. Stripes and buckets count the group's own elements.
 struct GroupPlan {
-  GroupId id;  // its place in Plan::groups
+  GroupId id;  // its index in Plan::groups
   std::string name = "default";
   std::vector<std::string> parameters;  // their names
   RuleKind kind = RuleKind::sgd;
+  bool average = false;               // a moving average of the parameters is kept
   std::string rule;                   // to_string(Rule), and what changes it
   std::vector<PolicyPhase> policies;  // one after the other
-  FilterSettings filter;              // of what is sent; in the arena nothing is
-  bool running = false;               // statistics of layers: no schedule, no exceptions from weight decay
-  std::uint64_t first = 0;            // of the layout's elements, which are the group's from here on
+  FilterSettings filter;              // for data that is sent; nothing is sent within an arena
+  bool running = false;               // running statistics of layers: no rate schedule, no exceptions from weight decay
+  std::uint64_t first = 0;            // the layout's element that is the group's element 0
   std::uint64_t count = 0;            // elements
-  std::vector<Stripe> stripes;        // one for each rank, in rank order; over a transport so many of each bucket
+  std::vector<Stripe> stripes;        // one for each rank, in rank order; over a transport one for each rank and bucket
   std::vector<Bucket> buckets;        // by index
   friend bool operator==(const GroupPlan&, const GroupPlan&) = default;
 };
+
+/// How many f32 per parameter are kept beside it; the average is the last.
+inline std::size_t state_slots(const GroupPlan& group) noexcept {
+  return state_slots(group.kind) + (group.average ? 1 : 0);
+}
 
 /// Who runs where and what travels how: pure data, the same in every process of a job, compared by hash when they meet.
 struct Plan {
@@ -80,35 +86,36 @@ struct Plan {
   DType dtype = DType::f32;
   std::uint64_t parameters = 0;      // Graph::count_parameters()
   std::uint64_t training_flops = 0;  // of one sample, forward and backward
-  std::uint32_t batch = 0;           // rows a rank and step on average, at first
-  std::vector<BatchChange> batches;  // where that changes, by samples
-  std::uint32_t room = 0;            // rows that a batch has room for
-  bool measured = false;             // ranks take samples by their measured rates, otherwise equal parts
-  SplitRange range;                  // of a rank's share, when measured
+  std::uint32_t batch = 0;           // mean rows per rank and step, at first
+  std::vector<BatchChange> batches;  // changes of that, by samples
+  std::uint32_t room = 0;            // largest number of rows in a batch
+  bool measured = false;             // ranks take samples in proportion to their measured speed; otherwise equal parts
+  SplitRange range;                  // limits of a rank's share, if measured
   std::uint32_t prefetch = 0;
   Scatter scatter = Scatter::endless;
   bool node_loader = false;  // each node's leader makes the batches of all its ranks; otherwise each rank its own
+  std::uint32_t decoding_threads = 0;  // of each loader, on its rank's cpus; 0: the loader decodes itself
   std::uint64_t train_samples = 0;
   std::uint64_t test_samples = 0;
   std::uint64_t data_bytes = 0;  // both sets, in each process that reads them
   std::uint64_t steps = 0;       // in all
   std::uint64_t seed = 0;
   bool deterministic = false;
-  bool saves = false;  // checkpoints
+  bool saves = false;  // writes checkpoints
   std::vector<NodePlan> nodes;
   std::vector<RankPlan> ranks;            // by rank
   std::vector<ExchangeLevel> levels{{}};  // at least one: of every group's exchange, from within nodes to between them
   std::vector<GroupPlan> groups;          // at least one
-  std::vector<std::string> reasons;       // why it is so, a sentence each
-  std::uint64_t gathered_bytes = 0;       // that a rank's part has of what layers gather in a step; 0: nothing
-  std::uint64_t digest_steps = 0;         // from one comparison of all ranks' weights to the next; 0: none
+  std::vector<std::string> reasons;       // why the plan is like this, in sentences
+  std::uint64_t gathered_bytes = 0;       // bytes of a rank's part of the numbers that layers gather in a step; 0: none
+  std::uint64_t digest_steps = 0;         // steps from one comparison of all ranks' weights to the next; 0: none
 
   std::uint32_t world_size() const noexcept { return static_cast<std::uint32_t>(ranks.size()); }
-  /// Whether the ranks of a node have one copy of the parameters, in its leader's arena; otherwise each has its own.
+  /// Whether the ranks of a node share one copy of the parameters, in its leader's arena; otherwise each has its own.
   bool shares_memory() const noexcept { return levels.front().means == LevelMeans::arena; }
-  /// Whether anything is sent to other nodes, or to ranks as if they were there.
+  /// Whether data is sent to other nodes, or to ranks that are treated like other nodes.
   bool crosses_nodes() const noexcept { return levels.back().means == LevelMeans::transport; }
-  /// By local rank, those of the node of `rank`.
+  /// The ranks on the node of `rank`, by local rank.
   std::vector<Rank> node_members(Rank rank) const;
   /// Whether `rank` leads its node.
   bool leads_node(Rank rank) const { return nodes.at(ranks.at(rank.value).node).leader == rank.value; }
@@ -116,7 +123,7 @@ struct Plan {
   bool reads_data(Rank rank) const { return !node_loader || leads_node(rank); }
   /// xxh3 of to_string().
   std::uint64_t hash() const;
-  /// Canonical text: equal exactly when two plans are.
+  /// Canonical text: two texts are equal exactly if the plans are.
   std::string to_string() const;
 };
 

@@ -24,7 +24,7 @@ namespace {
 
 using detail::scaled;
 
-constexpr std::size_t kMostRows = 64;  // of a table; worlds beyond are told by their ends
+constexpr std::size_t kMostRows = 64;  // of a table; of longer ones only the beginning and the end are shown
 
 std::string thousands(std::uint64_t number) {
   std::string out = std::to_string(number);
@@ -32,7 +32,7 @@ std::string thousands(std::uint64_t number) {
   return out;
 }
 
-/// Where the lanes' threads are: the control lane's CPUs, then the bulk lane's.
+/// The lanes' CPUs: those of the control lane, then those of the bulk lane.
 std::string lanes(const RankPlan& rank) {
   if (rank.control_cpus.empty()) return "anywhere";
   return ranges(rank.control_cpus) + (rank.bulk_cpus.empty() ? "" : " + " + ranges(rank.bulk_cpus));
@@ -40,7 +40,7 @@ std::string lanes(const RankPlan& rank) {
 
 using Row = std::vector<std::string>;
 
-/// Columns as wide as their widest cell.
+/// Columns are as wide as their widest cell.
 std::string table(const std::vector<Row>& rows) {
   std::vector<std::size_t> widths(rows.front().size());
   for (const Row& row : rows) {
@@ -85,7 +85,7 @@ std::string numa_uses(const NodePlan& node) {
   return node.numa.empty() ? "not known" : out;
 }
 
-/// Of a machine that was found it has a namespace; of another one a text that says where it comes from.
+/// A real machine has a namespace; for others the text says where they come from.
 std::string identity_text(const NodeIdentity& identity) {
   if (identity.network_namespace == 0) return identity.boot_id;
   return fmt::format("boot {}, network namespace {}", identity.boot_id, identity.network_namespace);
@@ -135,7 +135,7 @@ std::string ranks_table(const Plan& plan) {
   });
 }
 
-/// What the memory in the table consists of.
+/// Explains the parts of the memory in the table.
 std::string memory_note(const Plan& plan) {
   const bool shares = plan.shares_memory() && plan.world_size() > 1;
   return fmt::format(
@@ -149,13 +149,22 @@ std::string memory_note(const Plan& plan) {
       shares ? ", what is used of the others' arenas" : "");
 }
 
+/// Who makes batches, and where: a loader is a part of its rank, whose cores are near its device.
+std::string loaders_text(const Plan& plan) {
+  const std::string who = plan.decoding_threads == 0 ? std::string{"itself"}
+                                                     : fmt::format("by {} thread{}", plan.decoding_threads,
+                                                                   plan.decoding_threads == 1 ? "" : "s");
+  return fmt::format("each {}'s loader decodes {}, on the cpus of {}", plan.node_loader ? "node" : "rank", who,
+                     plan.node_loader ? "the node's first rank" : "its rank");
+}
+
 std::string steps_an_epoch(const Plan& plan) {
   const double steps = static_cast<double>(plan.train_samples) / (static_cast<double>(plan.batch) * plan.world_size());
   if (plan.scatter == Scatter::endless) return fmt::format("{:.6g}", steps);
   return fmt::format("{:.0f} ({})", std::ceil(steps), name_of(plan.scatter));
 }
 
-/// From when on the phase's policy is in force; empty: from the first step.
+/// When the phase's policy begins; empty: with the first step.
 std::string beginning(const PolicyPhase& phase) {
   if (phase.straggler_ratio != 0) {
     return fmt::format("once a straggler takes {:g} times the median, ", phase.straggler_ratio);
@@ -174,7 +183,7 @@ std::string filter_text(const Plan& plan, const FilterSettings& filter) {
                      plan.crosses_nodes() ? feedback : "");
 }
 
-/// What the exchange does with a bucket, whatever its size.
+/// What the exchange does with a bucket.
 std::string_view how(const Plan& plan, const GroupPlan& group) {
   if (needs_of(group.policies).hosted)
     return "each rank sends it to the owners of its stripes and reads parameters from them";
@@ -208,10 +217,10 @@ void add_policies(Out line, const GroupPlan& group, std::uint32_t ranks) {
     fmt::format_to(line, "policy   {}{}\n", beginning(phase), describe(phase.policy, ranks));
 }
 
-/// The words of a graph (Graph::to_string) with no more layers than one reads: the first ones and the last.
+/// The text of a graph (Graph::to_string), shortened to a readable number of layers: the first ones and the last.
 std::string shortened_model(const std::string& model) {
   constexpr std::size_t kMost = 16, kShown = 6;
-  std::vector<std::size_t> layers;  // where each one's words begin: "name"=operation
+  std::vector<std::size_t> layers;  // positions at which their texts begin: "name"=operation
   for (std::size_t at = model.find("\"="); at != model.npos; at = model.find("\"=", at + 1))
     layers.push_back(model.rfind(" \"", at) + 1);
   if (layers.size() <= kMost) return model;
@@ -236,6 +245,7 @@ std::string describe(const Plan& plan) {
   fmt::format_to(line, "data     {} training and {} test samples, batch {} x {} ranks = {}\n",
                  thousands(plan.train_samples), thousands(plan.test_samples), plan.batch, plan.world_size(),
                  thousands(std::uint64_t{plan.batch} * plan.world_size()));
+  fmt::format_to(line, "         {}\n", loaders_text(plan));
   fmt::format_to(line, "steps    {} an epoch, {} in all, seed {}{}\n", steps_an_epoch(plan), thousands(plan.steps),
                  plan.seed, plan.deterministic ? ", deterministic" : "");
   for (const GroupPlan& group : plan.groups) {

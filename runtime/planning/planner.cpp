@@ -1,9 +1,11 @@
 #include "runtime/planning/planner.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <string_view>
 
 #include "runtime/base/error.hpp"
 #include "runtime/compute/rank_gather.hpp"
@@ -23,11 +25,11 @@ namespace troupe {
 namespace {
 
 constexpr std::uint64_t kBucketBytes =
-    1 << 20;  // large enough for the wire's speed, small enough to overlap with backward
+    1 << 20;  // large enough for the network's full speed, small enough to overlap with backward
 constexpr std::uint64_t kSpareBytes = 64 << 10;
-constexpr std::uint64_t kTimelines = 64;  // of a rank; more than anything makes today
+constexpr std::uint64_t kTimelines = 64;  // per rank; more than is needed today
 
-/// One topology for each node that has ranks.
+/// The topologies of the nodes that have ranks.
 std::map<NodeIdentity, const Topology*> by_identity(const PlanInputs& inputs) {
   std::map<NodeIdentity, const Topology*> found;
   for (const Topology& topology : inputs.topologies) {
@@ -61,7 +63,7 @@ void check_mesh(const Plan& plan, const Settings::Placement::Mesh& mesh,
                  members[n].size(), "; change it or cluster.nodes");
 }
 
-/// What is said of nodes, once for all of which the same is said.
+/// The reasons about nodes; a reason that applies to several nodes is given once.
 class NodeReasons {
  public:
   void add(const std::string& host, const std::vector<std::string>& reasons) {
@@ -85,11 +87,11 @@ class NodeReasons {
     std::string reason;
     std::size_t nodes = 0;
   };
-  std::map<std::string, std::size_t> places_;  // by what is said
+  std::map<std::string, std::size_t> places_;  // by the reason
   std::vector<Said> said_;
 };
 
-/// Nodes in the order of their first ranks, ranks numbered on each. Returns the topology of each node.
+/// Numbers nodes in the order of their first ranks, and the ranks on each node. Returns the topology of each node.
 std::vector<const Topology*> place_on_nodes(Plan& plan, const Settings& settings, const PlanInputs& inputs) {
   const auto topologies = by_identity(inputs);
   std::map<NodeIdentity, std::uint32_t> numbers;
@@ -107,7 +109,7 @@ std::vector<const Topology*> place_on_nodes(Plan& plan, const Settings& settings
     local.push_back(r);
   }
   check_mesh(plan, settings.placement.mesh, members);
-  // Network namespaces of one host are nodes of their own, but its cores are there only once.
+  // Network namespaces of one host are separate nodes, but its cores exist only once.
   std::map<std::string, std::vector<std::size_t>> hosts;
   for (std::size_t n = 0; n < plan.nodes.size(); ++n) hosts[plan.nodes[n].identity.boot_id].push_back(n);
   NodeReasons reasons;
@@ -127,7 +129,7 @@ std::vector<const Topology*> place_on_nodes(Plan& plan, const Settings& settings
   return of_nodes;
 }
 
-/// What each rank owns of the parameters, adding up to 1; empty: equal parts.
+/// Each rank's share of the parameters, with sum 1; empty: equal shares.
 std::vector<double> stripe_shares(const Settings& settings, std::uint32_t ranks) {
   const std::vector<double>& stripes = settings.placement.stripes;
   const std::vector<double>& bandwidth = settings.placement.bandwidth;
@@ -148,7 +150,7 @@ std::vector<double> stripe_shares(const Settings& settings, std::uint32_t ranks)
   return shares;
 }
 
-/// Every rank owns a part of each bucket, so that all have as much to send for each; a shard hosts one range.
+/// Every rank owns a part of each bucket, so that all send the same amount for each; a shard hosts one range.
 std::vector<Stripe> stripes_of(const GroupPlan& group, std::uint32_t ranks, const std::vector<double>& shares) {
   const auto cut = [&](std::uint64_t count) {
     return shares.empty() ? equal_stripes(group.id, count, ranks) : shared_stripes(group.id, count, shares);
@@ -164,7 +166,7 @@ std::vector<Stripe> stripes_of(const GroupPlan& group, std::uint32_t ranks, cons
   return all;
 }
 
-/// A shard hosts for all ranks alike, so where one may, nodes are not told apart.
+/// A shard serves all ranks in the same way, so if a policy may be hosted, nodes are not distinguished.
 std::vector<ExchangeLevel> levels_of(const Plan& plan) {
   std::vector<std::vector<Rank>> nodes(plan.nodes.size());
   for (const RankPlan& rank : plan.ranks) nodes[rank.node].push_back(rank.rank);
@@ -203,7 +205,7 @@ void choose_levels(Plan& plan, const Settings& settings, const Graph& graph, con
   plan.reasons.push_back(why(plan, buckets));
 }
 
-/// The policies one after the other, each with every number in it. Throws Error{invalid} for one that cannot work.
+/// The policies in order, with the value of every setting. Throws Error{invalid} for one that cannot work.
 std::vector<PolicyPhase> plan_policies(const Settings::Group& group, std::uint32_t ranks, std::uint32_t batch,
                                        std::uint64_t train_samples) {
   std::vector<PolicyPhase> phases{{.policy = resolved(group.update, ranks)}};
@@ -223,7 +225,7 @@ std::vector<PolicyPhase> plan_policies(const Settings::Group& group, std::uint32
   return phases;
 }
 
-/// Those that differ, in the order of their first layers.
+/// The different values, in the order of their first layers.
 std::vector<double> momentums_of_statistics(const Graph& graph) {
   std::vector<double> found;
   for (const Parameter& parameter : graph.parameters())
@@ -239,6 +241,7 @@ void add_groups(Plan& plan, const Settings& settings, const Graph& graph, const 
     made.id = {static_cast<std::uint32_t>(plan.groups.size() - 1)};
     made.name = group.name;
     made.kind = group.rule.kind;
+    made.average = group.rule.ema_decay > 0;
     made.running = group.running;
     made.rule = group.running ? text("running average, momentum ", group.rule.rate) : to_string(group.rule);
     if (settings.rate != RateSettings{} && !group.running) made.rule += text(", rate ", to_string(settings.rate));
@@ -260,7 +263,7 @@ void add_groups(Plan& plan, const Settings& settings, const Graph& graph, const 
   }
 }
 
-/// So many that an epoch ends with the first step whose samples reach its end.
+/// The number of steps such that an epoch ends with the first step whose samples reach its end.
 std::uint64_t count_steps(const Settings& settings, const PlanInputs& inputs, const std::vector<BatchChange>& changes) {
   if (settings.train.steps != 0) return settings.train.steps;
   __extension__ using Wide = unsigned __int128;
@@ -275,7 +278,7 @@ std::uint64_t count_steps(const Settings& settings, const PlanInputs& inputs, co
   return with_batches(schedule, changes).steps_until(static_cast<std::uint64_t>(samples));
 }
 
-/// The batch-size schedule in samples; nothing for a batch that stays.
+/// The batch-size schedule in samples; empty if the batch size does not change.
 std::vector<BatchChange> batch_changes(const Settings& settings, std::uint64_t train_samples) {
   std::vector<BatchChange> changes;
   double epochs = 0;
@@ -301,6 +304,10 @@ void share_batches(Plan& plan, const Settings& settings) {
 }
 
 void choose_loaders(Plan& plan, const Settings& settings) {
+  // Files may be waited for, which an actor must not.
+  constexpr std::array<std::string_view, 4> kFiles{"folder", "map", "shards", "voc"};
+  const bool files = std::ranges::find(kFiles, settings.data.source) != kFiles.end();
+  plan.decoding_threads = std::max(settings.data.threads, files ? 1U : 0U);
   plan.node_loader = settings.data.loader == "node" && plan.ranks.size() > 1;
   if (!plan.node_loader) return;
   std::string leaders;
@@ -310,16 +317,16 @@ void choose_loaders(Plan& plan, const Settings& settings) {
                              : text("Ranks ", leaders, " read the data set, each for all ranks of its node."));
 }
 
-/// What a buffer of a hosting shard takes beyond its elements.
+/// Bytes of a hosting shard's buffer besides its elements.
 constexpr std::uint64_t kPerBuffer = 16 * sizeof(StepSums);
 
-/// What a group's stripes and buckets make every rank need. Counted once for all ranks: there may be 65,536 of both.
+/// What all ranks need because of a group's stripes and buckets. Computed once: there may be 65,536 of both.
 struct GroupSums {
   std::vector<std::uint64_t> own;   // elements of each rank's stripes
-  std::vector<std::uint64_t> sets;  // likewise of each set of counterparts, of whom none is counted for another
+  std::vector<std::uint64_t> sets;  // likewise for each set of counterparts; stripes of ranks in their own set
   std::uint64_t largest = 0;        // stripe
   std::uint64_t chunks = 0;         // of the buckets
-  std::uint64_t relief = 0;         // bytes of journals for pieces that others finish
+  std::uint64_t relief = 0;         // bytes of journals for pieces of other ranks' stripes
 };
 
 GroupSums sums_of(const Plan& plan, const GroupPlan& group) {
@@ -334,11 +341,11 @@ GroupSums sums_of(const Plan& plan, const GroupPlan& group) {
     if (!sums.sets.empty()) sums.sets.at(rank.local_rank) += sums.own[rank.rank.value];
   if (plan.crosses_nodes()) sums.chunks = cut_into_chunks(group.buckets, chunk_elements(group.count)).size();
   if (!plan.crosses_nodes() && plan.measured)
-    sums.relief = relief_journal_bytes(group.stripes, group.buckets, state_slots(group.kind));
+    sums.relief = relief_journal_bytes(group.stripes, group.buckets, state_slots(group));
   return sums;
 }
 
-/// What is the same for all ranks.
+/// The values that are the same for all ranks.
 struct PlanSums {
   std::vector<GroupSums> groups;
   std::vector<std::uint32_t> ranks_of_node;
@@ -358,8 +365,8 @@ PlanSums sums_of(const Plan& plan, const Graph& graph) {
   return sums;
 }
 
-/// What arrives for a rank from `others`, and what leaves through a filter; everything at a multiple of 64 bytes.
-/// `ranges` are exchanged, in `chunks`, of which it adds up `own` elements of `all`.
+/// Bytes for data that arrives for a rank from `others`, and that it sends through a filter; everything at a multiple
+/// of 64 bytes. `ranges` are exchanged in `chunks`; the rank adds up `own` of `all` elements.
 struct Staged {
   std::uint64_t others, ranges, chunks, own, all;
 };
@@ -378,7 +385,7 @@ std::uint64_t staging_bytes(const GroupPlan& group, const GroupSums& sums, const
   return bytes;
 }
 
-/// Of all levels on which `rank` sends.
+/// For all levels on which `rank` sends.
 std::uint64_t staging_bytes(const Plan& plan, const GroupPlan& group, const GroupSums& sums, Rank rank,
                             std::uint64_t ranks_of_node) {
   const std::uint64_t own = sums.own.at(rank.value), buckets = group.buckets.size();
@@ -386,14 +393,14 @@ std::uint64_t staging_bytes(const Plan& plan, const GroupPlan& group, const Grou
     return staging_bytes(group, sums, {plan.world_size() - 1, buckets, sums.chunks, own, group.count});
   const std::uint64_t nodes = plan.nodes.size();
   std::uint64_t bytes = 0;
-  // Each range is one rank's part of a bucket. The rank is in its own set and in those where it stands in for others.
+  // Each range is one rank's part of a bucket. The rank is in its own set, and where it replaces a missing rank.
   for (std::size_t set = plan.ranks.at(rank.value).local_rank; set < sums.sets.size(); set += ranks_of_node)
     bytes +=
         staging_bytes(group, sums, {nodes - 1, buckets * nodes, sums.chunks + buckets * nodes, own, sums.sets[set]});
   return bytes;
 }
 
-/// Elements that a rank packs, of all sets of ranks with which it exchanges.
+/// The elements that a rank packs, for all sets of ranks with which it exchanges.
 std::uint64_t packed_elements(const Plan& plan, const GroupPlan& group, const GroupSums& sums, Rank rank,
                               std::uint64_t ranks_of_node) {
   if (!plan.shares_memory()) return group.count;
@@ -403,12 +410,12 @@ std::uint64_t packed_elements(const Plan& plan, const GroupPlan& group, const Gr
   return elements;
 }
 
-/// What one group adds to the rank's needs.
+/// Adds the needs of one group to the rank's needs.
 void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, const GroupSums& sums, Rank rank,
                std::uint64_t ranks_of_node) {
   const std::uint64_t own = sums.own.at(rank.value);
   const bool crosses = plan.crosses_nodes();
-  const std::size_t slots = state_slots(group.kind);
+  const std::size_t slots = state_slots(group);
   const PolicyNeeds policy = needs_of(group.policies);
   const std::uint64_t outer = policy.outer_state ? own * sizeof(float) : 0;
   needs.state += (policy.whole_state ? slots * group.count : slots * own) * sizeof(float) + outer;
@@ -428,10 +435,10 @@ void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, con
   }
   if (crosses && plan.leads_node(rank)) needs.words += group.buckets.size() * sizeof(TimelineWord);
   if (has_landing(group, plan.dtype)) needs.weights += group.count * sizeof(float) + sizeof(StepSums);
-  // A hosting shard keeps what each worker pushes and reads, a version apart, and sums for what is under way.
+  // A hosting shard keeps a push and a read version for each worker, and sums for those in progress.
   if (policy.hosted) needs.staging += (2 * plan.world_size() + 2) * (own * sizeof(float) + kPerBuffer);
   if (!plan.shares_memory()) return;
-  // The others' gradients over what it reduces: of one node, its stripe.
+  // The other ranks' gradients for the part that it reduces: on a single node, its stripe.
   const std::uint64_t local = ranks_of_node;
   needs.peers += (local - 1) * (crosses ? (group.count + local - 1) / local : own) * sizeof(float);
 }
@@ -501,7 +508,7 @@ std::uint64_t squares_bytes(const GroupPlan& group) noexcept { return group.para
 
 std::uint64_t norm_scratch_bytes(const Plan& plan, const GroupPlan& group) noexcept {
   constexpr std::uint64_t kLine = 64;
-  // A line for each rank that may share memory; where policies gather states through it, too, more of it at once.
+  // A cache line for each rank that may share memory; more if policies also gather states through it.
   const std::uint64_t least = kLine * plan.world_size();
   const std::uint64_t wanted =
       needs_of(group.policies).whole_state ? group.count * sizeof(float) : squares_bytes(group);
@@ -533,7 +540,7 @@ std::vector<Settings::Group> all_groups(const Settings& settings, const Graph& g
     group.name = ++number == 1 ? "running_statistics" : text("running_statistics_", number);
     group.running = true;
     // p -= momentum (p - s), s the mean of what the ranks' batches have: with a decay of 1, the gradient is -s.
-    group.rule = {.kind = RuleKind::sgd, .rate = momentum, .weight_decay = 1};
+    group.rule = {.kind = RuleKind::sgd, .rate = momentum, .weight_decay = 1, .ema_decay = settings.rule.ema_decay};
     group.update = without_outer_momentum(settings.update);
     group.switches = settings.switches;
     for (PolicySwitch& change : group.switches) change.policy = without_outer_momentum(change.policy);
@@ -609,7 +616,7 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
                "policy (also in update.switch and update.group), or leave synchronized out");
   choose_levels(plan, settings, graph, layout);
   detail::choose_network(plan, settings.cluster.transport, topologies);
-  std::vector<std::uint64_t> used;  // by rank; what several use counts for its owner
+  std::vector<std::uint64_t> used;  // by rank; memory that several use counts for its owner
   const PlanSums sums = sums_of(plan, graph);
   for (RankPlan& rank : plan.ranks) {
     const MemoryNeeds needs = memory_of(plan, graph, sums, rank.rank);

@@ -22,7 +22,7 @@ struct Edge {
   std::string limit;
 };
 
-/// Rates between the NUMA nodes of one machine, looked up once a pair.
+/// Rates between the NUMA nodes of one machine; each pair is looked up once.
 class NumaRates {
  public:
   explicit NumaRates(const topology::Machine& machine) : index_(machine) {

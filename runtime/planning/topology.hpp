@@ -14,12 +14,12 @@ struct NodeIdentity {
   friend auto operator<=>(const NodeIdentity&, const NodeIdentity&) = default;
 };
 
-/// A physical core and those of its hardware threads that this process may use.
+/// A physical core, with those of its hardware threads that this process may use.
 struct Core {
   std::uint32_t index = 0;  // hwloc's logical number
   std::uint32_t numa = 0;   // index into Topology::numa
   std::uint32_t package = 0;
-  std::vector<std::uint32_t> cpus;  // operating system's numbers, ascending
+  std::vector<std::uint32_t> cpus;  // the system's numbers, ascending
   std::uint32_t l3 = 0;             // cores with the same number share a cache of level 3; without such caches 0
   friend bool operator==(const Core&, const Core&) = default;
 };
@@ -32,7 +32,7 @@ struct NumaNode {
 
 struct Nic {
   std::string name;                   // eth0
-  std::string address;                // first IPv4 or IPv6 address in text, empty: none
+  std::string address;                // first IPv4 or IPv6 address as text; empty: none
   std::int32_t numa = -1;             // index into Topology::numa, -1: unknown
   std::uint64_t bits_per_second = 0;  // 0: unknown
   bool up = false;
@@ -41,25 +41,25 @@ struct Nic {
   friend bool operator==(const Nic&, const Nic&) = default;
 };
 
-/// What plans and UCX call the RDMA device of a NIC that has one: with its port, of which a function of today's
-/// adapters has one.
+/// The name of a NIC's RDMA device in plans and UCX: with its port, of which a function of present adapters has
+/// one.
 inline std::string rdma_name(const Nic& nic) { return nic.infiniband + ":1"; }
-/// Whether a plan means this NIC by `name`: by its interface, or by its RDMA device.
+/// Whether a plan means this NIC by `name`: the name of its interface or of its RDMA device.
 inline bool is_called(const Nic& nic, const std::string& name) {
   return nic.name == name || (!nic.infiniband.empty() && rdma_name(nic) == name);
 }
 
-/// A GPU, which no device of ours uses yet: ranks are placed near it.
+/// A GPU. No device of this build uses it yet, but ranks are placed near it.
 struct Accelerator {
   std::string name;   // GPU 0
   std::string model;  // may be empty
   std::uint64_t memory_bytes = 0;
   std::int32_t numa = -1;                 // index into Topology::numa, -1: unknown
-  std::vector<std::string> nearest_nics;  // names of those that are up and none is nearer
+  std::vector<std::string> nearest_nics;  // names of the nearest NICs that are up
   friend bool operator==(const Accelerator&, const Accelerator&) = default;
 };
 
-/// What one node has, as a value.
+/// The hardware of one node, as a value.
 struct Topology {
   NodeIdentity identity;
   std::string host;  // for people
@@ -67,12 +67,12 @@ struct Topology {
   std::vector<NumaNode> numa;
   std::vector<Core> cores;  // allowed ones, by index
   std::vector<Nic> nics;
-  std::uint64_t l2_bytes = 0;      // of a core
-  std::uint64_t l3_bytes = 0;      // of a package
-  double cpu_quota = 0;            // cores' worth of time a cgroup grants; 0: no limit
-  std::uint64_t memory_bytes = 0;  // of the host; a NUMA node's file may tell of less where memory was added later
-  std::uint64_t memory_limit_bytes = 0;   // that a cgroup grants; 0: no limit
-  std::vector<Accelerator> accelerators;  // of machines from files; a run does not look for them, hellos do not tell
+  std::uint64_t l2_bytes = 0;            // of a core
+  std::uint64_t l3_bytes = 0;            // of a package
+  double cpu_quota = 0;                  // number of cores whose time a cgroup grants; 0: no limit
+  std::uint64_t memory_bytes = 0;        // of the host; a NUMA node's own figure may be lower if memory was added later
+  std::uint64_t memory_limit_bytes = 0;  // limit of a cgroup; 0: no limit
+  std::vector<Accelerator> accelerators;  // of machines from files; runs do not look for them, hellos omit them
   friend bool operator==(const Topology&, const Topology&) = default;
 };
 

@@ -54,7 +54,7 @@ bool LineValues::has_all() const noexcept {
 
 std::vector<ReportedValue> LineValues::take(Step step) {
   std::map<std::string, ValueSum> sums;
-  for (OfRank& its : ranks_) {  // in rank order, so that runs of the same values have the same bits
+  for (OfRank& its : ranks_) {  // in rank order, so that runs with the same values have the same bits
     for (; !its.parts.empty() && its.parts.front().step <= step; its.parts.pop_front()) {
       for (const ValueSum& told : its.parts.front().values) {
         sums[told.name].sum += told.sum;

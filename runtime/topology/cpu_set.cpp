@@ -95,7 +95,7 @@ CpuSet CpuSet::from_mask(std::string_view text) {
   CpuSet set;
   if (text.starts_with("0xf...f")) return set;
   TROUPE_CHECK(text.size() <= kEnd / 2, Code::invalid, "a set of processors is longer than ", kEnd / 2, " characters");
-  std::vector<std::uint32_t> words;  // the highest first
+  std::vector<std::uint32_t> words;  // highest first
   for (std::size_t at = 0; at <= text.size();) {
     const auto comma = std::min(text.find(',', at), text.size());
     std::string_view word = text.substr(at, comma - at);

@@ -11,22 +11,22 @@
 #include "runtime/base/error.hpp"
 #include "runtime/base/words.hpp"
 
-// Every machine is turned into named features first. A feature is a sorted list of words, so order cannot matter, or
-// one number with a tolerance. Whatever must not count as a difference is never made a feature.
+// Every machine is first converted into named features. A feature is a sorted list of words, so order has no effect, or
+// one number with a tolerance. Data that must not count as a difference never becomes a feature.
 namespace troupe::topology {
 namespace {
 
 struct Feature {
   std::vector<std::string> words;
   double number = 0;   // of a memory size
-  std::string device;  // it is of the device with this PCI bus id, which other machines may not have
+  std::string device;  // the PCI bus id of the device that it belongs to, which other machines may not have
 };
 bool same(const Feature& a, const Feature& b) {
   if (a.number > 0 && b.number > 0) return std::abs(a.number - b.number) <= 0.01 * std::max(a.number, b.number);
   return a.words == b.words && (a.number > 0) == (b.number > 0);
 }
 
-/// "core 2" before "core 10".
+/// Orders "core 2" before "core 10".
 struct ByNumbers {
   bool operator()(const std::string& a, const std::string& b) const {
     const auto digit = [](const std::string& s, std::size_t i) {
@@ -52,13 +52,14 @@ struct ByNumbers {
 
 using Features = std::map<std::string, Feature, ByNumbers>;
 
-/// Of the machine's infos; the others are names, serial numbers, or tell of the program that wrote the file.
+/// Infos of the machine that are compared; the others are names or serial numbers, or describe the program that wrote
+/// the file.
 constexpr std::array<std::string_view, 13> kMachineInfos{
     "Architecture",   "OSName",        "OSVersion",    "PlatformName",    "PlatformModel",
     "DMIProductName", "DMISysVendor",  "DMIBoardName", "DMIBoardVersion", "DMIBoardVendor",
     "DMIBIOSVersion", "DMIBIOSVendor", "DMIBIOSDate"};
 
-/// "2 x A", "1 x B" of words that repeat.
+/// "2 x A", "1 x B" for repeated words.
 std::vector<std::string> counted(const std::vector<std::string>& words) {
   std::map<std::string, std::size_t> counts;
   for (const std::string& word : words) ++counts[word];
@@ -67,7 +68,7 @@ std::vector<std::string> counted(const std::vector<std::string>& words) {
   return out;
 }
 
-/// By numbers: whether a file has names for them depends on the database of the program that wrote it.
+/// By numbers, because a file's names for them depend on the database of the program that wrote it.
 std::string describe(const Part& part) {
   std::array<char, 32> ids;
   std::snprintf(ids.data(), ids.size(), "[%04x:%04x]", part.pci->vendor, part.pci->device);
@@ -92,14 +93,14 @@ class Collector {
 
  private:
   void word(const std::string& feature, std::string value) { features_[feature].words.push_back(std::move(value)); }
-  /// Of a device that other machines may not have: that is told by the list of devices.
+  /// Adds a feature of a device that other machines may not have; the list of devices shows whether they have it.
   void detail(const std::string& feature, PartIndex part, std::string value) {
     if (value.empty()) return;
     const auto& pci = machine_.parts[part].pci;
     features_[feature].device = pci ? pci->bus : label_of(index_, part);
     word(feature, std::move(value));
   }
-  /// A list that is there and may be empty: nothing in it is a value too.
+  /// Adds a list that may be empty: an empty list is a value too.
   void list(const std::string& feature) { features_[feature]; }
 
   void add_processors() {
@@ -115,7 +116,7 @@ class Collector {
       }
       if (part.kind == PartKind::core) {
         cores.push_back(text("core with ", index_.children(i).size(), " hardware threads"));
-        // Numbers tell which cores of a chip are switched off.
+        // Their numbers show which cores of a chip are disabled.
         const PartIndex package = index_.package_of(i);
         word(text("cores of package ", package == kNoPart ? 0 : index_.number(package)), text("core ", part.os_index));
       }
@@ -156,7 +157,7 @@ class Collector {
     const auto has = [&](auto test) { return std::any_of(machine_.parts.begin(), machine_.parts.end(), test); };
     if (has([](const Part& part) { return part.pci.has_value(); }))
       for (const char* kind : {"GPUs", "NICs"}) list(kind), list(text("places of ", kind));
-    // Only hwloc lists all functions.
+    // Only hwloc's files list all functions.
     if (has([](const Part& part) { return part.kind == PartKind::host_bridge; }))
       for (const char* what : {"disks", "other PCI functions", "places of other PCI functions"}) list(what);
     for (PartIndex i = 0; i < machine_.parts.size(); ++i) {
@@ -264,7 +265,7 @@ class Collector {
   std::vector<std::string> modules_;
 };
 
-/// What stands for a machine in the report: its words without those that every machine has, as often as all have them.
+/// The values in the report: each machine's words without those that all machines have, counted with repetition.
 std::vector<std::string> values_of(const std::vector<const Feature*>& all) {
   std::vector<std::string> common;
   bool first = true;
@@ -288,7 +289,7 @@ std::vector<std::string> values_of(const std::vector<const Feature*>& all) {
   return values;
 }
 
-/// Those without the value that more than half of the machines that tell of it have.
+/// Machines that differ from the value which more than half of the machines with a value have.
 std::vector<std::size_t> odd_ones(const std::vector<const Feature*>& all) {
   std::size_t known = 0;
   std::vector<std::size_t> odd;
@@ -313,7 +314,7 @@ bool differ(const std::vector<const Feature*>& all) {
   return false;
 }
 
-/// Where two machines' words are equal to a reader, there is nothing to show.
+/// Whether the values look equal to a reader, so that there is nothing to show.
 bool look_alike(const std::vector<std::string>& values) {
   std::set<std::string> known{values.begin(), values.end()};
   known.erase("");
@@ -324,7 +325,7 @@ bool look_alike(const std::vector<std::string>& values) {
 
 Comparison compare(std::span<const Machine> machines) {
   std::vector<Features> all;
-  std::map<std::string, std::string, ByNumbers> names;  // by feature the device that it is of
+  std::map<std::string, std::string, ByNumbers> names;  // by feature, the device that it belongs to
   for (const Machine& machine : machines) {
     all.push_back(Collector{machine}.collect());
     for (const auto& [name, feature] : all.back()) names.emplace(name, feature.device);

@@ -9,21 +9,21 @@
 
 namespace troupe::topology {
 
-/// Something in which machines that should be alike are not.
+/// A difference between machines that should be equal.
 struct Difference {
   std::string what;                 // "NICs", "memory of NUMA 0", "PCI link of GPU 0000:3b:00.0"
-  std::vector<std::string> values;  // by machine; what all have in common is left out of lists; empty: unknown
-  std::vector<std::size_t> odd;     // machines without the value that more than half have; empty: there is none
+  std::vector<std::string> values;  // by machine; items of a list that all machines have are left out; empty: unknown
+  std::vector<std::size_t> odd;     // machines that differ from a value which more than half have
 };
 
 struct Comparison {
   std::vector<Difference> differences;
-  std::vector<std::size_t> untold;  // by machine: how many things others tell and this one does not
+  std::vector<std::size_t> untold;  // by machine: how many features others report and this one does not
 };
 
-/// Compares hardware, links, firmware, drivers, kernels, limits and settings of two or more machines. Does not look at
-/// names, serial numbers, addresses, processes, or the order in which parts are listed; memory sizes count as equal
-/// within 1 %. What a machine does not tell is no value, and makes no difference.
+/// Compares hardware, links, firmware, drivers, kernels, limits and settings of two or more machines. Names, serial
+/// numbers, addresses, processes and the order of parts are ignored; memory sizes within 1 % are equal. A feature that
+/// a machine does not report is not a difference.
 Comparison compare(std::span<const Machine> machines);
 
 }  // namespace troupe::topology

@@ -14,13 +14,13 @@
 namespace troupe::topology {
 namespace {
 
-constexpr std::uint64_t kMostFiles = 4096;           // a job of some hundred ranks has that many sockets
+constexpr std::uint64_t kMostFiles = 4096;           // a job of a few hundred ranks has that many sockets
 constexpr std::uint64_t kLockedPerNic = 1ULL << 30;  // buffers that RDMA registers
-constexpr std::uint32_t kBusyPercent = 20;           // an idle GPU lets its links rest at a low speed
+constexpr std::uint32_t kBusyPercent = 20;           // the links of an idle GPU may be at a low speed
 constexpr double kFarShare = 0.2;                    // of a rank's memory
-constexpr std::uint64_t kFarBytes = 64ULL << 20;     // less than that is code and stacks
+constexpr std::uint64_t kFarBytes = 64ULL << 20;     // anything smaller is code and stacks
 constexpr std::uint64_t kUnbounded = 1ULL << 62;
-/// NVML's reasons for a lower clock that are faults: thermal and power brakes; not idleness, settings or power caps.
+/// NVML's reasons for a lower clock that are faults: thermal and power brakes; not idle GPUs, settings or power caps.
 constexpr std::uint64_t kBrakes = 0x8 | 0x20 | 0x40 | 0x80;
 
 struct Context {
@@ -93,7 +93,7 @@ void link_lanes_down(const Context& c, std::string_view rule) {
 }
 
 void switch_link_slow(const Context& c, std::string_view rule) {
-  std::map<std::string, std::vector<std::string>> alike;  // by what is said of them
+  std::map<std::string, std::vector<std::string>> alike;  // by the text of the finding
   for (const SlowSwitch& each : slow_switches(c.index)) {
     const PciLink& now = c.machine.parts[each.part].pci->now;
     alike[text("a PCI link of ", text_of(now), "; ", each.below ? "what is behind it has " : "others of its kind have ",
@@ -273,7 +273,7 @@ void quota_low(const Context& c, std::string_view rule) {
 void governor(const Context& c, std::string_view rule) {
   const auto& now = c.machine.system.governor;
   if (!now || (*now != "powersave" && *now != "conservative" && *now != "ondemand")) return;
-  // Drivers that choose the clock themselves call their normal mode powersave too.
+  // Drivers that choose the clock themselves also call their normal mode powersave.
   c.add(rule, *now == "powersave" ? Severity::note : Severity::warning,
         text("processors are run by the frequency governor \"", *now, "\""), "cpupower frequency-set -g performance");
 }
@@ -400,7 +400,7 @@ bool knows_rdma_ranks(const Machine& m) {
     return any(nic.ports, [](const RdmaPort& port) { return port.active.has_value(); });
   });
 }
-/// A file tells of counters only where some rose.
+/// A file contains counters only if some rose.
 bool watched(const Machine& m) {
   return any(m.nics,
              [](const Nic& nic) { return any(nic.ports, [](const RdmaPort& port) { return !port.rising.empty(); }); });
@@ -426,7 +426,7 @@ bool knows_instances(const Machine& m) {
 bool knows_nccl_file(const Machine& m) { return m.system.nccl_file.has_value(); }
 bool knows_clock(const Machine& m) { return m.system.clock_synchronized.has_value(); }
 
-/// A rule that looks at what ranks told of their placement.
+/// A rule about the placement that ranks reported.
 template <void (*look)(const Machine&, std::string_view, std::vector<Finding>&)>
 void among_ranks(const Context& c, std::string_view rule) {
   look(c.machine, rule, c.findings);
@@ -434,7 +434,7 @@ void among_ranks(const Context& c, std::string_view rule) {
 
 struct Rule {
   RuleName name;
-  bool (*applies)(const Machine&);  // somebody looked up what it needs
+  bool (*applies)(const Machine&);  // whether its data was looked up
   Check check;
 };
 constexpr std::array kRules{
@@ -492,7 +492,7 @@ constexpr std::array kRules{
 constexpr RuleName kPortDiffers{"port-differs",
                                 "a port's rate or MTU is not that of its peers, here or on the other machines"};
 
-/// Ports of one kind, over all machines: the same link layer, or plain interfaces.
+/// Compares ports of one kind over all machines: with the same link layer, or plain interfaces.
 void ports_differ(std::span<const Machine> machines, std::vector<Finding>& findings) {
   struct Port {
     const Machine* machine;

@@ -17,22 +17,22 @@ struct Finding {
   std::string rule;  // id of the rule
   Severity severity = Severity::warning;
   std::string host;
-  std::string evidence;  // what was seen, with figures
+  std::string evidence;  // what was found, with figures
   std::string cure;      // what to do about it
 };
 
-/// A rule as the manual lists it.
+/// A rule, for the manual.
 struct RuleName {
   std::string_view id;
   std::string_view about;
 };
-/// All rules, in the order in which they are tried.
+/// All rules, in the order in which they are applied.
 std::vector<RuleName> doctor_rules();
-/// Those of them for which at least one machine tells what they need.
+/// The rules whose data at least one machine has.
 std::vector<RuleName> applied_rules(std::span<const Machine> machines);
 
-/// Applies every rule to every machine, and those about peers to all of them together. A rule whose facts nobody looked
-/// up finds nothing.
+/// Applies every rule to every machine, and the rules about peers to all machines together. A rule without its data
+/// finds nothing.
 std::vector<Finding> examine(std::span<const Machine> machines);
 
 }  // namespace troupe::topology

@@ -12,7 +12,7 @@
 namespace troupe::topology {
 namespace {
 
-/// As Graphviz reads it: its \n ends a line of a label.
+/// In the form that Graphviz reads: \n ends a line of a label.
 std::string in_dot_quotes(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -37,7 +37,7 @@ bool is_drawn(const Index& index, PartIndex part) {
          kind == PartKind::host_bridge || kind == PartKind::pci_bridge || kind == PartKind::pci_switch;
 }
 
-/// Whether something to see is in the part: bridges to nowhere are left out.
+/// Whether the part contains anything that is drawn: bridges without devices are left out.
 bool leads_somewhere(const Index& index, PartIndex part) {
   const Part& it = index.machine().parts[part];
   if (!it.pci || it.kind == PartKind::pci_function) return is_drawn(index, part);
@@ -45,10 +45,10 @@ bool leads_somewhere(const Index& index, PartIndex part) {
   return std::any_of(below.begin(), below.end(), [&](PartIndex child) { return leads_somewhere(index, child); });
 }
 
-/// Modelled latencies in seconds: there is no measured one.
+/// Modelled latencies in seconds, since none is measured.
 constexpr const char* kInside = "1us";
 constexpr const char* kOutside = "2us";
-/// Rate of a NIC that does not say it.
+/// The rate of a NIC that does not report one.
 constexpr double kAssumedNic = 1.25e9;
 
 double nic_rate(const Machine& machine) {
@@ -132,7 +132,7 @@ std::string to_graphviz(const Machine& machine) {
     if (above != kNoPart)
       out += text("  p", above, " -- p", i, " [label=", in_dot_quotes(part.pci ? text_of(part.pci->now) : ""), "];\n");
   }
-  std::vector<std::pair<PartIndex, std::string>> switches;  // places outside the PCI tree that links lead to
+  std::vector<std::pair<PartIndex, std::string>> switches;  // parts outside the PCI tree to which links lead
   for (const AcceleratorLink& link : index.links()) {
     const PartIndex to = index.at_bus(link.to);
     const std::string rate = link.lanes > 0 ? text(name_of(link.kind), " x", link.lanes)

@@ -11,9 +11,9 @@
 #include "runtime/topology/detail/details.hpp"
 #include "runtime/topology/detail/xml.hpp"
 
-// Objects become parts in the order in which they stand, so a part is always behind its parent. Two things are put
-// right on the way: OS devices become faces of the part that holds them, and a NUMA node of hwloc 1, which contains
-// processors, is put beside them. Sets of processors are not kept but made again from the PUs when they are needed.
+// Objects become parts in the order of the file, so a part always follows its parent. Two things are changed: OS
+// devices become faces of the part that contains them, and a NUMA node of hwloc 1, which contains processors, is put
+// beside them. Sets of processors are not stored, but computed from the PUs when they are needed.
 namespace troupe::topology {
 namespace {
 
@@ -26,7 +26,7 @@ bool is_type(const pugi::xml_node& node, std::initializer_list<std::string_view>
   return std::find(types.begin(), types.end(), text_of(node, "type")) != types.end();
 }
 bool is_numa(const pugi::xml_node& node) { return is_type(node, {"NUMANode", "Node"}); }
-/// Not a device, memory or a remark.
+/// Whether it is not a device, memory or a remark.
 bool is_normal(const pugi::xml_node& node) {
   return !is_numa(node) && !is_type(node, {"Bridge", "PCIDev", "OSDev", "Misc", "MemCache"});
 }
@@ -69,7 +69,7 @@ class HwlocReader {
   }
 
  private:
-  /// The processors that may be used, where these are not all.
+  /// The processors that may be used; empty if all may.
   static CpuSet disallowed_known(const pugi::xml_node& root) {
     const auto all = CpuSet::from_mask(text_of(root, "complete_cpuset"));
     auto allowed = CpuSet::from_mask(text_of(root, "allowed_cpuset"));
@@ -89,7 +89,7 @@ class HwlocReader {
     for (const auto& child : node.children("object")) read_object(child, parent, {});
   }
 
-  /// `memory` of hwloc 1 contains this object alone, and is put into it.
+  /// `memory`, of hwloc 1, contains only this object, and is moved into it.
   void read_object(const pugi::xml_node& node, PartIndex parent, const pugi::xml_node& memory) {
     if (is_type(node, {"OSDev"})) return read_face(node, parent);
     if (is_numa(node) && has_processors(node)) return read_old_numa(node, parent);
@@ -140,7 +140,7 @@ class HwlocReader {
     remember(node, index);
     if (node.attribute("os_index")) {
       const std::uint64_t number = number_of(node, "os_index");
-      // hwloc writes 4294967295 for a number that is not known.
+      // hwloc writes 4294967295 for an unknown number.
       if (number < CpuSet::kEnd) part.os_index = static_cast<std::int32_t>(number);
     }
     TROUPE_CHECK(part.kind != PartKind::pu || part.os_index >= 0, Code::invalid, "a PU has the number \"",
@@ -291,7 +291,7 @@ class HwlocReader {
                  " should have ", n, " parts and ", n * n, " values, and has ", matrix.parts.size(), " and ",
                  matrix.values.size());
     const bool complete = std::find(matrix.parts.begin(), matrix.parts.end(), kNoPart) == matrix.parts.end();
-    if (complete) machine_.distances.push_back(std::move(matrix));  // hwloc too drops what it has no objects for
+    if (complete) machine_.distances.push_back(std::move(matrix));  // hwloc also drops a matrix with unknown objects
   }
 
   Machine machine_;
@@ -402,7 +402,7 @@ class HwlocWriter {
     if (!pus_ && part.kind == PartKind::package) add_processors(node, index);
     if (!pus_ && index == kRoot && count(machine_).packages == 0) add_processors(node, index);
     const std::uint32_t below = part.pci ? depth + 1 : 0;
-    // hwloc wants memory first, then processors, then devices, then remarks; that is how parts stand in most cases.
+    // hwloc requires memory first, then processors, devices and remarks; parts are mostly in this order already.
     for (const auto wanted : {0, 1, 2, 3})
       for (const PartIndex child : index_.children(index))
         if (order_of(machine_.parts[child].kind) == wanted) write_object(node, child, below);
@@ -417,7 +417,7 @@ class HwlocWriter {
 
   static std::uint64_t gp_of(PartIndex part) { return std::uint64_t{part} + 1; }
 
-  /// hwloc needs a NUMA node.
+  /// hwloc requires a NUMA node.
   void add_memory(pugi::xml_node machine) {
     pugi::xml_node numa = machine.append_child("object");
     numa.append_attribute("type") = "NUMANode";
@@ -429,7 +429,7 @@ class HwlocWriter {
     numa.append_attribute("local_memory") = 0;
   }
 
-  /// hwloc needs PUs; where a topology has none, one for each processor of the package.
+  /// hwloc requires PUs; if a topology has none, there is one for each processor of the package.
   void add_processors(pugi::xml_node node, PartIndex package) {
     const CpuSet& cpus = index_.cpus(package).empty() ? given_ : index_.cpus(package);
     const std::string memory = nodes(package);
@@ -521,7 +521,7 @@ class HwlocWriter {
   const std::string* details_ = nullptr;
   CpuSet given_;
   bool pus_ = false;
-  std::uint64_t made_ = 0;  // objects that are no parts
+  std::uint64_t made_ = 0;  // number of objects that are not parts
 };
 
 Machine read_root(const pugi::xml_node& topology) {

@@ -31,7 +31,7 @@ constexpr std::array<Vendor, 12> kVendors{{{0x10de, "NVIDIA"},
                                            {0x1af4, "virtio"},
                                            {0x144d, "Samsung"}}};
 
-/// Bytes per second that one transfer carries: 8 of 10 bits are data at 2.5 and 5 GT/s, later 128 of 130.
+/// Bytes of data in one transfer: 8 of 10 bits are data at 2.5 and 5 GT/s, 128 of 130 at higher rates.
 double bytes_per_transfer(double gigatransfers) { return gigatransfers <= 5.0 ? 0.8 / 8 : 128.0 / 130 / 8; }
 
 std::string short_number(double value) {
@@ -42,7 +42,7 @@ std::string short_number(double value) {
 
 bool is_memory(const Part& part) { return part.kind == PartKind::numa && part.subtype != "GPUMemory"; }
 
-/// What backends call GPUs, by what comes first for a model's name.
+/// Whether a face of this backend describes a GPU.
 bool names_a_gpu(const Face& face) {
   if (face.kind != Face::Kind::gpu && face.kind != Face::Kind::coprocessor) return false;
   const std::string* const kind = find_info(face.infos, "CoProcType");
@@ -107,7 +107,7 @@ std::optional<Gpu> gpu_from(const Part& part, PartIndex index) {
   return gpu;
 }
 
-/// hwloc's "Port1State" and the like, as many as there are.
+/// hwloc's "Port1State" and so on, for each port.
 void add_ports(Nic& nic, const Face& face) {
   for (std::uint32_t number = 1; number <= 4; ++number) {
     const std::string* const state = find_info(face.infos, text("Port", number, "State"));
@@ -153,7 +153,7 @@ std::string_view name_of(AcceleratorLink::Kind kind) noexcept {
 }
 
 std::string bytes_text(std::uint64_t bytes) {
-  // Caches have powers of two, memory is spoken of in powers of ten.
+  // Sizes of caches are powers of two; memory is usually given in powers of ten.
   if (bytes < std::uint64_t{1} << 20) return text(bytes >> 10, " KiB");
   if (bytes < std::uint64_t{1} << 29) return short_number(static_cast<double>(bytes) / (1 << 20)) + " MiB";
   if (bytes < 999'500'000'000) return short_number(static_cast<double>(bytes) / 1e9) + " GB";
@@ -195,7 +195,7 @@ bool is_gpu(const PciAttributes& pci) noexcept {
     return display && ((pci.device >= 0x0bd0 && pci.device <= 0x0bdb) ||  // Max
                        (pci.device >= 0x56c0 && pci.device <= 0x56c2));   // Flex
   }
-  // Rage XL, RV100 and ES1000, which servers have on their boards.
+  // Rage XL, RV100 and ES1000, the display chips on servers' boards.
   const bool on_board = pci.vendor == 0x1002 && (pci.device == 0x4752 || pci.device == 0x5159 || pci.device == 0x515e);
   return is_gpu_class(pci) && !on_board;
 }
@@ -243,8 +243,8 @@ std::vector<AcceleratorLink> accelerator_links(const Machine& machine) {
 
 namespace {
 
-/// Where a source does not tell virtual functions apart: a NIC's function that is another device than function 0 of its
-/// slot, which is a NIC too.
+/// For sources that do not mark virtual functions: a NIC's function that is another device than function 0 of its slot,
+/// if that is a NIC too.
 void find_virtual_functions(Machine& machine) {
   std::map<std::string, const PciAttributes*, std::less<>> first;  // by slot
   for (const Part& part : machine.parts)
@@ -373,7 +373,7 @@ void check(const Machine& machine, std::string_view source) {
   const std::size_t n = machine.parts.size();
   TROUPE_CHECK(n > 0 && machine.parts[0].kind == PartKind::machine && machine.parts[0].parent == kNoPart, Code::invalid,
                source, ": the first part must be the machine");
-  std::vector<PartIndex> open{kRoot};  // the path to the part before
+  std::vector<PartIndex> open{kRoot};  // the path to the previous part
   for (PartIndex i = 1; i < n; ++i) {
     const Part& part = machine.parts[i];
     while (!open.empty() && open.back() != part.parent) open.pop_back();

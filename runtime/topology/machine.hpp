@@ -10,31 +10,31 @@
 
 #include "runtime/topology/cpu_set.hpp"
 
-// The room topology: what a machine consists of, as a value: read from files and written to them, compared, examined,
-// and asked for paths between its parts. It knows no library but those for XML and JSON; devices/discovery makes the
-// value of this host.
+// The room topology: a machine's parts as a value, which is read from files, written to files, compared, checked, and
+// searched for paths between parts. It uses no library except for XML and JSON; devices/discovery makes the value of
+// this host.
 namespace troupe::topology {
 
 using PartIndex = std::uint32_t;
 inline constexpr PartIndex kNoPart = ~PartIndex{0};
-/// Of the machine itself, which contains all other parts.
+/// The machine itself, which contains all other parts.
 inline constexpr PartIndex kRoot = 0;
 
 enum class PartKind : std::uint8_t {
   machine,
-  package,       // what fits a socket
+  package,       // a processor that fits into a socket
   die,           //
-  group,         // hwloc's: parts that are near each other for a reason that has no kind of its own
-  numa,          // memory; the processors near it are those of its parent
+  group,         // hwloc's group: parts that are near each other and have no kind of their own
+  numa,          // memory; the nearest processors are those of its parent
   memory_cache,  // in front of memory
   cache,
   core,
   pu,           // a hardware thread
-  host_bridge,  // where a tree of PCI begins
+  host_bridge,  // the root of a PCI tree
   pci_bridge,   // one port: a root port, or a switch's upstream or downstream port
-  pci_switch,   // a whole switch, where a file does not list its ports
+  pci_switch,   // a whole switch, in files that do not list its ports
   pci_function,
-  misc,  // memory modules and the like
+  misc,  // memory modules and others
 };
 std::string_view name_of(PartKind kind) noexcept;
 
@@ -43,7 +43,7 @@ struct Info {
   std::string value;
   friend bool operator==(const Info&, const Info&) = default;
 };
-/// The value of the first that has this name; nullptr when there is none.
+/// The value of the first info with this name; nullptr if there is none.
 const std::string* find_info(const std::vector<Info>& infos, std::string_view name) noexcept;
 
 struct CacheAttributes {
@@ -55,22 +55,22 @@ struct CacheAttributes {
   friend bool operator==(const CacheAttributes&, const CacheAttributes&) = default;
 };
 
-/// How fast a PCI function's link is, either by lanes or, where a source does not say more, as a whole.
+/// The speed of a PCI function's link: rate and lanes, or only the total if the source gives no more.
 struct PciLink {
   double gigatransfers = 0;  // per second and lane; 0: unknown
   std::uint32_t lanes = 0;   // 0: unknown
-  double gigabytes = 0;      // per second in each direction, as a source gave it; 0: unknown
+  double gigabytes = 0;      // per second in each direction, from the source; 0: unknown
   friend bool operator==(const PciLink&, const PciLink&) = default;
 };
-/// Bytes per second in each direction, after PCI Express's coding of bits; 0: unknown.
+/// Bytes per second in each direction, after PCI Express's line coding; 0: unknown.
 double bytes_per_second(const PciLink& link) noexcept;
 /// "16 GT/s x16", "3.9 GB/s"; empty: unknown.
 std::string text_of(const PciLink& link);
 
 struct PciAttributes {
-  std::string bus;               // "0000:3b:00.0"; of a host bridge: empty
-  std::string below;             // of a bridge: the buses behind it, "0000:[3a-3f]"
-  std::uint32_t class_code = 0;  // 24 bits, 0x030200; 0: not said
+  std::string bus;               // "0000:3b:00.0"; empty for a host bridge
+  std::string below;             // for a bridge: the buses behind it, "0000:[3a-3f]"
+  std::uint32_t class_code = 0;  // 24 bits, e.g. 0x030200; 0: unknown
   std::uint16_t vendor = 0;
   std::uint16_t device = 0;
   std::uint16_t subsystem_vendor = 0;
@@ -78,12 +78,12 @@ struct PciAttributes {
   std::uint8_t revision = 0;
   PciLink now;
   PciLink possible;
-  std::string physical_function;     // of an SR-IOV virtual function: the bus id of the function it is part of
-  std::optional<bool> acs_redirect;  // of a bridge: packets between devices behind it go up to the root
+  std::string physical_function;     // for an SR-IOV virtual function: the bus id of its physical function
+  std::optional<bool> acs_redirect;  // for a bridge: packets between devices behind it are sent up to the root
   friend bool operator==(const PciAttributes&, const PciAttributes&) = default;
 };
 
-/// What an operating system or a library calls a part: eth0, mlx5_0, cuda0, nvme0n1. One part can have several.
+/// The name of a part in a system or library: eth0, mlx5_0, cuda0, nvme0n1. A part can have several.
 struct Face {
   enum class Kind : std::uint8_t { block, gpu, network, openfabrics, dma, coprocessor, memory };
   Kind kind = Kind::block;
@@ -96,19 +96,19 @@ struct Face {
 struct Part {
   PartKind kind = PartKind::machine;
   PartIndex parent = kNoPart;
-  std::int32_t os_index = -1;  // the operating system's number; -1: none
+  std::int32_t os_index = -1;  // the system's number; -1: none
   std::string name;            // of a misc part
   std::string subtype;         // "NVSwitch", "MemoryModule", "GPUMemory"; mostly empty
   std::uint64_t bytes = 0;     // memory of a NUMA node, size of a cache
   std::optional<CacheAttributes> cache;
   std::optional<PciAttributes> pci;
-  CpuSet cpus;  // of a part whose pu parts are not listed
+  CpuSet cpus;  // for a part whose pu parts are not listed
   std::vector<Face> faces;
   std::vector<Info> infos;
   friend bool operator==(const Part&, const Part&) = default;
 };
 
-/// What is wrong with a GPU as far as somebody could ask it.
+/// The state of a GPU, as far as it could be queried.
 enum class GpuState : std::uint8_t { unknown, ok, lost, no_permission };
 
 struct Gpu {
@@ -127,13 +127,13 @@ struct Gpu {
   std::optional<std::uint64_t> throttle_reasons;    // NVML's bits
   std::optional<std::uint64_t> uncorrected_errors;  // ECC, since the driver was loaded
   std::optional<bool> mig;                          // divided into instances
-  std::vector<Info> infos;                          // what only the source of the topology understands
+  std::vector<Info> infos;                          // in a form that only the source of the topology understands
   friend bool operator==(const Gpu&, const Gpu&) = default;
 };
 
 struct Interface {
   std::string name;     // eth0
-  std::string address;  // of the hardware
+  std::string address;  // hardware address
   std::uint64_t bits_per_second = 0;
   std::uint32_t mtu_bytes = 0;
   std::optional<bool> up;
@@ -148,8 +148,8 @@ struct RdmaPort {
   std::uint64_t bits_per_second = 0;
   std::uint32_t mtu_bytes = 0;
   std::string guid;
-  std::map<std::string, std::uint64_t> rising;  // counters of errors that rose while somebody looked, and by how much
-  std::vector<Info> infos;                      // as Gpu::infos
+  std::map<std::string, std::uint64_t> rising;  // error counters that rose during a measurement, with the increase
+  std::vector<Info> infos;                      // like Gpu::infos
   friend bool operator==(const RdmaPort&, const RdmaPort&) = default;
 };
 
@@ -162,7 +162,7 @@ struct Nic {
   friend bool operator==(const Nic&, const Nic&) = default;
 };
 
-/// Lanes between a GPU and one neighbour, which is another GPU, a switch, or the processor.
+/// Lanes between a GPU and one neighbour: another GPU, a switch, or the processor.
 struct AcceleratorLink {
   enum class Kind : std::uint8_t { nvlink, xgmi, c2c };
   PartIndex from = kNoPart;
@@ -171,12 +171,12 @@ struct AcceleratorLink {
   std::uint32_t to_class = 0;
   std::uint32_t lanes = 0;
   std::uint32_t lanes_down = 0;        // of `lanes`
-  std::uint64_t bytes_per_second = 0;  // in each direction, of all lanes together; 0: unknown
+  std::uint64_t bytes_per_second = 0;  // in each direction, over all lanes; 0: unknown
   friend bool operator==(const AcceleratorLink&, const AcceleratorLink&) = default;
 };
 std::string_view name_of(AcceleratorLink::Kind kind) noexcept;
 
-/// A matrix of figures between parts, row by row, as hwloc has them.
+/// A matrix of values between parts, row by row, as in hwloc.
 struct Distances {
   std::string name;
   std::uint32_t kind = 0;  // hwloc's bits: 4 latency, 8 bandwidth
@@ -185,7 +185,7 @@ struct Distances {
   friend bool operator==(const Distances&, const Distances&) = default;
 };
 
-/// Processors of one kind on a machine that has several.
+/// Processors of one kind, on a machine with several kinds.
 struct CpuKind {
   CpuSet cpus;
   std::int32_t efficiency = -1;
@@ -193,9 +193,9 @@ struct CpuKind {
   friend bool operator==(const CpuKind&, const CpuKind&) = default;
 };
 
-/// Bounds on what processes may use. Absent: nobody looked; the largest number: there is no bound.
+/// Limits for processes. Absent: not looked up; the largest number: no limit.
 struct Limits {
-  std::optional<double> cpu_quota;  // processors' worth of time; 0: no bound
+  std::optional<double> cpu_quota;  // number of processors whose time is granted; 0: no limit
   std::optional<std::uint64_t> memory_bytes;
   std::optional<std::uint64_t> locked_bytes;
   std::optional<std::uint64_t> open_files;
@@ -203,61 +203,61 @@ struct Limits {
   friend bool operator==(const Limits&, const Limits&) = default;
 };
 
-/// Settings and states of the system that make runs slow or break them. Absent: nobody looked.
+/// Settings and states of the system that can make runs slow or fail. Absent: not looked up.
 struct SystemFacts {
   std::string kernel;
   std::string gpu_driver;
   std::optional<std::string> governor;  // of the first allowed processor
   std::optional<bool> numa_balancing;
   std::optional<bool> clock_synchronized;
-  std::optional<bool> peer_memory;               // a kernel module lets NICs reach GPU memory
+  std::optional<bool> peer_memory;               // a kernel module that lets NICs access GPU memory is loaded
   std::optional<bool> iommu_translates;          //
-  std::vector<std::string> gpus_without_file;    // bus ids of GPUs of /sys for which /dev has no file
+  std::vector<std::string> gpus_without_file;    // bus ids of GPUs in /sys without a file in /dev
   std::optional<std::string> nccl_file;          // NCCL_TOPO_FILE
-  std::vector<std::string> nccl_file_not_found;  // bus ids of that file that are not here; "": it cannot be read
+  std::vector<std::string> nccl_file_not_found;  // bus ids in that file that do not exist here; "": it cannot be read
   friend bool operator==(const SystemFacts&, const SystemFacts&) = default;
 };
 
 /// A thread of a rank.
 struct ThreadPlace {
   std::string name;
-  CpuSet cpus;     // it may run on
-  CpuSet planned;  // it should stay on; empty: anywhere
+  CpuSet cpus;     // on which it may run
+  CpuSet planned;  // to which the plan pins it; empty: any
   friend bool operator==(const ThreadPlace&, const ThreadPlace&) = default;
 };
 
-/// Where a rank's threads, memory and transport are, and where its plan wants them, as the rank itself finds out.
+/// The actual and the planned place of a rank's threads, memory and transport, as the rank itself reports it.
 struct Placement {
   std::vector<ThreadPlace> threads;
   std::vector<std::uint32_t> planned_numa;       // by the system's numbers; empty: any
-  std::map<std::uint32_t, std::uint64_t> pages;  // of a sample of its shared memory, by the system's number of the node
-  std::string memory_refused;                    // what the system answered when memory was to be bound; empty: nothing
-  std::string planned_devices;                   // network devices as UCX_NET_DEVICES names them; empty: any
-  std::string chosen_devices;                    // UCX_NET_DEVICES of the user, which came before the plan
-  std::vector<std::string> open_devices;         // that the transport has opened
+  std::map<std::uint32_t, std::uint64_t> pages;  // of a sample of its shared memory, by the system's node number
+  std::string memory_refused;                    // the system's error when memory was bound; empty: none
+  std::string planned_devices;                   // network devices in the form of UCX_NET_DEVICES; empty: any
+  std::string chosen_devices;                    // UCX_NET_DEVICES set by the user, which overrides the plan
+  std::vector<std::string> open_devices;         // the devices that the transport has opened
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 
-/// Where one rank of a job runs, as seen from outside.
+/// Where one rank of a job runs, from the view of other processes.
 struct RankPlace {
   std::uint32_t rank = 0;
   std::int32_t pid = 0;
-  CpuSet cpus;                                        // it may run on
-  std::map<std::uint32_t, std::uint64_t> numa_bytes;  // memory it has, by the system's number of the node
-  std::string gpu;                                    // bus id; empty: none known
-  std::string nic;                                    // an interface's or RDMA device's name; empty: none chosen
+  CpuSet cpus;                                        // on which it may run
+  std::map<std::uint32_t, std::uint64_t> numa_bytes;  // its memory, by the system's node number
+  std::string gpu;                                    // bus id; empty: not known
+  std::string nic;                                    // name of an interface or RDMA device; empty: none chosen
   std::string transports;                             // UCX_TLS; empty: UCX chooses
-  std::optional<Placement> placement;                 // absent: the rank did not tell
+  std::optional<Placement> placement;                 // absent: the rank did not report it
   friend bool operator==(const RankPlace&, const RankPlace&) = default;
 };
 
-/// One machine. parts[0] is the machine itself; a part stands behind its parent, and all parts in it follow it at once.
+/// One machine. parts[0] is the machine itself; each part is followed by all the parts that it contains.
 struct Machine {
   std::string host;  // for people
   std::vector<Part> parts{Part{}};
-  std::vector<Gpu> gpus;               // by part
-  std::vector<Nic> nics;               // by part
-  std::vector<AcceleratorLink> links;  // by part
+  std::vector<Gpu> gpus;               // in the order of parts
+  std::vector<Nic> nics;               // likewise
+  std::vector<AcceleratorLink> links;  // likewise
   std::vector<Distances> distances;
   std::vector<CpuKind> cpu_kinds;
   Limits limits;
@@ -266,8 +266,8 @@ struct Machine {
   friend bool operator==(const Machine&, const Machine&) = default;
 };
 
-/// How many of each there are. `gpu_pci`: functions for which is_gpu_class() is true; `nic_pci`: those of class 02,
-/// virtual ones included; `nvlink_or_xgmi`: neighbours of GPUs by such links.
+/// Numbers of parts by kind. `gpu_pci`: functions for which is_gpu_class() is true; `nic_pci`: functions of class 02,
+/// including virtual ones; `nvlink_or_xgmi`: neighbours of GPUs over such links.
 struct Counts {
   std::uint32_t packages = 0;
   std::uint32_t numa = 0;
@@ -280,26 +280,26 @@ struct Counts {
 };
 Counts count(const Machine& machine);
 
-/// Looks up what a machine's tables say only one way round. Refers to the machine, which must outlive it unchanged.
+/// Looks up relations in the other direction than the tables. Refers to the machine, which outlives it unchanged.
 class Index {
  public:
   explicit Index(const Machine& machine);
   const Machine& machine() const noexcept { return machine_; }
   const std::vector<PartIndex>& children(PartIndex part) const { return children_[part]; }
-  /// Processors in or near the part; those of the parent for memory and devices. Empty: unknown.
+  /// Processors in or near the part; for memory and devices those of the parent. Empty: unknown.
   const CpuSet& cpus(PartIndex part) const { return cpus_[part]; }
   /// The part with this PCI bus id, or kNoPart.
   PartIndex at_bus(std::string_view bus) const;
-  /// The nearest NUMA node with memory for processors, or kNoPart: of the machine's only one, of the nearest part above
-  /// `part` that has one, or by the processors near it.
+  /// The nearest NUMA node with memory for processors, or kNoPart: the machine's only one, that of the nearest part
+  /// above `part` that has one, or the one near the same processors.
   PartIndex numa_of(PartIndex part) const { return numa_[part]; }
-  /// The package around it, or by the processors near it; kNoPart: unknown.
+  /// The package that contains the part, or the one near the same processors; kNoPart: unknown.
   PartIndex package_of(PartIndex part) const;
-  /// A part's place among those of its kind, as hwloc's logical numbers.
+  /// The part's number among parts of its kind, like hwloc's logical numbers.
   std::uint32_t number(PartIndex part) const { return number_[part]; }
   const Gpu* gpu_at(PartIndex part) const;
   const Nic* nic_at(PartIndex part) const;
-  /// As accelerator_links() tells.
+  /// Like accelerator_links().
   const std::vector<AcceleratorLink>& links() const noexcept { return links_; }
 
  private:
@@ -314,28 +314,28 @@ class Index {
   std::vector<AcceleratorLink> links_;
 };
 
-/// "64 KiB", "512 GB": caches by powers of two, memory by powers of ten, with three digits.
+/// "64 KiB", "512 GB": caches in powers of two, memory in powers of ten, with three digits.
 std::string bytes_text(std::uint64_t bytes);
-/// "GPU 2", "mlx5_0", "NUMA 1": what people call a part here. A NIC that is listed without a part of its own does not
-/// name the package or machine that it is listed in.
+/// The name of a part for people: "GPU 2", "mlx5_0", "NUMA 1". A NIC that is listed without a part of its own does not
+/// give its name to the package or machine in which it is listed.
 std::string label_of(const Index& index, PartIndex part);
-/// "NVIDIA", "AMD", "Mellanox" ...; empty for a vendor that is not a well-known one.
+/// "NVIDIA", "AMD", "Mellanox" ...; empty for other vendors.
 std::string_view vendor_name(std::uint16_t vendor) noexcept;
-/// A display controller or accelerator (class 03 or 12) of NVIDIA or AMD. Where the vendor is not said, a plain VGA
-/// adapter is none.
+/// Whether it is a display controller or accelerator (class 03 or 12) of NVIDIA or AMD. If the vendor is unknown, a
+/// plain VGA adapter does not count.
 bool is_gpu_class(const PciAttributes& pci) noexcept;
-/// Whether it is taken for a GPU: of that class, or one of Intel's data center GPUs; not a display of a server's
+/// Whether it counts as a GPU: of that class, or one of Intel's data center GPUs; not the display of a server's
 /// management controller.
 bool is_gpu(const PciAttributes& pci) noexcept;
 bool is_nic_class(const PciAttributes& pci) noexcept;
 inline constexpr std::uint32_t kNvSwitchClass = 0x068000;
 
-/// Links between GPUs and their neighbours: those that are stored, and those that a matrix of bandwidths between PCI
-/// functions tells of.
+/// Links between GPUs and their neighbours: those that are stored, and those that follow from a matrix of bandwidths
+/// between PCI functions.
 std::vector<AcceleratorLink> accelerator_links(const Machine& machine);
-/// Makes gpus and nics from what parts say of themselves, where the source of a topology told of parts only.
+/// Makes gpus and nics from the data of parts, for a source that describes only parts.
 void describe_devices(Machine& machine);
-/// Throws Error{invalid} with `source` in front when an index, a size or the order of parts is wrong.
+/// Throws Error{invalid}, whose text begins with `source`, if an index, a size or the order of parts is wrong.
 void check(const Machine& machine, std::string_view source);
 
 }  // namespace troupe::topology

@@ -8,9 +8,9 @@
 #include "runtime/topology/detail/bounds.hpp"
 #include "runtime/topology/detail/details.hpp"
 
-// One list of fields per type (`fields` below) serves both directions: Writer leaves out what equals a fresh object's,
-// Reader takes what is there and keeps a fresh object's value for the rest. So what is written reads back as the same
-// value, and a field is added in one place.
+// One list of fields per type (`fields` below) is used in both directions: Writer omits a field that equals a new
+// object's, and Reader keeps a new object's value for a missing field. So the output reads back as the same value, and
+// a field is added in one place.
 namespace troupe::topology {
 namespace {
 
@@ -151,7 +151,7 @@ void fields(V& v, Of<RankPlace>) {
       v("numa_bytes", &RankPlace::numa_bytes), v("gpu", &RankPlace::gpu);
   v("nic", &RankPlace::nic), v("transports", &RankPlace::transports), v("placement", &RankPlace::placement);
 }
-/// A part of another machine, by its place there.
+/// A part of another machine, with its index there.
 struct ChangedPart {
   PartIndex index = 0;
   Part part;
@@ -161,8 +161,8 @@ template <class V>
 void fields(V& v, Of<ChangedPart>) {
   v("index", &ChangedPart::index), v("part", &ChangedPart::part);
 }
-/// How a machine differs from what another format could say of it. Tables are whole, parts only if their number
-/// differs.
+/// The difference between a machine and its copy in another format. Tables are complete; parts are complete only if
+/// their number differs.
 struct Details {
   std::vector<ChangedPart> changed;
   Machine machine;
@@ -195,7 +195,7 @@ class Writer {
  private:
   template <class T>
   static ordered_json json_of(const std::optional<T>& value) {
-    return json_of(*value);  // an empty one equals a fresh one
+    return json_of(*value);  // an empty value equals that of a new object, which is omitted
   }
   template <class T>
   static ordered_json json_of(const T& value) {
@@ -338,7 +338,7 @@ class Reader {
   X& to_;
 };
 
-/// So that a parser's own stack of brackets stays small.
+/// Limits the depth of brackets, so that a parser's stack stays small.
 void check_depth(std::string_view text, std::string_view source) {
   std::size_t depth = 0;
   bool quoted = false;

@@ -11,8 +11,8 @@
 #include "runtime/base/error.hpp"
 #include "runtime/topology/reading.hpp"
 
-// Each type has one list of its fields, which writes them and reads them, so that what is written reads back as the
-// same value. A file is small: what is larger than the bounds below was not written here.
+// One list of fields per type is used for writing and reading, so the output reads back as the same value. Files are
+// small: a file above the limits below was not written by this program.
 namespace troupe::topology {
 namespace {
 
@@ -124,7 +124,7 @@ struct FieldReader {
   }
 };
 
-/// What a prediction divides by.
+/// Checks the numbers that a prediction divides by.
 void check_counts(const Measurements& measurements, std::string_view source) {
   for (const CopyFigure& each : measurements.copies)
     TROUPE_CHECK(each.cores > 0 && each.bytes > 0, Code::invalid, source, ": a copy by no core, or of no bytes");
@@ -145,7 +145,7 @@ Repeats repeats_of(std::vector<double> values) {
 
 std::string to_json(const Measurements& measurements) {
   ordered_json out{{"schema", kMeasurementsSchema}, {"version", kMeasurementsVersion}};
-  Measurements copy = measurements;  // one list of fields serves reading, too, and so takes no constant
+  Measurements copy = measurements;  // the list of fields is also used for reading, so it takes no constant
   each_field(FieldWriter{out}, copy);
   return out.dump(1, ' ', false, ordered_json::error_handler_t::replace) + '\n';
 }

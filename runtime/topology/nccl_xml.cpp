@@ -16,7 +16,7 @@ namespace {
 using detail::number_of;
 using detail::text_of;
 
-/// How NCCL's attributes of a <cpu> are called in hwloc's infos, which the package gets.
+/// hwloc's names of the infos of a package for NCCL's attributes of a <cpu>.
 struct Renamed {
   const char* nccl;
   const char* info;
@@ -50,7 +50,7 @@ std::uint32_t bounded(const pugi::xml_node& node, const char* attribute, std::ui
   return static_cast<std::uint32_t>(value);
 }
 
-/// RCCL's numbers: 910 is the kind that its compilers call gfx90a.
+/// RCCL's number 910 is the architecture that its compilers call gfx90a.
 std::string gfx_name(std::string_view gcn) {
   if (gcn.starts_with("gfx")) return std::string{gcn};
   return gcn == "910" ? "gfx90a" : text("gfx", gcn);
@@ -84,11 +84,11 @@ class NcclReader {
     for (const Renamed& name : kCpuInfos)
       if (node.attribute(name.nccl)) part.infos.push_back({name.info, std::string{text_of(node, name.nccl)}});
     const PartIndex numa = append(PartKind::numa, package);
-    // NCCL writes -1 where the system does not say.
+    // NCCL writes -1 if the system does not say.
     if (!text_of(node, "numaid").starts_with('-'))
       machine_.parts[numa].os_index = static_cast<std::int32_t>(bounded(node, "numaid", CpuSet::kEnd - 1));
     read_devices(node, package);
-    for (const auto& nic : node.children("nic")) {  // behind no PCI function that somebody knows of
+    for (const auto& nic : node.children("nic")) {  // not behind any known PCI function
       const PartIndex own = append(PartKind::misc, package);
       machine_.parts[own].subtype = "NIC";
       read_nic(nic, own);
@@ -191,7 +191,7 @@ class NcclWriter {
     std::vector<PartIndex> units;
     for (PartIndex i = 0; i < machine_.parts.size(); ++i)
       if (index_.numa_of(i) == i) units.push_back(i);
-    if (units.empty()) units.push_back(kNoPart);  // memory that nobody knows of
+    if (units.empty()) units.push_back(kNoPart);  // unknown memory
     for (const PartIndex unit : units) write_cpu(system, unit, unit == units.front());
     return detail::printed(document);
   }
@@ -230,8 +230,8 @@ class NcclWriter {
     return std::any_of(below.begin(), below.end(), [&](PartIndex child) { return leads_to_devices(child); });
   }
 
-  /// `bridges`: how many of hwloc's PCI bridges stand above. The first is a root port, then upstream and downstream
-  /// ports of switches take turns; the upstream port stands for its switch.
+  /// `bridges`: how many of hwloc's PCI bridges are above. The first is a root port; below it, upstream and downstream
+  /// ports of switches alternate; the upstream port represents its switch.
   void write_pci(pugi::xml_node parent, PartIndex index, std::uint32_t bridges) {
     if (!leads_to_devices(index)) return;
     const Part& part = machine_.parts[index];
@@ -273,7 +273,7 @@ class NcclWriter {
     if (link.lanes > 0) node.append_attribute("link_width") = link.lanes;
   }
 
-  /// The common link whose rate is nearest to what hwloc gave as a whole.
+  /// The common link whose rate is nearest to the total that hwloc gives.
   static PciLink lanes_for(double gigabytes) {
     PciLink best;
     double off = 1e9;
@@ -290,7 +290,7 @@ class NcclWriter {
   void write_gpu(pugi::xml_node parent, const Gpu& gpu) {
     const bool linked =
         std::any_of(index_.links().begin(), index_.links().end(), [&](const auto& l) { return l.from == gpu.part; });
-    if (gpu.infos.empty() && !linked) return;  // NCCL looks at the GPU itself
+    if (gpu.infos.empty() && !linked) return;  // NCCL queries the GPU itself
     pugi::xml_node node = parent.append_child("gpu");
     for (const Info& info : gpu.infos) node.append_attribute(info.name.c_str()) = info.value.c_str();
     if (gpu.infos.empty()) {
@@ -305,7 +305,7 @@ class NcclWriter {
                                                : link.kind == Kind::xgmi ? "xgmi"
                                                                          : "c2c");
       if (!link.to.empty()) child.append_attribute("target") = link.to.c_str();
-      // A matrix of bandwidths does not say how many lanes there are; one has about 25 GB/s.
+      // A matrix of bandwidths does not contain the number of lanes; one has about 25 GB/s.
       const auto guess =
           static_cast<std::uint32_t>(std::max(1.0, static_cast<double>(link.bytes_per_second) / 25e9 + 0.5));
       child.append_attribute("count") = link.lanes > 0 ? link.lanes : guess;
@@ -335,7 +335,7 @@ class NcclWriter {
 
   const Machine& machine_;
   const Index index_;
-  bool everything_ = false;  // all functions are written, not only those that lead to GPUs and NICs
+  bool everything_ = false;  // write all functions, not only those that lead to GPUs and NICs
 };
 
 NcclGraph read_graph(const pugi::xml_node& node) {

@@ -5,9 +5,9 @@
 
 #include "runtime/topology/paths.hpp"
 
-// A ring's rate is that of its slowest edge, so only the edges' order by rate counts: for each rate that occurs, from
-// the highest, a Hamiltonian cycle is looked for among the edges that have it. Candidates are tried from the fastest
-// edge, then the one with the fewest ways on (which finds a cycle early), then the lowest number (which makes it
+// A ring's rate is that of its slowest edge, so only the order of edges by rate matters: for each existing rate, from
+// the highest, the search looks for a Hamiltonian cycle among the edges of at least that rate. Candidates are tried in
+// this order: fastest edge, fewest further edges (which finds a cycle early), lowest number (which makes the result
 // repeatable).
 namespace troupe::topology {
 namespace {

@@ -14,18 +14,18 @@ struct RateMatrix {
   std::vector<double> rates;
   double at(std::size_t i, std::size_t j) const { return rates[i * count + j]; }
 };
-/// Modelled rates between parts, by their best paths.
+/// Modelled rates between parts, over the best paths.
 RateMatrix rates_between(const Index& index, std::span<const PartIndex> parts);
 
-/// An order in which a ring visits all members, and the rate of its slowest edge (the last one closes the ring).
+/// The order of all members in a ring, and the rate of its slowest edge (the last member is connected to the first).
 struct Ring {
   std::vector<std::size_t> order;
   double slowest = 0;
-  bool exact = true;  // no ring has a faster slowest edge; false: the search was cut off before it could tell
+  bool exact = true;  // no ring has a faster slowest edge; false: the search was stopped before that was certain
 };
-/// The ring whose slowest edge is the fastest: rates are tried from the highest, as long as no ring exists whose edges
-/// all have it. Deterministic. Exact up to 8 members; beyond, the search for each rate gives up after some 100,000
-/// steps.
+/// The ring whose slowest edge is the fastest: rates are tried from the highest, until a ring exists whose edges all
+/// have at least that rate. Deterministic. Exact up to 8 members; with more, the search for each rate stops after about
+/// 100,000 steps.
 Ring find_ring(const RateMatrix& rates);
 
 /// A tree over all members from `root`, parent[root] = root, whose slowest edge is the fastest (a maximum spanning

@@ -9,15 +9,15 @@ namespace troupe::topology {
 namespace {
 
 constexpr double kSlowPath = 0.7;
-constexpr double kSlowSwitch = 0.5;  // links of 8 lanes above switches of 16 are common
+constexpr double kSlowSwitch = 0.5;  // links of 8 lanes above switches of 16 lanes are common
 
-/// Parts of one make: PCI vendor and device; without these, what a part is.
+/// Parts of the same make: PCI vendor and device; without these, the kind of part.
 using Make = std::tuple<PartKind, std::uint16_t, std::uint16_t>;
 Make make_of(const Part& part) {
   return part.pci ? Make{part.kind, part.pci->vendor, part.pci->device} : Make{part.kind, 0, 0};
 }
 
-/// Of hwloc's bridges every second one from above is the port that a switch turns to the processor.
+/// Of hwloc's bridges, counted from the top, every second one is a switch's port toward the processor.
 bool is_switch(const Machine& machine, PartIndex part) {
   if (machine.parts[part].kind != PartKind::pci_bridge) return machine.parts[part].kind == PartKind::pci_switch;
   std::uint32_t above = 0;
@@ -127,7 +127,8 @@ std::vector<bool> slow_paths(const Index& index, const std::vector<Path>& paths,
     for (std::size_t m = 0; m < members.size(); ++m) {
       const auto& [from, to] = ends[members[m]];
       const Path& path = paths[members[m]];
-      // How many lanes a pair has is a matter of design; that a GPU has fewer than its like is not.
+      // The number of lanes between two GPUs is a design decision; but a GPU with fewer lanes than others of its model
+      // is slow.
       const bool links = path.path_class == PathClass::link || path.path_class == PathClass::hop;
       const bool lacking = short_of_lanes.contains(from) || short_of_lanes.contains(to);
       slow[members[m]] = (below[m] && (!links || lacking)) || switches.contains(path.slowest_link) ||

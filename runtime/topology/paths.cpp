@@ -12,7 +12,7 @@ namespace {
 constexpr double kAssumedPci = 15.75e9;  // PCI Express 3 x16
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
-/// Part `part` and its PCI parts above, from the bottom up; the last is the one directly below the processor or host
+/// `part` and the PCI parts above it, from the bottom up; the last one is directly below the processor or host
 /// bridge.
 std::vector<PartIndex> pci_chain(const Machine& machine, PartIndex part) {
   std::vector<PartIndex> chain;
@@ -22,13 +22,13 @@ std::vector<PartIndex> pci_chain(const Machine& machine, PartIndex part) {
   return chain;
 }
 
-/// What a chain hangs on: a host bridge, or the package that a file lists devices in.
+/// The part above a chain: a host bridge, or the package in which a file lists devices.
 PartIndex root_of(const Machine& machine, const std::vector<PartIndex>& chain, PartIndex part) {
   return chain.empty() ? part : machine.parts[chain.back()].parent;
 }
 
-/// The switches of a chain, from the bottom up. Of hwloc's bridges every second one from above (the first is a root
-/// port) is a switch's upstream port, and stands for the switch.
+/// The switches of a chain, from the bottom up. Of hwloc's bridges, counted from the top, every second one (the first
+/// is a root port) is a switch's upstream port, and represents the switch.
 std::vector<PartIndex> switches_of(const Machine& machine, const std::vector<PartIndex>& chain) {
   std::vector<PartIndex> switches;
   std::uint32_t bridges = 0;
@@ -41,7 +41,7 @@ std::vector<PartIndex> switches_of(const Machine& machine, const std::vector<Par
   return switches;
 }
 
-/// The slowest thing on a way, kept while the way is walked.
+/// The slowest item on a path, updated while the path is followed.
 struct Limit {
   double rate = kNoLimit;
   bool assumed = false;
@@ -73,7 +73,7 @@ void finish(Path& path, Limit limit) {
   path.slowest_link = limit.link;
 }
 
-/// GB/s between processors, of the order that NCCL's tables have. Intel's newer ones (Ice Lake on: model 106) are
+/// GB/s between processors, similar to NCCL's tables. Intel's newer ones (from Ice Lake on, model 106) are
 /// faster.
 double socket_gigabytes(const Index& index) {
   const Machine& machine = index.machine();
@@ -100,11 +100,11 @@ struct Between {
   PartIndex to;
   const Machine& machine = index.machine();
 
-  /// The way over PCI and the processors; always there.
+  /// The path over PCI and the processors, which always exists.
   Path over_pci() const {
     const auto up = pci_chain(machine, from);
     const auto down = pci_chain(machine, to);
-    // The part where both meet is not passed as a link: it is the switch itself, or the processor.
+    // The part where both chains meet does not count as a link: it is the switch itself, or the processor.
     auto a = up.size();
     auto b = down.size();
     while (a > 0 && b > 0 && up[a - 1] == down[b - 1]) --a, --b;
@@ -119,7 +119,7 @@ struct Between {
       limit.add(socket_gigabytes(index) * 1e9, "the link between processors");
     }
     for (std::size_t i = 1; i < a; ++i) path.via.push_back(up[i]);
-    // Where one end is a switch above the other, they meet in that end.
+    // If one end is a switch above the other, they meet in that end.
     if (a > 0 && b > 0 && a < up.size()) path.via.push_back(up[a]);
     for (std::size_t i = b; i > 1; --i) path.via.push_back(down[i - 1]);
     finish(path, std::move(limit));
@@ -160,7 +160,7 @@ struct Reach {
   AcceleratorLink::Kind kind = AcceleratorLink::Kind::nvlink;
 };
 
-/// Links from `from` that end at `to`, or at switches that `to` has links to as well.
+/// Links from `from` to `to`, or to switches that `to` also has links to.
 Reach reach(const Index& index, PartIndex from, PartIndex to) {
   Reach direct;
   Reach switched;
@@ -172,7 +172,7 @@ Reach reach(const Index& index, PartIndex from, PartIndex to) {
                                     [&](const AcceleratorLink& l) { return l.from == to && l.to == link.to; });
     Reach& sum = here ? direct : switched;
     if (!here && (!shared || index.gpu_at(index.at_bus(link.to) == kNoPart ? kRoot : index.at_bus(link.to)) != nullptr))
-      continue;  // over another GPU is another class
+      continue;  // a path through another GPU is of another class
     sum.rate += rate_of(index, link);
     sum.lanes += link.lanes - link.lanes_down;
     sum.kind = link.kind;
@@ -190,7 +190,7 @@ std::optional<Path> over_links(const Index& index, PartIndex from, PartIndex to)
   return path;
 }
 
-/// The widest way over one other GPU.
+/// The fastest path through one other GPU.
 std::optional<Path> over_a_gpu(const Index& index, PartIndex from, PartIndex to) {
   std::optional<Path> best;
   for (const Gpu& gpu : index.machine().gpus) {

@@ -11,7 +11,7 @@ namespace troupe::topology::detail {
 namespace {
 
 constexpr std::size_t kMostNames = 4;  // of threads in one line
-constexpr double kStrayPages = 0.1;    // of a sample; fewer are what a full node could not give
+constexpr double kStrayPages = 0.1;    // of a sample; fewer are pages that a full node could not provide
 
 std::string told(const RankPlace& rank) { return text("rank ", rank.rank, " (pid ", rank.pid, ")"); }
 
@@ -36,7 +36,7 @@ bool any_placement(const Machine& machine, Test test) {
                      [&](const RankPlace& rank) { return rank.placement && test(*rank.placement); });
 }
 
-/// What stands between the commas of UCX_NET_DEVICES.
+/// The items of UCX_NET_DEVICES.
 std::vector<std::string> devices_of(const std::string& list) {
   std::vector<std::string> devices;
   for (std::size_t begin = 0; begin <= list.size();) {
@@ -52,7 +52,7 @@ std::vector<std::string> devices_of(const std::string& list) {
 void threads_off_plan(const Machine& machine, std::string_view rule, std::vector<Finding>& findings) {
   for (const RankPlace& rank : machine.ranks) {
     if (!rank.placement) continue;
-    std::map<std::pair<std::string, std::string>, std::vector<std::string>> astray;  // by where, and where planned
+    std::map<std::pair<std::string, std::string>, std::vector<std::string>> astray;  // by actual and planned processors
     for (const ThreadPlace& thread : rank.placement->threads)
       if (!thread.planned.empty() && !thread.planned.includes(thread.cpus))
         astray[{thread.cpus.list(), thread.planned.list()}].push_back(thread.name);

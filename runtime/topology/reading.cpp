@@ -16,7 +16,7 @@
 namespace troupe::topology {
 namespace {
 
-/// The name of the first element: behind the declaration, the document type and comments.
+/// The name of the first element, after the declaration, the document type and comments.
 std::string_view root_element(std::string_view text) {
   for (std::size_t at = text.find('<'); at != std::string_view::npos; at = text.find('<', at + 1)) {
     if (text.substr(at).starts_with("<!--")) {

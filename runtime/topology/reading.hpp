@@ -13,13 +13,13 @@ namespace troupe::topology {
 enum class Format : std::uint8_t { json, hwloc_xml, nccl_xml, nccl_graphs };
 std::string_view name_of(Format format) noexcept;
 
-/// Tells the format by how the text begins. Throws Error{invalid} with `source` in front when it is none of them.
+/// The format, by how the text begins. Throws Error{invalid}, whose text begins with `source`, for any other.
 Format format_of(std::string_view text, std::string_view source);
 
-/// A topology in any format but nccl_graphs. Throws Error{invalid} or Error{unsupported} with `source` in front.
+/// A topology in any format but nccl_graphs. Throws Error{invalid} or Error{unsupported}; `source` comes first.
 Machine machine_from(std::string_view text, std::string_view source);
 
-/// The whole file; at most 32 MiB. Throws Error{environment}: it cannot be read; Error{invalid}: it is larger.
+/// The whole file, at most 32 MiB. Throws Error{environment} if it cannot be read, Error{invalid} if it is larger.
 std::string read_topology_file(const std::string& path);
 
 }  // namespace troupe::topology

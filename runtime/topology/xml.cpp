@@ -10,7 +10,7 @@
 namespace troupe::topology::detail {
 namespace {
 
-/// Walks without recursion: depth is what it bounds.
+/// Works without recursion, because it limits the depth.
 void check_size(const pugi::xml_node& root, std::string_view source) {
   std::size_t depth = 1;
   std::size_t count = 0;

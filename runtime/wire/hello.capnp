@@ -3,10 +3,11 @@
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("troupe::wire");
 
-# Who a process is: what it tells rank 0 of a job, once both have proved that they know the secret, and what rank 0 passes on.
+# The description of a process: each process sends it to rank 0 after both have proved that they know the secret; rank 0
+# sends all of them on.
 struct Hello {
   rank @0 :UInt32;
-  worldSize @1 :UInt32;      # as its launcher said
+  worldSize @1 :UInt32;      # from its launcher
   protocol @2 :UInt32;
   troupeVersion @3 :Text;
   cafVersion @4 :Text;
@@ -17,7 +18,7 @@ struct Hello {
   pidNamespace @9 :UInt64;   # inode
   topology @10 :Topology;
   addresses @11 :List(Text);  # numeric, of all its network interfaces; rank 0 adds the one that it sees
-  settings @12 :List(Text);  # what settingsHash is over, long values cut; rank 0 passes none on
+  settings @12 :List(Text);  # the lines that settingsHash hashes, long values cut; rank 0 does not send them on
 }
 
 struct Topology {
@@ -30,7 +31,7 @@ struct Topology {
   nics @6 :List(Nic);
   l2Bytes @7 :UInt64;
   l3Bytes @8 :UInt64;
-  cpuQuota @9 :Float64;         # cores' worth of time; 0: no limit
+  cpuQuota @9 :Float64;         # number of cores whose time is granted; 0: no limit
   memoryLimitBytes @10 :UInt64; # 0: no limit
   memoryBytes @11 :UInt64;
 

@@ -3,11 +3,12 @@
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("troupe::wire");
 
-# What the processes of a group tell each other when they join: where to reach each, and its actors that serve the others.
+# The data that the processes of a group gather when they join: how to reach each process, and its actors that serve the
+# others.
 struct Member {
   transport @0 :Data;     # Transport::address()
   actorNode @1 :Data;     # identity of the actor system
-  courier @2 :UInt64;     # actor id: passes broadcasts on
-  steward @3 :UInt64;     # actor id: spawns actors, keeps the list of who is still at work
+  courier @2 :UInt64;     # actor id: forwards broadcasts
+  steward @3 :UInt64;     # actor id: spawns actors, keeps the list of members that are still working
   arena @4 :Data;         # ArenaTicket, for processes of the same host; may be empty
 }

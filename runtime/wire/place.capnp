@@ -3,22 +3,22 @@
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("troupe::wire");
 
-# What ranks tell each other once each has its plan: where to reach it and what it shares.
+# The data that ranks gather after each has made its plan: how to reach each rank, and what it shares.
 struct Place {
   planHash @0 :UInt64;
   settingsHash @1 :UInt64;
-  arena @2 :Data;         # ArenaTicket as it lies in memory: only ranks of one build get this far
-  start @3 :Start;        # rank 0's: for all
-  deviceMemory @4 :Bool;  # it trains in memory of its device's own
-  rows @5 :List(UInt32);  # rank 0's: by rank, of the first steps; empty: equal parts
+  arena @2 :Data;         # the bytes of an ArenaTicket: only ranks of the same build get this far
+  start @3 :Start;        # rank 0's, which is valid for all
+  deviceMemory @4 :Bool;  # it trains in its device's own memory
+  rows @5 :List(UInt32);  # rank 0's: by rank, for the first steps; empty: equal shares
 
-  # Where the job goes on, and how its checkpoints are called.
+  # The position from which the job continues, and the names of its checkpoints.
   struct Start {
-    folder @0 :Text;        # of the checkpoint that it goes on from; empty: from the beginning
-    number @1 :UInt32;      # which checkpoint there
+    folder @0 :Text;        # of the checkpoint from which it continues; empty: it begins at step 0
+    number @1 :UInt32;      # number of that checkpoint
     steps @2 :UInt64;
-    firstNumber @3 :UInt32; # of this run's checkpoints
-    run @4 :Text;           # its name in them
-    over @5 :Bool;          # the run that it goes on from was ended by evaluate.patience
+    firstNumber @3 :UInt32; # number of this run's first checkpoint
+    run @4 :Text;           # this run's name in its checkpoints
+    over @5 :Bool;          # the run from which it continues was ended by evaluate.patience
   }
 }

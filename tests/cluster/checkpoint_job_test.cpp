@@ -476,7 +476,7 @@ TEST_F(CheckpointedJob, DoesNotSaveWeightsThatAreNotFiniteAndEndsWithAnErrorWher
     EXPECT_EQ(code != 0, seen || program.err().find("is not finite") != std::string::npos) << program.err();
     EXPECT_THAT(code, ::testing::AnyOf(0, 1)) << program.err();
     if (seen) {
-      EXPECT_THAT(program.err(), HasSubstr("\" is infinite or no number"));
+      EXPECT_THAT(program.err(), HasSubstr("\" is infinite or not a number"));
     }
   }
   EXPECT_TRUE(seen);

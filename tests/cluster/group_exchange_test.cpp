@@ -81,6 +81,7 @@ struct Member {
   std::unique_ptr<Stream> exchange;  // the lane enqueues on it
   std::vector<std::unique_ptr<Stream>> node_streams;
   std::vector<Memory> batches;
+  std::vector<Memory> weights_seen, averages_seen, images_seen;  // by step, where averages are kept
   Programs programs;
   std::unique_ptr<Stream> stream;
   std::vector<std::unique_ptr<Stream>> sides;
@@ -128,6 +129,21 @@ class GroupedRun {
   }
 
   const Programs& programs(std::uint32_t rank) const { return members_[rank]->programs; }
+  /// What a rank's replica read after each step, and what in an evaluation there: [step][element].
+  std::vector<std::vector<float>> weights_seen(std::uint32_t rank) const {
+    return seen<float>(rank, members_[rank]->weights_seen);
+  }
+  std::vector<std::vector<float>> averages_seen(std::uint32_t rank) const {
+    return seen<float>(rank, members_[rank]->averages_seen);
+  }
+  std::vector<std::vector<std::uint16_t>> images_seen(std::uint32_t rank) const {
+    return seen<std::uint16_t>(rank, members_[rank]->images_seen);
+  }
+  std::vector<float> start() const {
+    std::vector<float> all(layout_.count_elements());
+    fill_initial(graph_, layout_, job_.seed, all);
+    return all;
+  }
 
   /// Every rank's weights at the end: [rank][parameter][element].
   std::vector<std::vector<std::vector<float>>> weights() {
@@ -154,6 +170,16 @@ class GroupedRun {
   }
 
  private:
+  template <class Number>
+  std::vector<std::vector<Number>> seen(std::uint32_t rank, const std::vector<Memory>& copies) const {
+    std::vector<std::vector<Number>> all;
+    for (const Memory& copy : copies) {
+      const auto* first = copy.size_bytes == 0 ? nullptr : members_[rank]->space.address_of<Number>(copy);
+      all.emplace_back(first, first + copy.size_bytes / sizeof(Number));
+    }
+    return all;
+  }
+
   void take_memory(std::uint32_t r) {
     Member& member = *members_[r];
     const MemoryNeeds needs = memory_needs(plan_, graph_, {r});
@@ -261,7 +287,8 @@ class GroupedRun {
                                 .memory = memory_of(member, group),
                                 .rate = RateSchedule(all_groups(settings_)[group.id.value].rule.rate, settings_.rate,
                                                      {1000, job_.steps * job_.ranks * kRows, kRows}),
-                                .side = member.sides.back().get()}));
+                                .side = member.sides.back().get(),
+                                .average_begins = true}));
       exchanges.push_back(member.exchanges.back().get());
       buckets.insert(buckets.end(), group.buckets.begin(), group.buckets.end());
     }
@@ -304,8 +331,23 @@ class GroupedRun {
       member.stream->enqueue(member.programs, work);
     else
       work();
-    return end;
+    if (settings_.rule.ema_decay == 0) return end;
+    member.steps->join(*member.stream);
+    member.weights_seen.push_back(copy_of_weights(member));
+    member.steps->show_evaluated(*member.stream);
+    member.averages_seen.push_back(copy_of_weights(member));
+    member.images_seen.push_back(copy_of(member, member.memory.replica.bf16));
+    member.steps->hide_evaluated(*member.stream);
+    return member.stream->mark();
   }
+
+  static Memory copy_of(Member& member, const Memory& from) {
+    if (from.size_bytes == 0) return {};
+    const Memory to = member.arena->allocate(from.size_bytes);
+    member.stream->copy(to, from);
+    return to;
+  }
+  static Memory copy_of_weights(Member& member) { return copy_of(member, member.memory.replica.parameters); }
 
   bool drive(const std::vector<Point>& ends) {
     const Deadline deadline = Deadline::after(std::chrono::seconds{60});
@@ -434,6 +476,62 @@ TEST_P(Groups, MoveTensorsByTheirNormsAlikeOnOneNodeAndOnSeveral) {
       }
       ASSERT_GT(all, 0);
       ASSERT_LT(std::sqrt(off / all), GetParam().dtype == DType::f32 ? 1e-4 : 0.02);
+    }
+  }
+}
+
+/// a += (1 - d) (w - a) for each update, written a second time.
+std::vector<float> averaged(std::vector<float> average, const std::vector<float>& weights, double decay,
+                            std::uint64_t update) {
+  const double least = (1.0 + static_cast<double>(update)) / (10.0 + static_cast<double>(update));
+  const auto weight = static_cast<float>(1 - (least < decay ? least : decay));
+  for (std::size_t i = 0; i < average.size(); ++i) average[i] += weight * (weights[i] - average[i]);
+  return average;
+}
+
+TEST_P(Groups, ShowTheAverageOfTheWeightsToEvaluationsAndTrainAsIfThereWereNone) {
+  struct Averaged {
+    PolicySettings policy;
+    Rule rule;
+    std::uint64_t every = 1;  // steps of an update
+    std::uint64_t late = 0;   // steps after which an update is seen
+  };
+  const Rule adam{.kind = RuleKind::adam, .rate = 0.01};
+  const std::vector<Averaged> cases{
+      {{}, adam},
+      {{.kind = PolicyKind::sync, .accumulate = 2}, {.kind = RuleKind::sgd, .rate = 0.1}, 2},
+      {{.kind = PolicyKind::double_buffered}, adam, 1, 1},
+      {{}, {.kind = RuleKind::lamb, .rate = 0.01, .weight_decay = 0.01, .clip_norm = 0.5}}};
+  for (const Averaged& one : cases) {
+    for (const bool rounded : {false, true}) {
+      if (rounded && (&one != &cases.front() || GetParam().nodes == 1)) continue;
+      SCOPED_TRACE(text(to_string(one.policy), ", ", to_string(one.rule), rounded ? ", rounded" : ""));
+      Settings settings = settings_of(one.policy, one.rule);
+      if (rounded) settings.filter = {.kind = FilterKind::bf16, .error_feedback = true};
+      if (one.rule.clip_norm == 0) settings = in_groups(settings);
+      const auto plain = weights_of(GetParam(), settings);
+      constexpr double kDecay = 0.4;  // that of the updates from the fifth on
+      settings.rule.ema_decay = kDecay;
+      for (Settings::Group& group : settings.groups) group.rule.ema_decay = kDecay;
+      Job job = GetParam();
+      GroupedRun run{job, settings};
+      ASSERT_EQ(run.weights(), plain);
+      const auto weights = run.weights_seen(0), averages = run.averages_seen(0);
+      std::vector<float> expected = run.start();
+      // Step 3 ends the round that is under way, too, so that not all weights are seen from there on.
+      const std::uint64_t end = one.late == 0 ? job.steps : 2;
+      for (std::uint64_t step = one.every - 1; step < end; step += one.every) {
+        expected = averaged(expected, weights[step + one.late], kDecay, (step + 1) / one.every);
+        ASSERT_EQ(averages[step], expected) << "step " << step;
+      }
+      for (std::uint32_t r = 0; r < job.ranks; ++r) {
+        ASSERT_EQ(run.averages_seen(r), averages) << "rank " << r;
+        for (std::uint64_t step = 0; step < job.steps && job.dtype == DType::bf16; ++step) {
+          std::vector<std::uint16_t> image;
+          for (const float value : averages[step]) image.push_back(to_bf16(value));
+          ASSERT_EQ(run.images_seen(r)[step], image) << "rank " << r << ", step " << step;
+        }
+      }
     }
   }
 }

@@ -83,6 +83,7 @@ INSTANTIATE_TEST_SUITE_P(
                                      {"update.policy=local_sgd", "update.every_steps=3", "optimizer.rule=sgd"}},
                       StatisticsCase{"block_momentum", {"update.policy=block_momentum", "update.block_samples=240"}},
                       StatisticsCase{"diloco", {"update.policy=diloco", "update.every_steps=3", "optimizer.rule=sgd"}},
+                      StatisticsCase{"averaged", {"optimizer.ema_decay=0.9", "evaluate.every_epochs=1"}},
                       StatisticsCase{"bf16", {"model.dtype=bf16"}}),
     [](const auto& of) { return std::string{of.param.name}; });
 

@@ -168,6 +168,11 @@ class LayerContract : public DeviceWorld {
     for (std::uint64_t key = 0; key < 40; ++key) computed += compare(random_network(key, dtype), key) ? 1 : 0;
     if (computed == 0) GTEST_SKIP() << "the device computes none of them in " << name_of(dtype);
   }
+  void compare_few_channels(DType dtype) {
+    std::uint32_t computed = 0;
+    for (std::uint64_t key = 0; key < 40; ++key) computed += compare(network_of_few_channels(key, dtype), key) ? 1 : 0;
+    if (computed == 0) GTEST_SKIP() << "the device computes none of them in " << name_of(dtype);
+  }
   void compare_many_channels() {
     // Winograd's transforms add and subtract numbers that are larger than what comes out.
     constexpr Tolerance kByTransforms{5e-5, 5e-6};
@@ -193,6 +198,10 @@ TEST_P(LayerContract, HasNearlyTheGradientsOfTheReferenceForEachKindOfLayerInBf1
 TEST_P(LayerContract, HasTheGradientsOfTheReferenceForEachLoss) { compare_losses(DType::f32); }
 TEST_P(LayerContract, HasNearlyTheGradientsOfTheReferenceForEachLossInBf16) { compare_losses(DType::bf16); }
 TEST_P(LayerContract, HasTheGradientsOfTheReferenceOnRandomNetworks) { compare_networks(DType::f32); }
+TEST_P(LayerContract, HasTheGradientsOfTheReferenceOnNetworksOfFewChannels) { compare_few_channels(DType::f32); }
+TEST_P(LayerContract, HasNearlyTheGradientsOfTheReferenceOnNetworksOfFewChannelsInBf16) {
+  compare_few_channels(DType::bf16);
+}
 TEST_P(LayerContract, HasTheGradientsOfTheReferenceOnNetworksOfManyChannels) { compare_many_channels(); }
 TEST_P(LayerContract, HasNearlyTheGradientsOfTheReferenceOnRandomNetworksInBf16) { compare_networks(DType::bf16); }
 

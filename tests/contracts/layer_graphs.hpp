@@ -170,6 +170,23 @@ inline Graph random_network(std::uint64_t key, DType dtype) {
   return {"network", image, dtype, net.finish()};
 }
 
+/// An image of one or two channels, a convolution without padding, an activation, and a max pool: what devices have
+/// kernels of their own for, or do in another order.
+inline Graph network_of_few_channels(std::uint64_t key, DType dtype) {
+  Draws draws{sub_key(key, 81)};
+  LayerList net;
+  const Shape image{{draws.number(9, 20), draws.number(9, 20), draws.one_in(4) ? 2U : 1U}};
+  net.add(Conv2d{.filters = draws.number(1, 33), .kernel = draws.size(1, 5), .bias = !draws.one_in(3)});
+  const Operation any[]{Tanh{}, Sigmoid{}, Relu{}};
+  if (!draws.one_in(4)) net.add(any[draws.number(0, dtype == DType::bf16 ? 1 : 2)]);
+  const MaxPool pools[]{
+      {}, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}, {.kernel = {3, 2}, .stride = {1, 1}}};
+  if (!draws.one_in(4)) net.add(pools[draws.number(0, 2)]);
+  if (draws.one_in(2)) net.add(Conv2d{.filters = draws.number(1, 20), .kernel = draws.size(1, 2)});
+  net.add(Dense{kLayerClasses});
+  return {"few channels", image, dtype, net.finish()};
+}
+
 /// Convolutions of 3 x 3 with 32 or more channels in whole blocks of 16, which devices have algorithms and layouts of
 /// their own for, between layers that work on each element or channel, and others for which the order of channels in
 /// memory matters.

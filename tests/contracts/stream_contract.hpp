@@ -500,6 +500,46 @@ TEST_P(StreamContract, UpdatesWithTheBitsOfTheDefinition) {
   }
 }
 
+TEST_P(StreamContract, AveragesWhatAnUpdateMakesOfTheParameters) {
+  const auto stream = device().stream();
+  const std::array<Layout::Entry, 1> no_decay{{{kFirst + 100, 700}}};
+  for (const RuleKind kind : {RuleKind::sgd, RuleKind::momentum, RuleKind::adam}) {
+    for (const bool journal : {false, true}) {
+      SCOPED_TRACE(text(name_of(kind), journal ? " with" : " without", " a journal"));
+      Case made = make_case(kind, 3, 2500, 2, true, false, no_decay);
+      const std::size_t slots = state_slots(kind) + 1;
+      std::vector<float> average = random_floats(sub_key(5, 6), 2500);
+      made.stripe.state[slots - 1] = put(average);
+      if (journal) made.stripe.journal = take(journal_bytes(slots));
+      RuleStep rule = rule_for(kind, 3);
+      rule.average = 0.25F;
+      try {
+        stream->update(rule, 3, made.stripe, made.contributions, made.total);
+      } catch (const Error& error) {
+        ASSERT_EQ(error.code(), Code::unsupported);
+        GTEST_SKIP() << error.what();
+      }
+      finish(*stream);
+      for (std::size_t i = 0; i < average.size(); ++i)
+        average[i] = average[i] + 0.25F * (made.parameters[i] - average[i]);
+      EXPECT_EQ(get(made.stripe.state[slots - 1]), average);
+      made.stripe.state[slots - 1] = {};
+      expect_updated(made, kind);
+    }
+  }
+}
+
+TEST_P(StreamContract, SwapsParametersAndStateWhateverTheTotalSays) {
+  const auto stream = device().stream();
+  const Case made = make_case(RuleKind::swap, 3, 1500, 1, true, true);
+  write_sums(made.total, {});
+  for (std::uint64_t number : {3, 4, 5}) {
+    stream->update({.kind = RuleKind::swap}, number, made.stripe, made.contributions, made.total);
+    finish(*stream);
+  }
+  expect_updated(made, RuleKind::swap);
+}
+
 TEST_P(StreamContract, LeavesOutWeightDecayWhereTheStripeSaysSo) {
   const auto stream = device().stream();
   // Before the stripe, over its beginning, a single element, over the edge of a block, over its end, behind it.

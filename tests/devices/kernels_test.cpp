@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
 
+#include "devices/cpu/kernels/one_channel.hpp"
 #include "devices/cpu/update.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/random.hpp"
@@ -28,21 +30,30 @@ std::vector<std::uint32_t> bits(const std::vector<float>& values) {
 }
 
 struct Updated {
-  std::vector<float> p, s0, s1, undo0, undo1, undo2;
+  std::vector<float> p, s0, s1, average, undo0, undo1, undo2, undo3;
   std::vector<std::uint16_t> bf16;
 };
 Updated updated(const Kernels& kernels, RuleKind kind, std::size_t count, std::size_t undo_count, bool two) {
-  Updated made{random_floats(1, count), random_floats(2, count), random_floats(3, count), {}, {}, {}, {}};
+  Updated made{random_floats(1, count),
+               random_floats(2, count),
+               random_floats(3, count),
+               random_floats(7, count),
+               {},
+               {},
+               {},
+               {},
+               {}};
   for (float& v : reads(kind, &Rule::beta1) ? made.s1 : made.s0) v *= v;
   made.bf16.resize(count);
-  for (auto* undo : {&made.undo0, &made.undo1, &made.undo2}) undo->resize(undo_count);
+  for (auto* undo : {&made.undo0, &made.undo1, &made.undo2, &made.undo3}) undo->resize(undo_count);
   const std::vector<float> first = random_floats(4, count), second = random_floats(5, count),
                            next = random_floats(6, undo_count);
-  const RuleStep rule = rule_step({.kind = kind, .rate = 0.01, .weight_decay = 0.1}, 4);
-  const UndoCopy undo{
-      {next.data(), next.data(), next.data()}, {made.undo0.data(), made.undo1.data(), made.undo2.data()}, undo_count};
+  const RuleStep rule = rule_step({.kind = kind, .rate = 0.01, .weight_decay = 0.1, .ema_decay = 0.9}, 4);
+  UndoCopy undo{{next.data(), next.data(), next.data(), next.data()},
+                {made.undo0.data(), made.undo1.data(), made.undo2.data(), made.undo3.data()},
+                undo_count};
   kernels.update({&rule, 1.0F / 3, first.data(), two ? second.data() : nullptr, made.p.data(), made.s0.data(),
-                  made.s1.data(), made.bf16.data(), count},
+                  made.s1.data(), made.average.data(), made.bf16.data(), count},
                  undo);
   return made;
 }
@@ -59,6 +70,7 @@ TEST(Kernels, GiveTheSameBitsOfAnUpdateOnEveryInstructionSet) {
           EXPECT_EQ(bits(found.p), bits(expected.p));
           EXPECT_EQ(bits(found.s0), bits(expected.s0));
           EXPECT_EQ(bits(found.s1), bits(expected.s1));
+          EXPECT_EQ(bits(found.average), bits(expected.average));
           EXPECT_EQ(found.bf16, expected.bf16);
         }
       }
@@ -137,7 +149,8 @@ TEST(Kernels, WriteTheImageOfTheUpdatedParametersRoundedAsTheRuntimeDoes) {
   for (const Kernels* kernels : usable_kernels()) {
     std::vector<float> p = values;
     std::vector<std::uint16_t> half(p.size());
-    kernels->update({&nothing, 1, none.data(), nullptr, p.data(), nullptr, nullptr, half.data(), p.size()}, UndoCopy{});
+    kernels->update({&nothing, 1, none.data(), nullptr, p.data(), nullptr, nullptr, nullptr, half.data(), p.size()},
+                    UndoCopy{});
     for (std::size_t i = 0; i < p.size(); ++i) ASSERT_EQ(half[i], to_bf16(p[i])) << kernels->name << ' ' << p[i];
   }
 }
@@ -151,6 +164,7 @@ TEST(Kernels, CopyTheUndoBlockOfWhateverSizeWhileTheyUpdate) {
         EXPECT_EQ(found.undo0, random_floats(6, undo)) << kernels->name << ' ' << count << ' ' << undo;
         EXPECT_EQ(found.undo1, found.undo0);
         EXPECT_EQ(found.undo2, found.undo0);
+        EXPECT_EQ(found.undo3, found.undo0) << "of the average";
       }
     }
   }
@@ -239,6 +253,53 @@ TEST(Kernels, ExponentiateNearlyExactlyWithTheSameBitsOnEveryInstructionSet) {
 TEST(Kernels, IncludeTheOnesForThisMachineAsTheBest) {
   EXPECT_EQ(&best_kernels(), usable_kernels().back());
   EXPECT_EQ(usable_kernels().front(), &kBaselineKernels);
+}
+
+/// As convolve_one_channel, one output element after the other.
+std::vector<float> convolved(const OneChannelConvolution& of, const std::vector<std::uint16_t>& image,
+                             const std::vector<std::uint16_t>& weights, const std::vector<float>& bias) {
+  std::vector<float> to;
+  for (std::size_t y = 0; y < of.output_height(); ++y)
+    for (std::size_t x = 0; x < of.output_width(); ++x)
+      for (std::size_t f = 0; f < of.filters; ++f) {
+        float sum = bias[f];
+        for (std::size_t i = 0; i < of.kernel_height; ++i)
+          for (std::size_t j = 0; j < of.kernel_width; ++j)
+            sum += from_bf16(image[(y + i) * of.width + x + j]) *
+                   from_bf16(weights[(f * of.kernel_height + i) * of.kernel_width + j]);
+        to.push_back(of.relu ? std::max(sum, 0.0F) : sum);
+      }
+  return to;
+}
+
+std::vector<std::uint16_t> random_bf16(std::uint64_t key, std::size_t count) {
+  std::vector<std::uint16_t> values;
+  for (const float value : random_floats(key, count)) values.push_back(to_bf16(value));
+  return values;
+}
+
+TEST(OneChannelConvolution, IsThatOfALoopForAnySize) {
+  if (!may_convolve_one_channel()) GTEST_SKIP() << "needs the AVX-512 instructions for bf16";
+  constexpr std::uint16_t kUntouched = 0x1234;
+  for (const std::size_t filters : {1U, 7U, 16U, 17U, 20U, 23U, 24U, 27U, 32U}) {
+    for (const std::size_t kernel : {2U, 3U, 5U}) {
+      for (const std::size_t width : {5U, 12U, 14U, 21U}) {
+        const OneChannelConvolution of{6, width, 2 + kernel % 4, kernel, filters, (filters + width) % 2 == 0};
+        const auto image = random_bf16(filters, of.height * of.width);
+        const auto weights = random_bf16(kernel, filters * of.kernel_height * kernel);
+        const auto bias = random_floats(width, OneChannelConvolution::kLanes);
+        const auto wanted = convolved(of, image, weights, bias);
+        std::vector<std::uint32_t> packed(of.packed_words());
+        pack_one_channel(of, weights.data(), packed.data());
+        std::vector<std::uint16_t> found(wanted.size() + 32, kUntouched);
+        convolve_one_channel(of, image.data(), packed.data(), bias.data(), found.data());
+        for (std::size_t i = 0; i < wanted.size(); ++i)
+          ASSERT_NEAR(from_bf16(found[i]), wanted[i], 0.004 * (1 + std::abs(wanted[i])))
+              << filters << " filters, kernel " << kernel << ", width " << width << ", element " << i;
+        for (std::size_t i = wanted.size(); i < found.size(); ++i) ASSERT_EQ(found[i], kUntouched);
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "devices/cpu/try_threads.hpp"
 #include "runtime/model/layer_list.hpp"
 
 namespace troupe {
@@ -71,9 +72,28 @@ TEST_P(LayerTimes, NameTheBestPrimitivesOfAllLayersThatOnednnHas) {
       EXPECT_EQ(primitives, time.backward ? 2 : 1);
     }
     if (time.kind == "max_pool") {
-      EXPECT_EQ(primitives, time.backward ? 2 : 1) << "the slope of the tanh before it";
+      EXPECT_EQ(primitives, time.backward ? 1 : 2) << "the tanh before it is applied to its output";
     }
   }
+}
+
+TEST_P(LayerTimes, ATrialOfThreadsTakesStepsOnEachNumberAndChoosesOne) {
+  const ThreadTrial trial = try_threads(several_kinds(GetParam()), kRows, 2);
+  ASSERT_EQ(trial.tried.size(), 2U);
+  EXPECT_EQ(trial.tried[0].threads, 2U);
+  EXPECT_EQ(trial.tried[1].threads, 1U);
+  for (const ThreadTrial::Tried& tried : trial.tried) EXPECT_GT(tried.step_s, 0);
+  EXPECT_THAT(trial.chosen, ::testing::AnyOf(1U, 2U));
+  EXPECT_EQ(trial.rows, kRows);
+}
+
+TEST_P(LayerTimes, ATrialOfALargeModelTakesFewerSamples) {
+  LayerList net;
+  net.add(Dense{2000});
+  net.add(Dense{10});
+  const Graph graph{"large", Shape{{1000}}, GetParam(), net.finish()};
+  const std::uint64_t flops = 4'000'000'000;
+  EXPECT_EQ(try_threads(graph, 100'000, 1).rows, flops / graph.training_flops());
 }
 
 }  // namespace

@@ -38,8 +38,9 @@ class Stripe {
     at_.count = count;
     at_.parameters = take<float>(count);
     at_.bf16 = take<std::uint16_t>(count);
-    for (std::size_t s = 0; s < state_slots(kind); ++s) at_.state[s] = take<float>(count);
-    at_.journal = reinterpret_cast<UpdateJournal*>(address(arena_->allocate(journal_bytes(state_slots(kind)))));
+    const std::size_t slots = state_slots(rule());
+    for (std::size_t s = 0; s < slots; ++s) at_.state[s] = take<float>(count);
+    at_.journal = reinterpret_cast<UpdateJournal*>(address(arena_->allocate(journal_bytes(slots))));
     for (std::size_t c = 0; c < contributions; ++c) {
       float* gradient = take<float>(count);
       for (std::uint64_t i = 0; i < count; ++i) gradient[i] = static_cast<float>(random_normal(sub_key(7, c), i));
@@ -54,15 +55,16 @@ class Stripe {
       at_.bf16[i] = 0;
       if (at_.state[0]) at_.state[0][i] = static_cast<float>(random_normal(2, i));
       if (at_.state[1]) at_.state[1][i] = static_cast<float>(random_unit(3, i));
+      if (at_.state[2]) at_.state[2][i] = static_cast<float>(random_normal(4, i));
     }
-    std::memset(static_cast<void*>(at_.journal), 0, journal_bytes(state_slots(kind_)));
+    std::memset(static_cast<void*>(at_.journal), 0, journal_bytes(state_slots(rule())));
   }
   template <class Probe>
   bool update(std::uint64_t number, Probe&& probe, bool journal = true) {
     UpdateAddresses at = at_;
     if (!journal) at.journal = nullptr;
-    return cpu::update(best_kernels(), rule_step({.kind = kind_, .rate = 0.01, .weight_decay = 0.1}, number), number,
-                       at, contributions_, StepSums{.samples = 10}, probe);
+    return cpu::update(best_kernels(), rule_step(rule(), number), number, at, contributions_, StepSums{.samples = 10},
+                       probe);
   }
   /// Everything an update writes.
   std::vector<std::byte> content() const {
@@ -81,6 +83,10 @@ class Stripe {
   std::uint64_t progress() const { return std::atomic_ref{at_.journal->progress}.load(); }
 
  private:
+  /// With an average, as all rules but those of exchanges may have.
+  Rule rule() const {
+    return {.kind = kind_, .rate = 0.01, .weight_decay = 0.1, .ema_decay = entry_of(kind_).word.empty() ? 0 : 0.9};
+  }
   std::byte* address(const Memory& memory) const { return arena_->base() + memory.offset; }
   template <class T>
   T* take(std::uint64_t count) {

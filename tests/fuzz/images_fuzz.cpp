@@ -51,9 +51,17 @@ TEST(ImagesFuzz, EndsWithPixelsOrAFaultInBoundedMemory) {
       const double top = dice() % height, left = dice() % width;
       const PixelWindow window{top, left, 1.0 + dice() % (height - static_cast<std::uint32_t>(top)),
                                1.0 + dice() % (width - static_cast<std::uint32_t>(left))};
-      const ImageDecoder::Decoded image = decoder.decode(window, 1 + dice() % 16, 1 + dice() % 16);
+      const bool planes = decoder.has_planes() && dice() % 2 == 0;
+      const std::uint32_t to_height = 1 + dice() % 16, to_width = 1 + dice() % 16;
+      const ImageDecoder::Decoded image =
+          planes ? decoder.decode_planes(window, to_height, to_width) : decoder.decode(window, to_height, to_width);
       fault = image.fault;
-      if (fault.empty()) {
+      if (fault.empty() && planes) {
+        Resizer resizer;
+        std::vector<std::uint8_t> row(3 * to_width);
+        resizer.begin(image.planes, image.window, to_height, to_width, dice() % 2 == 0);
+        for (std::uint32_t y = 0; y < to_height; ++y) resizer.write_row(y, 3, row.data());
+      } else if (fault.empty()) {
         ASSERT_GE(image.window.top, 0);
         ASSERT_GE(image.window.left, 0);
         ASSERT_LE(image.window.top + image.window.height, image.pixels.height + 1e-9) << "seed " << seed;

@@ -10,6 +10,7 @@
 #include "tests/support/process.hpp"
 #include "tools/rtrun/remote.hpp"
 #include "tools/rtrun/sites.hpp"
+#include "tools/rtrun/spawn.hpp"
 
 namespace troupe::rtrun {
 namespace {
@@ -97,19 +98,35 @@ TEST(RemoteShell, IsWordsOfAShellWithTheHostAndTheLineBehind) {
   EXPECT_EQ(program.out(), "-p|2222|node1|cd / && x 'y'|");
 }
 
-TEST(PassedEnvironment, IsUcxsAndTroupesButNothingOfTheLauncher) {
+TEST(PassedEnvironment, IsThatOfLibrariesAndTroupeButNothingOfTheLauncher) {
   ::setenv("UCX_NET_DEVICES", "eth1", 1);
+  ::setenv("OMP_WAIT_POLICY", "passive", 1);
+  ::setenv("GOMP_SPINCOUNT", "7", 1);
   ::setenv("TROUPE_DATA", "/data", 1);
   ::setenv("TROUPE_SECRET_FILE", "/secret", 1);
   ::setenv("TROUPE_LISTEN_FD", "3", 1);
   const Environment passed = passed_environment();
-  for (const char* name : {"UCX_NET_DEVICES", "TROUPE_DATA", "TROUPE_SECRET_FILE", "TROUPE_LISTEN_FD"})
+  for (const char* name : {"UCX_NET_DEVICES", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "TROUPE_DATA", "TROUPE_SECRET_FILE",
+                           "TROUPE_LISTEN_FD"})
     ::unsetenv(name);
   const auto has = [&](const std::string& name) {
     return std::any_of(passed.begin(), passed.end(), [&](const auto& entry) { return entry.first == name; });
   };
-  EXPECT_TRUE(has("UCX_NET_DEVICES") && has("TROUPE_DATA"));
+  EXPECT_TRUE(has("UCX_NET_DEVICES") && has("OMP_WAIT_POLICY") && has("GOMP_SPINCOUNT") && has("TROUPE_DATA"));
   EXPECT_FALSE(has("TROUPE_SECRET_FILE") || has("TROUPE_LISTEN_FD") || has("PATH"));
+}
+
+bool has_spin_count() {
+  return std::ranges::any_of(library_habits(), [](const auto& habit) { return habit.first == "GOMP_SPINCOUNT"; });
+}
+
+TEST(LibraryHabits, LeaveHowOpenMpWaitsToTheUserWhoSaysIt) {
+  EXPECT_TRUE(has_spin_count());
+  for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}) {
+    ::setenv(name, "1", 1);
+    EXPECT_FALSE(has_spin_count()) << name;
+    ::unsetenv(name);
+  }
 }
 
 }  // namespace

@@ -301,7 +301,7 @@ TEST(Bootstrap, GivesUpOnAListenerThatSaysNothing) {
   const Attendance alone = join(one);
   close(silent.fd());
   EXPECT_EQ(alone.status.code(), Code::timeout);
-  EXPECT_THAT(alone.error(), HasSubstr("to say a word"));
+  EXPECT_THAT(alone.error(), HasSubstr("to send its first message"));
 }
 
 TEST(Bootstrap, KeepsToLoopbackWithoutASecret) {

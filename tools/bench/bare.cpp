@@ -57,7 +57,7 @@ class BareRank {
         wait(blocking, committed[done.value]);
         const StepSums total = exchange_->total(done);
         clock.note(total.samples);
-        if (total.stop_requests > 0) break;  // all ranks see it in the same turn
+        if (total.stop_requests > 0) break;  // all ranks see it after the same step
       }
       committed.push_back(enqueue({step}, end.passed()));
     }
@@ -65,7 +65,7 @@ class BareRank {
     return clock;
   }
 
-  /// Microseconds a step's products took, over and over for `span`; once a whole step has run.
+  /// Microseconds that a step's products take, repeated for `span`. A whole step must have run before.
   double run_products(Blocking& blocking, Clock::duration span) {
     if (!ran_) wait(blocking, enqueue({0}, false));
     const auto begun = Clock::now();
@@ -169,8 +169,8 @@ class BareRank {
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Exchange> lent_;
   std::unique_ptr<StepExchange> exchange_;
-  bool ran_ = false;     // a step
-  Memory sums_of_step_;  // of the last one
+  bool ran_ = false;     // a step has run
+  Memory sums_of_step_;  // of the last step
 };
 
 }  // namespace

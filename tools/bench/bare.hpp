@@ -12,13 +12,13 @@
 
 namespace troupe::bench {
 
-/// How much of a measurement counts.
+/// Which part of a measurement counts.
 struct Pace {
-  std::size_t warm_steps = 25;   // that do not count
-  std::size_t window_steps = 5;  // the least number of a window: fewer tell nothing
+  std::size_t warm_steps = 25;   // steps at the start that do not count
+  std::size_t window_steps = 5;  // the fewest steps of a window; with fewer the value would be too noisy
 };
 
-/// When steps were committed.
+/// The times at which steps were committed.
 class StepClock {
  public:
   static constexpr std::size_t kWindows = 5;
@@ -26,12 +26,12 @@ class StepClock {
   /// `threads`: of the device that takes the steps.
   explicit StepClock(std::uint32_t threads = 1) : threads_(threads) {}
   std::uint32_t threads() const noexcept { return threads_; }
-  /// Another step of so many samples.
+  /// Notes a committed step with `samples` samples.
   void note(std::uint64_t samples) {
     at_.push_back(Clock::now());
     samples_ = samples;
   }
-  /// Samples/s of equal windows over the steps after the warm-up. Throws Error{invalid} when there are too few.
+  /// Samples/s in equal windows over the steps after the warm-up. Throws Error{invalid} if there are too few steps.
   std::vector<double> windows(const Pace& pace) const {
     const std::size_t least = pace.warm_steps + kWindows * pace.window_steps + 1;
     TROUPE_CHECK(at_.size() >= least, Code::invalid, "measured too short: ", at_.size(), " steps, but ",
@@ -50,17 +50,18 @@ class StepClock {
  private:
   std::uint32_t threads_;
   std::vector<Clock::time_point> at_;
-  std::uint64_t samples_ = 0;  // a step
+  std::uint64_t samples_ = 0;  // of a step
 };
 
 /// Trains as one rank of a job on this machine without any actor: the same plan, arenas, device, replica and exchange
-/// as a session's, called from a loop on the calling thread, which also fills the batches. For `seconds`, then ends
-/// with the others. What a session takes longer is the price of its actors. The rate is a constant one, which costs as
-/// much as any. Throws Error{unsupported} for anything but sync on one node with equal batches and without evaluations.
+/// as a session's, called from a loop on the calling thread, which also fills the batches. Ends together with the other
+/// ranks after `seconds`. The additional time that a session takes is the cost of its actors. The learning rate is
+/// constant, which costs as much as any other. Throws Error{unsupported} unless the policy is sync, on one node, with
+/// equal batches and no evaluations.
 StepClock run_bare(Blocking& blocking, const SessionOptions& options, double seconds);
 
-/// Runs the matrix products of that rank's steps alone, for `seconds` in as many windows as StepClock has: microseconds
-/// a step took, one value a window. Throws as run_bare().
+/// Runs only the matrix products of that rank's steps, for `seconds`, divided into as many windows as StepClock has.
+/// Returns the microseconds per step, one value per window. Throws as run_bare().
 std::vector<double> run_products(Blocking& blocking, const SessionOptions& options, double seconds);
 
 }  // namespace troupe::bench

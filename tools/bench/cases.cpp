@@ -13,7 +13,7 @@
 namespace troupe::bench {
 namespace {
 
-/// The same source as training and as test set, made at each process that reads.
+/// The same source for training and test set, made in each process that reads it.
 template <std::unique_ptr<Source> (*make)()>
 OwnData drawn() {
   const auto one = make();

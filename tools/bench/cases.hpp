@@ -10,16 +10,16 @@
 
 namespace troupe::bench {
 
-/// A network that is measured, with samples drawn for it: what a step costs does not depend on what they show.
+/// A network to measure, with random samples: the time of a step does not depend on their contents.
 struct Network {
-  std::string_view name;      // of --case
+  std::string_view name;      // for --case
   std::string_view settings;  // TOML: model and optimizer
-  std::uint32_t batch;        // samples of a process, unless --batch says otherwise
+  std::uint32_t batch;        // samples of a process, unless --batch is given
   Pace pace;
   OwnData (*draw)();
 };
 
-/// Throws Error{invalid} where there is none of that name.
+/// Throws Error{invalid} if there is no network of that name.
 const Network& network_of(std::string_view name);
 std::vector<std::string> names_of_networks();
 

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""The model of apps/text/gpt.toml on PyTorch's CPU backend, to compare with.
+"""The model of apps/text/gpt.toml on PyTorch's CPU backend, for comparison.
 
   gpt_torch.py [--threads 2] [--dtype f32|bf16] [--batch 8] [--seconds 20] [--compile]
   gpt_torch.py --text FILE --steps 2000 [--depth 6 --width 384 --heads 6 --length 256 --seed 7]
 
 The first form measures training tokens/s on random bytes, as `rtbench train --case gpt` does: one JSON line with the
 values of five windows. The second one trains on FILE as `rtrun apps/text/gpt.toml --set data.path=FILE --set
-train.steps=2000` does on one rank, with the same start of the weights, learning rates and division of the file, and
-prints the loss per byte of the test set. Random numbers differ.
+train.steps=2000` does on one rank, with the same distribution of initial weights, the same learning rates and the
+same division of the file, and prints the loss per byte of the test set. Random numbers differ.
 
-One process. The fastest PyTorch that we know of: fused attention (scaled_dot_product_attention), fused AdamW, denormal
-numbers flushed to zero. Needs torch.
+One process. The settings are the fastest ones of PyTorch that we know: fused attention (scaled_dot_product_attention),
+fused AdamW, denormal numbers flushed to zero. Needs torch.
 """
 import argparse
 import json

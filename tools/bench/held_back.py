@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Four ranks under a policy with hosted stripes, the last of them held to a part of a core (control groups, version 1).
+"""Four ranks under a policy with hosted stripes, the last of which gets only a part of a core (control groups, version 1).
 
-By turns: the four ranks, and three ranks beside a busy loop with the fourth's quota on its processor. Nobody should wait
-for the slow one, so the other three should be as fast in both. Their steps/s are counted from what each says of itself
-(SIGUSR1). The slow rank owns no stripe (placement.stripes). One JSON line a run and one with the medians. Needs root.
+Alternately: the four ranks, and three ranks beside a busy loop that has the fourth's quota of its processor. No rank should
+wait for the slow one, so the other three should be as fast in both cases. Their steps/s are counted from their answers to
+SIGUSR1. The slow rank owns no stripe (placement.stripes). One JSON line for each run and one with the medians. Needs root.
 """
 
 import os
@@ -22,7 +22,7 @@ RANKS = 4
 
 
 def steps_of(programs, folder):
-    """How many steps each has committed."""
+    """The number of steps that each rank has committed."""
     outputs = [folder / f"rank-{rank}.out" for rank in range(len(programs))]
     before = [len(path.read_text()) for path in outputs]
     for program in programs:
@@ -55,10 +55,10 @@ def measure(options, count, quota, folder):
 
 def main():
     parser = parser_of(__doc__, "rtrun", rounds=7)
-    parser.add_argument("file", help="of a policy with hosted stripes, as apps/mnist/async.toml")
-    parser.add_argument("--cores", type=float, default=0.15, help="what the last rank has of a core")
+    parser.add_argument("file", help="an app.toml of a policy with hosted stripes, such as apps/mnist/async.toml")
+    parser.add_argument("--cores", type=float, default=0.15, help="the fraction of a core that the last rank gets")
     parser.add_argument("--seconds", type=float, default=10, help="of each run")
-    parser.add_argument("--warm", type=float, default=8, help="seconds before")
+    parser.add_argument("--warm", type=float, default=8, help="seconds before the measurement")
     options = parser.parse_args()
     found = {"beside a slow rank": [], "beside a busy loop": []}
     with Quota(options.cores) as quota, tempfile.TemporaryDirectory() as folder:

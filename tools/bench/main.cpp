@@ -1,4 +1,5 @@
-// rtbench: measurements of Troupe, one JSON line a result, in the form that the peers' harness reads.
+// rtbench: measurements of Troupe; each result is one JSON line, in the format that the comparison scripts of peers
+// read.
 
 #include <cstdint>
 
@@ -30,7 +31,7 @@ void add_case(CLI::App& command, bench::TrainCase& what) {
       ->capture_default_str();
 }
 
-/// A process that is measured, started by another run of this program, which tells it first what it is.
+/// A measured process, started by another run of this program, which first sends it its role.
 void be_measured(int fd) {
   Blocking blocking = Blocking::on_thread("main");
   bench::Line line{Fd{fd}};
@@ -65,12 +66,12 @@ int main(int argc, char** argv) {
   bench::DataCommand data{app};
   bench::LayersCommand layers{app};
   int line = -1;
-  auto* member = app.add_subcommand("member")->group("");  // for this program's own use
+  auto* member = app.add_subcommand("member")->group("");  // used only by this program
   member->add_option("--line", line)->required();
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;  // CLI11 has codes of its own
+    return app.exit(error) == 0 ? 0 : 2;  // CLI11's own exit codes are not used
   }
   try {
     if (step->parsed()) return bench::run_step(what, rounds);

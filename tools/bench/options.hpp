@@ -10,7 +10,8 @@
 
 namespace troupe::bench {
 
-/// The options of one of the program's commands. Each returns the option: capture_default_str() shows its default.
+/// The options of one of the program's commands. Each function returns the option: capture_default_str() shows its
+/// default.
 struct Options {
   CLI::App& command;
 
@@ -26,14 +27,14 @@ struct Options {
     return command.add_option(name, values, text)->delimiter(',');
   }
 
-  /// Sets what the command line did not give.
+  /// Sets a value that the command line did not give.
   template <class Value, class Otherwise>
   void fill(const char* name, Value& value, const Otherwise& otherwise) {
     if (command.count(name) == 0) value = otherwise;
   }
 };
 
-/// Throws Error{environment} in a build without UCX, over which processes talk.
+/// Throws Error{environment} in a build without UCX, which the processes use to communicate.
 inline void require_ucx() {
   TROUPE_CHECK(ucx_available(), Code::environment,
                "this build has no UCX, over which processes talk: install libucx-dev and configure with "

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Draws what slow_network.py measured: validation accuracy over seconds and over the bytes that a rank sent, a line a
-policy, as one SVG."""
+"""Draws the results of slow_network.py: validation accuracy over seconds and over the bytes that a rank sent, with a line
+for each policy, as one SVG."""
 
 import argparse
 import html
@@ -37,7 +37,7 @@ def amount(value):
 
 
 def panel(runs, column, left, title, name):
-    """Accuracy over what stands in that column of the runs' points, on a logarithmic axis."""
+    """Accuracy over that column of the runs' points, on a logarithmic axis."""
     points = [point for _, line in runs for point in line]
     low, high = min(0.9, *(p[2] for p in points)), min(1, math.ceil(max(p[2] for p in points) * 100) / 100)
     first = math.floor(math.log10(min(p[column] for p in points)))
@@ -65,7 +65,7 @@ def panel(runs, column, left, title, name):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=pathlib.Path, help="of one turn: run/slow-network/100-0")
+    parser.add_argument("folder", type=pathlib.Path, help="the folder of one turn: run/slow-network/100-0")
     parser.add_argument("to", type=pathlib.Path, help="the SVG")
     options = parser.parse_args()
     runs = [read(folder) for folder in sorted(options.folder.iterdir()) if (folder / "summary.json").exists()]

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""How well `rtrun plan` predicts a step: measures the host (rttopo bench), trains jobs by turns and compares.
+"""How well `rtrun plan` predicts a step: measures the host (rttopo bench), trains jobs in turn and compares.
 
 The jobs are the MNIST example and dense layers of 8 x 1024, f32, sync and block momentum, on one rank, on two ranks of
-this host, and on two network namespaces with a limited egress each. One JSON line for each turn, and at the end one for
+this host, and on two network namespaces, each with a limited egress. One JSON line for each turn, and at the end one for
 each job with the medians. Two namespaces need root.
 """
 
@@ -25,7 +25,7 @@ MOST_SECONDS = 600
 
 
 def run_all(command, folder, nodes):
-    """The command as two ranks, one in each namespace."""
+    """Runs the command as two ranks, one in each namespace."""
     folder.mkdir(parents=True, exist_ok=True)
     started = ranks(
         command, 2, folder, address=nodes.addresses[0], port=PORT, local=lambda rank: 0, inside=lambda rank: nodes.enter(rank)
@@ -44,7 +44,7 @@ def run_here(command):
 
 
 def compared(options, settings, folder, figures):
-    """Predicted and measured ms of each part and of all."""
+    """Predicted and measured milliseconds of each part and of the whole step."""
     plan = [str(options.programs / "rtrun"), "plan", options.file, "--compare", str(folder / "report.json"), "--figures", figures]
     rows = {}
     for line in run_here(with_settings(plan, settings)).splitlines():

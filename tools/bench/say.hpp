@@ -8,14 +8,14 @@
 
 namespace troupe::bench {
 
-using namespace crew;  // the processes and actors that are measured are words of every measurement
+using namespace crew;  // every measurement uses its processes and actors
 
-/// Of long tests: how often they say how far they are.
+/// How often long tests print their progress.
 inline constexpr std::chrono::seconds kSayEvery{5};
-/// If nothing has moved for so long, it never will.
+/// If nothing has changed for this long, the test has failed.
 inline constexpr std::chrono::seconds kStall{30};
 
-/// "rtbench: TEXT" on stderr; stdout is the results'.
+/// Prints "rtbench: TEXT" on stderr; stdout is for results.
 inline void say(std::string_view text) { std::cerr << "rtbench: " << text << std::endl; }
 inline void say_error(std::string_view text) { std::cerr << "rtbench: error: " << text << std::endl; }
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Trains one app.toml after the other on ranks whose network is slow, and says how far each came.
+"""Trains several app.toml files, one after the other, on ranks with a slow network, and prints the progress of each.
 
-Every node, of one rank or more, is a network namespace whose egress is limited by a token bucket. For each file one
-JSON line: steps/s, the bytes that left a node in a step, the part of the time for which its link was busy with them and
-their headers, and the seconds until an accuracy was reached first. The logs stay under --out, for policy_curves.py. Needs root.
+Every node, with one rank or more, is a network namespace with an egress that a token bucket limits. For each file one
+JSON line: steps/s, the bytes that a node sent in a step, the fraction of the time in which its link sent them and their
+headers, and the seconds until an accuracy was reached for the first time. The logs stay under --out, for policy_curves.py. Needs root.
 """
 
 import json
@@ -20,7 +20,7 @@ ACCURACY = "validation/main/accuracy"
 
 
 def train(options, nodes, file, folder):
-    """Runs the ranks; the wall-clock time, of start and end too."""
+    """Runs the ranks; returns the wall-clock time, including start and end."""
     folder.mkdir(parents=True, exist_ok=True)
     settings = [f"report.dir={folder}", "checkpoint.every_steps=0", *options.set]
     each = options.ranks_per_node
@@ -48,11 +48,11 @@ def train(options, nodes, file, folder):
 
 def main():
     parser = parser_of(__doc__, "rtrun", rounds=1)
-    parser.add_argument("files", nargs="+", type=pathlib.Path, help="app.toml files, by turns")
+    parser.add_argument("files", nargs="+", type=pathlib.Path, help="app.toml files, which run in turn")
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--ranks-per-node", type=int, default=1)
     parser.add_argument("--mbit", type=int, default=100, help="each node's egress, in Mbit/s")
-    parser.add_argument("--accuracy", type=float, default=0.97, help="whose first time is told")
+    parser.add_argument("--accuracy", type=float, default=0.97, help="the accuracy whose time is printed")
     parser.add_argument("--most-seconds", type=float, default=3600, help="a run that takes longer is stopped")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("run/slow-network"))
     options = parser.parse_args()

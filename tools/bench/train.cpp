@@ -35,7 +35,7 @@ class StepListener final : public SessionListener {
   StepClock clock_;
 };
 
-/// `np` ranks on this machine, no evaluation, no end but time.
+/// `np` ranks on this machine, without evaluations, ended only by time.
 Configuration configuration_of(const TrainCase& what) {
   std::vector<std::string> overrides{text("cluster.nodes=\"local:", what.np, '"'),
                                      text("data.batch=", batch_of(what)),
@@ -57,7 +57,7 @@ StepClock run_session(Blocking& blocking, SessionOptions options, double seconds
   return steps.clock();
 }
 
-/// Prints the result, if it is rank 0.
+/// Prints the result if this is rank 0.
 int run_rank(Blocking& blocking, const TrainCase& what, SessionOptions options) {
   const bool prints = !options.place || options.place->rank == 0;
   nlohmann::ordered_json line{{"bench", what.products ? "products" : "train"},
@@ -78,7 +78,7 @@ int run_rank(Blocking& blocking, const TrainCase& what, SessionOptions options) 
   return 0;
 }
 
-/// The values under `key` of the JSON line that this program prints when run with `arguments`.
+/// The values under `key` in the JSON line that this program prints when run with `arguments`.
 std::vector<double> measure(const std::string& arguments, const char* key) {
   const std::string command = "/proc/" + std::to_string(::getpid()) + "/exe " + arguments;
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe{::popen(command.c_str(), "r"), ::pclose};

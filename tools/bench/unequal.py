@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Trains on unequal ranks: one of them in a control group (version 1) that gets a part of a core.
+"""Trains on unequal ranks: one of them is in a control group (version 1) that gets only a part of a core.
 
-Runs equal and measured split by turns, each `--np` processes of `rtbench train` of which the last is held back, and
-prints one JSON line a run and one with the medians. With --alone also what the two kinds of rank do by themselves: the
-rates that a job of both can reach together. Needs root.
+Runs equal and measured split in turn, each with `--np` processes of `rtbench train`, the last of which is held back, and
+prints one JSON line for each run and one with the medians. With --alone it also measures each kind of rank alone; the sum
+of their rates is the most that a job of both can reach. Needs root.
 """
 
 import json
@@ -17,12 +17,12 @@ from ranks import Quota, parser_of, ranks, tell, with_settings
 
 
 def train(options, count, quota, split, slow):
-    """Samples/s of the last windows, when the shares have settled."""
+    """Samples/s of the last windows, when the shares do not change any more."""
     command = [options.rtbench, "train", "--np", str(count), "--dtype", options.dtype]
     command += ["--batch", str(options.batch), "--seconds", str(options.seconds)]
     settings = [f'placement.split="{split}"', *options.set]
     if count == 1:
-        settings.append("placement.cores=1")  # one thread, as each of several ranks has
+        settings.append("placement.cores=1")  # one thread, as each rank has when there are several
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         with ranks(with_settings(command, settings), count, folder, joins={slow: quota.join}) as programs:
@@ -38,13 +38,13 @@ def train(options, count, quota, split, slow):
 def main():
     parser = parser_of(__doc__, "rtbench", rounds=3)
     parser.add_argument("--np", type=int, default=4, help="ranks")
-    parser.add_argument("--cores", type=float, default=0.15, help="what the last rank has of a core")
+    parser.add_argument("--cores", type=float, default=0.15, help="the fraction of a core that the last rank gets")
     parser.add_argument("--dtype", default="f32", choices=["f32", "bf16"])
-    parser.add_argument("--batch", type=int, default=100, help="samples a rank and step, on average")
+    parser.add_argument("--batch", type=int, default=100, help="samples per rank and step, on average")
     parser.add_argument("--seconds", type=float, default=20, help="of each run")
-    parser.add_argument("--alone", action="store_true", help="also one rank of each kind by itself")
+    parser.add_argument("--alone", action="store_true", help="also measure one rank of each kind alone")
     options = parser.parse_args()
-    # What is run: how many ranks, the split, and which of them is held back.
+    # What is run: the number of ranks, the split, and which of them is held back.
     cases = {split: (options.np, split, options.np - 1) for split in ("equal", "measured")}
     if options.alone:
         cases |= {"full alone": (1, "equal", None), "slow alone": (1, "equal", 0)}

@@ -1,5 +1,5 @@
-// ckpt: looks into checkpoints. It lists those of a folder, checks that they are whole, and makes one file of the
-// weights that any reader of safetensors opens.
+// ckpt: inspects checkpoints. It lists those of a folder, checks that they are complete, and combines the weights in
+// one file that any reader of safetensors opens.
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -84,7 +84,7 @@ int list(const std::string& folder) {
   return 0;
 }
 
-/// Shows how far something is, on a terminal, a few times a second.
+/// Shows the progress of long work on a terminal, a few times a second.
 class Progress {
  public:
   explicit Progress(std::string what) : what_(std::move(what)) {}
@@ -102,7 +102,7 @@ class Progress {
   Clock::time_point next_ = Clock::now() + kProgressEvery;
 };
 
-/// All of a folder, or the one that the path is.
+/// Verifies all checkpoints of a folder, or the one at the path.
 int verify(Blocking& blocking, const std::string& path) {
   std::vector<CheckpointPlace> places;
   if (const CheckpointStore store(path); !store.list().empty()) {
@@ -124,7 +124,7 @@ int verify(Blocking& blocking, const std::string& path) {
   return damaged == 0 ? 0 : 1;
 }
 
-/// How many elements each tensor has: the end of its last piece.
+/// The number of elements of each tensor: the end of its last piece.
 std::map<std::string, std::uint64_t> counts_of(const CheckpointManifest& manifest) {
   std::map<std::string, std::uint64_t> counts;
   for (const CheckpointFile& file : manifest.files) {
@@ -144,10 +144,23 @@ std::uint64_t elements_of(const std::vector<std::uint64_t>& extents) {
   return count;
 }
 
-int weights(Blocking& blocking, const std::string& path, const std::string& to) {
+/// The weights that evaluations used: averages, where the run kept them. `raw`: what training goes on from.
+CheckpointPart part_to_write(const CheckpointManifest& manifest, bool raw) {
+  const auto averaged = [&](const auto& tensor) { return manifest.has_average(tensor.first); };
+  const auto counts = counts_of(manifest);
+  return !raw && !counts.empty() && std::ranges::all_of(counts, averaged) ? CheckpointPart::average
+                                                                          : CheckpointPart::parameters;
+}
+
+const char* name_in_line(CheckpointPart part) noexcept {
+  return part == CheckpointPart::average ? " (moving averages)" : "";
+}
+
+int weights(Blocking& blocking, const std::string& path, const std::string& to, bool raw) {
   const CheckpointPlace place = find_checkpoint(blocking, path);
   CheckpointReader reader(place.store, place.id);
   const CheckpointManifest& manifest = reader.manifest();
+  const CheckpointPart part = part_to_write(manifest, raw);
   std::vector<SafetensorsEntry> entries;
   for (const auto& [name, count] : counts_of(manifest)) {
     const auto known = manifest.shapes.find(name);
@@ -168,23 +181,24 @@ int weights(Blocking& blocking, const std::string& path, const std::string& to) 
   std::vector<float> numbers;
   for (const SafetensorsEntry& entry : entries) {
     numbers.resize(entry.size_bytes / sizeof(float));
-    reader.read({}, entry.name, CheckpointPart::parameters, 0, numbers);
+    reader.read({}, entry.name, part, 0, numbers);
     file.write(std::as_bytes(std::span(numbers)));
     (*progress)(done += entry.size_bytes, all);
   }
   progress.reset();
   file.sync();
   file.publish();
-  fmt::print("{}: {} tensors of step {}, from {}\n", to, entries.size(), manifest.steps,
+  fmt::print("{}: {} tensors of step {}{}, from {}\n", to, entries.size(), manifest.steps, name_in_line(part),
              place.store.folder_of(place.id));
   return 0;
 }
 
-int export_onnx(Blocking& blocking, const std::string& path, const std::string& to) {
+int export_onnx(Blocking& blocking, const std::string& path, const std::string& to, bool raw) {
   const CheckpointPlace place = find_checkpoint(blocking, path);
   CheckpointReader reader(place.store, place.id);
   const CheckpointManifest& manifest = reader.manifest();
   const std::string folder = place.store.folder_of(place.id);
+  const CheckpointPart part = part_to_write(manifest, raw);
   const Graph graph = [&] {
     try {
       return parse_graph(manifest.model);
@@ -205,14 +219,15 @@ int export_onnx(Blocking& blocking, const std::string& path, const std::string& 
   write_onnx(
       graph,
       [&](std::size_t parameter, std::span<float> numbers) {
-        reader.read({}, graph.parameters()[parameter].name, CheckpointPart::parameters, 0, numbers);
+        reader.read({}, graph.parameters()[parameter].name, part, 0, numbers);
         (*progress)((done += numbers.size()) * sizeof(float), all * sizeof(float));
       },
       [&](std::span<const std::byte> bytes) { file.write(bytes); });
   progress.reset();
   file.sync();
   file.publish();
-  fmt::print("{}: model {}, {} parameters of step {}, from {}\n", to, graph.name(), all, manifest.steps, folder);
+  fmt::print("{}: model {}, {} parameters of step {}{}, from {}\n", to, graph.name(), all, manifest.steps,
+             name_in_line(part), folder);
   return 0;
 }
 
@@ -234,6 +249,11 @@ int run(int argc, char** argv) {
   CLI::App& export_of = *app.add_subcommand("export", "Write model and weights to one file for other programs");
   export_of.add_option("PATH", path, kPath)->required();
   export_of.add_option("--onnx", to, "The file, in the ONNX format; replaced if it is there")->required();
+  bool raw = false;
+  for (CLI::App* const one : {&weights_of, &export_of})
+    one->add_flag("--raw", raw,
+                  "Write the weights themselves, also where the checkpoint has their moving averages "
+                  "(optimizer.ema_decay), with which evaluations are made");
   export_of.footer(kExportFooter);
   list_them.footer(kListFooter);
   verify_them.footer(kVerifyFooter);
@@ -252,8 +272,8 @@ int run(int argc, char** argv) {
   Blocking blocking = Blocking::on_thread("main");
   if (list_them.parsed()) return list(path);
   if (verify_them.parsed()) return verify(blocking, path);
-  if (export_of.parsed()) return export_onnx(blocking, path, to);
-  return weights(blocking, path, to);
+  if (export_of.parsed()) return export_onnx(blocking, path, to, raw);
+  return weights(blocking, path, to, raw);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ using nlohmann::json;
 
 constexpr std::uint16_t kPortInNodes = 29500;
 constexpr std::size_t kSourcesOfAProcess = 4;
-constexpr std::chrono::hours kLongestPoll{1};  // milliseconds of longer waits do not fit into an int
+constexpr std::chrono::hours kLongestPoll{1};  // a longer wait in milliseconds does not fit into an int
 
 std::string random_secret() {
   std::array<unsigned char, 32> bytes{};
@@ -35,8 +35,8 @@ std::string random_secret() {
   return letters;
 }
 
-/// This program as a process to be measured; in a network namespace `ip` starts it, which shows it the namespace's
-/// devices, too, and becomes it.
+/// Runs this program as a process to measure. In a network namespace it is started by `ip`, which mounts the
+/// namespace's devices and then executes this program in its own process.
 void set_command(rtrun::RankStart& start, int line, const std::string& node) {
   start.arguments = {"rtbench", "member", "--line", std::to_string(line)};
   if (node.empty()) return;
@@ -68,12 +68,12 @@ class Crew::Process {
   bool may_fail = false;
   std::deque<json> words;
 
-  /// How it ended.
+  /// How the process ended, for people.
   std::string fate() const {
     return WIFSIGNALED(status_) ? text("killed by signal ", WTERMSIG(status_))
                                 : text("exit code ", WEXITSTATUS(status_));
   }
-  /// For poll(): what tells of news.
+  /// The descriptors for poll() that show that something has happened.
   std::array<pollfd, kSourcesOfAProcess> sources() const {
     const auto open = [](const Fd& fd) { return fd ? fd.get() : -1; };
     return {{{ended_ ? -1 : process_.pidfd.get(), POLLIN, 0},
@@ -81,7 +81,7 @@ class Crew::Process {
              {open(process_.out), POLLIN, 0},
              {open(process_.err), POLLIN, 0}}};
   }
-  /// Takes what has come since; `seen` is when the sources were looked at.
+  /// Reads what has arrived; `seen` is the time of the poll.
   void look(const pollfd* sources, Clock::time_point seen) {
     const bool ends = sources[0].revents != 0;
     if (ends || sources[1].revents != 0) {
@@ -97,7 +97,7 @@ class Crew::Process {
       std::array<char, 4096> bytes{};
       ssize_t got = 0;
       while (*pipe && (got = ::read(pipe->get(), bytes.data(), bytes.size())) > 0) std::cerr.write(bytes.data(), got);
-      if (got == 0) pipe->reset();  // nobody writes any more
+      if (got == 0) pipe->reset();  // no process writes to it any more
     }
     std::cerr << std::flush;
   }
@@ -105,7 +105,7 @@ class Crew::Process {
   Line line_;
   rtrun::RankProcess process_;
   std::optional<Clock::time_point> ended_;
-  int status_ = 0;  // once it has ended
+  int status_ = 0;  // valid once it has ended
 };
 
 Crew::Crew(const rtrun::Signals& signals, CrewPlan plan)
@@ -122,9 +122,8 @@ Crew::Crew(const rtrun::Signals& signals, CrewPlan plan)
                          {"LOCAL_RANK", std::to_string(rank)},
                          {"MASTER_ADDR", nodes != nullptr ? nodes->address(0) : "127.0.0.1"},
                          {"MASTER_PORT", std::to_string(nodes != nullptr ? kPortInNodes : port)},
-                         {"TROUPE_SECRET_FILE", text("/proc/self/fd/", secret.get())},
-                         {"UCX_LOG_FILE", "stderr"},
-                         {"UCX_HANDLE_ERRORS", "none"}};
+                         {"TROUPE_SECRET_FILE", text("/proc/self/fd/", secret.get())}};
+    for (auto& variable : rtrun::library_habits()) start.environment.push_back(std::move(variable));
     if (rank == 0 && nodes == nullptr) {
       start.inherited.push_back(listener.get());
       start.environment.emplace_back("TROUPE_LISTEN_FD", std::to_string(listener.get()));
@@ -139,7 +138,7 @@ Crew::Crew(const rtrun::Signals& signals, CrewPlan plan)
   plan_.lines.clear();
 }
 
-/// All at once, since each may take a while to go.
+/// Kills all at once, since each may take some time to end.
 Crew::~Crew() {
   for (const auto& member : members_)
     if (!member->ended()) ::kill(member->pid(), SIGKILL);
@@ -147,7 +146,7 @@ Crew::~Crew() {
 
 pid_t Crew::pid(std::uint32_t member) const { return members_.at(member)->pid(); }
 
-/// Waits for the next thing to happen, at most until the deadline.
+/// Waits until something happens, at most until the deadline.
 void Crew::look_until(Deadline deadline) {
   std::vector<pollfd> polled{{signals_.fd(), POLLIN, 0}};
   for (const auto& member : members_) {
@@ -162,7 +161,7 @@ void Crew::look_until(Deadline deadline) {
   for (std::size_t i = 0; i < members_.size(); ++i) members_[i]->look(&polled[1 + i * kSourcesOfAProcess], now);
   for (std::size_t i = 0; i < members_.size(); ++i) {
     TROUPE_CHECK(!members_[i]->failed(), Code::device_fault, "process ", i, " of ", plan_.name, " failed (",
-                 members_[i]->fate(), "); what it said of it is above");
+                 members_[i]->fate(), "); its output is above");
   }
 }
 

@@ -17,19 +17,18 @@
 
 namespace troupe::crew {
 
-/// Processes to be started on this machine to be measured; each finds in its environment the place of its rank in a job
-/// of all of them.
+/// Processes to start on this machine and measure. The environment of each names its rank in a job of all of them.
 struct CrewPlan {
   std::string name;                   // in errors: "the measured group"
-  std::vector<nlohmann::json> roles;  // by rank: what the process is told first; "cpu": it runs there alone
+  std::vector<nlohmann::json> roles;  // by rank: the first value that the process gets; "cpu": its only CPU
   std::vector<Fd> lines{};            // by rank: a socket that it inherits as "line" of its role; empty: none
-  Clock::duration patience{};         // how long anything but what is measured may take
-  const Namespaces* nodes = nullptr;  // one for each process; null: all in this process's
+  Clock::duration patience{};         // how long everything may take that is not measured itself
+  const Namespaces* nodes = nullptr;  // one for each process; null: all share this process's namespace
 };
 
-/// The processes that are measured, this program executed again. They are killed when this ends, and die with this
-/// process. What they print goes to stderr. Every call that waits throws Error{aborted} when a signal came first and
-/// Error{device_fault} when a process failed. Threads: main alone.
+/// The measured processes: this program, executed again. They are killed when this object is destroyed, and die with
+/// this process. Their output goes to stderr. Every call that waits throws Error{aborted} on a signal and
+/// Error{device_fault} if a process failed. Threads: only main.
 class Crew {
  public:
   /// Starts them.
@@ -40,26 +39,26 @@ class Crew {
 
   std::uint32_t size() const noexcept { return static_cast<std::uint32_t>(members_.size()); }
   pid_t pid(std::uint32_t member) const;
-  /// When the first was about to be started.
+  /// The time just before the first process was started.
   Clock::time_point begun() const noexcept { return begun_; }
 
   void tell(std::uint32_t member, const nlohmann::json& order) const;
-  /// Waits for the member's next word of that kind. Throws Error{timeout}.
+  /// Waits for the member's next message of kind `word`. Throws Error{timeout}.
   nlohmann::json await(Blocking& blocking, std::uint32_t member, const std::string& word, Deadline deadline);
-  /// Of each member.
+  /// Waits for such a message of each member.
   std::vector<nlohmann::json> await_all(Blocking& blocking, const std::string& word);
-  /// Tells one, or all, and waits for the answers.
+  /// Sends an order to one member, or to all, and waits for the answers.
   nlohmann::json ask(Blocking& blocking, std::uint32_t member, const nlohmann::json& order, const std::string& word);
   std::vector<nlohmann::json> ask_all(Blocking& blocking, const nlohmann::json& order, const std::string& word);
-  /// The words of a kind that nobody awaited, of one member or of all.
+  /// The messages of a kind, from one member or from all, that no call has waited for.
   std::vector<nlohmann::json> said(std::uint32_t member, const std::string& word) const;
   std::size_t said_by_all(const std::string& word) const;
 
-  /// Lets the time pass.
+  /// Waits for `span`, receiving messages.
   void rest(Blocking& blocking, Clock::duration span);
-  /// Sends a signal, and returns the moment just before. From SIGKILL on its end is no failure.
+  /// Sends a signal, and returns the time just before. After SIGKILL the member's end is not a failure.
   Clock::time_point signal(std::uint32_t member, int number);
-  /// Waits for a member's end: when its pidfd was seen to be readable. Throws Error{timeout}.
+  /// Waits for a member's end; returns the time at which its pidfd was seen to be readable. Throws Error{timeout}.
   Clock::time_point await_end(Blocking& blocking, std::uint32_t member, Deadline deadline);
   Deadline patience() const { return Deadline::after(plan_.patience); }
 

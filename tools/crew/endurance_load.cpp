@@ -18,28 +18,28 @@
 namespace troupe::crew {
 namespace {
 
-using Counted = caf::atom_constant<caf::atom("counted")>;  // how many have come
+using Counted = caf::atom_constant<caf::atom("counted")>;  // how many messages have arrived
 using Stop = caf::atom_constant<caf::atom("stop")>;
-using Freed = caf::atom_constant<caf::atom("freed")>;  // a buffer that was waited for
+using Freed = caf::atom_constant<caf::atom("freed")>;  // a buffer that the source waited for
 using Bytes = std::vector<char>;
 using TensorPlace = EnduranceContent::TensorPlace;
 
-/// In each arena, of each size; few enough that now and then the source waits for one.
+/// In each arena, for each size; few, so that the source sometimes waits for one.
 constexpr std::size_t kBuffersOfASize = 8;
-/// One message in so many carries bytes.
+/// One in this number of messages carries bytes.
 constexpr std::uint64_t kBytesStride = 64;
 constexpr std::uint64_t kMostBytes = 8192;
-/// So many messages with tensors follow one another, so that soon after the start both lanes have had as much to carry
-/// as they ever will: memory that the transport needs for that is there, then, when it is looked at first.
+/// This number of messages with tensors follow one another. Thus both lanes soon carry as much as they ever will, and
+/// the transport has allocated the memory for that before memory is read for the first time.
 constexpr std::uint64_t kBurst = 24;
-/// Messages with tensors come in threes, and have so many together.
+/// Messages with tensors come in groups of three, and such a group has this number of tensors.
 constexpr std::uint64_t kInThree = 5;
 
 std::uint64_t carriers_of(std::uint64_t tensors) { return tensors / kInThree * 3 + tensors % kInThree; }
 
 std::uint64_t stamp_of(std::uint64_t number, std::size_t index) { return number * 4 + index + 1; }
 
-/// Where tensors of all sizes lie, in turn. Kept by those that are lent. Threads: any.
+/// Buffers for tensors of all sizes. Lent tensors keep it alive. Threads: any.
 class Buffers : public std::enable_shared_from_this<Buffers> {
  public:
   Buffers(AddressSpace& space, Arena& own, Arena& lent) : space_(space) {
@@ -53,7 +53,8 @@ class Buffers : public std::enable_shared_from_this<Buffers> {
     }
   }
 
-  /// One that is there, stamped; absent: `waiter` is told of the next that comes back.
+  /// A free buffer, with the stamp written into it; absent: there is none, and `waiter` gets a message when one
+  /// returns.
   std::optional<Tensor> take(TensorPlace place, std::uint64_t stamp, const caf::actor& waiter) {
     Memory memory;
     {
@@ -96,7 +97,7 @@ class Buffers : public std::enable_shared_from_this<Buffers> {
   }
 
   AddressSpace& space_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::array<std::vector<Memory>, 2 * EnduranceContent::kTensorBytes.size()> free_;
   std::size_t out_ = 0;
   caf::actor waiter_;
@@ -115,7 +116,7 @@ EnduranceSchedule::EnduranceSchedule(std::uint64_t messages, std::uint64_t tenso
 
 EnduranceContent EnduranceSchedule::at(std::uint64_t number) const noexcept {
   EnduranceContent content;
-  const std::uint64_t carrier = number / stride_ * kBurst + number % stride_;  // when it is one
+  const std::uint64_t carrier = number / stride_ * kBurst + number % stride_;  // if it has tensors
   if (number % stride_ < kBurst && carrier < carriers_) {
     content.tensors = carrier % 3 == 2 && carrier < tensors_ / kInThree * 3 ? 3 : 1;
     for (std::size_t i = 0; i < content.tensors; ++i)
@@ -135,10 +136,10 @@ struct EnduranceState {
   const std::shared_ptr<Buffers> buffers;
   std::atomic<std::uint64_t> counted{0}, tensors_sent{0}, received{0}, tensors_received{0};
 
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;  // guards the members below
   std::condition_variable news;
   bool finished = false;
-  std::string failure;  // the first
+  std::string failure;  // the first one
 
   void finish(std::string why = {}) {
     {
@@ -149,7 +150,7 @@ struct EnduranceState {
     news.notify_all();
   }
 
-  // The sink's.
+  // Called by the sink.
   void take(std::uint64_t number, std::uint64_t size_bytes, std::initializer_list<const Tensor*> tensors) {
     const std::uint64_t expected = received.load(std::memory_order_relaxed);
     const EnduranceContent content = schedule.at(number);
@@ -198,17 +199,17 @@ struct SourceState {
   static constexpr const char* name = "source";
   std::shared_ptr<State> all;
   caf::actor far;
-  std::vector<Tensor> held;   // of the message to be sent next, as far as there were buffers
-  std::uint64_t next = 0;     // to be sent
-  std::uint64_t asked = 0;    // after so many messages
-  std::uint64_t counted = 0;  // have arrived there
+  std::vector<Tensor> held;   // of the next message, as far as there were buffers
+  std::uint64_t next = 0;     // number of the next message
+  std::uint64_t asked = 0;    // number of messages sent before the last question
+  std::uint64_t counted = 0;  // number of messages that have arrived
   std::uint64_t limit = 0;
-  bool going = false;  // until everything was counted and has come back
+  bool going = false;  // until all were counted and all tensors have returned
   bool stopped = false;
 };
 using Source = caf::stateful_actor<SourceState>*;
 
-/// False: there is no buffer for a tensor of it now.
+/// False: there is no free buffer for one of its tensors now.
 bool send_next(Source self) {
   auto& s = self->state;
   const EnduranceContent content = s.all->schedule.at(s.next);
@@ -234,7 +235,7 @@ bool send_next(Source self) {
 
 void go_on(Source self);
 
-/// Has the sink tell how many have come: as many as were sent before.
+/// Asks the sink how many messages have arrived; it must be all that were sent before.
 void ask(Source self) {
   auto& s = self->state;
   s.asked = s.next;

@@ -43,7 +43,7 @@ std::optional<json> Line::receive(int flags) {
   ssize_t got = 0;
   do {
     got = ::recv(fd_.get(), bytes.data(), bytes.size(), flags);
-    // A reset is told once, before what came: the other end has gone without reading all that it was told.
+    // ECONNRESET comes once, before the data: the other end has closed its socket without reading everything.
   } while (got < 0 && (errno == EINTR || errno == ECONNRESET));
   if (got <= 0) return {};
   bytes.resize(static_cast<std::size_t>(got));

@@ -15,8 +15,8 @@
 
 namespace troupe::crew {
 
-/// One end of a socket between two processes of a measurement: JSON values, whole, in order, also binary ones. Threads:
-/// any may say, one at a time hears.
+/// One end of a socket between two processes of a measurement. It carries whole JSON values in order, also binary ones.
+/// Threads: any may call say(), one at a time hear().
 class Line {
  public:
   /// `patience`: how long await() waits.
@@ -24,24 +24,24 @@ class Line {
   int fd() const noexcept { return fd_.get(); }
   Clock::duration patience() const noexcept { return patience_; }
 
-  /// Never waits; whether it was sent. It is not when the other end has gone.
+  /// Returns whether it was sent; it is not if the other end has closed. Never waits.
   bool say(const nlohmann::json& what) const;
-  /// What comes next; absent when the other end has gone. Waits.
+  /// The next value; absent if the other end has closed. Waits.
   std::optional<nlohmann::json> hear() { return receive(0); }
-  /// The same if it is there already.
+  /// The same without waiting; absent also if nothing has arrived.
   std::optional<nlohmann::json> hear_now();
 
-  /// Of two ends that measure together; all throw Error{peer_lost} when the other has gone.
+  /// The calls below are for two ends that measure together. All throw Error{peer_lost} if the other end has closed.
   void tell(const nlohmann::json& mine) const;
-  /// What the other end says next. Throws Error{timeout}.
+  /// The next value from the other end. Throws Error{timeout}.
   nlohmann::json await(Blocking& blocking);
-  /// Gives `mine` for the other's; both have come this far.
+  /// Sends `mine` and returns the other end's value; afterwards both ends have made this call.
   nlohmann::json swap(Blocking& blocking, const nlohmann::json& mine) {
     tell(mine);
     return await(blocking);
   }
   void meet(Blocking& blocking) { swap(blocking, {}); }
-  /// Waits for `span`; true, at once: the other end has said something, or gone.
+  /// Waits for `span`. Returns true at once if the other end has sent a value or closed.
   bool rest(Blocking& blocking, Clock::duration span) const;
 
  private:
@@ -50,16 +50,16 @@ class Line {
   Clock::duration patience_;
 };
 
-/// Bytes to tell, as a binary value.
+/// Bytes as a binary JSON value.
 nlohmann::json binary(std::span<const std::byte> bytes);
 std::vector<std::byte> bytes_of(const nlohmann::json& binary);
 
 /// The sockets of both ends. Throws Error{environment}.
 std::pair<Fd, Fd> make_line();
 
-/// A moment as processes of one host tell it to each other.
+/// A time as a number that processes of one host can exchange.
 std::int64_t nanoseconds_of(Clock::time_point at);
-/// Of a moment that another process told, in ms after `begin`.
+/// The time from `begin` to a time that another process sent, in ms.
 double milliseconds_since(Clock::time_point begin, std::int64_t at_ns);
 inline double milliseconds_since(Clock::time_point begin) {
   return milliseconds_since(begin, nanoseconds_of(Clock::now()));

@@ -11,24 +11,24 @@
 
 namespace troupe::crew {
 
-/// What the kernel tells of a live process under `name`: "VmRSS" (resident, with the pages that processes share),
-/// "VmHWM" (the most that was), "RssAnon", "RssShmem"; in MB of 1e6 bytes, 0 when it is not alive.
+/// What the kernel says about a live process under `name`: "VmRSS" (resident, including shared pages), "VmHWM" (the
+/// largest VmRSS so far), "RssAnon", "RssShmem"; in MB of 1e6 bytes, 0 if the process is not alive.
 double memory_mb(pid_t process, std::string_view name);
 
-/// What a thread (CLOCK_THREAD_CPUTIME_ID) or this process (CLOCK_PROCESS_CPUTIME_ID) has had of cores.
+/// The CPU time that a thread (CLOCK_THREAD_CPUTIME_ID) or this process (CLOCK_PROCESS_CPUTIME_ID) has used.
 Clock::duration core_time(clockid_t whose);
 
-/// Keeps the calling thread, and those that it starts from now on, on one CPU. Throws Error{environment}.
+/// Pins the calling thread, and those that it starts from now on, to one CPU. Throws Error{environment}.
 void pin_to(int cpu);
 
-/// ", load average 0.5": without it figures say little. Empty: the system does not tell.
+/// ", load average 0.5": figures mean little without it. Empty: unknown.
 std::string load_average();
 
-/// How busy this machine's CPUs are, by whomever.
+/// How busy this machine's CPUs are, with processes of all users.
 class Busyness {
  public:
   Busyness() : begin_(now()) {}
-  /// 0 to 1, of all CPUs, since it was made.
+  /// 0 to 1, of all CPUs, since the construction.
   double so_far() const;
 
  private:

@@ -81,7 +81,7 @@ Namespaces::Namespaces(Blocking& blocking, std::size_t count)
       must_run_ip(blocking, {"-n", name(node), "link", "set", device(), "up"});
       must_run_ip(blocking, {"-n", name(node), "link", "set", "lo", "up"});
     }
-  } catch (const Error&) {  // a destructor will not run
+  } catch (const Error&) {  // a constructor that throws has no destructor call
     remove();
     throw;
   }
@@ -102,7 +102,7 @@ std::string Namespaces::name(std::size_t node) const { return tag_ + "n" + std::
 std::string Namespaces::port(std::size_t node) const { return tag_ + "v" + std::to_string(node); }
 std::string Namespaces::address(std::size_t node) const { return subnet_ + std::to_string(node + 1); }
 
-/// Without `ip`, whose start would count as silence.
+/// Does not start `ip`, whose start would be measured as silence.
 void Namespaces::link(std::size_t node, bool up) const {
   const Fd socket{::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
   ifreq request{};

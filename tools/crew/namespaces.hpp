@@ -8,12 +8,12 @@
 
 namespace troupe::crew {
 
-/// Network namespaces that stand for hosts: each has a device eth0 with an address of its own (10.77.N.1, 10.77.N.2,
-/// ...; N differs between processes), on one bridge. All of it is gone when the object ends. Needs root and `ip`.
+/// Network namespaces that stand for hosts: each has a device eth0 with its own address (10.77.N.1, 10.77.N.2, ...; N
+/// differs between processes), and all are on one bridge. The destructor removes everything. Needs root and `ip`.
 /// Measurements and tests use it.
 class Namespaces {
  public:
-  /// Throws Error{environment} with what `ip` said.
+  /// Throws Error{environment} with the output of `ip`.
   Namespaces(Blocking& blocking, std::size_t count);
   ~Namespaces();
   Namespaces(const Namespaces&) = delete;
@@ -22,7 +22,7 @@ class Namespaces {
   std::string name(std::size_t node) const;
   std::string address(std::size_t node) const;
   static std::string device() { return "eth0"; }
-  /// Takes a node's link down, as a pulled cable does, or up again. Throws Error{environment}.
+  /// Takes a node's link down, as when a cable is unplugged, or up again. Throws Error{environment}.
   void link(std::size_t node, bool up) const;
 
  private:
@@ -33,14 +33,14 @@ class Namespaces {
   const std::size_t count_;
 };
 
-/// How a run of `ip` ended.
+/// The result of a run of `ip`.
 struct IpRun {
   bool well = false;
-  std::string said;  // on stderr
+  std::string said;  // its stderr
 };
-/// Runs `ip` with these arguments, for 20 s at most.
+/// Runs `ip` with these arguments, for at most 20 s.
 IpRun run_ip(Blocking& blocking, const std::vector<std::string>& arguments);
-/// The same. Throws Error{environment} with what it said.
+/// The same. Throws Error{environment} with the output if `ip` fails.
 void must_run_ip(Blocking& blocking, const std::vector<std::string>& arguments);
 
 }  // namespace troupe::crew

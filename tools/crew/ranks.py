@@ -1,5 +1,4 @@
-"""Ranks that are measured or tested: started as a launcher would start them, held to a part of a core, or in networks of
-their own.
+"""Starts ranks for measurements and tests: as a launcher would, limited to a part of a core, or in separate networks.
 
 Needs root: control groups (version 1) and network namespaces.
 """
@@ -20,7 +19,7 @@ def parser_of(description, program, rounds):
     """The options that all measurements have."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(program, help=f"the program, as build/release/bin/{program}")
-    parser.add_argument("--rounds", type=int, default=rounds, help="turns")
+    parser.add_argument("--rounds", type=int, default=rounds, help="number of turns")
     parser.add_argument("--set", action="append", default=[], help="KEY=VALUE: a further setting, as in rtrun")
     return parser
 
@@ -31,7 +30,7 @@ def tell(**what):
 
 
 def with_settings(command, settings):
-    """The command with --set KEY=VALUE for each of the settings."""
+    """The command, with --set KEY=VALUE added for each setting."""
     return command + [word for setting in settings for word in ("--set", setting)]
 
 
@@ -43,9 +42,9 @@ def free_port():
 
 @contextlib.contextmanager
 def ranks(command, count, folder, *, address=None, port=None, local=lambda rank: rank, inside=lambda rank: [], joins=None):
-    """The programs of `count` ranks, by rank, what they say in FOLDER/rank-N.out; killed at the end.
+    """The processes of `count` ranks, by rank; their output is in FOLDER/rank-N.out. They are killed at the end.
 
-    inside(rank): what starts it, as `ip netns exec NAME`; joins[rank]: called in its process before.
+    inside(rank): the words before its command, such as `ip netns exec NAME`; joins[rank]: called in its process before that.
     """
     secret = folder / "secret"
     secret.write_text("of a measurement")
@@ -68,7 +67,7 @@ def ranks(command, count, folder, *, address=None, port=None, local=lambda rank:
 
 @contextlib.contextmanager
 def beside(command, join):
-    """A program that runs meanwhile; join(): called in its process before."""
+    """Runs a program beside the measurement; join(): called in its process before."""
     program = subprocess.Popen(command, preexec_fn=join)
     try:
         yield program
@@ -78,7 +77,7 @@ def beside(command, join):
 
 
 class Quota:
-    """A control group with so much of a core."""
+    """A control group that gets this fraction of a core."""
 
     def __init__(self, cores):
         self.folder = pathlib.Path(f"/sys/fs/cgroup/cpu/troupe-unequal-{os.getpid()}")
@@ -94,7 +93,7 @@ class Quota:
         self.folder.rmdir()
 
     def join(self):
-        """Puts the calling process in."""
+        """Moves the calling process into the group."""
         (self.folder / "cgroup.procs").write_text(str(os.getpid()))
 
 
@@ -106,7 +105,7 @@ def run(*arguments):
 
 
 class Nodes:
-    """Network namespaces on one bridge, each with an egress of `mbit` Mbit/s; None: as fast as it goes."""
+    """Network namespaces on one bridge, each with an egress of `mbit` Mbit/s; None: not limited."""
 
     def __init__(self, count, mbit=None):
         self.tag = f"sn{os.getpid() % 1000000}"
@@ -135,7 +134,7 @@ class Nodes:
             if self.mbit:
                 shape = f"root tbf rate {self.mbit}mbit burst {max(32, self.mbit)}kb latency 400ms"
                 run("tc", "-n", name, "qdisc", "add", "dev", "eth0", *shape.split())
-        for name in self.names:  # the other end's coming up reaches a device a little later
+        for name in self.names:  # a device notices a little later that its other end is up
             until = time.monotonic() + 10
             while "state UP" not in run("ip", "-n", name, "-o", "link", "show", "dev", "eth0"):
                 if time.monotonic() > until:
@@ -156,6 +155,6 @@ class Nodes:
         return told[0]["stats64"]["tx"]["bytes"]
 
     def link_bytes(self, node):
-        """What the node's link has had to carry: the same with a header for each segment, as the token bucket counts."""
+        """The bytes that the node's link sent: the same with a header for each segment, as the token bucket counts."""
         told = json.loads(run("tc", "-n", self.names[node], "-s", "-j", "qdisc", "show", "dev", "eth0"))
         return told[0]["bytes"]

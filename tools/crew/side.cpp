@@ -10,7 +10,7 @@
 namespace troupe::crew {
 namespace {
 
-/// UCX lists devices that are up when it starts; a fresh one may take a moment.
+/// UCX lists the devices that are up when it starts; a new device may need a moment.
 void await_device(Blocking&, const std::string& device) {
   const Deadline deadline = Deadline::after(std::chrono::seconds(10));
   const std::string file = "/sys/class/net/" + device + "/operstate";
@@ -52,7 +52,7 @@ Side::Side(Blocking& blocking, Means means, GroupOptions options, Configure* con
   options.make_transport = [this](const TransportSite& site) {
     return make_transport(means_, site.space, site.self, hosts_of(site.hellos));
   };
-  system_.await_actors_before_shutdown(false);  // an error may have left some
+  system_.await_actors_before_shutdown(false);  // after an error some actors may still be alive
   group_ = Group::join(blocking, system_, std::move(options));
 }
 

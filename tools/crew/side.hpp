@@ -12,25 +12,25 @@
 
 namespace troupe::crew {
 
-/// How a process that is measured reaches the others.
+/// How a measured process reaches the others.
 struct Means {
   std::string transport = "shm";  // shm, tcp
   std::string device;             // network device of tcp
-  std::uint32_t workers = 0;      // CAF's threads; 0: as many as it takes by itself
+  std::uint32_t workers = 0;      // CAF's threads; 0: CAF's default
 };
 
-/// Makes the transport of a process's side: for GroupOptions::make_transport. Throws as make_ucx_transport().
+/// Makes the transport of a process: for GroupOptions::make_transport. Throws as make_ucx_transport().
 std::unique_ptr<Transport> make_transport(const Means& means, AddressSpace& space, Peer self,
                                           std::vector<ProcessHost> hosts = {});
 
-/// For a system that is measured: so many workers, and quiet.
+/// For a measured actor system: the number of workers, and no output.
 void configure_workers(caf::actor_system_config& config, std::uint32_t workers);
 
-/// An actor system in the group of all processes of a measurement, as a program puts them together. Threads: main.
+/// An actor system in the group of all processes of a measurement, assembled as in a program. Threads: main.
 class Side {
  public:
-  /// Makes the system with the messages that `configure` adds, and joins the group that the environment names;
-  /// `options` without place, hello and transport. Throws as Group::join.
+  /// Makes the system with the messages that `configure` adds, and joins the group that the environment names; place,
+  /// hello and transport in `options` are not used. Throws as Group::join.
   using Configure = void(caf::actor_system_config& config);
   Side(Blocking& blocking, Means means, GroupOptions options, Configure* configure);
 
@@ -48,7 +48,7 @@ class Side {
   std::unique_ptr<Group> group_;
 };
 
-/// Who runs the actors of a side: the scheduler, or its control lane.
+/// What runs the actors of a side: the scheduler, or the control lane.
 struct Stage {
   caf::actor_system& system;
   RemoteActors* inline_with = nullptr;
@@ -60,7 +60,7 @@ struct Stage {
   }
 };
 
-/// An actor that ends with its handle here.
+/// An actor that is ended when this object is destroyed.
 class Ending {
  public:
   explicit Ending(caf::actor actor) : actor_(std::move(actor)) {}

@@ -34,7 +34,7 @@ nlohmann::ordered_json Spread::json() const {
 }
 
 nlohmann::ordered_json rounded(double value) {
-  constexpr double kLargestCount = 9e15;  // doubles hold every one up to it
+  constexpr double kLargestCount = 9e15;  // up to here a double is exact for every integer
   if (value == std::floor(value) && std::abs(value) < kLargestCount) return static_cast<std::int64_t>(value);
   return std::stod(digits_of(value));
 }

@@ -18,12 +18,12 @@ namespace {
 constexpr int kLooks = 1000;
 constexpr timespec kBetweenLooks{0, 1'000'000};
 
-/// The last words, written before `said_bytes` is.
+/// The message before the end, written before `said_bytes` is.
 std::array<char, 512> last_words;
 std::atomic<std::size_t> said_bytes{0};
 std::atomic<bool> taken{false};
 
-/// On the thread that aborts; the others run on.
+/// Runs on the aborting thread; other threads continue.
 void on_abort(int) noexcept {
   for (int look = 0; look < kLooks; ++look) {
     if (const std::size_t bytes = said_bytes.load(std::memory_order_acquire); bytes > 0) {
@@ -32,7 +32,7 @@ void on_abort(int) noexcept {
     }
     ::nanosleep(&kBetweenLooks, nullptr);
   }
-  // Returning lets abort() end the process.
+  // When this returns, abort() ends the process.
 }
 
 }  // namespace
@@ -45,7 +45,7 @@ void guard_against_aborts() {
 }
 
 void note_lost(std::uint32_t rank, const std::string& why) {
-  if (taken.exchange(true)) return;  // the first one is the reason
+  if (taken.exchange(true)) return;  // the first loss is the reason
   const std::string text = fmt::format("rtrun: error: rank {} was lost: {}; UCX aborted over it\n", rank, why);
   const std::size_t bytes = std::min(text.size(), last_words.size());
   std::copy_n(text.begin(), bytes, last_words.begin());

@@ -136,7 +136,7 @@ Examples:
 
 Exit codes: 0 done, 2 unknown shell.)";
 
-/// As TOML.
+/// As a TOML string.
 std::string in_quotes(const std::string& text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -147,15 +147,15 @@ std::string in_quotes(const std::string& text) {
 }
 
 void add_common(CLI::App& app, CommandLine& line) {
-  // A file and --set are asked for by every verb; the default verb's file cannot be `required` here, since CLI11 would
-  // then ask for it beside a subcommand too.
+  // Every verb takes a file and --set. The default verb's file cannot be `required` here, since CLI11 would then
+  // require it before a subcommand, too.
   app.add_option("app.toml", line.file, "The job's configuration");
   app.add_option("--set", line.overrides, "Override a value: --set data.batch=50 (again for more)")
       ->type_name("a.b=c")
       ->allow_extra_args(false);
 }
 
-/// "ranks=16,nodes=4"; throws Error{invalid}.
+/// Reads "ranks=16,nodes=4"; throws Error{invalid}.
 void take_what_if(const std::vector<std::string>& wishes, WhatIf& what_if) {
   for (const std::string& wish : wishes) {
     std::istringstream words{wish};
@@ -185,7 +185,7 @@ void take_nodes(const std::string& nodes, CommandLine& line) {
   }
 }
 
-/// Says what is wrong with the command line, on `err`.
+/// Prints on `err` what is wrong with the command line.
 Answered refuse(const std::string& what, std::ostream& err) {
   err << "rtrun: error: " << what << (what.ends_with('\n') ? "" : "\nRun with --help for more information.\n");
   return {2};
@@ -243,7 +243,7 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   plan.add_option("--ranks", line.ranks, "Ranks on these machines together")
       ->type_name("N")
       ->check(CLI::Range(1u, kMostMadeUpRanks));
-  plan.add_option("--what-if", what_if, "Plan for so many ranks, GPUs or nodes (again for more)")
+  plan.add_option("--what-if", what_if, "Plan for this number of ranks, GPUs or nodes (may be repeated)")
       ->type_name("ranks=N|gpus=N|nodes=N")
       ->allow_extra_args(false);
   plan.add_option("--svg", line.picture, "Write a picture instead")->type_name("FILE");

@@ -14,26 +14,26 @@ namespace troupe::rtrun {
 
 enum class Verb { train, check, plan, control, timeline };
 
-/// What the user asked for.
+/// The parsed command line.
 struct CommandLine {
   Verb verb = Verb::train;
   std::string file;                    // app.toml
-  std::vector<std::string> overrides;  // "a.b=c", in order; --resume's and --trace's too
-  std::vector<std::string> program;    // what stands behind "--": each rank is this program, with its arguments
+  std::vector<std::string> overrides;  // "a.b=c", in order; includes those of --resume and --trace
+  std::vector<std::string> program;    // the words after "--": each rank is this program, with its arguments
   bool quiet = false;
   bool json = false;
   std::string run;                       // control: the run's folder
-  std::vector<std::string> request;      // control: its words
-  std::string picture;                   // timeline, plan: the file to write; the timeline's trace is `file`
-  std::optional<std::uint64_t> step;     // timeline: the one to draw; nothing: one in the middle
+  std::vector<std::string> request;      // control: the words of the request
+  std::string picture;                   // timeline, plan: the file to write; timeline reads the trace from `file`
+  std::optional<std::uint64_t> step;     // timeline: the step to draw; nothing: one in the middle
   std::vector<rttopo::FileCount> nodes;  // plan: machines from files; none: this host
-  std::uint32_t ranks = 0;               // plan: on them together; 0: as the configuration says
+  std::uint32_t ranks = 0;               // plan: on all machines together; 0: as the configuration says
   WhatIf what_if;                        // plan
-  std::string figures;                   // plan: what `rttopo bench` measured; empty: this host's
+  std::string figures;                   // plan: file of figures from `rttopo bench`; empty: this host's
   std::string compare;                   // plan: the report.json of a run to compare with
 };
 
-/// The exit code of a program that has said all there was to say (--help, --version, completion, a usage error).
+/// The exit code of a program that has printed its whole answer (--help, --version, completion, a usage error).
 struct Answered {
   int exit_code = 0;
 };

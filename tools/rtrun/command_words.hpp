@@ -5,7 +5,7 @@
 
 namespace troupe::rtrun {
 
-/// A verb of rtrun's command line: what completion offers and slips are compared with.
+/// A verb of rtrun's command line: for completion, and to find what a misspelt word meant.
 struct VerbWord {
   std::string_view name;
   std::string_view help;
@@ -21,8 +21,8 @@ inline constexpr std::array<VerbWord, 6> kVerbWords{
 struct OptionWord {
   std::string_view name;  // without the dashes
   std::string_view help;
-  std::string_view value;  // of its argument; empty: it takes none
-  bool of_verbs = false;   // check and plan take it too
+  std::string_view value;  // the name of its argument; empty: it takes none
+  bool of_verbs = false;   // check and plan take it, too
 };
 inline constexpr std::array<OptionWord, 7> kOptionWords{{{"set", "override a value", "a.b=c", true},
                                                          {"resume", "resume from a checkpoint", "auto|never|PATH"},
@@ -31,11 +31,11 @@ inline constexpr std::array<OptionWord, 7> kOptionWords{{{"set", "override a val
                                                          {"json", "lines of JSON on stdout", ""},
                                                          {"version", "print versions", ""},
                                                          {"help", "print help", "", true}}};
-/// Of plan alone.
+/// Options of plan alone.
 inline constexpr std::array<OptionWord, 6> kPlanOptionWords{
     {{"nodes", "machines from files", "FILE:N,..."},
      {"ranks", "ranks on these machines together", "N"},
-     {"what-if", "plan for so many ranks, GPUs or nodes", "ranks=N"},
+     {"what-if", "plan for a number of ranks, GPUs or nodes", "ranks=N"},
      {"svg", "write a picture", "FILE"},
      {"figures", "what was measured", "FILE"},
      {"compare", "print predicted against measured", "REPORT"}}};

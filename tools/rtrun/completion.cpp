@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kShellNames{"bash", "zsh", "fish"};
 
-/// What can stand behind "KEY=".
+/// The words that are possible after "KEY=".
 std::vector<std::string> words_of(const detail::SettingKey& key) {
   std::vector<std::string> words;
   for (const detail::Choice& choice : key.takes.choices)
@@ -23,7 +23,7 @@ std::vector<std::string> words_of(const detail::SettingKey& key) {
   return words;
 }
 
-/// Inside single quotes of a POSIX shell.
+/// Quotes text for a POSIX shell in single quotes.
 std::string in_single_quotes(std::string_view text) {
   std::string out;
   for (const char c : text) out += c == '\'' ? std::string{"'\\''"} : std::string(1, c);
@@ -49,7 +49,7 @@ std::string verb_words() {
   return joined(words, " ");
 }
 
-/// The value of an option, `case` by `case`: a word that the shell has broken at "=" is put together again.
+/// Has a branch of `case` for the values of each key. The shell breaks words at "="; the script joins them again.
 std::string bash_script() {
   std::string keys;
   std::string values;
@@ -205,7 +205,7 @@ std::string fish_script() {
     for (const std::string& word : words_of(key))
       out += fmt::format("complete -c rtrun -l set -x -a '{}={}'\n", key.name, word);
   }
-  return out + "complete -c rtrun -l set -x -d 'override a value, a.b=c'\n";  // the last explanation is the option's
+  return out + "complete -c rtrun -l set -x -d 'override a value, a.b=c'\n";  // the last description is the option's
 }
 
 }  // namespace

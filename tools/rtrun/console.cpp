@@ -17,7 +17,7 @@ double samples_per_s(const RunTotal& total) {
   return total.train_s > 0 ? static_cast<double>(total.samples) / total.train_s : 0;
 }
 
-/// A line; bytes that are no UTF-8, in a path say, do not break it.
+/// One line; bytes that are not UTF-8, for example in a path, do not make it fail.
 std::string text_of(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
@@ -59,7 +59,7 @@ std::string progress_json(const RunProgress& progress) {
                   {"elapsed_time", progress.elapsed_s}});
 }
 
-/// As LogReport names things, behind what kind of line it is.
+/// With LogReport's names, after the kind of line.
 std::string epoch_line(const EpochReport& report) {
   nlohmann::ordered_json line{{"event", "epoch"}};
   line.update(nlohmann::ordered_json::parse(epoch_json(report)));
@@ -126,13 +126,13 @@ void Console::progress(const RunProgress& progress) {
   bar_.draw(progress_label(progress, steps_per_epoch_, epochs()), share, progress_tail(progress, samples_per_step_));
 }
 
-/// That the run passes through, the last one perhaps in part.
+/// The number of epochs of the run; the last one may be incomplete.
 std::uint32_t Console::epochs() const {
   if (settings_.train.steps == 0 || steps_per_epoch_ == 0) return settings_.train.epochs;
   return static_cast<std::uint32_t>((settings_.train.steps + steps_per_epoch_ - 1) / steps_per_epoch_);
 }
 
-/// A line of the table, and the names of its columns again where there are new ones.
+/// A row of the table; before it the names of the columns again if there are new columns.
 std::string Console::rows_of(const EpochReport& report) {
   const std::size_t before = values_.size();
   for (const ReportedValue& reported : report.values)
@@ -144,7 +144,7 @@ void Console::steps(const StepsReport& part) {
   if (const LineFormat* format = lines(); format != nullptr && !options_.quiet) print(format->steps(part));
 }
 
-/// Of an epoch in report.format.
+/// The lines of an epoch in report.format.
 std::string Console::lines_of(const EpochReport& report) {
   if (json()) return epoch_line(report);
   const LineFormat* const format = lines();

@@ -14,14 +14,14 @@ namespace troupe::rtrun {
 
 struct ConsoleOptions {
   bool quiet = false;        // only the last line
-  bool json = false;         // lines of JSON and nothing else, progress among them
+  bool json = false;         // only lines of JSON, including progress
   bool bar = false;          // `out` is a terminal
   std::size_t columns = 80;  // of that terminal
 };
 
-/// What rank 0 shows of a run: ChainerMN's header and table, MXNet's or CNTK's lines, or lines of JSON, as the options
-/// or report.format say; a progress bar on a terminal. Threads: the session's, one call at a time; finish() after the
-/// run.
+/// Shows a run at rank 0: ChainerMN's header and table, MXNet's or CNTK's lines, or lines of JSON, according to the
+/// options and report.format; on a terminal also a progress bar. Threads: the session's, one call at a time; finish()
+/// after the run.
 class Console final : public SessionListener {
  public:
   /// `settings` and `out` outlive it.
@@ -33,13 +33,13 @@ class Console final : public SessionListener {
   void progress(const RunProgress& progress) override;
   void epoch(const EpochReport& report) override;
   void steps(const StepsReport& part) override;
-  /// The ranks begin to look for each other.
+  /// Ranks begin to connect.
   void starting(std::uint32_t ranks);
-  /// The last line. Nothing for a run that failed: its error follows.
+  /// Prints the last line. Nothing if the run failed: its error follows.
   void finish(const RunResult& result);
 
  private:
-  /// The lines of report.format, where it is another program's.
+  /// The lines of report.format, if it is another program's format.
   const LineFormat* lines() const { return options_.json ? nullptr : find_line_format(settings_.report.format); }
   bool json() const { return options_.json || settings_.report.format == "json"; }
   std::uint32_t epochs() const;
@@ -53,11 +53,11 @@ class Console final : public SessionListener {
   std::uint64_t samples_per_step_ = 0;
   std::uint64_t steps_per_epoch_ = 0;
   LineFacts facts_;
-  std::vector<std::string> values_;  // names that the app has reported values under, a column each
-  std::optional<EpochReport> best_;  // by its accuracy in evaluation
+  std::vector<std::string> values_;  // names under which the app has reported values, with a column each
+  std::optional<EpochReport> best_;  // the one with the best accuracy in evaluation
 };
 
-/// The last line of JSON of a run that failed.
+/// The last line of JSON for a run that failed.
 std::string failed_json(const std::string& error, int exit_code);
 
 }  // namespace troupe::rtrun

@@ -27,7 +27,7 @@ bool is_plain(std::string_view line) {
   return std::all_of(line.begin(), line.end(), [](char c) { return c >= ' ' && c <= '~'; });
 }
 
-/// Waits for a socket; false: the deadline has passed.
+/// Waits until the socket is ready; false: the deadline has passed.
 bool wait_for(const Fd& socket, short events, Deadline deadline) {
   for (;;) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline.left());
@@ -45,7 +45,7 @@ struct Address {
 Address address_of(const std::string& name) {
   Address address;
   address.bytes.sun_family = AF_UNIX;
-  // A zero first: the name is the kernel's, not a file's.
+  // The name begins with a zero: it belongs to the kernel (abstract namespace), not to the file system.
   std::memcpy(address.bytes.sun_path + 1, name.data(), std::min(name.size(), sizeof address.bytes.sun_path - 1));
   address.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   return address;
@@ -164,7 +164,7 @@ bool write_line(const Fd& connection, const std::string& line, Deadline deadline
 ControlAnswer ask_run(Blocking&, const std::string& folder, const std::vector<std::string>& words, Deadline deadline) {
   std::string line;
   for (const std::string& word : words) line += (line.empty() ? "" : " ") + word;
-  (void)parse_control_request(line);  // what is wrong with it is said here
+  (void)parse_control_request(line);  // throws if something is wrong with it
   const Address address = address_of(control_address(folder));
   const Fd connection = make_socket();
   const bool there = ::connect(connection.get(), reinterpret_cast<const sockaddr*>(&address.bytes), address.size) == 0;

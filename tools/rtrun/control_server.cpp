@@ -16,7 +16,7 @@
 namespace troupe::rtrun {
 namespace {
 
-/// How long a request's line, and the reading of its answer, may take: both are a process's of this machine.
+/// How long receiving a request and sending its answer may each take; the other process is on this machine.
 constexpr std::chrono::seconds kLine{2};
 
 }  // namespace
@@ -38,7 +38,7 @@ void ControlServer::serve() {
   Blocking blocking = Blocking::on_thread("control");
   std::array<pollfd, 2> polled{{{listener_.get(), POLLIN, 0}, {end_.get(), POLLIN, 0}}};
   for (;;) {
-    if (::poll(polled.data(), polled.size(), -1) < 0) continue;  // EINTR; the end is always a message on end_
+    if (::poll(polled.data(), polled.size(), -1) < 0) continue;  // EINTR; an end is always signalled on end_
     if (polled[1].revents != 0) return;
     const Fd connection{::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
     if (connection && is_same_user(connection)) answer(blocking, connection);
@@ -55,7 +55,7 @@ void ControlServer::answer(Blocking& blocking, const Fd& connection) const {
   } catch (const std::exception& error) {
     answer.text = error.what();
   }
-  (void)write_line(connection, to_line(answer), Deadline::after(kLine));  // who has left does not want to know
+  (void)write_line(connection, to_line(answer), Deadline::after(kLine));  // a client that has left needs no answer
 }
 
 }  // namespace troupe::rtrun

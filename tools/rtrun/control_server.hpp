@@ -10,16 +10,16 @@
 
 namespace troupe::rtrun {
 
-/// Answers `rtrun control` for one run, one request at a time, on a thread of its own; requests of other users are
-/// not read.
+/// Answers `rtrun control` for one run, one request at a time, on a separate thread. Requests of other users are not
+/// read.
 class ControlServer {
  public:
-  /// Called on the thread; what it throws is the answer, too.
+  /// Called on that thread; the text of an exception is the answer, too.
   using Handler = std::function<std::string(Blocking&, const ControlRequest&)>;
 
   /// Throws Error{environment} as listen_for_control.
   ControlServer(const std::string& folder, Handler handler);
-  /// Waits for the request under way.
+  /// Waits for the request that is being answered.
   ~ControlServer();
   ControlServer(const ControlServer&) = delete;
   ControlServer& operator=(const ControlServer&) = delete;
@@ -29,7 +29,7 @@ class ControlServer {
   void answer(Blocking& blocking, const Fd& connection) const;
   Handler handler_;
   Fd listener_;
-  Fd end_;  // an eventfd that ends the thread
+  Fd end_;  // ends the thread (an eventfd)
   std::thread thread_;
 };
 

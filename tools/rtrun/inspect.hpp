@@ -7,7 +7,7 @@
 
 namespace troupe::rtrun {
 
-/// Every effective setting with where it came from, as a table, and the data that a run would use.
+/// Prints every setting in effect with its origin, as a table, and the data that a run would use.
 void print_settings(const Configuration& configuration, const DataPlace& data, const HostList& hosts,
                     std::ostream& out);
 

@@ -11,15 +11,15 @@ namespace troupe::rtrun {
 namespace {
 
 constexpr int kEnvironment = 3;
-constexpr int kShellFailed = 255;    // what ssh ends with when the command is not to blame
-constexpr int kNotExecutable = 126;  // a shell's
+constexpr int kShellFailed = 255;    // exit code of ssh for its own failures
+constexpr int kNotExecutable = 126;  // exit code of a shell
 constexpr int kNotFound = 127;
 
 std::string name_of(const RankEnd& end) {
   return end.host.empty() ? fmt::format("rank {}", end.rank) : fmt::format("rank {} on {}", end.rank, end.host);
 }
 
-/// The shell's process is here, the rank is not.
+/// The shell's process is on this machine, the rank is not.
 std::string cause_of_remote(const RankEnd& end) {
   if (end.signal != 0)
     return fmt::format("the remote shell of {} (process {}) was killed by {}", name_of(end), end.pid,
@@ -45,13 +45,13 @@ std::string cause_of(const RankEnd& end) {
   if (end.signal == SIGKILL && end.out_of_memory)
     text += ": the kernel's memory killer was at work; give it more memory or lower data.batch";
   else if (end.signal == SIGKILL)
-    text += ", sent by somebody or by a limit of the system; `dmesg` tells about the latter";
+    text += ", sent by a person or because of a limit of the system; `dmesg` shows the latter";
   else if (const char* description = ::sigdescr_np(end.signal))
     text += fmt::format(" ({})", description);
   return text;
 }
 
-/// Whether somebody else than the launcher killed it. A remote shell gives its command's signal as 128 + signal.
+/// Whether something other than the launcher killed it. A remote shell reports its command's signal as 128 + signal.
 bool was_killed(const RankEnd& end, int passed_on_signal) {
   const bool there = !end.host.empty() && end.exit_code > 128 && end.exit_code != kShellFailed;
   const int signal = there ? end.exit_code - 128 : end.signal;
@@ -60,7 +60,7 @@ bool was_killed(const RankEnd& end, int passed_on_signal) {
 
 constexpr std::size_t kMostNamed = 16;
 
-/// "; so were rank 2 (process 12) by SIGKILL and rank 5 (process 15) by SIGBUS", of all that were killed beside
+/// Returns "; so were rank 2 (process 12) by SIGKILL and rank 5 (process 15) by SIGBUS", for all killed ranks except
 /// `first`.
 std::string also_killed(const RankEnd& first, const std::vector<RankEnd>& ends, int passed_on_signal) {
   std::vector<const RankEnd*> others;
@@ -81,7 +81,7 @@ std::string also_killed(const RankEnd& first, const std::vector<RankEnd>& ends, 
   return text;
 }
 
-/// What a job ends with whose first failure is `failed`.
+/// The exit code of a job that failed first at `failed`.
 int exit_code_of(const RankEnd& failed, const std::vector<RankEnd>& ends) {
   if (failed.host.empty() || failed.exit_code != kShellFailed) return failed.exit_code;
   const auto lost_a_peer = [](const RankEnd& e) { return e.signal == 0 && e.exit_code == kPeersLost; };

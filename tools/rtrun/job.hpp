@@ -8,41 +8,41 @@
 
 namespace troupe::rtrun {
 
-/// How one rank's process ended, or the remote shell of one.
+/// How the process of one rank, or its remote shell, ended.
 struct RankEnd {
   std::uint32_t rank = 0;
-  std::string host;  // that the remote shell led to; empty: the rank was here
+  std::string host;  // of the remote shell; empty: the rank was on this machine
   int pid = 0;
-  int exit_code = 0;                     // when signal is 0
-  int signal = 0;                        // it was killed by
+  int exit_code = 0;                     // valid if signal is 0
+  int signal = 0;                        // the signal that killed it
   bool by_launcher = false;              // the launcher sent SIGKILL
-  std::chrono::milliseconds stopped{0};  // for which it had been when the launcher sent SIGKILL for that
-  bool out_of_memory = false;            // the kernel's memory killer was busy meanwhile
+  std::chrono::milliseconds stopped{0};  // how long it had been stopped when the launcher killed it for that
+  bool out_of_memory = false;            // the kernel's memory killer was active meanwhile
 };
 
-/// What the launcher says and returns at the end.
+/// The launcher's message and exit code at the end.
 struct Verdict {
   int exit_code = 0;
-  std::string text;                      // empty: nothing went wrong
+  std::string text;                      // empty: there was no error
   std::optional<std::uint32_t> culprit;  // the rank that the text is about
 };
 
-/// Judges a job from its ranks' ends in the order in which they were seen, and the signal (0: none) that the launcher
-/// passed on. The culprit is the first rank killed by a foreign signal, else the first that failed for another reason
-/// than the loss of a peer (4), else the first that had to be killed (it was stopped, say), else the first that failed.
-/// A remote shell that says itself that it failed (255) is an environment's failure (3), or once others have lost peers
-/// a loss (4).
+/// Judges a job by its ranks' ends, in the order in which they were seen, and by the signal that the launcher passed on
+/// (0: none). The culprit is the first rank killed by a signal that the launcher did not send or pass on; otherwise the
+/// first that failed for another reason than the loss of a peer (4); otherwise the first that had to be killed (for
+/// example because it was stopped); otherwise the first that failed. If a remote shell reports its own failure (255),
+/// that is a failure of the environment (3), or, if other ranks have lost peers, a loss (4).
 Verdict judge(const std::vector<RankEnd>& ends, int passed_on_signal);
 
-/// The exit code of a run that SIGTERM ended with a checkpoint to go on from.
+/// The exit code of a run that SIGTERM ended and that can resume from a checkpoint.
 inline constexpr int kPreempted = 75;
-/// A rank was lost.
+/// The exit code for the loss of a rank.
 inline constexpr int kPeersLost = 4;
 
-/// SIGKILL
+/// Returns "SIGKILL" and the like.
 std::string signal_name(int signal);
 
-/// How many processes the kernel's memory killer has killed since the machine started; 0 when it does not say.
+/// How many processes the kernel's memory killer has killed since the machine started; 0 if unknown.
 std::uint64_t count_memory_kills();
 
 }  // namespace troupe::rtrun

@@ -30,21 +30,17 @@ namespace troupe::rtrun {
 namespace {
 
 using std::chrono::milliseconds;
-/// How long ranks that lost a peer have to say so, and ranks whose peer failed by itself have to notice.
+/// How long ranks may take to report that they lost a peer, and to notice that a peer failed by itself.
 constexpr milliseconds kAfterLoss{800};
 constexpr milliseconds kAfterFailure{2000};
-/// How long a killed process, or a pipe whose writer is gone, may take to be done with.
+/// How long a killed process may take to end, and how long output of ended ranks is read.
 constexpr milliseconds kAfterKill{5000};
 constexpr milliseconds kDrain{500};
-/// How often stopped ranks are looked for, and how long one is before that is said.
+/// How often the launcher looks for stopped ranks, and after which time it reports one.
 constexpr milliseconds kLook{500};
 constexpr milliseconds kStoppedNote{2000};
-/// How much longer than faults.dead_ms a rank may be stopped: the others, once they have met, can say what was lost.
+/// How much longer than faults.dead_ms a rank may be stopped: ranks that are connected can then report the loss first.
 constexpr milliseconds kHeadStart{1000};
-/// UCX reads these when it is loaded: its messages belong on stderr, not into rank 0's table, and a crash is the
-/// launcher's to report.
-constexpr std::array<std::pair<const char*, const char*>, 2> kUcxHabits{
-    {{"UCX_LOG_FILE", "stderr"}, {"UCX_HANDLE_ERRORS", "none"}}};
 
 std::string random_secret() {
   std::array<unsigned char, 32> bytes{};
@@ -55,9 +51,9 @@ std::string random_secret() {
   return text;
 }
 
-/// Logs of an earlier job, which may have had more ranks or other troubles.
+/// Removes logs of an earlier job, which may have had more ranks, or other ranks with errors.
 void remove_logs(const std::string& folder) {
-  std::error_code ignored;  // a log that stays does no harm that is worth a job
+  std::error_code ignored;  // a remaining log is not a reason to fail
   for (const auto& entry : std::filesystem::directory_iterator{folder, ignored}) {
     const std::string name = entry.path().filename();
     if (!name.starts_with("rank-") || !name.ends_with(".log") || name.size() < 10) continue;
@@ -72,16 +68,16 @@ struct RankEntry {
   const RankSite* site = nullptr;
   pid_t pid = -1;
   Fd pidfd;
-  Fd in;  // of a remote shell
+  Fd in;  // stdin of a remote shell
   LineForwarder out;
   LineForwarder err;
   bool alive = true;
   bool killed_by_us = false;
-  bool lost_stopped = false;  // for being stopped
-  milliseconds stopped{0};    // how long it has been, as far as this process was awake to see
+  bool lost_stopped = false;  // it was killed because it was stopped
+  milliseconds stopped{0};    // for how long, as far as this process was running
 };
 
-/// Whether a process is stopped (SIGSTOP and its like, or a debugger's).
+/// Whether a process is stopped (by SIGSTOP and the like, or by a debugger).
 bool is_stopped(pid_t pid) {
   std::ifstream file{fmt::format("/proc/{}/stat", pid)};
   std::string text;
@@ -90,7 +86,7 @@ bool is_stopped(pid_t pid) {
   return name != text.npos && name + 2 < text.size() && (text[name + 2] == 'T' || text[name + 2] == 't');
 }
 
-/// The ranks of one job, from start to end. Its destructor leaves none behind.
+/// The ranks of one job, from start to end. The destructor leaves none running.
 class Job {
  public:
   Job(const Signals& signals, const LaunchOptions& options) : signals_(signals), options_(options) {}
@@ -134,7 +130,7 @@ class Job {
     }
   }
 
-  /// What ranks had written and nobody has read yet.
+  /// Forwards what ranks have written and nobody has read yet.
   void drain() {
     const Deadline deadline = Deadline::after(kDrain);
     while (any_open() && !deadline.passed()) poll_once(deadline.left());
@@ -144,7 +140,7 @@ class Job {
     }
   }
 
-  /// With what the culprit itself said first, and where the rest of it is.
+  /// The verdict, with the first error that the culprit wrote, and the place of its log.
   Verdict verdict() const {
     Verdict verdict = judge(ends_, signal_);
     if (!verdict.culprit) return verdict;
@@ -178,8 +174,7 @@ class Job {
     start.environment = place_of(rank, meeting);
     start.environment.emplace_back("TROUPE_SECRET_FILE", fmt::format("/proc/self/fd/{}", secret.get()));
     start.inherited = {secret.get()};
-    for (const auto& [name, value] : kUcxHabits)
-      if (std::getenv(name) == nullptr) start.environment.emplace_back(name, value);
+    for (auto& variable : library_habits()) start.environment.push_back(std::move(variable));
     if (rank == 0 && meeting.listener) {
       start.inherited.push_back(meeting.listener.get());
       start.environment.emplace_back("TROUPE_LISTEN_FD", std::to_string(meeting.listener.get()));
@@ -192,8 +187,7 @@ class Job {
     command.arguments.front() = own_program();
     for (auto& variable : place_of(rank, meeting)) command.environment.push_back(std::move(variable));
     command.environment.emplace_back("TROUPE_SECRET_STDIN", "1");
-    for (const auto& [name, value] : kUcxHabits)
-      if (std::getenv(name) == nullptr) command.environment.emplace_back(name, value);
+    for (auto& variable : library_habits()) command.environment.push_back(std::move(variable));
     RankStart start;
     start.program = "/bin/sh";
     start.arguments = remote_shell_arguments(options_.remote_shell, options_.sites[rank].host, command_line(command));
@@ -201,7 +195,8 @@ class Job {
     return start;
   }
 
-  /// Writes a line to a remote rank. One that reads no more is at its end, which is seen elsewhere.
+  /// Writes a line to a remote rank. Errors are ignored: a rank that does not read any more has ended, which is noticed
+  /// elsewhere.
   static void tell(const RankEntry& entry, const std::string& what) {
     const std::string line = what + "\n";
     [[maybe_unused]] const auto written = ::write(entry.in.get(), line.data(), line.size());
@@ -216,7 +211,7 @@ class Job {
 
   void poll_once(std::optional<Clock::duration> limit) {
     std::vector<pollfd> polled{{signals_.fd(), POLLIN, 0}};
-    for (const RankEntry& entry : ranks_) {  // poll() leaves out what is negative
+    for (const RankEntry& entry : ranks_) {  // poll() ignores negative descriptors
       polled.push_back({entry.alive ? entry.pidfd.get() : -1, POLLIN, 0});
       polled.push_back({entry.out.fd(), POLLIN, 0});
       polled.push_back({entry.err.fd(), POLLIN, 0});
@@ -231,17 +226,17 @@ class Job {
     }
   }
 
-  /// A rank that is stopped keeps the others waiting, before they have met for as long as faults.start_s. Where all are
-  /// stopped somebody means to go on later.
+  /// A stopped rank keeps the others waiting; before they are connected, for as long as faults.start_s. If all are
+  /// stopped, somebody probably wants to continue them later.
   void look_for_stopped() {
     const auto now = Clock::now();
     if (now < looked_ + kLook) return;
-    // Time in which this process was stopped too counts for nobody.
+    // Time in which this process was stopped, too, is not counted.
     const auto passed = std::chrono::duration_cast<milliseconds>(std::min<Clock::duration>(now - looked_, 2 * kLook));
     looked_ = now;
     bool any_goes_on = false;
     for (RankEntry& entry : ranks_) {
-      if (!entry.alive || !entry.site->here || entry.killed_by_us) continue;  // who dies is not stopped any more
+      if (!entry.alive || !entry.site->here || entry.killed_by_us) continue;  // a dying rank is not stopped
       const auto before = entry.stopped;
       entry.stopped = is_stopped(entry.pid) ? before + passed : milliseconds{0};
       any_goes_on |= entry.stopped.count() == 0;
@@ -267,7 +262,7 @@ class Job {
     const int signal = signals_.take();
     if (signal == 0) return;
     if (signal == SIGUSR1 && !options_.program.empty())
-      return say("SIGUSR1: ranks of rtrun tell what they are doing; this job's are another program, and are not asked");
+      return say("SIGUSR1: only ranks that are rtrun report what they are doing; this job's ranks are another program");
     if (signal == SIGUSR1) return pass_on(signal);
     if (signal_ != 0) {
       kill_all();
@@ -294,7 +289,7 @@ class Job {
     if (::waitid(P_PIDFD, static_cast<id_t>(entry.pidfd.get()), &info, WEXITED | WNOHANG) != 0 || info.si_pid == 0)
       return;
     entry.alive = false;
-    entry.in.reset();  // a rank whose remote shell has died ends too
+    entry.in.reset();  // a rank ends when its remote shell's stdin is closed
     entry.out.forward();
     entry.err.forward();
     RankEnd end;
@@ -310,7 +305,7 @@ class Job {
       kill_within(end.signal != 0 ? kAfterLoss : end.exit_code != 0 ? kAfterFailure : options_.idle);
   }
 
-  /// Brings the end of patience forward, never back.
+  /// Sets the time of killing; an earlier time that was set before remains.
   void kill_within(milliseconds span) {
     const Deadline deadline = Deadline::after(span);
     if (!kill_at_ || deadline.at() < kill_at_->at()) kill_at_ = deadline;
@@ -318,9 +313,9 @@ class Job {
 
   void kill_all() {
     for (RankEntry& entry : ranks_) {
-      if (entry.alive && !entry.killed_by_us) reap(entry);  // it may have ended by itself a moment ago
+      if (entry.alive && !entry.killed_by_us) reap(entry);  // it may have just ended by itself
       if (!entry.alive) continue;
-      given_up_ |= entry.killed_by_us;  // SIGKILL was not enough: the kernel holds it, it dies when let go
+      given_up_ |= entry.killed_by_us;  // SIGKILL has not ended it: the kernel still holds it
       entry.killed_by_us = true;
       entry.in.reset();
       ::kill(-entry.pid, SIGKILL);

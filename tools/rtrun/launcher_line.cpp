@@ -18,9 +18,9 @@
 namespace troupe::rtrun {
 namespace {
 
-constexpr std::size_t kLongestLaunchLine = 64;  // what is longer is none of the launcher's
+constexpr std::size_t kLongestLaunchLine = 64;  // longer lines do not come from a launcher
 
-/// Does what a line says, if it is one of the three signals that a launcher passes on.
+/// Raises the signal that a line names, if it is one of the three that a launcher passes on.
 void obey(std::string_view line) {
   constexpr std::string_view kSignal = "signal ";
   if (!line.starts_with(kSignal)) return;
@@ -49,7 +49,7 @@ void LauncherLine::watch() const {
   std::array<pollfd, 2> polled{{{STDIN_FILENO, POLLIN, 0}, {end_.get(), POLLIN, 0}}};
   std::string pending;
   for (;;) {
-    if (::poll(polled.data(), polled.size(), -1) < 0) continue;  // EINTR; an end is always a message on end_
+    if (::poll(polled.data(), polled.size(), -1) < 0) continue;  // EINTR; an end is always signalled on end_
     if (polled[1].revents != 0) return;
     std::array<char, kLongestLaunchLine> buffer;
     const ssize_t got = ::read(STDIN_FILENO, buffer.data(), buffer.size());

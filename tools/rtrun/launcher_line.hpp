@@ -6,12 +6,12 @@
 
 namespace troupe::rtrun {
 
-/// The line from a launcher on another machine to this rank: its stdin. "signal N" there raises that signal here, and
-/// its end is the launcher's end, or the remote shell's: this process then kills itself, as the kernel does on the
-/// launcher's own machine. Watched on a thread of its own from the construction on.
+/// The connection from a launcher on another machine to this rank: its stdin. "signal N" raises that signal here. If it
+/// closes, the launcher or the remote shell has ended: this process then kills itself, as the kernel does on the
+/// launcher's own machine. Read by a separate thread from the construction on.
 class LauncherLine {
  public:
-  /// Made when the secret has been read from stdin. Throws Error{environment}.
+  /// Construct it after the secret has been read from stdin. Throws Error{environment}.
   LauncherLine();
   ~LauncherLine();
   LauncherLine(const LauncherLine&) = delete;
@@ -19,7 +19,7 @@ class LauncherLine {
 
  private:
   void watch() const;
-  Fd end_;  // an eventfd that ends the thread
+  Fd end_;  // ends the thread (an eventfd)
   std::thread thread_;
 };
 

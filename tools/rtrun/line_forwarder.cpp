@@ -13,14 +13,14 @@
 namespace troupe::rtrun {
 namespace {
 
-constexpr std::size_t kLongestLine = 64 * 1024;  // longer ones are cut into lines
+constexpr std::size_t kLongestLine = 64 * 1024;  // longer ones are divided
 
-constexpr std::size_t kLongestShown = 500;  // of a last line
+constexpr std::size_t kLongestShown = 500;  // characters of a last line
 
 constexpr std::string_view kOwn = "rtrun: ";
 constexpr std::string_view kError = "rtrun: error: ";
 
-/// False: the rest was not taken.
+/// False: some bytes could not be written.
 bool write_all(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t n = ::write(fd, text.data(), text.size());
@@ -48,7 +48,7 @@ bool RankLog::keep(std::string_view line) {
 
 LineForwarder::LineForwarder(std::string prefix, Fd source, RankLog& log)
     : prefix_(std::move(prefix)), source_(std::move(source)), log_(&log) {
-  if (terminal::draws_bars(STDERR_FILENO)) prefix_ = "\r\033[K" + prefix_;  // rank 0's progress bar may stand there
+  if (terminal::draws_bars(STDERR_FILENO)) prefix_ = "\r\033[K" + prefix_;  // clears rank 0's progress bar
 }
 
 void LineForwarder::forward() {
@@ -81,7 +81,7 @@ void LineForwarder::write_lines(bool all) {
     take(pending_ + "\n");
     pending_.clear();
   }
-  write_all(STDERR_FILENO, shown);  // nobody may be reading it any more
+  write_all(STDERR_FILENO, shown);  // errors are ignored: stderr may be closed
 }
 
 }  // namespace troupe::rtrun

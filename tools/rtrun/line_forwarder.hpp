@@ -8,18 +8,18 @@
 
 namespace troupe::rtrun {
 
-/// A file for all that one rank writes, made with its first line. Threads: one.
+/// A file for all output of one rank, created with its first line. Threads: one.
 class RankLog {
  public:
-  /// No path: no file, and every line is shown instead.
+  /// Empty path: there is no file, and every line is shown instead.
   explicit RankLog(std::string path) : path_(std::move(path)) {}
-  /// False when the line could not be kept.
+  /// False if the line could not be written.
   bool keep(std::string_view line);
   const std::string& path() const noexcept { return path_; }
   bool made() const noexcept { return static_cast<bool>(file_); }
-  /// The rank's first error, as it said it.
+  /// The first line of the rank that reports an error.
   const std::string& first_error() const noexcept { return first_error_; }
-  /// What it wrote last, without the line's end; long ones are cut.
+  /// The last line that it wrote, without the line end; long ones are cut.
   const std::string& last_line() const noexcept { return last_line_; }
 
  private:
@@ -30,18 +30,18 @@ class RankLog {
   std::string last_line_;
 };
 
-/// Passes what a rank writes on to stderr, line by line, each behind a prefix and written at once so that lines of
-/// different ranks do not mix; and into the rank's log. When there is a log only lines of rtrun's own are shown, those
-/// that begin with "rtrun: ". Threads: one.
+/// Passes the output of a rank on to stderr, line by line, each after a prefix and in one write, so that lines of
+/// different ranks are not mixed; and writes it to the rank's log. If there is a log, only rtrun's own lines are shown,
+/// which begin with "rtrun: ". Threads: one.
 class LineForwarder {
  public:
-  /// `source` does not block when read; `log` outlives this object.
+  /// `source` must not block when it is read; `log` outlives this object.
   LineForwarder(std::string prefix, Fd source, RankLog& log);
   int fd() const noexcept { return source_.get(); }
   bool open() const noexcept { return static_cast<bool>(source_); }
-  /// Reads what there is; closes at the end of the stream.
+  /// Reads what is available; closes `source` at the end of the stream.
   void forward();
-  /// Writes a line that has no end yet.
+  /// Writes a last line without a line end.
   void flush();
 
  private:

@@ -1,5 +1,5 @@
-// rtrun: trains what app.toml describes. Here it is decided which part this process plays: it answers a question about
-// a configuration, it is one rank, or it starts the ranks of a local job and waits for them.
+// rtrun: trains what app.toml describes. This file decides what this process does: it answers a question about a
+// configuration, it is one rank, or it starts the ranks of a local job and waits for them.
 
 #include <sys/prctl.h>
 
@@ -37,14 +37,14 @@ namespace {
 using namespace troupe;
 using namespace troupe::rtrun;
 
-/// A run that could keep nothing of what it does is not begun. Checkpoints are where rank 0 is.
+/// A run must not begin if it cannot write its results. Checkpoints are written where rank 0 is.
 void prepare_folders(const Settings& settings, bool with_rank_zero) {
   prepare_folder(settings.report.dir);
   if (with_rank_zero && settings.checkpoint.every_steps != 0)
     prepare_folder(checkpoint_folder(settings), "checkpoint.dir");
 }
 
-/// Whether this process tells how the job ended: it started all of it, or a launcher of somebody else's made it rank 0.
+/// Whether this process reports how the job ended: it started the whole job, or another launcher made it rank 0.
 bool tells_the_end() {
   for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"}) {
     const char* const rank = std::getenv(name);
@@ -53,17 +53,17 @@ bool tells_the_end() {
   return std::getenv("TROUPE_LISTEN_FD") == nullptr && std::getenv("TROUPE_SECRET_STDIN") == nullptr;
 }
 
-/// What went wrong, on stderr, and as the last line of JSON if those are wanted. Returns the exit code.
+/// Prints the error on stderr, and as the last line of JSON if that is wanted. Returns the exit code.
 int failed(const std::string& why, int exit_code, bool json) {
   say_error(why);
   if (json && tells_the_end()) std::cout << failed_json(why, exit_code) << std::flush;
   return exit_code;
 }
 
-/// A year: how long ranks that are a program may go on after one has ended well.
+/// A year: if ranks are a user's program, they may run this long after one has ended without error.
 constexpr std::chrono::hours kAsLongAsItTakes{24 * 365};
 
-/// Of ranks on other hosts the parts stay there.
+/// Joins the traces of ranks on this machine. Those of ranks on other hosts stay there.
 void join_trace(const std::string& file, std::uint32_t ranks) {
   try {
     const std::uint32_t joined = join_trace_parts(file, ranks);
@@ -75,7 +75,7 @@ void join_trace(const std::string& file, std::uint32_t ranks) {
   }
 }
 
-/// Starts the ranks of the job, and says how it ended.
+/// Starts the ranks of the job, and reports how it ended.
 int launch_job(Blocking& blocking, const Signals& signals, const CommandLine& line, const Settings& settings,
                LaunchOptions options) {
   options.remote_shell = settings.cluster.remote_shell;
@@ -96,7 +96,7 @@ int launch_job(Blocking& blocking, const Signals& signals, const CommandLine& li
   return exit_code;
 }
 
-/// The ranks are a program of the user's own.
+/// The ranks are a program of the user's.
 int train_program(const CommandLine& line, const Configuration& configuration, std::vector<std::string> arguments) {
   Blocking blocking = Blocking::on_thread("main");
   const Signals signals;  // before any thread is started
@@ -137,11 +137,11 @@ int train(const CommandLine& line, const Configuration& configuration, std::vect
   }
   const bool works_here = place || std::any_of(sites.begin(), sites.end(), [](const RankSite& s) { return s.here; });
   check_address_space();
-  // What is wrong with the plan is said once and here, before anything is made or started.
+  // Errors of the plan are reported once, here, before anything is created or started.
   if (!place && works_here) preview(configuration, look_for_data(configuration), here);
   prepare_file_limit(place ? place->world_size : static_cast<std::uint32_t>(sites.size()));
   if (!place || place->rank == 0) prepare_folders(settings, place || sites.front().here);
-  // Ranks that rtrun starts write under its lock.
+  // This lock covers ranks that rtrun starts, too.
   std::optional<FolderLock> lock;
   if (tells_the_end()) lock.emplace(lock_report(blocking, settings.report.dir, line.file));
   std::optional<SignalThread> answers{signals};
@@ -155,7 +155,7 @@ int train(const CommandLine& line, const Configuration& configuration, std::vect
   return launch_job(blocking, signals, line, settings, std::move(options));
 }
 
-/// Longer than any request takes that the run gives up by itself (faults.exchange_s).
+/// Longer than any request takes before the run itself gives it up (faults.exchange_s).
 constexpr std::chrono::minutes kAnswer{10};
 
 int control(const CommandLine& line) {
@@ -200,7 +200,7 @@ int run(const CommandLine& line, std::vector<std::string> arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  ::prctl(PR_SET_NAME, "rtrun");  // ranks are started as /proc/self/exe
+  ::prctl(PR_SET_NAME, "rtrun");  // since ranks are started as /proc/self/exe
   const auto parsed = parse_command_line(argc, argv, std::cout, std::cerr);
   if (const auto* answered = std::get_if<Answered>(&parsed)) return answered->exit_code;
   const auto& line = std::get<CommandLine>(parsed);

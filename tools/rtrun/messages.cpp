@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kPrefix = "rtrun: ";
 
 void write_line(std::string line) {
-  if (terminal::draws_bars(STDERR_FILENO)) line.insert(0, "\r\033[K");  // a progress bar may stand there
+  if (terminal::draws_bars(STDERR_FILENO)) line.insert(0, "\r\033[K");  // clears a progress bar
   line += '\n';
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
 }

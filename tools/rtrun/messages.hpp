@@ -4,9 +4,9 @@
 
 namespace troupe::rtrun {
 
-/// "rtrun: TEXT" on stderr; the same before each line of several, written at once.
+/// Prints "rtrun: TEXT" on stderr, with the same prefix before each line of the text, in one write.
 void say(std::string_view text);
-/// "rtrun: error: TEXT" on stderr, in colour on a terminal unless NO_COLOR is set.
+/// Prints "rtrun: error: TEXT" on stderr, in colour on a terminal unless NO_COLOR is set.
 void say_error(std::string_view text);
 
 }  // namespace troupe::rtrun

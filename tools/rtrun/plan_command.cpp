@@ -21,7 +21,7 @@
 namespace troupe::rtrun {
 namespace {
 
-/// A plan and the machines that it is for.
+/// A plan and its machines.
 struct PlannedMachines {
   Plan plan;
   std::deque<topology::Machine> machines;  // one of each kind
@@ -37,7 +37,7 @@ bool names_machines(const CommandLine& line) {
 
 topology::Machine this_host() { return discover_machine({.root = {}, .nvml = {}}); }
 
-/// As a run would place it.
+/// The plan that a run would make.
 PlannedMachines plan_of_run(const Configuration& configuration) {
   PlannedMachines made;
   made.plan = preview(configuration, look_for_data(configuration), host_list(configuration));
@@ -64,7 +64,7 @@ std::vector<MachineKind> kinds_of(const CommandLine& line, PlannedMachines& made
   return kinds;
 }
 
-/// On machines from files, or on more of this one.
+/// A plan for machines from files, or for several machines like this one.
 PlannedMachines plan_of_machines(const CommandLine& line, const Configuration& configuration) {
   const Settings& settings = configuration.settings;
   PlannedMachines made;
@@ -99,7 +99,7 @@ PlannedMachines plan_of_machines(const CommandLine& line, const Configuration& c
   return made;
 }
 
-/// The order of GPUs of each kind of machine whose ranks are near some.
+/// The order of GPUs on each kind of machine that has ranks near GPUs.
 std::string gpu_rings(const PlannedMachines& made) {
   std::string out;
   std::vector<const topology::Machine*> told;

@@ -7,9 +7,9 @@
 
 namespace troupe::rtrun {
 
-/// Prints the plan of a run on this machine or on cluster.nodes, or, where the command line names machines or imagines
-/// numbers, of one on those; writes its picture if that is asked for. Throws Error as the ranks would, and
-/// Error{invalid} for what does not fit together.
+/// Prints the plan of a run on this machine or on cluster.nodes. If the command line names machines or assumed numbers,
+/// it is a plan for those. Also writes its picture if requested. Throws Error as the ranks would, and Error{invalid}
+/// for options that contradict each other.
 void print_plan(const CommandLine& line, const Configuration& configuration, std::ostream& out);
 
 }  // namespace troupe::rtrun

@@ -13,7 +13,7 @@
 namespace troupe::rtrun {
 namespace {
 
-/// What was measured: in the file, or on this host where it `is_here`.
+/// Measured figures: those of the file, or this host's if it `is_here`.
 CostFigures find_figures(const std::string& file, const Topology& topology, bool is_here, std::string& trouble) {
   CostFigures figures{.measured = {}, .assumed = assumed_figures(topology)};
   if (!file.empty()) {
@@ -23,7 +23,7 @@ CostFigures find_figures(const std::string& file, const Topology& topology, bool
     return figures;
   }
   if (!is_here) return figures;
-  try {  // a plan does not fail for figures that nobody named
+  try {  // figures that the user did not name must not make the plan fail
     if (const auto read = topology::read_measurements(topology::measurements_file(host_name())))
       figures.measured = *read;
   } catch (const Error& error) {
@@ -32,7 +32,7 @@ CostFigures find_figures(const std::string& file, const Topology& topology, bool
   return figures;
 }
 
-/// The plan that the run's ranks had: nodes and ranks as the report tells, each node like this one.
+/// The plan that the run's ranks had: nodes and ranks from the report, each node like this one.
 Plan plan_like(const Settings& settings, const Graph& graph, const DataFacts& data, const Topology& topology,
                const report::RunSummary& run) {
   PlanInputs inputs;

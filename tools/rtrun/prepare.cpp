@@ -45,7 +45,7 @@ void prepare_folder(const std::string& dir, const std::string& setting) {
   TROUPE_CHECK(!error, Code::environment, "cannot make the folder ", dir, ": ", error.message(), cure);
   const Fd probe{::open(dir.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600)};
   if (probe) return;
-  // A file system without nameless files: ask for the permission instead.
+  // If the file system has no nameless files, the permission is checked instead.
   const bool nameless = errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL;
   TROUPE_CHECK_ERRNO(!nameless && ::access(dir.c_str(), W_OK | X_OK) == 0, Code::environment,
                      "cannot write into the folder ", dir, cure);
@@ -61,8 +61,8 @@ FolderLock lock_report(Blocking& blocking, const std::string& dir, const std::st
 }
 
 void prepare_file_limit(std::uint32_t ranks) {
-  // Measured with two network interfaces: 11 alone; with others 32, and 4 more for each rank of the job. The rest is
-  // for what the machine has more of, and for the files of a checkpoint.
+  // Measured with two network interfaces: 11 descriptors alone; with other ranks 32, and 4 more for each rank of the
+  // job. The rest is for machines with more devices, and for the files of a checkpoint.
   constexpr rlim_t kAlone = 24, kAmongOthers = 48, kForEachRank = 4;
   const rlim_t needed = ranks <= 1 ? kAlone : kAmongOthers + kForEachRank * ranks;
   rlimit files{};
@@ -78,7 +78,7 @@ void prepare_file_limit(std::uint32_t ranks) {
 }
 
 void check_address_space() {
-  // Measured: libraries, stacks and the allocator's arenas of a rank with 20 units; less than 400 MiB ended it.
+  // Measured: libraries, stacks and the allocator's arenas of a rank with 20 units; with less than 400 MiB it failed.
   constexpr std::uint64_t kLeast = std::uint64_t{480} << 20;
   rlimit limit{};
   if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;

@@ -9,26 +9,27 @@
 
 namespace troupe::rtrun {
 
-/// Finds the data that a configuration speaks of; when digits have to be drawn first it says so unless it is to be
-/// `quiet`, with a progress bar on a terminal. Throws Error as find_data.
+/// Finds the data of a configuration. If digits must be drawn first, this is reported unless `quiet`, with a progress
+/// bar on a terminal. Throws Error as find_data.
 DataPlace locate_data(const Configuration& configuration, bool quiet = false);
-/// The same without drawing any: for verbs that run nothing.
+/// The same without drawing digits: for verbs that do not train.
 DataPlace look_for_data(const Configuration& configuration);
 
-/// Makes the folder `dir` (with its parents) unless it is there, and makes sure that files can be made in it; leaves no
-/// file. Throws Error{environment} with the folder, the reason, and `setting`, which can name another folder.
+/// Creates the folder `dir` (with its parents) if it does not exist, and checks that files can be created in it; leaves
+/// no file. Throws Error{environment} with the folder, the reason, and `setting`, with which another folder can be
+/// chosen.
 void prepare_folder(const std::string& dir, const std::string& setting = "report.dir");
 
-/// Keeps other jobs from writing into the report's folder; waits a moment for one that was killed just now. Says so
-/// where the file system keeps no locks. Throws Error{environment} that names who has it.
+/// Prevents other jobs from writing to the report's folder; waits a moment for a job that was just killed. Prints a
+/// note if the file system has no locks. Throws Error{environment} that names the job that has the lock.
 FolderLock lock_report(Blocking& blocking, const std::string& dir, const std::string& file);
 
-/// Sees to it that this process, and those that it starts, may have as many files open as a rank of a job of `ranks`
-/// needs: raises the soft limit where it is lower. Throws Error{environment} when the hard limit forbids that.
+/// Makes sure that this process, and those that it starts, may have as many open files as a rank of a job of `ranks`
+/// needs: raises the soft limit if it is lower. Throws Error{environment} if the hard limit forbids that.
 void prepare_file_limit(std::uint32_t ranks);
 
-/// Makes sure that this process, and those that it starts, may have as many addresses as a small rank needs: with fewer
-/// some library or other ends it without a word that helps. Throws Error{environment} with the limit and the cure.
+/// Checks that this process, and those that it starts, may have as much address space as a small rank needs: with less,
+/// some library would end the process without a useful message. Throws Error{environment} with the limit and the cure.
 void check_address_space();
 
 }  // namespace troupe::rtrun

@@ -7,7 +7,7 @@
 
 namespace troupe::rtrun {
 
-/// The texts around the bar of a training run. `steps_per_epoch` may be 0 when unknown.
+/// The texts before and after the bar of a training run. `steps_per_epoch` may be 0 if unknown.
 std::string progress_label(const RunProgress& progress, std::uint64_t steps_per_epoch, std::uint32_t epochs);
 std::string progress_tail(const RunProgress& progress, std::uint64_t samples_per_step);
 

@@ -18,17 +18,17 @@
 namespace troupe::rtrun {
 namespace {
 
-/// How long a rank may take to say what it is doing.
+/// How long a rank may take to report what it is doing.
 constexpr std::chrono::seconds kReport{1};
 
-/// What ranks other than 0 show: what a person should know, nothing else.
+/// Shows only notes, on ranks other than 0.
 class Notes final : public SessionListener {
  public:
   void note(const std::string& text) override { say(text); }
   void lost(std::uint32_t rank, const std::string& why) override { note_lost(rank, why); }
 };
 
-/// What rank 0 shows, and the page it writes.
+/// Shows the run at rank 0, and writes its page.
 class Display final : public SessionListener {
  public:
   Display(const Configuration& configuration, const ConsoleOptions& options)
@@ -71,7 +71,7 @@ class Display final : public SessionListener {
 
 constexpr const char* kAskedFor = "asked for by rtrun control";
 
-/// Does what `rtrun control` asks of a session that lives longer than the server.
+/// Carries out a request of `rtrun control` for a session that outlives the server.
 std::string serve(Blocking& blocking, Session& session, const ControlRequest& request, Clock::duration patience) {
   switch (request.kind) {
     case ControlRequest::Kind::describe: return session.describe(blocking, Deadline::after(kReport));
@@ -80,7 +80,7 @@ std::string serve(Blocking& blocking, Session& session, const ControlRequest& re
     case ControlRequest::Kind::rebuild:
     case ControlRequest::Kind::switch_policy: break;
   }
-  // All ranks have that long to say which step is their next; an overdue one ends the run.
+  // All ranks have this long to report their next step; if one is later than that, the run ends.
   const Deadline deadline = Deadline::after(2 * patience);
   if (request.kind == ControlRequest::Kind::rebuild) return to_string(session.rebuild(blocking, kAskedFor, deadline));
   const std::uint64_t first = session.switch_policy(blocking, request.policy, kAskedFor, deadline);
@@ -88,7 +88,7 @@ std::string serve(Blocking& blocking, Session& session, const ControlRequest& re
   return fmt::format("from step {} on: {}", first, describe(resolved(request.policy, ranks), ranks));
 }
 
-/// Nothing where another run has this folder: that ends no run.
+/// Null if another run uses this folder; that is not a reason to end the run.
 std::unique_ptr<ControlServer> take_requests(Session& session, const Settings& settings) {
   try {
     return std::make_unique<ControlServer>(
@@ -144,7 +144,7 @@ int run_rank(Blocking& blocking, SignalThread& signals, const CommandLine& line,
 
   if (shows) display.finish(result);
   if (!result.status.ok()) fail(result.status.code(), std::string{result.status.text()});
-  // A scheduler that took the machine away may put the job in its queue again.
+  // A scheduler that took the machine away may queue the job again.
   if (signals.first() == SIGTERM && result.saved_steps != 0) return kPreempted;
   return signals.first() != 0 ? 128 + signals.first() : 0;
 }

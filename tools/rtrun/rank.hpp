@@ -12,13 +12,13 @@
 
 namespace troupe::rtrun {
 
-/// Is one rank of a job, or with no `place` all of it, from joining to the end. `signals` is the thread that answers
-/// them. Rank 0 shows the run on stdout and writes report.dir's page. Returns the exit code. Throws Error when
-/// the job cannot start, or fails.
+/// Runs one rank of a job, or without a `place` the whole job, from joining to the end. `signals` is the thread that
+/// answers signals. Rank 0 shows the run on stdout and writes the page to report.dir. Returns the exit code. Throws
+/// Error if the job cannot start, or fails.
 int run_rank(Blocking& blocking, SignalThread& signals, const CommandLine& line, const Configuration& configuration,
              const DataPlace& data, std::optional<LaunchPlace> place);
 
-/// The page of a run.
+/// The path of a run's page.
 std::string report_file(const Settings& settings);
 
 }  // namespace troupe::rtrun

@@ -26,7 +26,7 @@ std::string one_key(const detail::SettingKey& key) {
                      detail::expected(key), key.show({}), key.name, key.example);
 }
 
-/// What is known and refused in a section: keys, then words of its other keys.
+/// The keys of a section that are known but refused: keys, then words of its other keys.
 std::string planned(std::string_view section) {
   std::string out;
   for (const detail::PlannedKey& key : detail::planned_keys()) {

@@ -4,7 +4,7 @@
 
 namespace troupe::rtrun {
 
-/// docs/app-toml.md: every key of app.toml that this build takes, as Markdown.
+/// docs/app-toml.md: every key of app.toml that this build accepts, as Markdown.
 std::string reference_page();
 /// docs/layers.md: every kind of layer and its attributes, as Markdown.
 std::string layers_page();

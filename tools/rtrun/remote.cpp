@@ -13,7 +13,7 @@
 namespace troupe::rtrun {
 namespace {
 
-/// For a shell, as one word with nothing in it that means something.
+/// Quotes text for a shell, so that it is one word without special characters.
 std::string word(std::string_view text) {
   std::string out = "'";
   for (const char c : text) {
@@ -47,7 +47,8 @@ Environment passed_environment() {
     const std::string_view text{*entry};
     const std::string_view name = text.substr(0, text.find('='));
     if (name.size() == text.size() || std::find(kOwn.begin(), kOwn.end(), name) != kOwn.end()) continue;
-    if (name.starts_with("UCX_") || name.starts_with("TROUPE_"))
+    const std::array<std::string_view, 4> passed_on{"UCX_", "TROUPE_", "OMP_", "GOMP_"};
+    if (std::ranges::any_of(passed_on, [&](std::string_view start) { return name.starts_with(start); }))
       passed.emplace_back(name, text.substr(name.size() + 1));
   }
   return passed;
@@ -55,7 +56,7 @@ Environment passed_environment() {
 
 std::string working_folder() {
   std::error_code error;
-  const char* const named = std::getenv("PWD");  // on other machines a link of home's may lead elsewhere
+  const char* const named = std::getenv("PWD");  // on other machines a link above the home folder may lead elsewhere
   if (named != nullptr && *named == '/' && std::filesystem::equivalent(named, ".", error) && !error) return named;
   return std::filesystem::current_path();
 }

@@ -15,7 +15,7 @@
 namespace troupe::rtrun {
 
 Signals::Signals() {
-  // An interactive shell's background jobs start with SIGINT ignored; somebody who sends it by name means it.
+  // Background jobs of an interactive shell start with SIGINT ignored; a SIGINT that is sent to them is intended.
   ::signal(SIGINT, SIG_DFL);
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGTTOU, SIG_IGN);
@@ -77,7 +77,7 @@ int SignalThread::first() const {
 void SignalThread::watch() {
   std::array<pollfd, 2> polled{{{signals_.fd(), POLLIN, 0}, {end_.get(), POLLIN, 0}}};
   for (;;) {
-    if (::poll(polled.data(), polled.size(), -1) < 0) continue;  // EINTR; an end is always a message on end_
+    if (::poll(polled.data(), polled.size(), -1) < 0) continue;  // EINTR; an end is always signalled on end_
     if (polled[1].revents != 0) return;
     const int signal = signals_.take();
     if (signal == 0) continue;

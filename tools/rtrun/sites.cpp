@@ -14,12 +14,11 @@
 namespace troupe::rtrun {
 namespace {
 
-/// Ports by chance, below those that the kernel gives to outgoing connections (32768 and up, unless it is told
-/// otherwise).
+/// Random ports are chosen below those that the kernel uses for outgoing connections (32768 and up by default).
 constexpr std::uint16_t kFirstPort = 20000;
 constexpr std::uint16_t kLastPort = 32767;
 
-/// A socket that listens, or none with errno.
+/// A listening socket, or none, with errno set.
 Fd try_listener(const sockaddr* address, socklen_t size) {
   Fd listener{::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   if (!listener) return listener;
@@ -42,7 +41,7 @@ Fd listener_at(in_addr_t where, std::uint16_t port) {
   return try_listener(reinterpret_cast<const sockaddr*>(&address), sizeof address);
 }
 
-/// On all addresses of both families; without IPv6 on those of the other.
+/// Listens on all addresses of IPv4 and IPv6; without IPv6 on those of IPv4.
 Fd listener_everywhere(std::uint16_t port) {
   sockaddr_in6 address{};
   address.sin6_family = AF_INET6;
@@ -56,7 +55,7 @@ std::uint16_t port_of(const Fd& listener) {
   socklen_t size = sizeof address;
   TROUPE_CHECK_ERRNO(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0,
                      Code::environment, "cannot read the port that the job's ranks are to meet at");
-  return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);  // at the same place for both families
+  return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);  // the same offset in both families
 }
 
 }  // namespace
@@ -66,7 +65,7 @@ std::vector<RankSite> sites_of(const Settings::Cluster& cluster, const HostList&
   if (hosts.hosts.empty()) sites.resize(std::max<std::uint32_t>(1, cluster.local));
   for (const HostSlots& host : hosts.hosts)
     sites.insert(sites.end(), host.slots, RankSite{host.name, names_this_machine(host.name), 0, 1});
-  std::map<std::string, std::uint32_t> count;  // of each machine; this one may stand in the list by several names
+  std::map<std::string, std::uint32_t> count;  // of each machine; this machine may be in the list under several names
   const auto machine = [](const RankSite& site) { return site.here ? std::string{} : site.host; };
   for (RankSite& site : sites) site.local_rank = count[machine(site)]++;
   for (RankSite& site : sites) site.local_ranks = count[machine(site)];

@@ -10,34 +10,34 @@
 
 namespace troupe::rtrun {
 
-/// Where one rank is started.
+/// Where to start one rank.
 struct RankSite {
-  std::string host;  // as the configuration names it; empty: this machine, by "local:N"
-  bool here = true;  // on this machine, by the kernel; otherwise by the remote shell
+  std::string host;  // as in the configuration; empty: this machine, by "local:N"
+  bool here = true;  // on this machine, as a child process; otherwise by the remote shell
   std::uint32_t local_rank = 0;
-  std::uint32_t local_ranks = 1;  // of its machine
+  std::uint32_t local_ranks = 1;  // number of ranks on its machine
 };
 
-/// By rank, where the configuration wants them: one here when it says nothing.
+/// The site of each rank according to the configuration: one on this machine if it says nothing.
 std::vector<RankSite> sites_of(const Settings::Cluster& cluster, const HostList& hosts);
-/// Whether rtrun must start ranks, rather than be the only one.
+/// Whether rtrun must start ranks; otherwise it is the only rank.
 bool wants_launcher(const std::vector<RankSite>& sites);
-/// Those hosts of the list that are this machine.
+/// The hosts of the list that are this machine.
 HostList hosts_here(const HostList& hosts);
 
 /// A socket that listens on a loopback port (0: a free one), and the port. Throws Error{environment}.
 std::pair<Fd, std::uint16_t> loopback_listener(std::uint16_t port = 0);
 
-/// Where the ranks of a job meet.
+/// The address at which the ranks of a job connect.
 struct Meeting {
   std::string address;  // MASTER_ADDR
   std::uint16_t port = 0;
-  Fd listener;  // for rank 0 when it is here: nobody else can take the port
+  Fd listener;  // for rank 0 if it is on this machine: no other process can take the port
 };
 
-/// Chooses it: loopback when all ranks are here; otherwise the first rank's host, and `port`, or if that is 0 a free
-/// one when rank 0 is here and else one by chance. Throws Error{invalid} when other hosts could not reach that address;
-/// Error{environment} when nothing can listen there.
+/// Chooses it: loopback if all ranks are on this machine; otherwise the first rank's host, and `port`, or if that is 0,
+/// a free port if rank 0 is on this machine and otherwise a random one. Throws Error{invalid} if other hosts could not
+/// reach that address; Error{environment} if it cannot listen there.
 Meeting meeting_of(const std::vector<RankSite>& sites, std::uint16_t port);
 
 }  // namespace troupe::rtrun

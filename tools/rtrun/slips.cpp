@@ -44,14 +44,14 @@ bool exists(std::string_view path) {
   return std::filesystem::exists(path, unreadable);
 }
 
-/// What other programs call an option that says how many processes there are.
+/// Whether it is an option with which other programs set the number of processes.
 bool counts_processes(std::string_view name) {
   constexpr std::array<std::string_view, 7> kNames{"n",        "np",         "nproc",    "nproc_per_node",
                                                    "num_proc", "world_size", "processes"};
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 
-/// `word` is an option that rtrun does not have; `next` is the word behind it, or empty.
+/// Explains `word`, an option that rtrun does not have; `next` is the word after it, or empty.
 std::string explain_option(std::string_view word, std::string_view next) {
   const std::size_t equals = word.find('=');
   const std::string_view shown = word.substr(0, equals);
@@ -75,7 +75,7 @@ std::string explain_option(std::string_view word, std::string_view next) {
   return {};
 }
 
-/// `word` stands where app.toml or a verb is expected.
+/// Explains `word`, which is where app.toml or a verb is expected.
 std::string explain_first(std::string_view word) {
   if (word.find_first_of("./=") != word.npos || exists(word)) return {};
   const std::string_view near = nearest_of(word, kVerbWords);
@@ -85,7 +85,7 @@ std::string explain_first(std::string_view word) {
 }  // namespace
 
 std::string explain_slip(std::span<const char* const> words) {
-  std::vector<std::string_view> others;  // neither options nor their values
+  std::vector<std::string_view> others;  // words that are neither options nor their values
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string_view word = words[i];
     if (word == "--") break;

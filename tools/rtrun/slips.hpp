@@ -5,9 +5,9 @@
 
 namespace troupe::rtrun {
 
-/// What somebody who typed these words (without the program's name) probably meant, as an error message with its cure:
-/// a misspelt verb or option, an option that other programs have and that is a key of app.toml here, or a `--set` that
-/// is missing. Empty: nothing is known about it.
+/// An error message with a cure for what somebody who typed these words (without the program's name) probably meant: a
+/// misspelt verb or option, an option of other programs that is a key of app.toml here, or a missing `--set`. Empty:
+/// there is no explanation.
 std::string explain_slip(std::span<const char* const> words);
 
 }  // namespace troupe::rtrun

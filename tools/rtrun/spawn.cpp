@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
 
@@ -29,7 +30,7 @@ Pipe make_pipe() {
   return {Fd{ends[0]}, Fd{ends[1]}};
 }
 
-/// The launcher never waits for the other end.
+/// Makes a descriptor non-blocking: the launcher never waits for the other end.
 Fd without_waiting(Fd end) {
   if (end) ::fcntl(end.get(), F_SETFL, O_NONBLOCK);
   return end;
@@ -56,14 +57,14 @@ std::vector<char*> pointers_to(std::vector<std::string>& strings) {
   return result;
 }
 
-/// All that the child needs, made before the fork: after it only async-signal-safe calls are allowed.
+/// Everything that the child needs, prepared before the fork: after it only async-signal-safe calls are allowed.
 struct ChildPlan {
   const Signals& signals;
   const char* program;
   char* const* arguments;
   char* const* environment;
   const std::vector<int>& inherited;
-  bool session;  // of its own: no terminal
+  bool session;  // a new session, without a terminal
   bool own_program;
   int in;   // -1: the launcher's
   int out;  // -1: the launcher's
@@ -81,7 +82,7 @@ void write_error(std::string_view text) noexcept {
   else
     ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != plan.launcher) ::_exit(128 + SIGKILL);  // it died before the line above
+  if (::getppid() != plan.launcher) ::_exit(128 + SIGKILL);  // the launcher died before the line above
   if (plan.in >= 0) ::dup2(plan.in, STDIN_FILENO);
   if (plan.out >= 0) ::dup2(plan.out, STDOUT_FILENO);
   if (plan.err >= 0) ::dup2(plan.err, STDERR_FILENO);
@@ -117,7 +118,7 @@ RankProcess spawn_rank(const Signals& signals, const RankStart& start) {
                      "cannot start a process for a rank; look at `ulimit -u` and the memory that is free");
   if (pid == 0) become_rank(plan);
   if (!start.remote)
-    ::setpgid(pid, pid);  // both sides do it, so that neither can be too early; fails harmlessly after the exec
+    ::setpgid(pid, pid);  // both processes do it: the order does not matter; fails harmlessly after exec
 
   RankProcess process{pid, Fd{static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))},
                       without_waiting(std::move(in.write)), without_waiting(std::move(out.read)),
@@ -129,6 +130,20 @@ RankProcess spawn_rank(const Signals& signals, const RankStart& start) {
     fail_errno(Code::environment, "cannot watch a rank's process (pidfd_open); look at `ulimit -n`");
   }
   return process;
+}
+
+std::vector<std::pair<std::string, std::string>> library_habits() {
+  std::vector<std::pair<std::string, std::string>> habits;
+  const auto add = [&](const char* name, const char* value) {
+    if (std::getenv(name) == nullptr) habits.emplace_back(name, value);
+  };
+  // UCX's messages belong on stderr, not into rank 0's table, and a crash is the launcher's to report.
+  add("UCX_LOG_FILE", "stderr");
+  add("UCX_HANDLE_ERRORS", "none");
+  // OpenMP's threads poll for milliseconds before they sleep, on cores that other threads need between layers and
+  // steps; so many looks are some tens of microseconds.
+  if (std::getenv("OMP_WAIT_POLICY") == nullptr) add("GOMP_SPINCOUNT", "1000");
+  return habits;
 }
 
 Fd sealed_file(const std::string& content) {

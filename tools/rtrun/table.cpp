@@ -36,7 +36,7 @@ std::string units_text(const std::vector<std::uint32_t>& units) {
   return units.empty() ? "none" : fmt::format("{}", fmt::join(units, ", "));
 }
 
-/// ChainerMN's line for its MLP, and one of its form for other models.
+/// ChainerMN's line for its MLP, and a line of the same form for other models.
 std::string model_text(const Settings::Model& model) {
   if (!model.layers.empty()) return fmt::format("Model: {} layers", model.layers.size());
   if (model.name == "mlp") return fmt::format("Num unit: {}", units_text(model.units));
@@ -46,7 +46,7 @@ std::string model_text(const Settings::Model& model) {
   return fmt::format("Model: {}", model.name);
 }
 
-/// How long the run is, by the setting that says so.
+/// The length of the run, in the unit of the setting that limits it.
 std::string length_text(const Settings& settings) {
   if (settings.train.steps == 0) return fmt::format("Num epoch: {}", settings.train.epochs);
   return fmt::format("Num iteration: {} (train.steps)", grouped(settings.train.steps));

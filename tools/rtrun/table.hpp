@@ -11,8 +11,7 @@
 namespace troupe::rtrun {
 
 /// The table that ChainerMN's examples print (chainer's PrintReport): a column is as wide as its header, at least 10;
-/// two spaces between columns; numbers as "%g".
-/// Behind the columns that every run has one for each of `values`, the names of values that the app reports.
+/// After the columns that every run has, there is one for each of `values`, the names of values that the app reports.
 std::string table_header(const std::vector<std::string>& values = {});
 std::string table_row(const EpochReport& report, const std::vector<std::string>& values = {});
 

@@ -4,9 +4,9 @@
 
 namespace troupe::rtrun {
 
-/// The versions of troupe and of the libraries it runs on, a line each.
+/// The versions of troupe and of the libraries that it uses, one per line.
 std::string version_text();
-/// The version of the oneDNN library in use; empty in a build without it.
+/// The version of the oneDNN library in use; empty in a build without oneDNN.
 std::string onednn_version();
 
 }  // namespace troupe::rtrun

@@ -164,7 +164,7 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   CLI::App& matrix = *app.add_subcommand("matrix", "How GPUs, NICs and memory reach each other, and how fast");
   CLI::App& bench = *app.add_subcommand("bench", "Measure this host, or the paths between hosts");
   int message_end = -1;
-  CLI::App& member = *app.add_subcommand("member")->group("");  // for this program's own use
+  CLI::App& member = *app.add_subcommand("member")->group("");  // used only by this program
   member.add_option("--line", message_end)->required();
   CLI::App& diff = *app.add_subcommand("diff", "In what machines that should be alike are not");
   CLI::App& explain = *app.add_subcommand("explain", "All paths between two parts, and why one is used");

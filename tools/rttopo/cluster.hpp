@@ -10,15 +10,15 @@
 
 namespace troupe::rttopo {
 
-/// Machines that are alike because they come from one file, or this host.
+/// Machines that are the same because they come from one file, or this host.
 struct Node {
   std::string source;  // the file's name; "this host"
   std::uint32_t count = 1;
   topology::Machine machine;
-  std::vector<topology::NcclGraph> graphs;  // of a file of NCCL's graphs, which has no machine
+  std::vector<topology::NcclGraph> graphs;  // of a file with NCCL's graphs, which describes no machine
 };
 
-/// "a.xml:4" -> a.xml, 4 times. A colon whose right side is no number belongs to the file's name.
+/// "a.xml:4" -> a.xml, 4 times. A colon that no number follows belongs to the file's name.
 struct FileCount {
   std::string file;
   std::uint32_t count = 1;
@@ -27,14 +27,14 @@ struct FileCount {
 FileCount file_count(const std::string& word);
 inline constexpr std::uint32_t kMostNodes = 65'536;
 
-/// Reads the files ("-": stdin), or looks at this host when there are none; with `watch`, at its RDMA counters for 200
-/// ms.
+/// Reads the files ("-": stdin), or examines this host if there are none; with `watch`, it observes the host's RDMA
+/// counters for 200 ms.
 std::vector<Node> nodes_of(std::span<const FileCount> files, Blocking* watch = nullptr);
-/// Reads {"schema": "troupe.cluster", ...}. Throws Error{invalid} with `source` in front.
+/// Reads {"schema": "troupe.cluster", ...}. Throws Error{invalid}; the message begins with `source`.
 std::vector<Node> nodes_from_json(const std::string& text, const std::string& source);
-/// Throws Error{invalid} where the file had NCCL's graphs.
+/// Throws Error{invalid} if the file contained NCCL's graphs.
 void refuse_graphs(const Node& node);
-/// Each machine as often as it is there, called by its host; where there are several, by the
+/// Each machine, as many times as it occurs, named by its host; if there are several, by the
 /// file too: "node7 (a.xml)".
 std::vector<topology::Machine> machines_of(std::span<const Node> nodes);
 

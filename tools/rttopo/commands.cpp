@@ -38,7 +38,7 @@ void write_file(const std::string& path, const std::string& content) {
   file.publish();
 }
 
-/// The figures that belong to what is shown: those of --figures, or this host's where that is shown.
+/// The figures for the shown machine: those of --figures, or this host's if this host is shown.
 std::optional<Measurements> figures_of(const CommandLine& line) {
   if (!line.figures.empty()) {
     auto figures = read_measurements(line.figures);
@@ -50,12 +50,12 @@ std::optional<Measurements> figures_of(const CommandLine& line) {
   return read_measurements(measurements_file(host_name()));
 }
 
-/// The machines that the command is about.
+/// The machines of the command.
 std::vector<Node> nodes_of(const CommandLine& line, Blocking* watch = nullptr) {
   return line.nodes.empty() ? nodes_of(line.files, watch) : line.nodes;
 }
 
-/// To the file, or to `out` where none is named.
+/// Writes to the file, or to `out` if no file is named.
 void write(const std::string& path, const std::string& content, std::ostream& out) {
   if (path.empty())
     out << content;
@@ -198,7 +198,7 @@ ordered_json table_json(const Index& index, const PathTable& table) {
   return json;
 }
 
-/// "GPU 0 > GPU 1": each member behind its parent.
+/// "GPU 0 > GPU 1": each member after its parent.
 std::string tree_words(const Index& index, const std::vector<PartIndex>& members, const Tree& tree) {
   std::vector<std::string> edges;
   for (std::size_t i = 0; i < members.size(); ++i)
@@ -207,7 +207,7 @@ std::string tree_words(const Index& index, const std::vector<PartIndex>& members
   return joined(edges);
 }
 
-/// What `matrix` tells of a machine.
+/// What `matrix` shows of a machine.
 struct MatrixView {
   MatrixView(const Machine& machine, const std::optional<Measurements>& measured)
       : index(machine), tables(path_tables(index)), gpus(gpus_of(machine)) {
@@ -292,7 +292,7 @@ int matrix(const CommandLine& line, std::ostream& out, bool color) {
   return 0;
 }
 
-/// Machines with the same value on one line; those that most are like are only counted.
+/// Prints machines with the same value on one line; those with the most frequent value are only counted.
 void print_values(const Difference& each, const std::vector<Machine>& machines, std::ostream& out) {
   std::vector<std::vector<std::size_t>> groups;
   std::size_t known = 0;
@@ -366,7 +366,7 @@ PartIndex part_named(const Index& index, const std::string& name) {
     if (compact(label_of(index, i)) == wanted) return i;
   for (const Nic& nic : index.machine().nics) {
     const PartKind kind = index.machine().parts[nic.part].kind;
-    if (kind != PartKind::pci_function && kind != PartKind::misc) continue;  // an interface that has no place
+    if (kind != PartKind::pci_function && kind != PartKind::misc) continue;  // such an interface has no place
     for (const RdmaPort& port : nic.ports)
       if (port.device == name) return nic.part;
     for (const Interface& interface : nic.interfaces)
@@ -484,7 +484,7 @@ int run(const CommandLine& line, std::ostream& out, bool color) {
   switch (line.verb) {
     case Verb::show: return show(line, out, color);
     case Verb::matrix: return matrix(line, out, color);
-    case Verb::bench: break;  // main's
+    case Verb::bench: break;  // handled by main
     case Verb::diff: return diff(line, out);
     case Verb::explain: return explain(line, out);
     case Verb::doctor: return doctor(line, out, color);

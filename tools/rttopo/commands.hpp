@@ -6,8 +6,8 @@
 
 namespace troupe::rttopo {
 
-/// Does what the line asks for, on `out`; returns the exit code. `color`: `out` is a terminal that shows colours.
-/// Throws Error{invalid}: a bad file or part; Error{environment}.
+/// Executes the command line and prints on `out`; returns the exit code. `color`: `out` is a terminal that shows
+/// colours. Throws Error{invalid} for a bad file or part; Error{environment}.
 int run(const CommandLine& line, std::ostream& out, bool color);
 
 /// `rttopo env`.

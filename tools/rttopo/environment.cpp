@@ -8,7 +8,7 @@
 namespace troupe::rttopo {
 namespace {
 
-/// What launchers set, by launcher; shown, whether or not a rank would use them.
+/// The variables that each launcher sets; they are shown even if a rank would not use them.
 struct Launcher {
   const char* name;
   std::vector<const char*> variables;

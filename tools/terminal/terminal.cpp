@@ -43,7 +43,7 @@ void ProgressBar::say(const std::string& label) {
 }
 
 void ProgressBar::show(std::string line) {
-  if (line.size() >= columns_) line.resize(columns_ - 1);  // a line that wraps could not be taken away again
+  if (line.size() >= columns_) line.resize(columns_ - 1);  // a line that wraps could not be removed again
   out_ << '\r' << line << "\033[K" << std::flush;
   drawn_ = true;
 }

@@ -6,23 +6,23 @@
 
 namespace troupe::terminal {
 
-/// True when `fd` is a terminal that understands the bar's two control sequences (TERM is set and not "dumb").
+/// True if `fd` is a terminal that understands the bar's two control sequences (TERM is set and not "dumb").
 bool draws_bars(int fd);
-/// The same, and nobody asked for no colours (NO_COLOR is unset or empty).
+/// The same, unless the user does not want colours (NO_COLOR is set and not empty).
 bool shows_color(int fd);
-/// Columns of the terminal at `fd`, 80 when it does not say.
+/// The number of columns of the terminal at `fd`, 80 if unknown.
 std::size_t columns_of(int fd);
 
-/// One line that is drawn over and over at the bottom of a terminal. Threads: one at a time.
+/// One line at the bottom of a terminal that is drawn repeatedly. Threads: one at a time.
 class ProgressBar {
  public:
-  /// Draws on `out` when `active`; otherwise every call does nothing.
+  /// Draws on `out` if `active`; otherwise every call does nothing.
   ProgressBar(std::ostream& out, bool active, std::size_t columns) : out_(out), active_(active), columns_(columns) {}
-  /// `label`, a bar, and `tail`; the bar takes what is left of the line.
+  /// Draws `label`, a bar, and `tail`; the bar fills the rest of the line.
   void draw(const std::string& label, double share, const std::string& tail);
-  /// A line without a bar, for what nobody knows the length of.
+  /// Draws a line without a bar, for work of unknown length.
   void say(const std::string& label);
-  /// Takes the line away, so that other text can stand there.
+  /// Removes the line, so that other text can be printed there.
   void clear();
 
  private:

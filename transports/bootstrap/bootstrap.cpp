@@ -16,9 +16,9 @@ namespace {
 
 constexpr std::size_t kMaxNameBytes = 256;
 
-/// What a rank gives to a gathering.
+/// What a rank contributes to an all_gather.
 struct Contribution {
-  std::uint32_t number;  // of the gathering: each is one step of the whole job
+  std::uint32_t number;  // of the all_gather: each is one step of the whole job
   std::string what;
   Bytes blob;
 };
@@ -44,7 +44,7 @@ Contribution decode(std::span<const std::byte> body) {
   return to;
 }
 
-/// A job whose ranks have found each other.
+/// A job with connected ranks.
 class Star final : public Bootstrap {
  public:
   Star(std::uint32_t rank, Joined joined) : rank_(rank), joined_(std::move(joined)) {}
@@ -72,7 +72,7 @@ class Star final : public Bootstrap {
 
   const std::uint32_t rank_;
   Joined joined_;
-  std::uint32_t gathered_ = 0;  // so far
+  std::uint32_t gathered_ = 0;  // number of all_gather calls so far
   bool left_ = false;
   std::optional<Watch> watch_;
 };
@@ -89,12 +89,12 @@ std::vector<Bytes> Star::all_gather(Blocking& blocking, std::string_view what, s
   return blobs;
 }
 
-/// Rank 0's side: takes everyone's, then sends everyone all.
+/// On rank 0: receives all contributions, then sends all of them to every rank.
 std::vector<Bytes> Star::collect(const Gathering& gathering, std::span<const std::byte> mine) {
   std::vector<std::optional<Bytes>> blobs(joined_.hellos.size());
   blobs[0] = Bytes{mine.begin(), mine.end()};
   const std::vector<Connection*> all = links();
-  std::vector<bool> ready(all.size() + 1, true);  // something may have come before
+  std::vector<bool> ready(all.size() + 1, true);  // something may have arrived before
   for (;;) {
     std::vector<std::uint32_t> missing;
     for (std::uint32_t rank = 1; rank < blobs.size(); ++rank) {
@@ -124,7 +124,7 @@ std::vector<Bytes> Star::collect(const Gathering& gathering, std::span<const std
   return result;
 }
 
-/// Reads what `rank` sent; ends the job when it is gone or does something else.
+/// Reads what `rank` sent; ends the job if that rank is gone or gathers something else.
 void Star::serve(const Gathering& gathering, std::uint32_t rank, std::vector<std::optional<Bytes>>& blobs) {
   Connection& link = *joined_.links[rank];
   link.receive();
@@ -158,7 +158,7 @@ Bytes Star::take_contribution(const Gathering& gathering, std::uint32_t rank, co
   return std::move(theirs.blob);
 }
 
-/// The other ranks' side: gives its own to rank 0 and waits for all.
+/// On the other ranks: sends the own contribution to rank 0 and waits for all.
 std::vector<Bytes> Star::contribute(const Gathering& gathering, std::span<const std::byte> mine) {
   Connection& link = *joined_.links[0];
   const std::vector<Connection*> all = links();
@@ -180,7 +180,7 @@ std::vector<Bytes> Star::contribute(const Gathering& gathering, std::span<const 
     std::span<const std::byte> body{frame->body};
     if (frame->kind == Kind::refused) {
       const Status why = take_status(body);
-      link.close();  // rank 0 waits for that
+      link.close();  // rank 0 waits for the end of the connection
       fail(why.code(), std::string{why.text()});
     }
     if (frame->kind == Kind::lost) {
@@ -196,7 +196,7 @@ std::vector<Bytes> Star::contribute(const Gathering& gathering, std::span<const 
   return blobs;
 }
 
-/// Rank 0 tells everyone why the job ends here.
+/// On rank 0: tells all ranks why the job ends, and throws.
 void Star::end(const Status& why) {
   const std::vector<Connection*> all = links();
   for (Connection* link : all) link->send(Kind::refused, status_body(why));

@@ -19,9 +19,9 @@ namespace troupe {
 namespace {
 
 constexpr std::size_t kMaxSecretBytes = 4096;
-constexpr std::uint32_t kMostRanks = 65536;  // a larger number is a mistake that would take gigabytes for tables
+constexpr std::uint32_t kMostRanks = 65536;  // a larger number is a mistake; its tables would take gigabytes
 
-/// How a launcher calls a process's place.
+/// The names of a launcher's variables for a process's place.
 struct Names {
   const char* rank;
   const char* world_size;
@@ -32,7 +32,7 @@ constexpr Names kOpenMpiNames{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "O
 
 bool is_set(const char* name) { return std::getenv(name) != nullptr; }
 
-/// The variable's value; Error{environment} when it is not set.
+/// The variable's value; throws Error{environment} if it is not set.
 std::string required(const Names& names, const char* name) {
   const char* value = std::getenv(name);
   TROUPE_CHECK(value != nullptr, Code::environment, names.rank, " is set but ", name, " is not: a launcher must set ",
@@ -67,8 +67,8 @@ std::string read_secret(const std::string& file) {
   return secret;
 }
 
-/// The first line of stdin, where a launcher on another machine tells the secret: nobody there can read it. Takes no
-/// byte behind it.
+/// The first line of stdin, through which a launcher on another machine sends the secret: nobody there can read it.
+/// Reads no byte after that line.
 std::string secret_from_stdin(Deadline deadline) {
   constexpr const char* kCure = "the remote shell must pass stdin on (`ssh -n` does not)";
   std::string secret;
@@ -92,7 +92,7 @@ std::string secret_from_stdin(Deadline deadline) {
   return secret;
 }
 
-/// The job's secret, when the launcher gave a file with one.
+/// The job's secret, if the launcher has given a file with one.
 std::string given_secret() {
   const char* file = std::getenv("TROUPE_SECRET_FILE");
   return file != nullptr ? read_secret(file) : std::string{};
@@ -118,7 +118,7 @@ LaunchPlace place_from(const Names& names, Deadline deadline) {
   return place;
 }
 
-/// Whether a launcher's PMIx server waits for this process.
+/// Whether a launcher's PMIx server expects this process.
 bool has_pmix_server() {
   if (!is_set("PMIX_RANK") || !is_set("PMIX_NAMESPACE")) return false;
   constexpr std::string_view kServer = "PMIX_SERVER_URI";
@@ -137,7 +137,7 @@ std::optional<LaunchPlace> launch_place_from_environment(Clock::duration patienc
   if (open_mpi && is_set("MASTER_ADDR") && is_set("MASTER_PORT")) return place_from(kOpenMpiNames, deadline);
   if (has_pmix_server()) return bootstrap::place_from_pmix(given_secret(), deadline);
   if (open_mpi && number<std::uint32_t>(kOpenMpiNames, kOpenMpiNames.world_size, 1, ~0u) > 1)
-    return place_from(kOpenMpiNames, deadline);  // which names what is missing
+    return place_from(kOpenMpiNames, deadline);  // its error names what is missing
   return std::nullopt;
 }
 

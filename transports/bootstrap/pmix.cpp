@@ -31,7 +31,7 @@ class Attributes {
  public:
   explicit Attributes(Deadline deadline) {
     const auto left = std::chrono::ceil<std::chrono::seconds>(deadline.left()).count();
-    const int seconds = std::max(1, static_cast<int>(std::min<std::int64_t>(left, 86'400)));  // 0 would be for ever
+    const int seconds = std::max(1, static_cast<int>(std::min<std::int64_t>(left, 86'400)));  // 0 would mean no limit
     PMIX_INFO_LOAD(&infos_[count_++], PMIX_TIMEOUT, &seconds, PMIX_INT);
   }
   ~Attributes() {
@@ -56,31 +56,31 @@ struct FreeValue {
 };
 using Value = std::unique_ptr<pmix_value_t, FreeValue>;
 
-/// One conversation with the server that this process's launcher keeps on its host.
+/// One connection to the server that this process's launcher runs on its host.
 class Client {
  public:
   explicit Client(Deadline deadline) : deadline_(deadline) {
     check(PMIx_Init(&self_, nullptr, 0), "while connecting to the launcher's server");
   }
-  ~Client() { PMIx_Finalize(nullptr, 0); }  // without it mpirun would call this process's end improper
+  ~Client() { PMIx_Finalize(nullptr, 0); }  // otherwise mpirun reports an improper end
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
   std::uint32_t rank() const noexcept { return self_.rank; }
   const char* name_space() const noexcept { return self_.nspace; }
-  /// What the server knows of the job, or of this process.
+  /// A number that the server knows about the job, or about this process.
   std::uint32_t number_of_job(const char* key) const { return number(PMIX_RANK_WILDCARD, key); }
   std::uint32_t own_number(const char* key) const { return number(self_.rank, key); }
 
-  void leave_word(const std::string& word) const {
+  void publish(const std::string& word) const {
     pmix_value_t value{};
     value.type = PMIX_STRING;
-    value.data.string = const_cast<char*>(word.c_str());  // copied by the call
-    check(PMIx_Put(PMIX_GLOBAL, kKey, &value), "while leaving word of where rank 0 listens");
-    check(PMIx_Commit(), "while leaving word of where rank 0 listens");
+    value.data.string = const_cast<char*>(word.c_str());  // the call copies it
+    check(PMIx_Put(PMIX_GLOBAL, kKey, &value), "while publishing the address of rank 0");
+    check(PMIx_Commit(), "while publishing the address of rank 0");
   }
-  /// Waits until every rank is here, and has what they left.
-  void meet() const {
+  /// Waits until every rank has called this, and has the values that the others published.
+  void fence() const {
     Attributes attributes{deadline_};
     attributes.set(PMIX_COLLECT_DATA);
     const pmix_proc_t all = process(PMIX_RANK_WILDCARD);
@@ -120,14 +120,14 @@ class Client {
   pmix_proc_t self_{};
 };
 
-/// What a conversation ends with; the listener is rank 0's.
+/// The result of place_from_pmix(), with rank 0's listener.
 struct Outcome {
   LaunchPlace place;
   Fd listener;
 };
 
-/// Rank 0's part: listens, and fills in where.
-std::string open_house(Outcome& mine, bool one_host) {
+/// On rank 0: listens, fills in the address, and returns the contact for the other ranks.
+std::string make_contact(Outcome& mine, bool one_host) {
   LaunchPlace& place = mine.place;
   Contact contact;
   if (place.secret.empty()) contact.secret = place.secret = fresh_secret();
@@ -145,7 +145,7 @@ std::string open_house(Outcome& mine, bool one_host) {
   return to_text(contact);
 }
 
-Outcome converse(const std::string& secret, Deadline deadline) {
+Outcome exchange_contact(const std::string& secret, Deadline deadline) {
   const Client client{deadline};
   Outcome mine;
   LaunchPlace& place = mine.place;
@@ -157,8 +157,8 @@ Outcome converse(const std::string& secret, Deadline deadline) {
   TROUPE_CHECK(place.rank < place.world_size, Code::environment, "PMIx: the server says this is rank ", place.rank,
                " of ", place.world_size);
   const bool one_host = client.number_of_job(PMIX_LOCAL_SIZE) == place.world_size;
-  if (place.rank == 0) client.leave_word(open_house(mine, one_host));
-  client.meet();
+  if (place.rank == 0) client.publish(make_contact(mine, one_host));
+  client.fence();
   if (place.rank == 0) return mine;
   const Contact contact = contact_from(client.word_of_rank_zero());
   if (place.secret.empty()) place.secret = contact.secret;
@@ -172,8 +172,8 @@ Outcome converse(const std::string& secret, Deadline deadline) {
 bool pmix_available() noexcept { return true; }
 
 LaunchPlace place_from_pmix(const std::string& secret, Deadline deadline) {
-  // On a thread of its own, which may outlive the wait: servers need not heed the time-outs they are given.
-  auto task = std::make_shared<std::packaged_task<Outcome()>>([=] { return converse(secret, deadline); });
+  // On a separate thread, which may outlive the wait: servers do not always obey their time limits.
+  auto task = std::make_shared<std::packaged_task<Outcome()>>([=] { return exchange_contact(secret, deadline); });
   std::future<Outcome> answer = task->get_future();
   std::thread thread = start_thread("troupe-pmix", [task] { (*task)(); });
   if (answer.wait_until(deadline.at()) != std::future_status::ready) {

@@ -6,7 +6,7 @@
 namespace troupe {
 namespace {
 
-/// Where in every rank's memory `own`, a part of `whole`, lies in `theirs`.
+/// The part of `theirs` that corresponds to `own` in this rank's `whole`.
 Memory counterpart(const Memory& own, const Memory& whole, const Memory& theirs) noexcept {
   return slice(theirs, own.offset - whole.offset, own.size_bytes);
 }
@@ -24,7 +24,7 @@ void collect_sums(const ArenaGroup& group, const BucketWork& work, std::vector<M
   for (const ArenaMember& member : group.members) parts.push_back(counterpart(work.sums, own, member.sums));
 }
 
-/// Every rank's contributions to `stripe`, in rank order: they lie where this rank's do in its own memory.
+/// Every rank's contributions to `stripe`, in rank order: at the same offset in its memory as this rank's.
 void collect_gradients(const ArenaGroup& group, const BucketWork& work, const Stripe& stripe,
                        std::vector<Memory>& parts) {
   parts.clear();
@@ -58,10 +58,10 @@ ArenaCommunicator::ArenaCommunicator(AddressSpace& space, ArenaGroup group) : sp
         member.gradients.size_bytes, " and ", own.gradients.size_bytes, ", sums ", member.sums.size_bytes, " and ",
         own.sums.size_bytes, ", scratch ", member.scratch.size_bytes, " and ", own.scratch.size_bytes);
     for (const Memory& memory : {member.gradients, member.sums, member.scratch}) {
-      if (memory.size_bytes > 0) (void)space_.address(memory);  // throws when it is not mapped here
+      if (memory.size_bytes > 0) (void)space_.address(memory);  // throws if it is not mapped here
     }
     for (const TimelineId line : {member.ready, member.published}) {
-      const std::uint64_t value = space_.timeline(line).value();  // a peer's may have moved on already
+      const std::uint64_t value = space_.timeline(line).value();  // a peer's line may have advanced already
       TROUPE_CHECK(r != group_.rank.value || value == 0, Code::invalid, "line ", line.index, " of rank ", r,
                    " stands at ", value, ": each view needs fresh lines");
     }
@@ -69,7 +69,8 @@ ArenaCommunicator::ArenaCommunicator(AddressSpace& space, ArenaGroup group) : sp
   parts_.reserve(group_.members.size());
 }
 
-/// Says that this rank has come to `round_` on `line`, and waits until every other has that is not in `without`.
+/// Raises this rank's `line` to `round_`, and waits until the lines of all others have reached it, except those in
+/// `without`.
 void ArenaCommunicator::meet(Stream& stream, TimelineId ArenaMember::*line, std::span<const Rank> without) {
   if (line == &ArenaMember::published) published_ = round_;
   stream.signal({group_.members[group_.rank.value].*line, round_});
@@ -104,7 +105,7 @@ Point ArenaCommunicator::gather_gradients(Stream& stream, const BucketWork& work
   for (const StripeMemory& part : mine) {
     if (part.stripe.count == 0) continue;
     collect_gradients(group_, work, part.stripe, parts_);
-    // Nobody else reads this rank's gradients over what it updates itself.
+    // No other rank reads this rank's gradients over the stripe that it updates itself.
     stream.reduce_with_norm(parts_[group_.rank.value], parts_, {work.sums, part.stripe.first});
   }
   return {};
@@ -131,7 +132,7 @@ Point ArenaCommunicator::update_gather(Stream& stream, const BucketWork& work, c
   return {};
 }
 
-/// Bytes, a multiple of 64.
+/// In bytes, a multiple of 64.
 std::uint64_t ArenaCommunicator::half_of_scratch() const {
   const std::uint64_t half = group_.members[0].scratch.size_bytes / 2 / 64 * 64;
   TROUPE_CHECK(half >= 64 * group_.members.size(), Code::invalid, "collectives need scratch memory of at least ",
@@ -150,9 +151,9 @@ void ArenaCommunicator::all_reduce(Stream& stream, Memory data) {
   barrier(stream);
 }
 
-/// Each rank shows its data, adds up its part of everyone's in place, and collects the other parts. Halves of the
-/// scratch take turns: a half is written again two rounds later, and whoever is ready for the round between has left
-/// it.
+/// Each rank copies its data to its scratch, adds up its part of all ranks' data in place, and copies the other parts
+/// back. The halves of the scratch alternate: a half is written again two rounds later. A rank that has raised `ready`
+/// in the round between has finished reading it.
 void ArenaCommunicator::all_reduce_chunk(Stream& stream, Memory data) {
   ++round_;
   const std::uint64_t ranks = group_.members.size();
@@ -179,8 +180,8 @@ void ArenaCommunicator::all_reduce_chunk(Stream& stream, Memory data) {
   }
 }
 
-/// Calls `round(some, first, room)` until all of `parts` was moved: as many of them at once as the scratch has places
-/// for, and bytes [first, first + room) of each. The scratch is free again afterwards.
+/// Calls `round(some, first, room)` until all of `parts` has been moved: `some` are as many parts as the scratch has
+/// places, and bytes [first, first + room) of each are moved. Afterwards the scratch is free again.
 template <class Round>
 void ArenaCommunicator::in_rounds(std::span<const OwnedPart> parts, Round&& round) {
   std::uint64_t longest = 0;

@@ -7,7 +7,7 @@
 namespace troupe {
 namespace {
 
-/// Whose message it is; one that cannot be read goes to the first, which says so to all.
+/// The rounds to which a message belongs. A message that cannot be read goes to the first ones, which report it to all.
 Receiver* receiver_of(const std::vector<collectives::DirectRounds*>& by_group,
                       std::span<const std::byte> head) noexcept {
   const GroupId id = collectives::group_of(head).value_or(GroupId{});
@@ -15,25 +15,26 @@ Receiver* receiver_of(const std::vector<collectives::DirectRounds*>& by_group,
   return place < by_group.size() ? by_group[place] : nullptr;
 }
 
-/// Refuses what comes between two views.
-class Nobody final : public Receiver {
+/// Drops messages that come between two views.
+class DroppingReceiver final : public Receiver {
  public:
   Memory landing(Peer, Lane, std::span<const std::byte>, std::uint64_t) noexcept override { return {}; }
   void arrived(Peer, Lane, std::span<const std::byte>, Memory) noexcept override {}
   void dropped(Peer, Lane, Memory, const Status&) noexcept override {}
   void lost(Peer, const Status&) noexcept override {}
 };
-Nobody nobody;  // it has no state
+DroppingReceiver dropping_receiver;  // it has no state
 
 }  // namespace
 
 void DirectChannel::open(Transport& transport) { transport.receive(Channel::exchange, *this); }
 
-void DirectChannel::close(Transport& transport) { transport.receive(Channel::exchange, nobody); }
+void DirectChannel::close(Transport& transport) { transport.receive(Channel::exchange, dropping_receiver); }
 
 bool DirectChannel::is_idle() const noexcept {
-  return std::all_of(by_group_.begin(), by_group_.end(),
-                     [](const collectives::DirectRounds* rounds) { return rounds == nullptr || rounds->calls().is_idle(); });
+  return std::all_of(by_group_.begin(), by_group_.end(), [](const collectives::DirectRounds* rounds) {
+    return rounds == nullptr || rounds->calls().is_idle();
+  });
 }
 
 void DirectChannel::add(GroupId id, collectives::DirectRounds& rounds) {
@@ -52,7 +53,7 @@ void DirectChannel::arrived(Peer from, Lane lane, std::span<const std::byte> hea
   if (Receiver* const receiver = receiver_of(by_group_, head)) receiver->arrived(from, lane, head, payload);
 }
 
-/// Where it would have gone is not said; a peer that does not finish what it sends is lost to all.
+/// It is unknown to which group it belonged. A peer that does not finish what it sends is lost to all groups.
 void DirectChannel::dropped(Peer from, Lane lane, Memory payload, const Status& why) noexcept {
   for (Receiver* const receiver : by_group_)
     if (receiver != nullptr) receiver->dropped(from, lane, payload, why);

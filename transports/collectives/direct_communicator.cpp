@@ -16,7 +16,7 @@ DirectGroup between_nodes(const CounterpartGroup& group, Rank self, std::span<co
   made.names = group.ranks;
   made.ranges_a_bucket = group.ranges_a_bucket;
   for (const Rank rank : group.ranks) made.peers.push_back({rank.value});
-  // A fault that no rank of the node has by itself comes of their sum.
+  // A fault that no rank of the node has alone comes from their sum; the node's last rank stands for that.
   for (const std::vector<Rank>& node : nodes) made.blamed.push_back(node.back());
   return made;
 }
@@ -49,7 +49,8 @@ Rank DirectCommunicator::rank() const noexcept { return Rank{rounds_->plan().sel
 
 std::uint32_t DirectCommunicator::ranks() const noexcept { return rounds_->plan().ranks(); }
 
-/// In as many rounds as it takes: one part of each rank at a time, and of what is reduced as much as the staging takes.
+/// In as many rounds as necessary: one part of each rank at a time, and for reductions as much as the staging memory
+/// takes.
 void DirectCommunicator::plain(Stream& stream, collectives::PlainOperation operation,
                                std::span<const OwnedPart> parts) {
   if (rounds_->plan().ranks() == 1) return;
@@ -80,7 +81,7 @@ void DirectCommunicator::plain(Stream& stream, collectives::PlainOperation opera
   enqueue();
 }
 
-/// One round; where memory is the device's, on copies of the pieces.
+/// One round; if memory is the device's, with copies of the pieces.
 void DirectCommunicator::plain_round(Stream& stream, collectives::PlainOperation operation,
                                      std::span<const Memory> pieces) {
   if (!rounds_->plan().group().device_memory) return stream.wait(caller_->plain(stream, operation, pieces));
@@ -117,7 +118,7 @@ void DirectCommunicator::barrier(Stream& stream) {
 
 namespace {
 
-/// Ranks that do not reach each other's stripes update their own.
+/// Ranks that do not reach each other's stripes update only their own.
 const StripeMemory& only_one(std::span<const StripeMemory> mine) {
   TROUPE_CHECK(mine.size() == 1, Code::invalid, mine.size(), " parts of a bucket, but only the own one is in reach");
   return mine.front();

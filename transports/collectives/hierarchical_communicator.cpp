@@ -8,7 +8,7 @@
 
 namespace troupe {
 
-/// A bucket's line on the node, and what counts it up when this rank's share of a call is done.
+/// A bucket's line on the node; raises it when this rank's share of a call is done.
 struct HierarchicalCommunicator::BucketLine final : Waker {
   BucketLine(HierarchicalCommunicator& its_owner, TimelineId its_updated)
       : owner(its_owner), updated(owner.space_.timeline(its_updated)), join(owner.space_) {}
@@ -71,18 +71,18 @@ CommunicatorTraits HierarchicalCommunicator::traits() const noexcept {
   return {.rank_ordered = false, .in_place = true, .device_memory = std::all_of(sets_.begin(), sets_.end(), takes_it)};
 }
 
-/// Work of the node's stream starts when every member's `line` has come to `value`.
+/// Later work of the node's stream starts when every member's `line` has reached `value`.
 void HierarchicalCommunicator::wait_for_node(TimelineId NodeMember::*line, std::uint64_t value) {
   for (std::uint32_t m = 0; m < group_.members.size(); ++m)
     if (Rank{m} != group_.rank) node_stream_.wait({group_.members[m].*line, value});
 }
 
-/// From here on, the node's stream may read the bucket's gradients of all members.
+/// After this, the node's stream may read the bucket's gradients of all members.
 void HierarchicalCommunicator::take_over(Stream& stream, const BucketWork& work) {
   TROUPE_CHECK(work.bucket.index < lines_.size() && work.bucket == group_.buckets[work.bucket.index], Code::invalid,
                "step ", work.step.value, ", bucket ", work.bucket.index, ": the group has no such bucket");
   node_stream_.about({work.step.value, work.bucket.index});
-  // Members count calls up together, so none may be ahead of another.
+  // All members raise one line, so no member may be a call ahead of another.
   const BucketLine& line = lines_[work.bucket.index];
   node_stream_.wait({line.updated.id(), line.calls * group_.members.size()});
   stream.signal({own().handed, ++handed_});
@@ -90,7 +90,7 @@ void HierarchicalCommunicator::take_over(Stream& stream, const BucketWork& work)
   wait_for_node(&NodeMember::handed, handed_);
 }
 
-/// `part` lies in this rank's gradients: the same of all members.
+/// The memory of all members that corresponds to `part` of this rank's gradients.
 std::span<const Memory> HierarchicalCommunicator::of_members(const Memory& part) {
   const Memory& mine = own().plain.gradients;
   parts_.clear();
@@ -99,8 +99,8 @@ std::span<const Memory> HierarchicalCommunicator::of_members(const Memory& part)
   return parts_;
 }
 
-/// Calls `what(set, work)` for each range of the bucket that this rank reduces, with the work that is about that range;
-/// empty ones are left out, but for those with which a step's sums travel.
+/// Calls `what(set, work)` for each range of the bucket that this rank reduces, with the work for that range. Empty
+/// ranges are left out, except those whose messages carry a step's sums.
 template <class What>
 void HierarchicalCommunicator::for_each_range(const BucketWork& work, What&& what) {
   for (Counterparts& set : sets_) {
@@ -119,7 +119,7 @@ void HierarchicalCommunicator::for_each_range(const BucketWork& work, What&& wha
 
 namespace {
 
-/// This rank's part of a range, as the set's ranks count; nothing where another one owns it.
+/// This rank's part of a range, with the set's rank numbers; empty if another rank owns it.
 StripeMemory part_of(const Counterparts& set, const Bucket& range, std::span<const StripeMemory> mine, Rank self) {
   const Stripe& stripe = set.group.stripes[range.index];
   StripeMemory part;
@@ -131,7 +131,7 @@ StripeMemory part_of(const Counterparts& set, const Bucket& range, std::span<con
 
 }  // namespace
 
-/// Of all points of a call about the bucket, of whose work there may be none.
+/// The point at which all parts of a call for the bucket are done; there may be none.
 Point HierarchicalCommunicator::joined(std::uint32_t bucket) {
   if (points_.empty()) points_.push_back(node_stream_.mark());
   const Point all = lines_[bucket].join.join(points_);
@@ -139,7 +139,7 @@ Point HierarchicalCommunicator::joined(std::uint32_t bucket) {
   return all;
 }
 
-/// The bucket's parameters are the new ones when every member is done with its share.
+/// The point at which every member has done its share, so that the bucket's parameters are new.
 Point HierarchicalCommunicator::done_with(std::uint32_t bucket) {
   BucketLine& line = lines_[bucket];
   const Point mine = joined(bucket);
@@ -147,7 +147,7 @@ Point HierarchicalCommunicator::done_with(std::uint32_t bucket) {
   return {line.updated.id(), ++line.calls * group_.members.size()};
 }
 
-/// Adds up what the members show, for their counterparts to add up further.
+/// Adds up the members' sums; their counterparts' sums are added in the exchange between nodes.
 void HierarchicalCommunicator::sum_up_node(Memory NodeMember::*sums) {
   parts_.clear();
   for (const NodeMember& member : group_.members) parts_.push_back(member.*sums);
@@ -173,8 +173,8 @@ Point HierarchicalCommunicator::reduce_update_gather(Stream& stream, const Bucke
   return done_with(work.bucket.index);
 }
 
-/// Which rank's gradient is not finite is seen here, where each rank's is at hand; squares are added up by the owners
-/// of the whole sum.
+/// Each rank's gradient is available only here, so here it is found whose gradient is not finite. Squares are added up
+/// by the owners of the whole sum.
 Point HierarchicalCommunicator::gather_gradients(Stream& stream, const BucketWork& work,
                                                  std::span<const StripeMemory> mine) {
   take_over(stream, work);
@@ -222,14 +222,14 @@ Point HierarchicalCommunicator::update_gather(Stream& stream, const BucketWork& 
   return done_with(work.bucket.index);
 }
 
-/// The parts as the node's members have them: each is one's who belongs to its owner's home set.
+/// The parts with owners within the node: the member that belongs to the home set of the part's owner.
 std::vector<OwnedPart> HierarchicalCommunicator::within_node(std::span<const OwnedPart> parts) const {
   std::vector<OwnedPart> mapped(parts.begin(), parts.end());
   for (OwnedPart& part : mapped) part.owner = Rank{hosts_[homes_.at(part.owner.value)]};
   return mapped;
 }
 
-/// Those whose owners have this home set, as its ranks count.
+/// The parts whose owners have this home set, with the set's rank numbers.
 std::vector<OwnedPart> HierarchicalCommunicator::between_nodes(const Counterparts& set,
                                                                std::span<const OwnedPart> parts) const {
   std::vector<OwnedPart> mapped;
@@ -259,7 +259,7 @@ void HierarchicalCommunicator::abort(const Status& why) noexcept {
   end_node(why);
 }
 
-/// Of the node's lines alone: may be called while a set's communicator tells of its end.
+/// Poisons only the node's lines: may be called while a set's communicator reports its failure.
 void HierarchicalCommunicator::end_node(const Status& why) noexcept {
   plain_.abort(why);
   for (const NodeMember& member : group_.members)

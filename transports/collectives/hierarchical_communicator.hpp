@@ -12,53 +12,53 @@
 
 namespace troupe {
 
-/// What one rank of a node shows to the node's others.
+/// What one rank of a node shows to the node's other ranks.
 struct NodeMember {
-  ArenaMember plain;    // what plain operations use, with lines of their own
-  TimelineId handed;    // raised when a bucket's gradients can be read; the rank's own stream signals it
+  ArenaMember plain;    // for plain operations, with their own lines
+  TimelineId handed;    // raised when a bucket's gradients can be read; signalled by the rank's own stream
   TimelineId measured;  // raised when `verdict` can be read
-  Memory verdict;       // a StepSums: the rank's, and what was measured, of a step with a verdict
+  Memory verdict;       // a StepSums: the rank's own, with what was measured, of a step with a verdict
 };
 
-/// The ranks of one node within a group that is exchanged on two levels; the same in every one of them but for `rank`
-/// and the last three.
+/// The ranks of one node within a group that is exchanged on two levels; the same at all of them, except `rank` and the
+/// last three.
 struct NodeGroup {
-  Rank rank;                        // this one's place in `members`
+  Rank rank;                        // this rank's index in `members`
   std::vector<NodeMember> members;  // in rank order
-  std::vector<Rank> names;          // the members' ranks in the job
+  std::vector<Rank> names;          // the members' numbers in the job
   std::vector<Bucket> buckets;      // by index
-  TimelineId updated;               // the first of as many lines as there are buckets, which members count up
+  TimelineId updated;               // the first of a line for each bucket, which all members raise
   ExchangeLevel between;            // the job's sets of counterparts
-  Memory node_sums, found;          // a StepSums each: of the node, and what this rank's look for faults found
+  Memory node_sums, found;          // a StepSums each: the node's, and the faults that this rank found
 };
 
 /// A set of counterparts to which this rank belongs.
 struct Counterparts {
-  std::size_t set = 0;  // its place in NodeGroup::between
+  std::size_t set = 0;  // its index in NodeGroup::between
   CounterpartGroup group;
-  std::unique_ptr<Communicator> communicator;  // of its ranges and stripes
+  std::unique_ptr<Communicator> communicator;  // for its ranges and stripes
 };
 
-/// Collectives of ranks on several nodes: those of a node reduce where their gradients lie, each exchanges its share of
-/// that with its counterparts on the other nodes, and the parameters that come of it lie in the node's one copy, which
-/// all its ranks read. So each sum crosses between two nodes once, however many ranks they have. Sums are added up in
-/// rank order within a node, and these in the order of nodes.
+/// Collectives of ranks on several nodes. The ranks of a node reduce their gradients in place; each exchanges its share
+/// of the sum with its counterparts on the other nodes, and the resulting parameters are in the node's one copy, which
+/// all its ranks read. So each sum is sent between two nodes once, however many ranks they have. Values are added in
+/// rank order within a node, and the nodes' sums in the order of nodes.
 ///
-/// Handing a bucket over never waits: a stream of its own waits for the node's other ranks, reduces, and hands on. Each
-/// bucket has a line on the node that every member counts up when its share is done; the new parameters are valid when
-/// all have.
+/// Passing a bucket to the exchange never waits: a separate stream waits for the node's other ranks, reduces, and
+/// passes the sum on. Each bucket has a line on the node that every member raises when its share is done; the new
+/// parameters are valid when all have.
 class HierarchicalCommunicator final : public Communicator {
  public:
-  /// The lines are fresh. `node_stream` is of the device and nothing else's; both streams of the sets' communicators
-  /// and this one, and `space`, outlive it, and it outlives what is enqueued. Throws Error{invalid} when the members do
-  /// not fit together.
+  /// The lines must be at 0. `node_stream` belongs to the device and is used only here; both this stream and those of
+  /// the sets' communicators, and `space`, outlive it, and it outlives what it has enqueued. Throws Error{invalid} if
+  /// the members do not match.
   HierarchicalCommunicator(AddressSpace& space, Stream& node_stream, NodeGroup group, std::vector<Counterparts> sets);
   ~HierarchicalCommunicator() override;
 
   CommunicatorTraits traits() const noexcept override;
   Rank rank() const noexcept override { return group_.names[group_.rank.value]; }
   std::uint32_t ranks() const noexcept override { return ranks_; }
-  // Of any size, as the arena's and the transport's.
+  // Of any size, as in the arena's and the transport's communicators.
   void reduce_scatter(Stream& stream, std::span<const OwnedPart> parts) override;
   void all_gather(Stream& stream, std::span<const OwnedPart> parts) override;
   void barrier(Stream& stream) override;
@@ -90,17 +90,17 @@ class HierarchicalCommunicator final : public Communicator {
   const NodeGroup group_;
   std::vector<Counterparts> sets_;
   ArenaCommunicator plain_;
-  PointJoin agreed_;  // of the sets, on each verdict
+  PointJoin agreed_;  // of the sets, for each verdict
   std::uint32_t ranks_ = 0;
-  std::vector<std::size_t> homes_;    // by rank of the job: its home set
-  std::vector<std::uint32_t> hosts_;  // by set: who of this node belongs to it
+  std::vector<std::size_t> homes_;    // by rank of the job: the index of its home set
+  std::vector<std::uint32_t> hosts_;  // by set: the member of this node that belongs to it
   std::vector<std::uint32_t> nodes_;  // by rank of the job
   std::deque<BucketLine> lines_;      // by bucket
   std::uint64_t handed_ = 0;
   std::uint64_t verdicts_ = 0;
-  std::vector<Point> measured_;  // of the verdict to come
-  std::vector<Point> points_;    // of the call under way
-  std::vector<Memory> parts_;    // reused
+  std::vector<Point> measured_;  // for the next verdict
+  std::vector<Point> points_;    // of the present call
+  std::vector<Memory> parts_;    // memory that is reused
 };
 
 }  // namespace troupe

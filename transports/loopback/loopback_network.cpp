@@ -52,7 +52,7 @@ void Mailbox::reset_fd() noexcept {
 
 void Mailbox::ring() noexcept {
   const std::uint64_t one = 1;
-  // Fails only when the counter is full, and then the fd is readable anyway.
+  // Fails only if the counter is full, and then the fd is readable anyway.
   [[maybe_unused]] const auto written = write(fd_, &one, sizeof one);
 }
 

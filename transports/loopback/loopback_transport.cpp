@@ -27,7 +27,7 @@ std::uint64_t total_bytes(std::span<const Memory> pieces) {
   return sum;
 }
 
-/// A message that has not left yet: its payload still lies with the sender.
+/// A message that has not been sent yet: its payload is still the sender's memory.
 struct Leaving {
   std::uint32_t rounds;
   Peer to;
@@ -37,10 +37,10 @@ struct Leaving {
   SendDone* done;
 };
 
-/// A message that has a landing but is not written there yet.
+/// A message that has a landing but has not been written there yet.
 struct Landing {
   std::uint32_t rounds;
-  Receiver* receiver;  // who gave the memory
+  Receiver* receiver;  // the receiver that provided the memory
   Letter letter;
   Memory memory;
 };
@@ -50,7 +50,7 @@ struct Told {
   Status status;
 };
 
-/// One lane of one endpoint; everything is called by the lane's owner.
+/// One lane of one endpoint; all functions are called by the lane's owner.
 class LoopbackLane {
  public:
   LoopbackLane(Lane lane, Peer self, AddressSpace& space, LoopbackAdversity adversity, Station& station,
@@ -70,7 +70,7 @@ class LoopbackLane {
   bool arm();
   int fd() const noexcept { return inbox_.fd(); }
   void fence(Peer peer, const Status& why) noexcept;
-  /// Tells everyone who still waits that the end has come.
+  /// Tells all that still wait that the transport has ended.
   void end() noexcept;
 
  private:
@@ -97,8 +97,8 @@ class LoopbackLane {
   std::list<Leaving> leaving_;
   std::list<Landing> landings_;
   std::vector<Told> told_;
-  std::map<Peer, Status> cut_;  // fenced or lost, and why
-  bool sweep_ = false;          // cut_ has grown
+  std::map<Peer, Status> cut_;  // fenced or lost peers, with the reason
+  bool sweep_ = false;          // cut_ has a new entry
 };
 
 bool LoopbackLane::send(Peer to, std::shared_ptr<Station> station, Channel channel, std::span<const std::byte> head,
@@ -215,7 +215,7 @@ void LoopbackLane::lose(Peer peer) {
 
 void LoopbackLane::fence(Peer peer, const Status& why) noexcept { sweep_ |= cut_.emplace(peer, why).second; }
 
-/// Ends what is under way with peers that are cut off.
+/// Ends the messages of peers that are cut off.
 void LoopbackLane::sweep() {
   leaving_.remove_if([&](const Leaving& message) {
     const auto cut = cut_.find(message.to);
@@ -233,7 +233,7 @@ void LoopbackLane::sweep() {
 }
 
 bool LoopbackLane::tell() {
-  const auto told = std::exchange(told_, {});  // who is told may send again
+  const auto told = std::exchange(told_, {});  // callbacks may send again
   for (const Told& each : told) each.done->sent(each.status);
   return !told.empty();
 }
@@ -291,7 +291,7 @@ class LoopbackTransport final : public Transport {
                  " bytes is longer than the ", kMaxHeadBytes,
                  " that a message may have; put the rest into the payload");
     for (const Memory& piece : payload) {
-      if (piece.size_bytes > 0) space_.address(piece);  // throws now rather than when it leaves
+      if (piece.size_bytes > 0) space_.address(piece);  // so that it throws now and not when the message is sent
     }
     std::shared_ptr<Station> station;
     {

@@ -10,18 +10,18 @@ namespace troupe {
 
 class LoopbackHub;  // not public
 
-/// What a loopback network does to its users to find their mistakes; by seed, so that a run can be repeated.
+/// What a loopback network does to find mistakes of its users; it depends on a seed, so that a run can be repeated.
 struct LoopbackAdversity {
   std::uint64_t seed = 0;
-  /// A message waits 0 to `delay_rounds` progress calls at the sender (its payload is read only then) and, with
+  /// A message waits 0 to `delay_rounds` progress calls at the sender (its payload is read only then) and, if it has a
   /// payload, as many again between landing() and arrived(): messages overtake each other.
   std::uint32_t delay_rounds = 0;
-  /// How many of 100 calls of send() are refused.
+  /// The percentage of send() calls that are refused.
   std::uint32_t refuse_percent = 0;
 };
 
-/// Peers of one process that talk through memory: for tests, and for programs that run their ranks in one process.
-/// Threads: any. Endpoints may outlive the network object.
+/// Peers of one process that exchange messages through memory: for tests, and for programs that run their ranks in one
+/// process. Threads: any. Endpoints may outlive the network object.
 class LoopbackNetwork {
  public:
   explicit LoopbackNetwork(LoopbackAdversity adversity = {});
@@ -29,11 +29,11 @@ class LoopbackNetwork {
   LoopbackNetwork(const LoopbackNetwork&) = delete;
   LoopbackNetwork& operator=(const LoopbackNetwork&) = delete;
 
-  /// Makes the transport of peer `self`; `space` outlives it. Its end is heard by the others as a loss, as that of a
-  /// process would be. Throws Error{invalid} when that peer has, or had, an endpoint already.
+  /// Makes the transport of peer `self`; `space` outlives it. When it is destroyed the others see a loss, as when a
+  /// process ends. Throws Error{invalid} if that peer has, or had, an endpoint already.
   std::unique_ptr<Transport> endpoint(Peer self, AddressSpace& space);
-  /// Stops `peer` as SIGKILL would: it never moves again, nothing more leaves it, the others hear lost(). What it still
-  /// owes (SendDone, dropped) is told when its endpoint is destroyed.
+  /// Stops `peer` as SIGKILL would: it makes no progress, nothing more is sent by it, and the others get lost(). Its
+  /// outstanding callbacks (SendDone, dropped) are called when its endpoint is destroyed.
   void kill(Peer peer);
 
  private:

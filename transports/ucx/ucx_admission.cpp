@@ -18,8 +18,8 @@
 namespace troupe {
 namespace {
 
-// Where a filter finds the source address: a socket's filter sees a packet from its TCP header on, and reaches the IP
-// header by this special offset.
+// The offset at which a filter finds the source address: a socket's filter sees a packet from its TCP header on, and
+// reaches the IP header by this special offset.
 constexpr std::uint32_t kSource4 = static_cast<std::uint32_t>(SKF_NET_OFF) + 12;
 constexpr std::uint32_t kSource6 = static_cast<std::uint32_t>(SKF_NET_OFF) + 8;
 constexpr std::uint32_t kTakeWhole = 0xffffffff;
@@ -29,12 +29,12 @@ using Program = std::vector<sock_filter>;
 
 sock_filter load(std::uint32_t offset) { return BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offset); }
 sock_filter answer(std::uint32_t bytes) { return BPF_STMT(BPF_RET | BPF_K, bytes); }
-/// Compares what was loaded, and skips so many instructions.
+/// Compares the loaded value, and skips this number of instructions.
 sock_filter compare(std::uint16_t how, std::uint32_t with, std::uint8_t if_true, std::uint8_t if_false) {
   return BPF_JUMP(static_cast<std::uint16_t>(BPF_JMP | how | BPF_K), with, if_true, if_false);
 }
 
-/// Finds the loaded address among `ranges` by halving, as every packet of a peer comes through here.
+/// Finds the loaded address among `ranges` by binary search, since the filter runs for every packet of a peer.
 void find(Program& to, std::span<const Admission::Range> ranges) {
   if (ranges.size() == 1) {
     to.push_back(compare(BPF_JGE, ranges[0].first, 0, 1));
@@ -46,7 +46,7 @@ void find(Program& to, std::span<const Admission::Range> ranges) {
   const std::size_t half = ranges.size() / 2;
   to.push_back(compare(BPF_JGE, ranges[half].first, 0, 1));
   const std::size_t jump = to.size();
-  to.push_back({});  // to the upper half, which may be too far for a comparison's own jump
+  to.push_back({});  // to the upper half, which may be too far for the jump of a comparison
   find(to, ranges.first(half));
   to[jump] = BPF_STMT(BPF_JMP | BPF_JA, static_cast<std::uint32_t>(to.size() - jump - 1));
   find(to, ranges.subspan(half));
@@ -66,7 +66,7 @@ Admission::Prefix cut(Admission::Prefix prefix, unsigned bits) {
 void take_if_under(Program& to, const Admission::Prefix& prefix) {
   const unsigned words = (prefix.bits + 31) / 32;
   for (unsigned word = 0; word < words; ++word) {
-    const auto left = static_cast<std::uint8_t>(3 * (words - word - 1) + 1);  // instructions to the next prefix
+    const auto left = static_cast<std::uint8_t>(3 * (words - word - 1) + 1);  // instructions until the next prefix
     to.push_back(load(kSource6 + 4 * word));
     to.push_back(BPF_STMT(BPF_ALU | BPF_AND | BPF_K, mask_of(prefix.bits, word)));
     to.push_back(compare(BPF_JEQ, prefix.words[word], 0, left));
@@ -83,7 +83,7 @@ Ipv6Words words_of(const in6_addr& address) {
   return words;
 }
 
-/// An IPv4 address that came over an IPv6 socket.
+/// The IPv4 address of a packet over an IPv6 socket.
 std::optional<std::uint32_t> mapped(const in6_addr& address) {
   if (!IN6_IS_ADDR_V4MAPPED(&address)) return std::nullopt;
   return words_of(address)[3];
@@ -114,7 +114,7 @@ int option(int fd, int name) {
   return ::getsockopt(fd, SOL_SOCKET, name, &value, &size) == 0 ? value : 0;
 }
 
-/// The kernel's number of a socket, which unlike its descriptor is never given again.
+/// The kernel's number of a socket, which unlike a descriptor is never reused.
 std::uint64_t cookie(int fd) {
   std::uint64_t value = 0;
   socklen_t size = sizeof value;
@@ -127,10 +127,10 @@ std::uint16_t tcp_port(int fd) {
   socklen_t size = sizeof name;
   if (::getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size) != 0) return 0;
   if ((name.ss_family != AF_INET && name.ss_family != AF_INET6) || option(fd, SO_PROTOCOL) != IPPROTO_TCP) return 0;
-  return ntohs(reinterpret_cast<const sockaddr_in&>(name).sin_port);  // at the same place for both families
+  return ntohs(reinterpret_cast<const sockaddr_in&>(name).sin_port);  // the same offset in both families
 }
 
-/// Whether a worker's address names the port, as UCX writes it.
+/// Whether a worker's address contains the port, as UCX writes it.
 bool names(std::span<const std::byte> address, std::uint16_t port) {
   const std::uint16_t wire = htons(port);
   std::array<std::byte, sizeof wire> bytes;
@@ -153,9 +153,9 @@ Admission::Admission(const std::vector<ProcessHost>& hosts, Peer self) {
   join_neighbours();
 }
 
-/// False for a text that is no address.
+/// False if the text is not an address.
 bool Admission::add(std::string address, bool same_node) {
-  address = address.substr(0, address.find('%'));  // the interface of a link-local address
+  address = address.substr(0, address.find('%'));  // without the interface of a link-local address
   in_addr four{};
   in6_addr six{};
   std::optional<std::uint32_t> short_form;
@@ -237,7 +237,7 @@ std::size_t ListenerGuard::close_to_strangers(std::span<const std::byte> worker_
   for (const int fd : open_descriptors()) {
     if (option(fd, SO_ACCEPTCONN) == 0 || std::binary_search(before_.begin(), before_.end(), cookie(fd))) continue;
     const std::uint16_t port = tcp_port(fd);
-    if (port == 0 || !names(worker_address, port)) continue;  // another thread's
+    if (port == 0 || !names(worker_address, port)) continue;  // another thread's socket
     Program program = admission_->program(option(fd, SO_DOMAIN));
     const sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
     TROUPE_CHECK_ERRNO(::setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter) == 0, Code::environment,
@@ -247,7 +247,7 @@ std::size_t ListenerGuard::close_to_strangers(std::span<const std::byte> worker_
     TROUPE_CHECK_ERRNO(::setsockopt(fd, SOL_SOCKET, SO_LOCK_FILTER, &on, sizeof on) == 0, Code::environment,
                        "cannot lock the filter of UCX's TCP port ", port);
     ports_.push_back(port);
-    // What is in the queue came before the filter; no peer knows the port yet.
+    // Connections in the queue came before the filter; no peer knows the port yet.
     for (int early; (early = ::accept4(fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0;) ::close(early);
   }
   end_early_connections();
@@ -262,8 +262,8 @@ void ListenerGuard::end_early_connections() const {
     sockaddr_storage peer{};
     socklen_t size = sizeof peer;
     if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0 || admission_->admits(peer)) continue;
-    // Resets the connection and throws away what has arrived, which shutdown() would leave to UCX. The descriptor is
-    // UCX's, which finds it ended and closes it.
+    // Resets the connection and drops received data, which shutdown() would leave to UCX. The descriptor belongs to
+    // UCX, which notices the end and closes it.
     sockaddr none{};
     none.sa_family = AF_UNSPEC;
     ::connect(fd, &none, sizeof none);

@@ -27,7 +27,7 @@ ucs_status_t UcxArrivals::on_message(void* listener, const void* header, std::si
                              announced);
 }
 
-/// UCS_OK throws away what was not used, also what is still with the sender.
+/// Returning UCS_OK drops the data that was not used, including data that is still at the sender.
 ucs_status_t UcxArrivals::take(Channel channel, std::span<const std::byte> header, void* data, std::size_t size,
                                bool announced) {
   Receiver* const receiver = receivers_[place(channel)];
@@ -70,7 +70,7 @@ ucs_status_t UcxArrivals::deliver_whole(PeerLink& link, Receiver& receiver, cons
   return UCS_OK;
 }
 
-/// The arrival that a chunk belongs to, or a new one.
+/// The arrival to which a chunk belongs, or a new one.
 Arrival& UcxArrivals::arrival_of(PeerLink& link, Receiver& receiver, const Incoming& in) {
   if (in.place.message != 0) {
     for (Arrival& arrival : link.arrivals) {
@@ -89,7 +89,7 @@ Arrival& UcxArrivals::arrival_of(PeerLink& link, Receiver& receiver, const Incom
   return arrival;
 }
 
-/// Where a landing lies; null when it is no good, with the reason.
+/// The address of a landing; null if it cannot be used, with the reason.
 std::byte* UcxArrivals::landing_address(PeerLink& link, const Memory& memory, std::uint64_t size,
                                         Status& failed) const {
   if (memory.size_bytes < size) {
@@ -99,7 +99,7 @@ std::byte* UcxArrivals::landing_address(PeerLink& link, const Memory& memory, st
   }
   try {
     return space_.address(memory);
-  } catch (const Error& error) {  // UCX's frames are below us: nothing may pass them
+  } catch (const Error& error) {  // the callers are UCX's functions: no exception may pass through them
     failed = {error.code(), text("the landing for ", size, " bytes from peer ", link.peer.value, ": ", error.what())};
     return nullptr;
   }
@@ -150,7 +150,7 @@ void UcxArrivals::finish_if_over(Arrival& arrival) {
   PeerLink& link = *arrival.link;
   if (arrival.parts_under_way > 0) return;
   if (!link.cut && !closed_ && arrival.seen_bytes < arrival.size_bytes) return;
-  std::list<Arrival> over;  // the receiver may bring about anything: this one is out of its reach
+  std::list<Arrival> over;  // removed from the link first, since the receiver's callback may do anything
   over.splice(over.begin(), link.arrivals, arrival.place);
   if (arrival.failed.ok() && link.cut) arrival.failed = link.why;
   if (arrival.failed.ok() && arrival.seen_bytes < arrival.size_bytes) {

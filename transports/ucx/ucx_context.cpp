@@ -21,12 +21,12 @@ namespace {
 constexpr std::uint32_t kMostAddressBytes = 1u << 20;
 constexpr std::uint32_t kMagic = 0x58555254;  // "TRUX"
 
-/// Landing buffers of 8 KiB, of which UCX makes so many at once, in shared memory. 512, as it takes by itself, are
-/// 4.3 MB for each of two lanes; 64 lie in the lane's queue. The file that holds them has a name until it is written,
-/// and stays when the process is killed meanwhile: the shorter that takes the better.
+/// Landing buffers of 8 KiB, of which UCX allocates this number at once, in shared memory. Its default, 512, takes 4.3
+/// MB for each of two lanes; 64 are in the lane's queue. The file that contains them has a name until it is written,
+/// and remains if the process is killed meanwhile: the shorter that takes, the better.
 constexpr const char* kSharedBuffers = "128";
-/// A TCP segment as UCX hands it to the system. Of 8 KiB, as it takes by itself, two ranks that exchange gradients on two
-/// cores need a tenth more time for a step (docs/benchmarks.md).
+/// The size of a TCP segment that UCX passes to the system. With its default, 8 KiB, two ranks that exchange gradients
+/// on two cores need a tenth more time for a step (docs/benchmarks.md).
 constexpr const char* kTcpSegment = "32k";
 
 struct ConfigRelease {
@@ -38,13 +38,13 @@ void set(ucp_config_t* config, const char* name, const std::string& value) {
   TROUPE_UCX(ucp_config_modify(config, name, value.c_str()), Code::environment, "UCX refuses ", name, " = ", value);
 }
 
-/// Whether the environment names transports; "all" is what UCX takes by itself.
+/// Whether the environment names transports; "all" is UCX's default.
 bool user_chose() {
   const char* const named = std::getenv("UCX_TLS");
   return named != nullptr && std::string_view{named} != "all";
 }
 
-/// UCX would go on without those that it does not find.
+/// Otherwise UCX would continue without the interfaces that it does not find.
 void check_interfaces(std::string_view devices) {
   while (!devices.empty()) {
     const std::string device{devices.substr(0, devices.find(','))};
@@ -61,21 +61,21 @@ Config read_config(const UcxOptions& options, bool chosen) {
              "UCX cannot read its configuration; look at the UCX_ variables in the environment");
   Config config{raw};
   switch (options.means) {
-    // Never sysv, whose segments a kill -9 may leave behind.
+    // Never sysv: its segments may remain after kill -9.
     case UcxMeans::automatic:
       if (!user_chose()) set(raw, "TLS", "^sysv");
       break;
     case UcxMeans::shm:
       set(raw, "TLS", "posix,cma,self");
       if (const std::string folder = chosen ? other_shared_folder(options.hosts.size()) : ""; !folder.empty())
-        set(raw, "DIR", folder);  // UCX_POSIX_DIR, whose prefix does not count here
+        set(raw, "DIR", folder);  // UCX_POSIX_DIR, without the usual prefix
       break;
     case UcxMeans::tcp: set(raw, "TLS", "tcp,self"); break;
   }
   if (options.means != UcxMeans::shm && std::getenv("UCX_TCP_TX_SEG_SIZE") == nullptr)
-    set(raw, "TX_SEG_SIZE", kTcpSegment);  // UCX_TCP_TX_SEG_SIZE, whose prefix does not count here
+    set(raw, "TX_SEG_SIZE", kTcpSegment);  // UCX_TCP_TX_SEG_SIZE, without the usual prefix
   if (options.means != UcxMeans::tcp) set(raw, "MM_RX_BUFS_GROW", kSharedBuffers);
-  // Without it UCX refuses shared memory to endpoints that want to hear of their peer's death.
+  // Without this setting UCX does not use shared memory for endpoints that must be told of their peer's death.
   if (options.means != UcxMeans::tcp) set(raw, "MM_ERROR_HANDLING", "y");
   if (!options.network_devices.empty()) {
     if (options.means == UcxMeans::tcp) check_interfaces(options.network_devices);
@@ -84,7 +84,7 @@ Config read_config(const UcxOptions& options, bool chosen) {
   return config;
 }
 
-/// Equal in processes that can reach each other's memory: same boot of the same host, same pid namespace.
+/// The same in processes that can access each other's memory: same boot of the same host, same pid namespace.
 std::uint64_t host_key() { return std::hash<std::string>{}(text(boot_id(), '/', pid_namespace())); }
 
 std::pair<std::uint16_t, std::uint16_t> library_version() {
@@ -108,7 +108,7 @@ std::string_view name_of(std::uint8_t means) {
 
 UcxOptions with_means(UcxOptions options) {
   if (options.means != UcxMeans::automatic || options.hosts.empty() || user_chose()) return options;
-  // UCX opens another process's memory through /proc, and wakes it by a socket of the network namespace.
+  // UCX opens another process's memory through /proc, and wakes it through a socket of the network namespace.
   using Place = std::pair<NodeIdentity, std::uint64_t>;
   std::map<std::string_view, Place> places;  // of the first process of each machine
   bool two_on_a_machine = false;
@@ -127,7 +127,7 @@ UcxContext::UcxContext(const UcxOptions& options, bool chosen) {
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_NAME;
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
-  params.mt_workers_shared = 1;  // two workers, each with a thread of its own
+  params.mt_workers_shared = 1;  // two workers, each with its own thread
   params.name = "troupe";
   TROUPE_UCX(ucp_init(&params, config.get(), &context_), Code::environment, "UCX cannot start with transports ",
              name_of(static_cast<std::uint8_t>(options.means)), ", network device ",
@@ -136,8 +136,8 @@ UcxContext::UcxContext(const UcxOptions& options, bool chosen) {
 
 UcxContext::~UcxContext() { ucp_cleanup(context_); }
 
-/// From UCX's description for people, "#      resource 1  :  md 1  dev 1  flags -- tcp/eth0": there is no other way to
-/// ask for it.
+/// Parsed from UCX's description for people, "#      resource 1  :  md 1  dev 1  flags -- tcp/eth0": there is no other
+/// way to get it.
 std::vector<std::string> UcxContext::network_devices() const {
   char* raw = nullptr;
   std::size_t size = 0;
@@ -153,7 +153,7 @@ std::vector<std::string> UcxContext::network_devices() const {
     const std::size_t transport = slash == line.npos ? slash : line.rfind(' ', slash);
     if (transport == line.npos || line.find(" resource ") == line.npos) continue;
     const std::string device = line.substr(slash + 1);
-    const bool is_memory = device.starts_with("memory");  // of self, posix, cma: no device
+    const bool is_memory = device.starts_with("memory");  // of self, posix, cma: not a device
     if (!is_memory && std::find(devices.begin(), devices.end(), device) == devices.end()) devices.push_back(device);
   }
   return devices;
@@ -206,7 +206,7 @@ void Directory::add(Peer peer, std::span<const std::byte> bytes) {
   const std::uint64_t size = sizeof head + std::uint64_t{head.worker_bytes[0]} + head.worker_bytes[1];
   TROUPE_CHECK(head.magic == kMagic && bytes.size() == size && head.worker_bytes[0] > 0 && head.worker_bytes[1] > 0 &&
                    size <= kMostAddressBytes && head.peer == peer.value,
-               Code::environment, "ucx: what was given as the address of peer ", peer.value, " is none of its own");
+               Code::environment, "ucx: the bytes given for peer ", peer.value, " are not an address of that peer");
   const auto [major, minor] = library_version();
   TROUPE_CHECK(head.ucx_major == major && head.ucx_minor == minor, Code::environment, "ucx: peer ", peer.value,
                " runs UCX ", head.ucx_major, '.', head.ucx_minor, ", this process ", major, '.', minor,

@@ -9,9 +9,9 @@
 namespace troupe {
 namespace {
 
-/// More peers than any job has: what a lane would remember of senders that do not exist is bounded.
+/// More peers than any job has: it limits the memory for senders that do not exist.
 constexpr std::size_t kMostLinks = 1u << 16;
-/// How long UCX may take to give back what it holds of a peer whose endpoint was closed by force.
+/// How long UCX may take to return what it uses of a peer whose endpoint was closed by force.
 constexpr std::chrono::seconds kGrace{1};
 
 const char* name_of(Lane lane) { return lane == Lane::control ? "control" : "bulk"; }
@@ -63,12 +63,12 @@ UcxLane::~UcxLane() {
   arrivals_.close();
   for (auto& [number, link] : links_) {
     if (link->cut) continue;
-    link->cut = true;  // what ends from now on ends for this reason
+    link->cut = true;  // messages that end from now on end for this reason
     link->why = why;
   }
   for (void* request : flushes_) ucp_request_free(request);
   give_up_transfers();
-  worker_.reset();  // nothing of ours is read or written by UCX any more
+  worker_.reset();  // after this UCX does not access our memory any more
   for (auto& [number, link] : links_) {
     sends_.cut(*link);
     sends_.abandon(*link);
@@ -78,8 +78,8 @@ UcxLane::~UcxLane() {
   tell();
 }
 
-/// Ends what the flush left unfinished: UCX 1.13 aborts the process over transfers that a watched endpoint still has
-/// when its worker is destroyed. Receives end without a word, sends are waited for.
+/// Ends what the flush left unfinished: UCX 1.13 aborts the process if a watched endpoint still has transfers when its
+/// worker is destroyed. Receives end without a callback; sends are waited for.
 void UcxLane::give_up_transfers() {
   for (auto& [number, link] : links_) {
     if (!link->silent && link->under_way()) close_by_force(*link);
@@ -87,7 +87,7 @@ void UcxLane::give_up_transfers() {
   const auto sends = [](const auto& each) { return !each.second->silent && each.second->ops != nullptr; };
   const Deadline deadline = Deadline::after(kGrace);
   while (std::ranges::any_of(links_, sends) && !deadline.passed()) ucp_worker_progress(worker_.get());
-  // Those that end_cut_link() left open come last: nothing is answered any more.
+  // Those that end_cut_link() left open come last: after this nothing is answered any more.
   for (auto& [number, link] : links_) {
     if (!link->silent && link->grace) close_by_force(*link);
   }
@@ -106,9 +106,9 @@ PeerLink* UcxLane::find_or_make(Peer peer) {
   return last_link_;
 }
 
-/// The link of a peer from which something came, with an endpoint of ours. UCX has made one of its own to answer on,
-/// but that one it destroys when a transfer fails, and on a silent lane the next message that names it ends this
-/// process in an assertion (1.13: such messages carry the endpoint's address, not a key). Ours it keeps.
+/// The link of a peer from which something has arrived, with an endpoint of ours. UCX has made its own endpoint for
+/// answers, but destroys it when a transfer fails. On a silent lane the next message that names it would end this
+/// process in an assertion (1.13: such messages contain the endpoint's address, not a key). UCX keeps ours.
 PeerLink* UcxLane::meet(Peer peer) {
   PeerLink* const link = find_or_make(peer);
   if (link != nullptr && !link->cut && link->endpoint == nullptr) make_endpoint(*link);
@@ -129,7 +129,7 @@ bool UcxLane::send(Peer to, Class priority, Channel channel, std::span<const std
   return sends_.start(*link, priority, channel, head, payload, done);
 }
 
-/// False when the peer is not connected. When UCX finds no way to it, the link is cut.
+/// False if the peer is not connected. If UCX finds no path to it, the link is cut.
 bool UcxLane::make_endpoint(PeerLink& link) {
   const auto address = directory_.find(link.peer);
   if (address == nullptr) return false;
@@ -176,7 +176,8 @@ void UcxLane::fence(Peer peer, const Status& why) noexcept {
   if (PeerLink* const link = find_or_make(peer)) news_.cut(*link, why, false);
 }
 
-/// Does what the callbacks left; returns whether that was anything.
+/// Does the work that callbacks have queued; returns whether there was any. SendDone callbacks come last: they may call
+/// send() and fence(), which must find all links in a consistent state.
 bool UcxLane::work_off_news() {
   bool did = false;
   if (!news_.pumps.empty() || !news_.cuts.empty()) {
@@ -191,15 +192,15 @@ bool UcxLane::work_off_news() {
   return tell() || did;
 }
 
-/// Ends what is under way with a peer that was cut off.
+/// Ends the messages to and from a peer whose link was cut.
 void UcxLane::end_cut_link(PeerLink& link) {
   sends_.cut(link);
   arrivals_.drop(link);
   if (link.silent || !link.wired) {
-    // The endpoint stays until the worker ends. A silent one UCX does not allow to be closed by force. While the two
-    // sides still ask each other for their endpoints, the peer may know of ours and its own question be on its way: UCX
-    // would answer that with another endpoint, made for it, and the peer, who may be well, ends in an assertion
-    // (ucp_ep.inl, "remote_id == remote_ep_id").
+    // The endpoint stays until the worker is destroyed. UCX does not allow a silent one to be closed by force. And
+    // while the two sides are still exchanging their endpoints, the peer may know ours while its own request is in
+    // transit. UCX would answer that request with a new endpoint, and the peer, which may be healthy, would end in an
+    // assertion (ucp_ep.inl, "remote_id == remote_ep_id").
     sends_.abandon(link);
   } else {
     close_by_force(link);
@@ -217,7 +218,7 @@ void UcxLane::close_by_force(PeerLink& link) {
   if (UCS_PTR_IS_PTR(request)) ucp_request_free(request);
 }
 
-/// Looks who of the peers cut off has nothing left in UCX's hands, or has had long enough.
+/// Finishes links that were cut, if UCX does not use them any more, or has had enough time.
 bool UcxLane::finish_closing() {
   const auto over = std::partition(closing_.begin(), closing_.end(), [&](PeerLink* link) {
     return link->under_way() && !link->silent && !link->grace->passed();
@@ -239,7 +240,7 @@ void UcxLane::tell_lost(PeerLink& link) {
 
 bool UcxLane::tell() {
   if (news_.told.empty()) return false;
-  for (LaneNews::Told& each : news_.take_told()) each.done->sent(std::move(each.status));  // who may send again
+  for (LaneNews::Told& each : news_.take_told()) each.done->sent(std::move(each.status));  // callbacks may send again
   return true;
 }
 

@@ -14,10 +14,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// As UCX names the files of its shared memory, which it unlinks as soon as they have been written.
+/// The prefix of the files of UCX's shared memory, which it unlinks as soon as they are written.
 constexpr const char* kPrefix = "ucx_shm_posix_";
 
-/// Entries of a folder; none when it cannot be read.
+/// The entries of a folder; none if it cannot be read.
 std::vector<fs::path> entries(const fs::path& folder) {
   std::vector<fs::path> found;
   std::error_code none;
@@ -39,8 +39,8 @@ std::size_t remove_ucx_orphans() noexcept try {
       files.push_back(file);
   }
   if (files.empty()) return 0;
-  // Who makes such a file has it open until it is unlinked, and files are listed first: one that no process has open
-  // will never be unlinked by its maker.
+  // A process that makes such a file has it open until it is unlinked, and files are listed before processes. Therefore
+  // a file that no process has open will never be unlinked by its maker.
   for (const fs::path& process : entries("/proc")) {
     if (!is_number(process.filename())) continue;
     for (const fs::path& open : entries(process / "fd")) {
@@ -52,7 +52,7 @@ std::size_t remove_ucx_orphans() noexcept try {
   return static_cast<std::size_t>(
       std::count_if(files.begin(), files.end(), [](const std::string& file) { return ::unlink(file.c_str()) == 0; }));
 } catch (const std::exception&) {
-  return 0;  // out of memory: the next call finds them
+  return 0;  // no memory: the next call finds them
 }
 
 }  // namespace troupe

@@ -160,7 +160,7 @@ void UcxSends::finish(LargeSend& large, PeerLink& link) {
   link.large.remove_if([&](const LargeSend& each) { return &each == &large; });
 }
 
-/// The next in its class's round, the most urgent class first.
+/// The next message of the most urgent class that has one; messages of one class take turns.
 LargeSend* UcxSends::next_large(PeerLink& link) {
   for (auto& queue : link.waiting) {
     if (queue.empty()) continue;

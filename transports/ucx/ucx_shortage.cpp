@@ -17,10 +17,10 @@ namespace {
 constexpr const char* kShared = "/dev/shm";
 /// UCX 1.13 puts the landing buffers of each of the two workers into shared memory: with kSharedBuffers about 1.1 MB.
 constexpr std::uint64_t kSharedBytes = std::uint64_t{4} << 20;
-/// Fewer free descriptors than this, and one of UCX's transports did not get its own.
+/// If fewer descriptors than this are free, one of UCX's transports probably did not get its own.
 constexpr std::uint64_t kFewFiles = 12;
 
-/// Of this process; 0 when nobody says.
+/// Of this process; 0 if unknown.
 std::uint64_t count_open_files() {
   DIR* const folder = ::opendir("/proc/self/fd");
   if (folder == nullptr) return errno == EMFILE ? UINT32_MAX : 0;
@@ -43,7 +43,7 @@ std::string other_shared_folder(std::size_t processes) {
   for (const char* const folder : std::initializer_list<const char*>{std::getenv("TMPDIR"), "/tmp", "/var/tmp"}) {
     if (folder != nullptr && has_room(folder, kSharedBytes) && ::access(folder, W_OK) == 0) return folder;
   }
-  return {};  // UCX says what it lacks
+  return {};  // UCX reports what it lacks
 }
 
 std::string ucx_shortage(UcxMeans means) {

@@ -1,5 +1,6 @@
-// UCX installs handlers for SIGSEGV and its like, and for SIGHUP, when its library is loaded. A program that embeds us
-// keeps its own: this takes UCX's away again before main() begins, so that nothing the program sets is touched.
+// UCX installs handlers for SIGSEGV and similar signals, and for SIGHUP, when its library is loaded. A program that
+// embeds Troupe must keep its own handlers. Therefore UCX's are removed before main() begins, so that nothing that the
+// program sets is changed.
 
 #include <dlfcn.h>
 #include <signal.h>
@@ -22,7 +23,7 @@ bool ucx_handles(int signal) noexcept {
 
 [[gnu::constructor]] void give_signals_back() noexcept {
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGHUP}) {
-    if (ucx_handles(signal)) ucs_debug_disable_signal(signal);  // back to what was there before, a sanitizer's for one
+    if (ucx_handles(signal)) ucs_debug_disable_signal(signal);  // back to the previous one, such as a sanitizer's
   }
 }
 

@@ -1,8 +1,8 @@
-// UCX makes System V shared memory segments, which stay when their maker is killed (docs/adr/0018).
+// UCX makes System V shared memory segments, which remain when the process that made them is killed (docs/adr/0018).
 //
-// The shmget() below stands in for the C library's in programs that link this file. The hook test is satisfied by calls
-// that fail, as long as they are made, and gets the number of a segment that is not there. UCX's other libraries hear
-// that there is no memory for segments, and take other memory. Everybody else gets what they ask for.
+// The shmget() below replaces the C library's in programs that link this file. UCX's test for memory hooks only needs
+// its calls to be made, not to succeed: it gets the number of a segment that does not exist. UCX's other libraries are
+// told that there is no memory for segments, and use other memory. All other callers get what they ask for.
 
 #include <dlfcn.h>
 #include <sys/shm.h>
@@ -17,9 +17,9 @@
 
 namespace {
 
-constexpr int kNoSegment = 0x7fffffff;  // above every number that the kernel gives (its index part ends at 2^24)
+constexpr int kNoSegment = 0x7fffffff;  // larger than every number that the kernel gives (its index part ends at 2^24)
 
-/// The file name of the library that holds `code`; empty: unknown.
+/// The file name of the library that contains `code`; empty: unknown.
 std::string_view library_of(const void* code) noexcept {
   Dl_info info{};
   if (dladdr(code, &info) == 0 || info.dli_fname == nullptr) return {};
@@ -39,7 +39,7 @@ extern "C" [[gnu::visibility("default"), gnu::used]] int shmget(key_t key, std::
   const std::string_view caller = library_of(__builtin_return_address(0));
   if (caller.starts_with("libucm")) return kNoSegment;
   if (starts_with_any(caller, {"libucs", "libuct", "libucp"})) {
-    errno = ENOMEM;  // what they expect where no huge pages are left, without a word to the user
+    errno = ENOMEM;  // what they expect if no huge pages are left; they then print nothing
     return -1;
   }
   return static_cast<int>(::syscall(SYS_shmget, key, size, flags));

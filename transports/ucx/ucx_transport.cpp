@@ -45,7 +45,7 @@ class UcxTransport final : public Transport {
       control_done = control_.flushed();
       bulk_done = bulk_.flushed();
     }
-    if (options_.means == UcxMeans::shm) remove_ucx_orphans();  // of peers that were killed
+    if (options_.means == UcxMeans::shm) remove_ucx_orphans();  // files of peers that were killed
   }
 
   std::string description() const override {
@@ -94,7 +94,7 @@ class UcxTransport final : public Transport {
   Directory directory_;
   UcxLane control_;
   UcxLane bulk_;
-  std::atomic<bool> met_{false};  // somebody
+  std::atomic<bool> met_{false};  // a peer was connected
 };
 
 }  // namespace

@@ -10,17 +10,17 @@
 
 namespace troupe::detail {
 
-/// Equal buffers of an arena, each lent until the last copy of its owner has ended, on whatever thread. As many are
-/// made as are lent at once. Threads: one takes.
+/// Buffers of equal size from an arena. Each is lent until the last copy of its owner is destroyed, on whatever thread.
+/// New ones are allocated if none is free. Threads: take() by one.
 class Snapshots {
  public:
   Snapshots(Arena& arena, std::uint64_t size_bytes) : arena_(arena), size_bytes_(size_bytes) {}
-  /// Throws Error{out_of_memory} when none is free and the arena has no room.
+  /// Throws Error{out_of_memory} if none is free and the arena has no space.
   std::pair<Memory, std::shared_ptr<const void>> take();
 
  private:
   struct Free {
-    std::mutex mutex;  // guards buffers
+    std::mutex mutex;  // guards `buffers`
     std::vector<Memory> buffers;
   };
   Arena& arena_;

@@ -6,7 +6,7 @@
 
 namespace troupe::group {
 
-/// The transport of a process that has no peers.
+/// The transport of a process without peers.
 std::unique_ptr<Transport> make_alone_transport();
 
 }  // namespace troupe::group

@@ -13,7 +13,7 @@
 namespace troupe::group {
 namespace {
 
-/// When a courier that neither passed its part on nor is known to be lost counts as failed.
+/// After this time, a courier that has not confirmed its part counts as failed, even if it is not known to be lost.
 constexpr std::chrono::seconds kPatience{60};
 
 using Passed = caf::atom_constant<caf::atom("passed")>;
@@ -23,7 +23,7 @@ using Passed = caf::atom_constant<caf::atom("passed")>;
 Courier::Courier(caf::actor_config& config, std::shared_ptr<const Roster> roster)
     : event_based_actor(config), roster_(std::move(roster)) {}
 
-void Courier::on_exit() {  // promises hold this actor
+void Courier::on_exit() {  // promises keep this actor alive
   const caf::error why = to_caf(Status{Code::aborted, "its process has left the group"});
   for (auto& [number, promise] : owed_) promise.deliver(why);
   owed_.clear();
@@ -42,7 +42,7 @@ void Courier::start(const Broadcast& broadcast) {
   std::map<Peer, std::size_t> known;
   for (const caf::actor& member : broadcast.members) {
     const auto peer = roster_->peer_of(member.node());
-    if (!peer || *peer == roster_->self()) {  // not of this group: directly, whoever carries it
+    if (!peer || *peer == roster_->self()) {  // sent directly: it is in this process, or in no process of this group
       caf::anon_send(member, broadcast.what);
       continue;
     }
@@ -95,9 +95,10 @@ void Courier::relay(Relay& message) {
   pass_on(errand, std::span(stops).subspan(1));
 }
 
-/// Divides the stops among at most fan_out couriers.
+/// Divides the stops among at most fan_out couriers. Each gets a contiguous range, and passes on all but its first
+/// stop.
 void Courier::pass_on(const std::shared_ptr<Errand>& errand, std::span<const Stop> stops) {
-  ++errand->open;  // so that it does not end in between
+  ++errand->open;  // keeps the errand open until all parts have been sent
   const std::size_t parts = std::min<std::size_t>(errand->head.fan_out, stops.size());
   for (std::size_t i = 0; i < parts; ++i) {
     const std::size_t begin = stops.size() * i / parts;

@@ -13,13 +13,13 @@
 
 namespace troupe::group {
 
-/// The courier of a process has this name in CAF's registry, where meshes find it.
+/// The courier of a process has this name in CAF's registry, where a Mesh finds it.
 inline constexpr caf::atom_value kCourier = caf::atom("grpcourier");
 
 /// Passes broadcasts on: to the actors of its process, and to the couriers of some other processes, each of which gets
-/// a part of the processes that are left. A courier that fails is bypassed: its part, without its own process, is
-/// divided again. Each remembers which broadcasts it had, so a part that was already passed on when its courier died is
-/// not delivered twice.
+/// a part of the remaining processes. If a courier fails, its part without its own process is divided again. Each
+/// courier remembers the broadcasts that it has received. Therefore a part that a courier had passed on before it died
+/// is not delivered twice.
 class Courier final : public caf::event_based_actor {
  public:
   Courier(caf::actor_config& config, std::shared_ptr<const Roster> roster);
@@ -27,11 +27,11 @@ class Courier final : public caf::event_based_actor {
   void on_exit() override;
 
  private:
-  struct Stop {  // a process on the way
+  struct Stop {  // a process that must get the broadcast
     Peer peer;
     std::vector<std::uint64_t> actors;
   };
-  /// One broadcast as far as this courier is in charge of it.
+  /// One broadcast, as long as this courier is responsible for a part of it.
   struct Errand {
     Relay head;  // without stops
     std::size_t open = 0;
@@ -48,8 +48,8 @@ class Courier final : public caf::event_based_actor {
 
   const std::shared_ptr<const Roster> roster_;
   std::uint64_t next_number_ = 0;
-  std::set<std::uint64_t> under_way_;                      // of this process's broadcasts
-  std::map<std::uint32_t, std::set<std::uint64_t>> seen_;  // of the others'
+  std::set<std::uint64_t> under_way_;                      // numbers of this process's broadcasts that are not finished
+  std::map<std::uint32_t, std::set<std::uint64_t>> seen_;  // those of other processes, by origin
   std::map<std::uint64_t, caf::response_promise> owed_;    // answers to relays, by a running number
   std::uint64_t next_owed_ = 0;
 };

@@ -8,7 +8,7 @@
 
 namespace troupe::group {
 
-/// What a process tells the others when it joins (runtime/wire/member.capnp).
+/// What a process sends to the others when it joins (runtime/wire/member.capnp).
 struct Member {
   std::vector<std::byte> transport;
   std::vector<std::byte> actor_node;
@@ -18,7 +18,7 @@ struct Member {
 };
 
 std::vector<std::byte> encode(const Member& member);
-/// Throws Error{corrupt} when the bytes are none of encode().
+/// Throws Error{corrupt} if the bytes were not made by encode().
 Member decode_member(std::span<const std::byte> bytes);
 
 }  // namespace troupe::group

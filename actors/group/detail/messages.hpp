@@ -9,53 +9,55 @@
 
 #include "actors/dialect.hpp"
 
-// What the couriers and stewards of a group's processes tell each other.
+// Messages between the couriers and stewards of a group's processes.
 namespace troupe::group {
 
-/// Throws Error{unsupported} when `message`, which is to travel inside of another one, has a part that cannot leave
-/// this process: CAF would leave it out without a word.
+/// Throws Error{unsupported} if `message`, which will be a part of another message, contains a type that cannot leave
+/// this process: CAF would omit it silently.
 void check_travels(caf::actor_system& system, const caf::message& message);
 
-/// Mesh to its process's courier: pass this to all of them.
+/// From a Mesh to its process's courier: send this to all members.
 struct Broadcast {
   std::vector<caf::actor> members;
   caf::message what;
   std::uint32_t fan_out = 1;
 };
 
-/// Courier to courier: deliver to your actors, pass on to the other processes. Answered when all of them have it.
+/// From courier to courier: deliver to your actors, and pass it on to the other processes. Answered when all of them
+/// have it.
 struct Relay {
-  std::uint32_t origin = 0;  // the peer that broadcasts, and its number for this
+  std::uint32_t origin = 0;  // the peer that broadcasts, and its number for this broadcast
   std::uint64_t number = 0;
-  std::uint64_t done_below = 0;  // all its numbers below are dealt with and need not be remembered
+  std::uint64_t done_below = 0;  // all its broadcasts with lower numbers are finished and can be forgotten
   std::uint32_t fan_out = 1;
-  std::vector<std::uint32_t> peers;   // the receiver first
-  std::vector<std::uint32_t> counts;  // how many of `actors` are of each peer
+  std::vector<std::uint32_t> peers;   // the receiver is the first
+  std::vector<std::uint32_t> counts;  // how many of `actors` belong to each peer
   std::vector<std::uint64_t> actors;
   caf::message what;
 };
 
-/// (Finish, peer, milliseconds): to the steward of peer 0, answered with Unfinished, when nobody is left to wait for or
-/// the time is over.
+/// (Finish, peer, milliseconds): to the steward of peer 0. Answered with Unfinished when all peers have finished, or
+/// when the time is over.
 using Finish = caf::atom_constant<caf::atom("finish")>;
-/// (Leaving, peer): to all other stewards, nobody need wait for that peer. They watch its steward, then answer; its end
-/// comes after everything that was sent from there.
+/// (Leaving, peer): to all other stewards: do not wait for that peer. They monitor its steward, then answer; its DOWN
+/// message arrives after everything that was sent from there.
 using Leaving = caf::atom_constant<caf::atom("leaving")>;
-/// (Lost, peer): to the own steward, the bootstrap says to everyone that this peer has died.
+/// (Lost, peer): to the own steward: the bootstrap reports to all processes that this peer has died.
 using Lost = caf::atom_constant<caf::atom("lost")>;
-/// (Silent, peer, why): to the own steward, heartbeats or the transport found this peer dead; from peer 0's steward to
-/// the others, who may never have spoken to that peer.
+/// (Silent, peer, why): to the own steward: heartbeats or the transport found this peer dead. Peer 0's steward sends it
+/// to the others, which may never have exchanged messages with that peer.
 using Silent = caf::atom_constant<caf::atom("silent")>;
-/// (Retire, milliseconds): to the own steward, ends what it spawned; answered with the names of those still there.
+/// (Retire, milliseconds): to the own steward: end the actors that it spawned. Answered with the names of those that
+/// still run.
 using Retire = caf::atom_constant<caf::atom("retire")>;
-/// (Offer, number, what, bytes): to the own steward, this process's part of its all_gather of that number.
+/// (Offer, number, what, bytes): to the own steward: this process's part of the all_gather with that number.
 using Offer = caf::atom_constant<caf::atom("offer")>;
-/// (Gather, number, what): to every steward, answered with what its process offers under that number, once it does.
+/// (Gather, number, what): to every steward. Answered with the part of its process for that number, when there is one.
 using Gather = caf::atom_constant<caf::atom("gather")>;
 /// To itself: the time of a Finish or a Retire is over.
 using Overdue = caf::atom_constant<caf::atom("overdue")>;
 
-/// Peers that had not come to their end: they still run, as far as anybody knows, or they died before it.
+/// Peers that had not finished: they still run, as far as is known, or they died before.
 struct Unfinished {
   std::vector<std::uint32_t> running;
   std::vector<std::uint32_t> lost;

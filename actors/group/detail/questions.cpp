@@ -12,7 +12,7 @@
 namespace troupe::group {
 namespace {
 
-/// Time for CAF's threads to get around to what has passed its deadline.
+/// Additional time in which CAF's threads may handle answers that have passed their deadline.
 constexpr std::chrono::seconds kBusyThreads{5};
 
 class Questioner final : public caf::event_based_actor {
@@ -30,10 +30,10 @@ class Questioner final : public caf::event_based_actor {
  private:
   caf::behavior make_behavior() override {
     const auto within = std::max(std::chrono::ceil<std::chrono::milliseconds>(questions_.within),
-                                 std::chrono::milliseconds(1));  // CAF takes 0 for no time limit
+                                 std::chrono::milliseconds(1));  // for CAF, 0 means no time limit
     for (std::size_t i = 0; i < replies_.size(); ++i) {
       const auto request = this->request(questions_.whom[i], within, questions_.question);
-      // The one handler takes errors; CAF hands it any other answer as the context of an error of its own.
+      // This handler only takes errors. CAF passes any other answer to it as the context of an error.
       add_multiplexed_response_handler(
           request.id(), {[this, i](caf::error& error) {
             const bool answered_so = current_mailbox_element()->content().match_elements<caf::error>();

@@ -14,18 +14,18 @@
 
 namespace troupe::group {
 
-/// What one of those asked said; the status is ok exactly when it answered, and not with an error.
+/// The reply of one actor; the status is ok exactly if it answered without an error.
 struct Reply {
   caf::message what;
   Status status{Code::timeout, "has not answered"};
 };
 
-/// What all of them said, as a message to the actor on whose behalf they were asked.
+/// The replies of all, as a message to the actor for which they were asked.
 struct Replied {
   std::shared_ptr<std::vector<Reply>> replies;
 };
 
-/// One question to many.
+/// One question to many actors.
 struct Questions {
   std::vector<caf::actor> whom;
   caf::message question;
@@ -33,10 +33,10 @@ struct Questions {
   bool first_answer_ends = false;
 };
 
-/// Asks, and calls `done` once, on a thread of CAF's, with one reply for each, in the order of `whom`: when all have
-/// replied, at the latest after `within`. Never blocks.
+/// Asks, and calls `done` once, on one of CAF's threads, with one reply for each actor, in the order of `whom`: when
+/// all have replied, at the latest after `within`. Never blocks.
 void ask_all(caf::actor_system& system, Questions questions, std::function<void(std::vector<Reply>)> done);
-/// The same, waiting for it.
+/// The same, but waits for the replies.
 std::vector<Reply> ask_all(Blocking& blocking, caf::actor_system& system, Questions questions);
 
 }  // namespace troupe::group

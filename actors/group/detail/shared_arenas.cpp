@@ -7,10 +7,10 @@
 namespace troupe::group {
 namespace {
 
-/// Above those that an application counts from 1, and those of the remote actors.
+/// Higher than those that an application counts from 1, and those of the remote actors.
 constexpr std::uint32_t kRunning = 255;
 
-/// Null where this process cannot reach that memory: then bytes are sent.
+/// Null if this process cannot map that memory: then bytes are sent.
 std::shared_ptr<Arena> open_if_near(const ArenaTicket& ticket) {
   try {
     return Arena::open(ticket);

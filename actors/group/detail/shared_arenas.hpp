@@ -11,20 +11,21 @@
 
 namespace troupe::group {
 
-/// The arenas that the processes of a group made for their tensors, and who has mapped which. Filled while a group is
-/// joined, by one thread; afterwards any may ask.
+/// The arenas that the processes of a group made for their tensors, and which processes have mapped them. Filled by one
+/// thread while a group is joined; afterwards any thread may ask.
 class SharedArenas {
  public:
-  /// Makes this process's own and maps it.
+  /// Makes this process's own arena and maps it.
   void create(AddressSpace& space, Peer self, std::uint64_t size_bytes);
   const std::shared_ptr<Arena>& own() const noexcept { return own_; }
-  /// For the others; empty without an arena of its own.
+  /// For the other processes; empty if there is no own arena.
   std::vector<std::byte> ticket() const;
 
-  /// Maps what the others offer (tickets by peer), where that is possible: on one host, in one pid namespace, by one
-  /// user. Returns whom this process shares with, to be told to everyone. Throws Error{corrupt}.
+  /// Maps the arenas that the others offer (tickets by peer) where possible: on the same host, in the same pid
+  /// namespace, with the same user. Returns, for all processes, the peers whose arenas are mapped here. Throws
+  /// Error{corrupt}.
   std::vector<std::byte> map(AddressSpace& space, const std::vector<std::vector<std::byte>>& tickets);
-  /// What everyone told, by peer. Throws Error{corrupt}.
+  /// The results of map() of all processes, by peer. Throws Error{corrupt}.
   void learn(const std::vector<std::vector<std::byte>>& told);
 
   bool shares(Peer peer, ArenaId arena) const { return mapped_.count({peer, arena}) > 0; }

@@ -39,7 +39,7 @@ Steward::Steward(caf::actor_config& config, std::shared_ptr<const Roster> roster
   });
 }
 
-void Steward::on_exit() {  // promises hold this actor
+void Steward::on_exit() {  // promises keep this actor alive
   const caf::error why = to_caf(Status{Code::aborted, "its process has left the group"});
   for (auto& [peer, request] : waiting_) request.deliver(why);
   waiting_.clear();
@@ -131,7 +131,7 @@ caf::result<std::vector<char>> Steward::gather(std::uint64_t number, const std::
   return caf::delegated<std::vector<char>>{};
 }
 
-/// To one that asks; the last one may have it.
+/// The answer to one process; when all have asked, the offer is removed.
 caf::expected<std::vector<char>> Steward::give(std::uint64_t number, const std::string& what) {
   Offered& offered = offered_.at(number);
   caf::expected<std::vector<char>> given = offered.bytes;
@@ -149,7 +149,7 @@ caf::result<Unfinished> Steward::finish(std::uint32_t peer, std::uint64_t within
   return caf::delegated<Unfinished>{};
 }
 
-/// Whoever finds a peer dead, its monitors fire.
+/// Monitors the other stewards: their DOWN messages arrive however their process's death is found out.
 void Steward::watch_others() {
   if (std::exchange(watches_, true)) return;
   for (std::uint32_t peer = 0; peer < roster_->size(); ++peer) {
@@ -208,7 +208,7 @@ Unfinished Steward::unfinished() const {
 }
 
 caf::result<std::vector<std::string>> Steward::retire(std::uint64_t within_ms) {
-  answer_waiting();  // nobody else keeps the list
+  answer_waiting();  // no other process keeps the list
   if (spawned_.empty()) return std::vector<std::string>{};
   for (const auto& [address, type] : spawned_) {
     if (const auto actor = caf::actor_cast<caf::actor>(address)) send_exit(actor, caf::exit_reason::user_shutdown);

@@ -33,12 +33,12 @@ class Steward final : public caf::event_based_actor {
     std::vector<char> bytes;
     std::uint32_t asked = 0;
   };
-  struct Asked {  // before there was an offer
+  struct Asked {  // a question that came before there was an offer
     std::string what;
     caf::response_promise answer;
   };
   caf::expected<std::vector<char>> give(std::uint64_t number, const std::string& what);
-  /// An actor that takes `takes`: the message types of the handle that asks for it.
+  /// Spawns an actor that accepts `takes`: the message types of the handle that the requester wants.
   caf::expected<caf::actor> spawn_here(const std::string& type, const caf::message& args,
                                        const std::set<std::string>& takes);
   void offer(std::uint64_t number, Offered offered);
@@ -57,16 +57,15 @@ class Steward final : public caf::event_based_actor {
   void ended(const caf::actor_addr& actor);
 
   const std::shared_ptr<const Roster> roster_;
-  std::unordered_map<caf::actor_addr, std::string> spawned_;  // the type of each actor that still lives
+  std::unordered_map<caf::actor_addr, std::string> spawned_;  // the type of each spawned actor that is alive
   std::map<std::uint64_t, Offered> offered_;
   std::map<std::uint64_t, std::vector<Asked>> asked_;
   std::optional<caf::response_promise> retiring_;
-  std::set<std::uint32_t> done_;     // finished, left or lost
-  std::set<std::uint32_t> leaving_;  // those of done_ that said that they leave
-  std::set<std::uint32_t> lost_;     // those of done_ that were lost
-  bool watches_ = false;             // the other stewards
-  std::map<std::uint32_t, caf::response_promise>
-      waiting_;  // processes that have finished and are to be told when all have
+  std::set<std::uint32_t> done_;                            // finished, left or lost
+  std::set<std::uint32_t> leaving_;                         // members of done_ that said they leave
+  std::set<std::uint32_t> lost_;                            // members of done_ that were lost
+  bool watches_ = false;                                    // whether it monitors the other stewards
+  std::map<std::uint32_t, caf::response_promise> waiting_;  // processes that have finished and wait for the others
 };
 
 }  // namespace troupe::group

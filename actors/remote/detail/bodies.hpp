@@ -14,20 +14,20 @@
 
 namespace troupe::remote {
 
-/// A body that came in pieces, whole.
+/// A body that arrived in pieces, complete.
 struct ArrivedBody {
   std::unique_ptr<std::byte[]> bytes;  // null: there was no memory for it
   std::uint64_t size_bytes = 0;
   Charge charge;
 };
 
-/// Puts bodies together whose pieces arrive in any order, before or after the message that they belong to. One thread:
+/// Joins the pieces of bodies. Pieces arrive in any order, before or after the message that they belong to. One thread:
 /// the bulk lane's.
 class Bodies {
  public:
   explicit Bodies(std::shared_ptr<Budget> budget) noexcept : budget_(std::move(budget)) {}
 
-  /// A message whose body comes in pieces, kept until these are here.
+  /// A message with a body in pieces; kept until they have arrived.
   struct Message {
     std::vector<std::byte> head;
     Memory payload;
@@ -38,12 +38,13 @@ class Bodies {
     Message message;
     ArrivedBody body;
   };
-  /// Each returns the message when that was what it lacked. Bytes that fit no body are left out, and `wrong` says so.
+  /// Each function returns the message if it is complete now. Bytes that belong to no body are ignored, and `wrong` is
+  /// set.
   std::optional<Whole> add_piece(Peer from, const wire::Header& piece, std::span<const std::byte> bytes, bool& wrong);
-  /// One for which there was no memory: its message is refused.
+  /// For a piece for which there was no memory: its message is refused.
   std::optional<Whole> skip_piece(Peer from, const wire::Header& piece, std::uint64_t size_bytes, bool& wrong);
   std::optional<Whole> add_message(Peer from, const wire::Pieces& pieces, Message message, bool& wrong);
-  /// Forgets what came from `peer`.
+  /// Forgets what has arrived from `peer`.
   void forget(Peer peer);
 
  private:

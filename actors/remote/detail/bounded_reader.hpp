@@ -8,13 +8,13 @@
 
 namespace troupe::remote {
 
-/// What caf::binary_deserializer reads, but with bounds on what a few bytes can ask for: that one makes a vector of
-/// 4 GiB from five bytes, and calls itself once for each message within a message.
+/// Reads the same as caf::binary_deserializer, but limits what a few bytes can cause: that class makes a vector of 4
+/// GiB for five bytes, and calls itself once for each message within a message.
 class BoundedReader final : public caf::deserializer {
  public:
   BoundedReader(caf::execution_unit* unit, std::span<const std::byte> bytes);
 
-  /// What went beyond the bounds: CAF forgets errors of messages within messages.
+  /// The limit that was exceeded: CAF loses errors of messages within messages.
   const caf::error& refusal() const noexcept { return refusal_; }
 
   caf::error begin_object(std::uint16_t& type, std::string& name) override;
@@ -41,7 +41,7 @@ class BoundedReader final : public caf::deserializer {
 
  private:
   caf::binary_deserializer inner_;
-  unsigned depth_ = 0;  // of objects in objects
+  unsigned depth_ = 0;  // of nested objects
   caf::error refusal_;
 };
 

@@ -15,9 +15,9 @@ namespace troupe::remote {
 
 class InlineUnit;
 
-/// Calls, out and in (ADR 0015). Every call that was made ends exactly once: by its answer, or here, when it cannot be
-/// sent, its actor or its peer is gone, or this process's part ends. Threads: the control lane's, where it says nothing
-/// else.
+/// Calls in both directions (ADR 0015). Every call that was made ends exactly once: with its answer, or here, if it
+/// cannot be sent, if its actor or its peer has ended, or if this process's remote actors end. Threads: the control
+/// lane's, unless stated otherwise.
 class CallTable {
  public:
   CallTable(Context& context, FrameSender& frames, KnownActors& actors, InlineUnit& inline_unit)
@@ -30,11 +30,11 @@ class CallTable {
 
   void take_in_call(PeerState& from, const wire::Header& header, std::span<const std::byte> question);
   void take_in_answer(PeerState& from, const wire::Header& header, std::span<const std::byte> body);
-  /// For calls: answers one of `to`.
+  /// Used by calls: answers a call of `to`.
   void answer(Peer to, std::uint64_t ticket, const Status& status, std::span<const std::byte> bytes);
-  /// The same without a copy: `frame` has room for the header, then the answer.
+  /// The same without a copy: `frame` has space for the header, then the answer.
   void send_answer(Peer to, std::uint64_t ticket, std::span<std::byte> frame);
-  /// Ends all calls to a peer that is lost; or all that there are.
+  /// Ends all calls to a peer that is lost; or all calls.
   void fail_all(Peer callee, const Status& why);
   void fail_all(const Status& why);
 

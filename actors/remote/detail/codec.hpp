@@ -14,22 +14,24 @@
 
 namespace troupe::remote {
 
-/// Messages to bytes and back. What goes wrong, in a user's inspect too, is a Status and never an exception. One
-/// thread.
+/// Converts messages to bytes and back. Errors, also those in a user's inspect, are a Status and never an exception.
+/// One thread.
 class Codec {
  public:
-  /// `unit` names the actor system and its proxies, and outlives the codec.
+  /// `unit` belongs to the actor system with the proxies, and outlives the codec.
   explicit Codec(caf::execution_unit& unit) noexcept : unit_(unit) {}
 
-  /// Appends a message of one plain value, its id and its bytes; false, and nothing was written, when it is another
-  /// one.
+  /// Appends a message with one plain value: its id and its bytes. Returns false, and writes nothing, for any other
+  /// message.
   bool encode_plain(const caf::mailbox_element& message, std::vector<char>& bytes);
-  /// Appends a message of one tensor, its data type and extents; null, and nothing was written, when it is another one.
+  /// Appends a message with one tensor: its data type and extents. Returns null, and writes nothing, for any other
+  /// message.
   const Tensor* encode_lone(const caf::mailbox_element& message, std::vector<char>& bytes);
   /// Appends the message to `bytes`: the forwarding stack, if there is one, and the content; tensors go to the current
-  /// slots. A type that is not registered, or stays in its process, is `unsupported`, and nothing was written.
+  /// slots. A type that is not registered, or must not leave its process, is `unsupported`, and then nothing is
+  /// written.
   Status encode(caf::mailbox_element& message, std::vector<char>& bytes);
-  /// Appends an error; one whose context cannot be written loses it.
+  /// Appends an error; if its context cannot be written, it is left out.
   void encode(const caf::error& error, std::vector<char>& bytes);
 
   struct Decoded {
@@ -37,9 +39,9 @@ class Codec {
     caf::message content;
   };
   Status decode(std::span<const std::byte> bytes, bool has_stages, Decoded& to);
-  /// What encode_lone wrote, with what landed of it.
+  /// Reads what encode_lone wrote, with the tensor's memory in `landed`.
   static Status decode_lone(std::span<const std::byte> bytes, detail::TensorSlots::Landed&& landed, Tensor& to);
-  /// What encode_plain wrote, as a whole element from `sender`.
+  /// Reads what encode_plain wrote, as a whole element from `sender`.
   Status decode_plain(std::span<const std::byte> bytes, caf::strong_actor_ptr sender, caf::message_id id,
                       troupe::detail::Receipt receipt, caf::mailbox_element_ptr& to);
   Status decode(std::span<const std::byte> bytes, caf::error& to);
@@ -49,12 +51,12 @@ class Codec {
 
   caf::execution_unit& unit_;
   std::unordered_map<const std::type_info*, bool> known_;
-  // The last answers of the next two, since most messages are like the one before.
+  // Caches of the last results of the next two members, since most messages have the type of the previous one.
   std::uintptr_t last_type_ = 0;
   const PlainMessage* last_sent_ = nullptr;
   const PlainMessage* last_arrived_ = nullptr;  // null: none yet
-  // What the registry answered before; null: not plain. Builtin types have small numbers, others their type_info's
-  // address.
+  // Results of the registry by type; null: not plain. Builtin types have small numbers, others the address of their
+  // type_info.
   std::unordered_map<std::uintptr_t, const PlainMessage*> plain_types_;
   std::unordered_map<std::uint32_t, const PlainMessage*> plain_ids_;
 };

@@ -18,58 +18,59 @@
 
 namespace troupe::remote {
 
-/// The directory of a process has this actor id for its peers; CAF counts from 1 and never gets here.
+/// The actor id of a process's directory; CAF counts from 1 and never reaches it.
 inline constexpr caf::actor_id kDirectory = caf::actor_id{1} << 62;
 
-/// Answers a request with an error; anything else is left alone.
+/// Answers a request with an error; does nothing for other messages.
 void answer(const caf::strong_actor_ptr& sender, caf::message_id id, const caf::error& error);
 void answer(const caf::strong_actor_ptr& sender, caf::message_id id, const Status& status);
 
 /// The same status with as much of its text as fits into a head.
 Status shortened(const Status& why);
 
-/// An exit message: an order to end.
+/// Whether it is an exit message, which asks the receiver to end.
 bool is_exit(const caf::mailbox_element& message);
-/// Whether a message is not counted: answers to requests, and exit messages. Whoever waits for them may be the one who
-/// would make room. They keep their place behind what was sent before (ADR 0005).
+/// Whether a message is not counted: answers to requests, and exit messages. Their receivers may be the actors that
+/// would make space. They keep their place behind earlier messages (ADR 0005).
 bool is_free(const caf::mailbox_element& message);
 
-/// What the parts of one process's remote actors share. Threads: what is const any; the rest the control lane's.
+/// What the parts of one process's remote actors share. Threads: const members may be used by any, the rest by the
+/// control lane's.
 struct Context {
   Context(caf::actor_system& its_system, AddressSpace& its_space, LaneLoop& control_lane, LaneLoop& bulk_lane,
           Peer itself, RemoteOptions its_options);
 
-  /// What this process takes of all others' messages unhandled, in bytes.
+  /// The bytes of all other processes' unhandled messages that this process accepts.
   std::uint64_t offers() const noexcept {
     return options.unhandled_bytes != 0 ? options.unhandled_bytes : incoming->limit() / 2;
   }
-  /// Throws Error{invalid} for a peer that was added before, or has the identity of this process or of another peer,
-  /// Error{unsupported} for one whose number a header has no room for. Before the lanes run.
+  /// Throws Error{invalid} for a peer that was added before, or that has the identity of this process or of another
+  /// peer, Error{unsupported} for a number that does not fit into a header. Before the lanes run.
   PeerState& add_peer(Peer number, const caf::node_id& node);
-  /// Null: it was not added. Any thread once the lanes run, since then the peers are fixed.
+  /// Null: it was not added. Any thread once the lanes run, since the peers do not change any more.
   PeerState* peer(Peer number) noexcept;
   PeerState* peer(const caf::node_id& node) noexcept;
-  /// A message was refused here and nobody waits for an answer to it.
+  /// A message was refused here, and no answer to it is expected.
   void drop(const std::string& what);
-  /// What `of` sends is against the protocol, so it is lost: soon, since its state may be in use up the stack.
+  /// `of` has violated the protocol and will be lost: not at once, since callers may still use its state.
   void condemn(PeerState& of, const std::string& why);
 
   caf::actor_system& system;
   AddressSpace& space;
   LaneLoop& control;
   LaneLoop& bulk;
-  Transport& transport;  // of both lanes; not asked of one of them, which may end before the other
+  Transport& transport;  // of both lanes; not taken from a lane, which may end before the other
   const Peer self;
   const RemoteOptions options;
   const std::shared_ptr<Gate> gate;
   const std::shared_ptr<Budget> outgoing;  // messages that wait here
   const std::shared_ptr<Budget> incoming;  // messages of peers in mailboxes here
   std::map<Peer, std::unique_ptr<PeerState>> peers;
-  /// The engine's: cuts a peer off that was found dead or wrong here.
+  /// The engine's: disconnects a peer that was found to be dead or to violate the protocol.
   std::function<void(PeerState&, const Status&)> lose;
   caf::scoped_execution_unit unit;
   Codec codec;
-  bool ended = false;  // this process's part: nothing is sent or taken in any more
+  bool ended = false;  // this process's remote actors: nothing is sent or accepted any more
   struct {
     Tally sent, delivered, reordered, dropped;
   } counts;  // any thread reads them

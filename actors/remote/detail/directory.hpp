@@ -7,11 +7,11 @@
 namespace troupe::remote {
 
 /// Names of a process's actors: (publish, name, actor), and (find, name), which is answered when the name is published;
-/// (find, name, message types) is answered with an error when its actor takes other messages than these.
+/// (find, name, message types) is answered with an error if the actor accepts other messages than these.
 using Publish = caf::atom_constant<caf::atom("publish")>;
 using Find = caf::atom_constant<caf::atom("find")>;
 
-/// Not counted among the actors that a system waits for; ends by an exit message.
+/// A system does not wait for it at shutdown; an exit message ends it.
 caf::actor spawn_directory(caf::actor_system& system);
 
 }  // namespace troupe::remote

@@ -25,21 +25,21 @@
 
 namespace troupe::remote {
 
-/// One process's remote actors: puts the parts together, drives them from the lanes' hooks, and ends peers and itself.
-/// docs/remote-actors.md ("Inside") has the picture. Threads: any, except where a function says otherwise; the parts
-/// have one thread each, the control lane's with few exceptions.
+/// The remote actors of one process: assembles the parts, drives them from the lanes' hooks, and ends peers and itself.
+/// docs/remote-actors.md ("Inside") has the picture. Threads: any, unless stated otherwise; each part has one thread,
+/// in most cases the control lane's.
 class Engine {
  public:
   Engine(caf::actor_system& system, AddressSpace& space, LaneLoop& control, LaneLoop& bulk, Peer self,
          RemoteOptions options);
   ~Engine();
 
-  /// `offered`: bytes of all processes' messages that the peer takes unhandled. Before the lanes run.
+  /// `offered`: bytes of all processes' unhandled messages that the peer accepts. Before the lanes run.
   void add_peer(Peer peer, const caf::node_id& node, std::uint64_t offered);
   std::uint64_t offers() const noexcept { return context_.offers(); }
   void bound(Proxy& proxy, const Window& window, WhenFull when_full);
   caf::actor handle(Peer peer, caf::actor_id actor) { return proxies_.handle(peer, actor); }
-  /// `peer` is gone, by others' word.
+  /// `peer` is lost, according to others.
   void lost(Peer peer, const Status& why);
   bool stop(Deadline deadline);
   RemoteCounters counters() const noexcept;
@@ -57,19 +57,19 @@ class Engine {
  private:
   class BulkCut;
 
-  // The control lane's.
+  // Called on the control lane.
   bool end_round();
   Clock::time_point look_around();
   std::string report();
   void lose(PeerState& peer, const Status& why);
   void finish();
 
-  // Each part names those above it, but for three that call each other and so are bound before they are made: proxies
-  // transmit by Outbound, which blocks messages in Backlog, which sends them by Outbound.
+  // Each part has references to earlier ones only, except for three that call each other and are bound before they are
+  // constructed: proxies transmit by Outbound, which blocks messages in Backlog, which sends them by Outbound.
   Context context_;
   const std::shared_ptr<SlabPool> landing_pool_;
   const std::shared_ptr<SlabPool> sending_pool_;
-  const std::shared_ptr<InlineUnit> inline_;  // its actors keep it too
+  const std::shared_ptr<InlineUnit> inline_;  // also kept by its actors
   MemoryReturn memory_;
   FrameSender frames_;
   KnownActors actors_;
@@ -85,7 +85,7 @@ class Engine {
   SilenceWatch silence_;
   caf::actor directory_;
   caf::actor rooms_;
-  bool stopped_ = false;  // the caller's of stop()
+  bool stopped_ = false;  // used by the caller of stop()
 };
 
 }  // namespace troupe::remote

@@ -6,8 +6,8 @@
 
 namespace troupe::remote {
 
-/// CAF's binary serializer, but for floating-point numbers, which are written as their bits: CAF 0.17 makes -1 of
-/// a NaN and does not return from an infinity. BoundedReader reads what this writes. One thread.
+/// CAF's binary serializer, except that floating-point numbers are written as their bits: CAF 0.17 turns a NaN into -1
+/// and does not return for an infinity. BoundedReader reads the result. One thread.
 class ExactWriter final : public caf::serializer {
  public:
   ExactWriter(caf::execution_unit* unit, std::vector<char>& bytes) : caf::serializer(unit), inner_(unit, bytes) {}

@@ -12,41 +12,41 @@
 
 namespace troupe::remote {
 
-/// Sends frames: by which lane, and small heads several in one.
+/// Sends frames: chooses the lane, and combines small heads into one frame.
 ///
-/// Frames that share a lane and a peer leave in the order of the calls; between lanes there is none, and the receiver
-/// restores it from the numbers in the headers. So what has to be numbered is numbered by the caller, in the order in
-/// which it is to be dealt with, before it is given to this class. Threads: the control lane's, where it says nothing
-/// else.
+/// Frames on the same lane to the same peer are sent in the order of the calls. Between lanes there is no order; the
+/// receiver restores it from the numbers in the headers. Therefore the caller must number frames, in the order in which
+/// the receiver must handle them, before it passes them to this class. Threads: the control lane's, unless stated
+/// otherwise.
 class FrameSender {
  public:
   using Frames = std::vector<std::unique_ptr<Frame>>;
 
   FrameSender(Context& context, std::shared_ptr<SlabPool> pool, std::uint64_t pool_bytes);
 
-  /// All that leaves without a payload. The first few of a round go at once; what follows is collected and leaves with
-  /// the round's end, for then the transport's cost for each frame is the bottleneck.
+  /// Sends a frame without a payload. The first few of a round are sent at once; later ones are collected and sent at
+  /// the end of the round, since then the transport's cost for each frame limits the speed.
   void send(PeerState& to, std::span<const std::byte> head);
   void send(PeerState& to, const wire::Header& header);
-  /// Frames of one message, each on the lane of its outbox.
+  /// Sends the frames of one message, each on the lane of its outbox.
   void dispatch(Frames frames);
-  /// A frame for `to` with this head, on the bulk lane or on the control lane.
+  /// A frame for `to` with this head, for the bulk lane or for the control lane.
   std::unique_ptr<Frame> frame(PeerState& to, bool by_bulk, std::vector<std::byte> head) {
     return std::make_unique<Frame>(by_bulk ? bulk_out_ : control_out_, to.number, std::move(head));
   }
-  /// Bytes of payloads on the control lane.
+  /// Bytes of payloads that are being sent on the control lane.
   std::uint64_t control_payloads() const noexcept { return control_out_.payloads(); }
-  /// Whether this round has sent anything that could not wait.
+  /// Whether this round has sent any frame at once.
   bool sent_this_round() const noexcept { return heads_ > 0; }
-  /// Ends a round: sends what was collected. Whether there was any.
+  /// Ends a round: sends the collected frames. Returns whether there were any.
   bool flush();
   bool pump_control() noexcept { return control_out_.pump(); }
   /// On the bulk lane.
   bool pump_bulk() noexcept { return bulk_out_.pump(); }
-  /// Drops what waits for a peer that is lost, on the control lane; the other one is for who is on that lane.
+  /// Drops frames that wait for a lost peer, on the control lane; cut_bulk() is for the bulk lane's thread.
   void cut_control(PeerState& of);
   void cut_bulk(Peer of) noexcept { bulk_out_.cut(of); }
-  /// What was sent and has not left this process. Any thread.
+  /// Frames that were sent and have not left this process. Any thread.
   Unfinished& unfinished() noexcept { return unfinished_; }
 
  private:
@@ -55,9 +55,9 @@ class FrameSender {
   Context& context_;
   Unfinished unfinished_;
   Outbox control_out_;
-  Outbox bulk_out_;                       // the bulk lane's
+  Outbox bulk_out_;                       // used by the bulk lane
   unsigned heads_ = 0;                    // sent in this round
-  std::vector<PeerState*> open_batches_;  // to them; an empty one is passed over
+  std::vector<PeerState*> open_batches_;  // peers with an open batch, which may be empty
 };
 
 }  // namespace troupe::remote

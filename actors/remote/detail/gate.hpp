@@ -9,13 +9,13 @@
 
 namespace troupe::remote {
 
-/// The way to the control lane for those that may outlive it: proxies, handles to tensors, watchers of actors. Once
-/// closed, nobody touches the lane any more. Threads: any.
+/// Access to the control lane for objects that may outlive it: proxies, handles of tensors, functions attached to
+/// actors. After close() no thread uses the lane through it. Threads: any.
 class Gate {
  public:
   explicit Gate(LaneLoop& control) noexcept : control_(control) {}
 
-  /// False: closed, or the lane has stopped; the task was not taken.
+  /// False: it is closed, or the lane has stopped; the task was not taken.
   bool post(LaneTask& task) noexcept {
     const bool open = (word_.fetch_add(1, std::memory_order_acquire) & kClosed) == 0;
     const bool taken = open && control_.post(task);
@@ -23,16 +23,16 @@ class Gate {
     return taken;
   }
 
-  /// Calls `work` on the control lane's thread, soon and once; false: never.
+  /// Calls `work` on the control lane's thread, soon and once. False: it will not be called.
   template <class Work>
   bool run(Work work) {
     auto job = std::make_unique<Job<Work>>(std::move(work));
     if (!post(*job)) return false;
-    job.release();  // deletes itself
+    job.release();  // it deletes itself
     return true;
   }
 
-  /// Returns when nobody is inside.
+  /// Returns when no thread is using the lane through it.
   void close() noexcept {
     word_.fetch_or(kClosed, std::memory_order_acq_rel);
     while ((word_.load(std::memory_order_acquire) & ~kClosed) != 0) std::this_thread::yield();
@@ -55,7 +55,7 @@ class Gate {
   };
 
   LaneLoop& control_;
-  std::atomic<unsigned> word_{0};  // those inside, and kClosed
+  std::atomic<unsigned> word_{0};  // the number of threads inside, and kClosed
 };
 
 }  // namespace troupe::remote

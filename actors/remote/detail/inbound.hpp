@@ -21,17 +21,17 @@ namespace troupe::remote {
 class InlineUnit;
 class MemoryReturn;
 
-/// Takes frames in and delivers messages in the order in which they were sent.
+/// Receives frames and delivers messages in the order in which they were sent.
 ///
-/// Frames come in any order: lanes overtake each other, bodies come in pieces. Two numbers restore what CAF promises:
-/// - header.sequence counts the messages of one process to one actor. One that comes early is held until those before
-///   it were delivered, so each actor sees its messages in order, and different actors do not wait for each other.
-/// - header.order counts all that is numbered of one process. A DOWN notice waits until everything with a lower number
-///   is dealt with, since what an actor sent before it ended must not come after the news of its end.
-/// So every number must be dealt with exactly once, whatever becomes of its message: delivered, refused, empty, or
-/// thrown away with its actor. One that were skipped would hold up all that follows; one that came twice is a breach of
-/// the protocol, as is whatever else would let a peer take more memory here than it was granted. Threads: the control
-/// lane's.
+/// Frames arrive in any order: lanes overtake each other, bodies come in pieces. Two numbers restore CAF's guarantees:
+/// - header.sequence counts the messages of one process to one actor. A message that arrives early is held until those
+///   before it were delivered. Thus each actor gets its messages in order, and actors do not wait for each other.
+/// - header.order counts everything of one process that is numbered. A DOWN notice waits until everything with a lower
+///   number was handled, since messages that an actor sent before it ended must not come after the notice of its end.
+/// Every number must therefore be handled exactly once, whatever happens to its message: delivered, refused, empty, or
+/// dropped with its actor. A number that is skipped would block everything after it. A number that comes twice violates
+/// the protocol, as does anything else with which a peer would take more memory here than it was granted. Threads: the
+/// control lane's.
 class Inbound {
  public:
   Inbound(Context& context, FrameSender& frames, KnownActors& actors, OpenRequests& requests, TensorLoans& loans,
@@ -51,11 +51,11 @@ class Inbound {
         memory_(memory) {}
 
   void take_in(Peer from, Arrival&& arrival);
-  /// An actor of this process has ended: tells its watchers, and deals with what was held for it.
+  /// An actor of this process has ended: notifies its watchers, and handles the messages that were held for it.
   void actor_ended(KnownActor&& actor, caf::actor_id id, const caf::error& reason);
-  /// Forgets what a lost peer has sent and nobody has got.
+  /// Forgets messages of a lost peer that were not delivered.
   void forget(PeerState& of);
-  /// Ends a round: tells peers how many of their messages were refused for want of memory. Whether any were.
+  /// Ends a round: tells peers how many of their messages were refused for lack of memory. Returns whether any were.
   bool flush();
 
  private:
@@ -93,7 +93,7 @@ class Inbound {
   CallTable& calls_;
   InlineUnit& inline_;
   MemoryReturn& memory_;
-  std::vector<PeerState*> refused_;  // are to be told of messages that were refused
+  std::vector<PeerState*> refused_;  // peers to be told of refused messages
 };
 
 }  // namespace troupe::remote

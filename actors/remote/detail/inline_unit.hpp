@@ -12,11 +12,11 @@
 
 namespace troupe::remote {
 
-/// Runs actors on the control lane's thread, between the transport's progress and the next look at it.
+/// Runs actors on the control lane's thread, between one progress of the transport and the next.
 class InlineUnit final : public InlineHome, public caf::execution_unit {
  public:
-  /// `slow` (may be empty): told of an actor that held the lane up for longer than `longest`, and whether the scheduler
-  /// takes it over. On the lane's thread.
+  /// `slow` (may be empty): called on the lane's thread when an actor has blocked the lane for longer than `longest`,
+  /// with whether the scheduler now runs it.
   using Slow = std::function<void(caf::actor_id actor, Clock::duration took, bool moved)>;
   InlineUnit(caf::actor_system& system, std::shared_ptr<Gate> gate, Clock::duration longest, Slow slow);
 
@@ -24,15 +24,15 @@ class InlineUnit final : public InlineHome, public caf::execution_unit {
   bool runs() const noexcept override { return !closed_.load(std::memory_order_acquire); }
   void exec_later(caf::resumable* job) override;
 
-  // The lane's thread:
-  /// Runs what is ready, and what becomes ready by that, up to a bound; whether there was anything.
+  // Called on the lane's thread:
+  /// Runs actors that are ready, and those that become ready by that, up to a limit. Returns whether there were any.
   bool run();
-  /// Hands a message to an actor of this unit, at once if it can.
+  /// Passes a message to an actor of this unit, which handles it at once if it can.
   void hand(troupe::detail::InlineGuest& actor, const caf::strong_actor_ptr& handle, caf::mailbox_element_ptr message);
-  /// Hands it a call; false: it takes none here and now.
+  /// Passes it a call; false: it cannot take the call now.
   bool hand(troupe::detail::InlineGuest& actor, caf::abstract_actor& itself, Call& call);
-  /// No job is run here any more: the scheduler takes what is ready and what comes. Also by another thread when the
-  /// lane has ended.
+  /// From now on no job runs here: the scheduler runs those that are ready and later ones. Also called by another
+  /// thread when the lane has ended.
   void close();
 
  private:
@@ -45,14 +45,14 @@ class InlineUnit final : public InlineHome, public caf::execution_unit {
   const std::shared_ptr<Gate> gate_;
   const Clock::duration longest_;
   const Slow slow_;
-  std::deque<caf::resumable*> ready_;  // with a reference each
+  std::deque<caf::resumable*> ready_;  // each holds a reference
   unsigned turns_ = 0;
-  bool suspicious_ = false;  // the last turn was long
+  bool suspicious_ = false;  // the last turn took long
   bool running_ = false;
   std::atomic<bool> closed_{false};
 };
 
-/// The gate of the unit that runs an actor on this thread right now; null: none does.
+/// The gate of the unit that runs an actor on this thread at present; null: none.
 const Gate* running_inline() noexcept;
 
 }  // namespace troupe::remote

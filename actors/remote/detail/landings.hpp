@@ -17,14 +17,15 @@ namespace troupe::remote {
 class InlineUnit;
 class Inbound;
 
-/// The transport's end: where payloads land, and how what has arrived comes to the control lane's thread, whole. From
-/// the control lane it is taken in at once, and the head's bytes are those of the transport; from the bulk lane a copy
-/// of the head is posted. A body that came in pieces is put together on the bulk lane, where its message waits for it.
-/// What could not land is not lost: its head goes on without it, for it has its place in the order. Threads: the lane's
-/// that is named; the rest any.
+/// The end of the transport: decides where payloads are stored, and passes complete arrivals to the control lane's
+/// thread. Arrivals on the control lane are handled at once, and their head's bytes are the transport's; for those on
+/// the bulk lane a copy of the head is posted. A body in pieces is joined on the bulk lane, where its message waits for
+/// it. If a payload cannot be stored, its head is still passed on, since it has its place in the order. Threads: the
+/// lane's that is named; any for the rest.
 class Landings final : public Receiver {
  public:
-  /// `sending` is the pool for what leaves: pieces, which stay only until they have arrived, may use it too.
+  /// `sending` is the pool for outgoing payloads; pieces, which are needed only until they have arrived, may use it,
+  /// too.
   Landings(Context& context, Inbound& inbound, InlineUnit& inline_unit, std::shared_ptr<SlabPool> landing,
            std::shared_ptr<SlabPool> sending)
       : context_(context),
@@ -46,7 +47,7 @@ class Landings final : public Receiver {
 
  private:
   std::optional<Memory> sink_for(std::span<const std::byte> head, std::uint64_t size_bytes);
-  // The bulk lane's.
+  // On the bulk lane.
   void take_in_piece(Peer from, const wire::Header& header, Memory payload);
   void refuse_piece(Peer from, const wire::Header& header, std::uint64_t size_bytes);
   void wait_for_body(Peer from, const wire::Header& header, Bodies::Message message);
@@ -59,7 +60,7 @@ class Landings final : public Receiver {
   Sinks sinks_;
   const std::shared_ptr<SlabPool> landing_pool_;
   const std::shared_ptr<SlabPool> sending_pool_;
-  Bodies bodies_;  // the bulk lane's
+  Bodies bodies_;  // used by the bulk lane
 };
 
 }  // namespace troupe::remote

@@ -13,17 +13,17 @@
 
 namespace troupe::remote {
 
-/// Makes CAF's element of a message that has arrived: from the head, the payload, or the body that came in pieces. All
-/// bytes are a stranger's, so each length is compared with what is there before it is used. Threads: the control
+/// Makes CAF's element of a message that has arrived: from the head, the payload, or the joined body. All bytes come
+/// from another process, so each length is compared with the available bytes before it is used. Threads: the control
 /// lane's.
 class MessageReader {
  public:
   MessageReader(Context& context, TensorLoans& loans) : context_(context), loans_(loans) {}
 
-  /// What the sender must have reckoned as the message's charge.
+  /// The charge that the sender must have computed for the message.
   static std::uint16_t charge_of(const wire::Header& header, const Arrival& arrival);
-  /// The element, with `receipt` in it. Whatever was lent for the message is given back when it ends, or by this call
-  /// when it is none.
+  /// The element, with `receipt` in it. Tensors that were lent for the message are given back when the element is
+  /// destroyed, or by this call if there is no element.
   Status read(PeerState& from, const wire::Header& header, const Arrival& arrival, const caf::strong_actor_ptr& sender,
               troupe::detail::Receipt receipt, caf::mailbox_element_ptr& message);
 

@@ -8,22 +8,22 @@
 
 namespace troupe::remote {
 
-/// Which of the numbers 0, 1, 2, ... are dealt with, in whatever order that happens. Only their lowest 32 bits travel.
-/// Memory: a node for each run of numbers above the first one that is missing.
+/// Which of the numbers 0, 1, 2, ... have been handled, in any order. Only their lowest 32 bits are sent. Memory: a
+/// node for each run of numbers after the first missing one.
 class NumberSet {
  public:
-  /// Every number below it is dealt with.
+  /// All smaller numbers have been handled.
   std::uint64_t next() const noexcept { return next_; }
   std::size_t runs() const noexcept { return runs_.size(); }
 
-  /// The whole of a number that has just come; nothing when it lies below next().
+  /// The whole number for its lowest 32 bits, which have just arrived; nothing if it is below next().
   std::optional<std::uint64_t> whole(std::uint32_t low) const noexcept {
     const auto ahead = static_cast<std::int32_t>(low - static_cast<std::uint32_t>(next_));
     if (ahead < 0) return {};
     return next_ + static_cast<std::uint32_t>(ahead);
   }
 
-  /// False: it was dealt with before.
+  /// False: it was handled before.
   bool add(std::uint64_t number) {
     if (number < next_) return false;
     if (number == next_ && runs_.empty()) {  // nearly always
@@ -51,7 +51,7 @@ class NumberSet {
 
  private:
   std::uint64_t next_ = 0;
-  std::map<std::uint64_t, std::uint64_t> runs_;  // from the first one to behind the last one; they do not touch
+  std::map<std::uint64_t, std::uint64_t> runs_;  // from the first to the one after the last; never adjacent
 };
 
 }  // namespace troupe::remote

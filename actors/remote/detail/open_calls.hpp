@@ -9,7 +9,7 @@
 
 namespace troupe::remote {
 
-/// The calls of this process that have no answer yet. Tickets are not given twice. Threads: one.
+/// The calls of this process that have no answer yet. A ticket is never used twice. Threads: one.
 class OpenCalls {
  public:
   std::uint64_t open(Peer callee, CallDone& done) {
@@ -31,7 +31,7 @@ class OpenCalls {
            slots_[place].callee == callee;
   }
 
-  /// Who is to be told; null: it is open no more.
+  /// The receiver of the answer; null: the call is not open any more.
   CallDone* close(std::uint64_t ticket, Peer callee) noexcept {
     if (!is_open(ticket, callee)) return nullptr;
     const auto place = static_cast<std::uint32_t>(ticket);
@@ -40,7 +40,7 @@ class OpenCalls {
     return std::exchange(slots_[place].done, nullptr);
   }
 
-  /// Closes all calls to `callee`, or all that there are.
+  /// Closes all calls to `callee`, or all calls.
   std::vector<CallDone*> close_all(std::optional<Peer> callee = {}) {
     std::vector<CallDone*> closed;
     for (std::uint64_t place = 0; place < slots_.size(); ++place) {
@@ -55,10 +55,10 @@ class OpenCalls {
   struct Slot {
     Peer callee;
     CallDone* done = nullptr;  // null: free
-    std::uint32_t times = 0;   // it was used
+    std::uint32_t times = 0;   // how often it was used
   };
   std::vector<Slot> slots_;
-  std::vector<std::uint32_t> free_;  // room for all, so that close() does not throw
+  std::vector<std::uint32_t> free_;  // has space for all, so that close() does not throw
 };
 
 }  // namespace troupe::remote

@@ -12,8 +12,8 @@
 
 namespace troupe::remote {
 
-/// The requests of this process's actors to actors of others that have no answer yet. Every one ends: with the answer,
-/// or here, when the actor that was asked or its process is gone. Threads: the control lane's.
+/// The requests of this process's actors to other processes' actors that have no answer yet. Every one ends: with the
+/// answer, or here, when the receiver or its process has ended. Threads: the control lane's.
 class OpenRequests {
  public:
   struct Key {
@@ -25,7 +25,7 @@ class OpenRequests {
     caf::message_id id;
     Peer peer;
     caf::actor_id target = 0;
-    Clock::time_point sent;  // of those that are timed
+    Clock::time_point sent;  // for requests that are timed
   };
 
   static Key key_of(caf::actor_id requester, caf::message_id id) noexcept {
@@ -37,13 +37,13 @@ class OpenRequests {
     open_.insert_or_assign(key_of(requester, id),
                            Request{id, peer, target, timed ? Clock::now() : Clock::time_point{}});
   }
-  /// Takes out the request that `answer` belongs to; nothing when none is open.
+  /// Removes and returns the request to which `answer` belongs; nothing if none is open.
   std::optional<Request> close(caf::actor_id requester, caf::message_id answer) {
     auto request = open_.extract(key_of(requester, answer));
     if (request.empty()) return {};
     return std::move(request.mapped());
   }
-  /// Notes in the peer's counters how long an answer took, where that request was timed.
+  /// Adds the time of an answer to the peer's counters, if that request was timed.
   static void note_time(PeerState& by, const Request& request) {
     if (request.sent == Clock::time_point{}) return;
     const auto took = static_cast<std::uint64_t>(std::chrono::nanoseconds(Clock::now() - request.sent).count());
@@ -70,7 +70,7 @@ class OpenRequests {
   }
 
  private:
-  /// One request in so many is timed.
+  /// One in this number of requests is timed.
   static constexpr unsigned kTimed = 16;
   struct KeyHash {
     std::size_t operator()(const Key& key) const noexcept { return key.requester * 0x9e3779b97f4a7c15 + key.request; }

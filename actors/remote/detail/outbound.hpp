@@ -18,12 +18,11 @@ namespace troupe::remote {
 
 class Proxies;
 
-/// Writes messages to the wire: from CAF's element to a frame, or several.
+/// Writes messages to the wire: makes one or several frames from CAF's element.
 ///
-/// A message is numbered here, once for its actor (header.sequence) and once for its peer (header.order), and whatever
-/// has been numbered must arrive: a message that cannot be sent after that is replaced by one that says so, or by an
-/// empty one. Without it all later messages to that actor would wait at the receiver for ever. Threads: the control
-/// lane's.
+/// A message is numbered here, once for its actor (header.sequence) and once for its peer (header.order). Every number
+/// must arrive: a message that cannot be sent after it was numbered is replaced by one that says so, or by an empty
+/// one. Otherwise all later messages to that actor would wait at the receiver forever. Threads: the control lane's.
 class Outbound {
  public:
   Outbound(Context& context, FrameSender& frames, KnownActors& actors, OpenRequests& requests, TensorLoans& loans,
@@ -40,12 +39,12 @@ class Outbound {
   Context& context() const noexcept { return context_; }
   // The control lane's:
   Proxies& proxies() const noexcept { return proxies_; }
-  /// Sends it, answers it with an error, or keeps it until the peer takes more.
+  /// Sends the message, answers it with an error, or keeps it until the peer accepts more.
   void transmit(Proxy& proxy, caf::mailbox_element_ptr message);
-  /// Reports messages that were turned away and dropped.
+  /// Reports messages that were refused and dropped.
   void note_turned_away(PeerState& peer);
 
-  /// Whatever the peer takes. For messages whose turn it is.
+  /// Sends the message without checking credit; it must be the next one to send.
   void send_now(Proxy& proxy, caf::mailbox_element& message);
   void send_down(PeerState& to, const Ended& ended);
   /// Forgets frames that wait for tensors: a lost peer's, or all.
@@ -74,8 +73,8 @@ class Outbound {
   TensorLoans& loans_;
   Backlog& backlog_;
   Proxies& proxies_;
-  std::vector<char> scratch_;  // the message that is being sent: room for the header, then the body
-  TensorPlan tensors_;         // of it
+  std::vector<char> scratch_;  // the message that is being sent: space for the header, then the body
+  TensorPlan tensors_;         // of that message
   std::unordered_map<std::uint64_t, Frames> parked_;  // by ticket, until their tensors are valid
   std::uint64_t next_ticket_ = 1;
 };

@@ -18,31 +18,31 @@
 
 namespace troupe::remote {
 
-/// Sends that have begun and not ended, so that an end can wait for them. Threads: any.
+/// The number of sends that have begun and not ended, so that stop() can wait for them. Threads: any.
 class Unfinished {
  public:
   void begin() noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
   void end() noexcept;
-  /// False when the deadline passed first.
+  /// False if the deadline passed first.
   bool wait_for_none(Deadline deadline);
 
  private:
   std::atomic<std::size_t> count_{0};
   std::atomic<bool> waited_for_{false};
-  std::mutex mutex_;  // guards nothing but the sleep
+  std::mutex mutex_;  // guards nothing; needed by the condition variable
   std::condition_variable none_;
 };
 
 class Outbox;
 
-/// A written body, shared by the frames that carry its pieces.
+/// An encoded body, shared by the frames with its pieces.
 struct Body {
   std::vector<char> bytes;
   Charge charge;
 };
 
-/// A frame that cannot be sent from where it was written: it has a payload, or there was no room. Owned by an outbox,
-/// or by the transport until that says sent().
+/// A frame that cannot be sent from the buffer in which it was written: it has a payload, or the transport had no
+/// space. Owned by an outbox, or by the transport until sent() is called.
 class Frame final : public LaneTask, public SendDone {
  public:
   Frame(Outbox& outbox, Peer to, std::vector<std::byte> head);
@@ -51,40 +51,41 @@ class Frame final : public LaneTask, public SendDone {
   Outbox* outbox;
   const Peer to;
   std::vector<std::byte> head;
-  std::vector<Tensor> tensors;       // whose bytes begin the payload
-  std::shared_ptr<const Body> body;  // whose bytes from `body_begin` to `body_end` end it; null: no body
+  std::vector<Tensor> tensors;       // their bytes are the first part of the payload
+  std::shared_ptr<const Body> body;  // its bytes from `body_begin` to `body_end` are the last part; null: no body
   std::size_t body_begin = 0;
   std::size_t body_end = 0;
 
-  /// On the lane's thread: gives itself to the outbox.
+  /// Called on the lane's thread: passes itself to the outbox.
   void run() noexcept override;
   void sent(Status status) noexcept override;
 
  private:
   friend class Outbox;
   std::vector<Memory> parts_;        // empty until the body has its slab
-  std::uint64_t payload_bytes_ = 0;  // since the outbox has it
+  std::uint64_t payload_bytes_ = 0;  // set when the outbox takes it
   Memory slab_;
   const Charge charge_;
 };
 
-/// Sends on one lane, and keeps what the transport has no room for. Threads: the lane's, but where it says otherwise.
+/// Sends on one lane, and keeps frames for which the transport has no space. Threads: the lane's, unless stated
+/// otherwise.
 class Outbox {
  public:
-  /// `budget` bears what waits here. Of `pool` one peer takes a quarter at most, so that one that is slow stops no
-  /// other.
+  /// `budget` counts the frames that wait here. One peer may use at most a quarter of `pool`, so that a slow peer does
+  /// not stop the others.
   Outbox(Transport& transport, Lane lane, AddressSpace& space, std::shared_ptr<SlabPool> pool,
          std::shared_ptr<Budget> budget, std::uint64_t pool_bytes, Unfinished& unfinished);
 
   Lane lane() const noexcept { return lane_; }
   /// Bytes of payloads that wait here or are with the transport.
   std::uint64_t payloads() const noexcept { return payloads_; }
-  /// Sends a frame that is only a head.
+  /// Sends a frame without a payload.
   void send(Peer to, std::span<const std::byte> head) noexcept;
   void send(std::unique_ptr<Frame> frame) noexcept;
-  /// Tries again what waits; true when something went, or nothing else will call for another try.
+  /// Tries to send waiting frames. True if one was sent, or if no event would cause another try.
   bool pump() noexcept;
-  /// Drops what waits for `peer`, now and later.
+  /// Drops frames for `peer`, now and later.
   void cut(Peer peer) noexcept;
 
  private:
@@ -119,7 +120,7 @@ class Outbox {
   std::map<Peer, std::uint64_t> slab_bytes_;  // of the pool, with the transport
   std::size_t in_flight_ = 0;                 // with the transport
   std::uint64_t payloads_ = 0;
-  std::map<Peer, std::deque<std::unique_ptr<Frame>>> waiting_;  // last: a frame that ends takes itself off the counts
+  std::map<Peer, std::deque<std::unique_ptr<Frame>>> waiting_;  // last member: destroyed frames update the counts
 };
 
 }  // namespace troupe::remote

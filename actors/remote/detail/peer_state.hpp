@@ -31,76 +31,76 @@ class Tally {
   std::atomic<std::uint64_t> value_{0};
 };
 
-/// What every thread counts of the messages to one peer. Outlives the peer's state, as proxies do.
+/// Counters of the messages to one peer, which every thread updates. Outlives the peer's state, as proxies do.
 struct Waiting {
   std::atomic<std::uint64_t> messages{0};     // not sent yet
-  std::atomic<std::uint64_t> turned_away{0};  // for want of memory or of room in a window
+  std::atomic<std::uint64_t> turned_away{0};  // refused for lack of memory or of space in a window
   std::atomic<std::uint64_t> untold{0};       // of these, dropped and not reported yet
 };
 
-/// An actor has ended, and why.
+/// An actor has ended, with the reason.
 struct Ended {
   caf::actor_id actor = 0;
   caf::error reason;
 };
 
-/// What this process knows of one other process. Each part is one class's to change, named beside it. Threads: the
-/// control lane's, except where it says otherwise. Lives as long as the engine, a lost peer's too.
+/// What this process knows of one other process. Each part is changed by one class, which is named beside it. Threads:
+/// the control lane's, unless stated otherwise. Lives as long as the engine, also for a lost peer.
 struct PeerState {
   PeerState(Peer peer, caf::node_id its_node) : number(peer), node(std::move(its_node)) {}
 
-  const Peer number;  // any thread reads it, as the next
+  const Peer number;  // any thread reads this and the next member
   const caf::node_id node;
-  const std::shared_ptr<Waiting> waiting = std::make_shared<Waiting>();  // any thread's
-  std::atomic<std::uint32_t> proxies_made{0};                            // Proxies'; any thread's
+  const std::shared_ptr<Waiting> waiting = std::make_shared<Waiting>();  // used by any thread
+  std::atomic<std::uint32_t> proxies_made{0};                            // for Proxies; used by any thread
   struct {
     Tally messages_sent, bytes_sent, messages_received, bytes_received, batches_sent, batched_sent, unhandled;
     std::array<Tally, std::tuple_size_v<decltype(PeerCounters::answer_ns_log2)>> answer_ns_log2;
   } counts;  // any thread reads them
 
-  // Engine's.
+  // For Engine:
   bool dead = false;
-  bool condemned = false;  // about to be lost: nothing more is taken in
-  Status why;              // it is dead
-  bool heard = false;      // since the last look at heartbeats; Inbound sets it
-  bool spoken_to = false;  // likewise; FrameSender sets it
+  bool condemned = false;  // will be lost: nothing more is accepted
+  Status why;              // the reason if it is dead
+  bool heard = false;      // since the last check of heartbeats; set by Inbound
+  bool spoken_to = false;  // likewise; set by FrameSender
 
-  /// FrameSender's: a frame that is being filled.
+  /// For FrameSender: a frame that is being filled.
   struct {
     std::vector<std::byte> frame;
     std::uint64_t heads = 0;
   } batch;
 
-  // Outbound's.
-  std::uint32_t next_order = 0;  // sequence number of the next message, link change or DOWN notice to this peer
-  std::uint64_t next_body = 0;   // number of the next body that goes to it in pieces
+  // For Outbound:
+  std::uint32_t next_order = 0;  // order number of the next message, link change or DOWN notice to this peer
+  std::uint64_t next_body = 0;   // number of the next body that is sent to it in pieces
 
-  /// Backlog's: what this peer does not take yet. Tickets order messages and DOWN notices among each other.
+  /// For Backlog: what this peer does not accept yet. Tickets order messages and DOWN notices relative to each other.
   struct {
-    std::uint64_t offered = 0;  // charge that the peer takes of all processes' messages unhandled
-    std::uint64_t share = 0;    // of that this process's part, if there are as many others there as here
-    Allowance allowance;        // what is sent to it and not dealt with
-    std::deque<caf::strong_actor_ptr> proxies;  // that have messages blocked, in the order of their turns
+    std::uint64_t offered = 0;  // charge of all processes' unhandled messages that the peer accepts
+    std::uint64_t share = 0;    // this process's part of it, if the peer has as many peers as this process
+    Allowance allowance;        // what was sent to it and not handled
+    std::deque<caf::strong_actor_ptr> proxies;  // those with blocked messages, in the order of their turns
     std::deque<std::pair<std::uint64_t, Ended>> down_notices;  // by ticket
     std::uint64_t next_ticket = 0;
   } backlog;
 
-  /// Inbound's: the order of what comes from it.
+  /// For Inbound: the order of what arrives from it.
   struct {
-    NumberSet dealt_with;                  // messages, link changes and DOWN notices, by their sequence number
-    std::map<std::uint64_t, Ended> ended;  // DOWN notices by theirs; they wait for all that was sent before them
+    NumberSet dealt_with;                  // messages, link changes and DOWN notices, by their order number
+    std::map<std::uint64_t, Ended> ended;  // DOWN notices by theirs; they wait for everything sent before them
     std::size_t held = 0;                  // messages that wait for others to the same actor
-    std::uint64_t refused = 0;             // messages, for want of memory, since the peer was told
-    caf::strong_actor_ptr last_sender;     // a proxy, so that most messages look up none
+    std::uint64_t refused = 0;             // messages refused for lack of memory since the peer was told
+    caf::strong_actor_ptr last_sender;     // a proxy; most messages need no lookup
   } order;
 
-  // Credits'.
-  std::shared_ptr<PeerIntake> intake;              // counts its messages here, kept by them
-  std::vector<std::shared_ptr<EdgeIntake>> edges;  // the same for each actor that it sends to
+  // For Credits:
+  std::shared_ptr<PeerIntake> intake;              // counts its messages here, which keep it alive
+  std::vector<std::shared_ptr<EdgeIntake>> edges;  // the same for each actor to which it sends
 
-  std::vector<std::uint64_t> given_back;  // TensorLoans': tokens, to be sent together
-  std::uint32_t calls_there = 0;          // CallTable's: of this process, without an answer
-  std::uint32_t calls_here = 0;           // CallTable's: of the peer
+  std::vector<std::uint64_t> given_back;  // for TensorLoans: tokens that will be sent together
+  std::uint32_t calls_there = 0;          // for CallTable: this process's calls without an answer
+  std::uint32_t calls_here = 0;           // for CallTable: the peer's calls
 };
 
 }  // namespace troupe::remote

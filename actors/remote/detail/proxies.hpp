@@ -11,13 +11,13 @@ namespace troupe::remote {
 
 class Outbound;
 
-/// The proxies of other processes' actors: CAF asks for one wherever a message names such an actor, on any thread and
-/// with its registry locked, so making one only posts. In its first turn on the control lane its process is asked to
-/// tell when the actor ends. Threads: the control lane's, where it says nothing else.
+/// The proxies of other processes' actors. CAF asks for one wherever a message names such an actor, on any thread and
+/// with its registry locked; therefore making a proxy only posts a task. In its first turn on the control lane, the
+/// actor's process is asked to report the actor's end. Threads: the control lane's, unless stated otherwise.
 class Proxies final : public caf::proxy_registry::backend {
  public:
   Proxies(Context& context, FrameSender& frames, Outbound& outbound);
-  /// Ends all of them, once the gate is closed.
+  /// Ends all of them, after the gate was closed.
   void clear();
 
   /// Any thread. Throws Error{invalid} for a peer that was not added.
@@ -28,22 +28,22 @@ class Proxies final : public caf::proxy_registry::backend {
     return registry_.get_or_put(of.node, actor);
   }
   std::size_t count(const PeerState& of) { return registry_.count_proxies(of.node); }
-  /// A proxy's first turn, if it has had none.
+  /// Gives a proxy its first turn, if it has had none.
   void attend(Proxy& proxy);
-  /// Attends to all proxies made until now. Whoever monitors an actor and then sends a message elsewhere relies on the
-  /// first being heard first, so a proxy calls this before it transmits what it has collected.
+  /// Gives all new proxies their first turn. An actor that monitors another one and then sends a message elsewhere
+  /// relies on the monitor being set first; therefore a proxy calls this before it transmits its messages.
   void attend_fresh() {
     if (!fresh_.empty()) attend_all_fresh();
   }
-  /// Ends one: monitors and links fire with `reason`.
+  /// Ends a proxy: monitors and links fire with `reason`.
   void end(const PeerState& of, caf::actor_id actor, const caf::error& reason) {
     registry_.erase(of.node, actor, reason);
   }
   void end_all(const PeerState& of, const caf::error& reason);
-  /// The reason why an actor of a lost process ended.
+  /// The reason with which actors of a lost process end.
   static caf::error unreachable(const Status& why);
 
-  // proxy_registry::backend; any thread, with the registry locked.
+  // Of proxy_registry::backend; any thread, with the registry locked.
   caf::strong_actor_ptr make_proxy(caf::node_id node, caf::actor_id actor) override;
   void set_last_hop(caf::node_id*) override {}
 
@@ -54,7 +54,7 @@ class Proxies final : public caf::proxy_registry::backend {
   FrameSender& frames_;
   Outbound& outbound_;
   caf::proxy_registry registry_;
-  MpscStack<Proxy, &Proxy::next_fresh> fresh_;  // with a reference each; any thread adds
+  MpscStack<Proxy, &Proxy::next_fresh> fresh_;  // each holds a reference; any thread adds
 };
 
 }  // namespace troupe::remote

@@ -21,10 +21,10 @@ class Outbound;
 struct PeerState;
 struct Waiting;
 
-/// The memory that a message takes while it waits here, about.
+/// The approximate memory of a message that waits here.
 std::uint64_t cost_of(caf::actor_system& system, const caf::mailbox_element& message) noexcept;
 
-/// Stands among the messages to a remote actor: `actor` of this process was linked to it, or unlinked from it.
+/// Takes its place among the messages to a remote actor: `actor` of this process was linked to it, or unlinked from it.
 class LinkChange final : public caf::mailbox_element {
  public:
   LinkChange(caf::strong_actor_ptr of, caf::strong_actor_ptr linked, bool is_link)
@@ -41,8 +41,8 @@ class LinkChange final : public caf::mailbox_element {
   caf::empty_type_erased_tuple nothing_;
 };
 
-/// An actor of another process, as CAF sees it. It collects what is sent to it, without a lock or an allocation, and
-/// hands itself to the control lane, where the engine takes the messages out and writes them to the wire.
+/// An actor of another process, as CAF sees it. It collects messages that are sent to it, without a lock or an
+/// allocation, and posts itself to the control lane, where the engine takes the messages and writes them to the wire.
 class Proxy final : public caf::actor_proxy, public LaneTask {
  public:
   Proxy(caf::actor_config& config, Outbound& outbound, PeerState& peer);
@@ -52,52 +52,52 @@ class Proxy final : public caf::actor_proxy, public LaneTask {
   void enqueue(caf::mailbox_element_ptr what, caf::execution_unit* context) override;
   /// Ends it: monitors and links fire with `reason`, later requests are answered with an error.
   void kill_proxy(caf::execution_unit* context, caf::error reason) override;
-  /// An actor of this process links to this one, or unlinks: its process is told. Called with both actors locked, so
-  /// they only post.
+  /// An actor of this process links to this one, or unlinks: the other process is told. CAF calls these with both
+  /// actors locked, so they only post.
   bool add_backlink(caf::abstract_actor* local) override;
   bool remove_backlink(caf::abstract_actor* local) override;
-  /// The same when the other process said so: it is not told.
+  /// The same if the other process has requested it, so that it is not told.
   void link_quietly(caf::abstract_actor& local);
   void unlink_quietly(caf::abstract_actor& local);
-  /// Asks the control lane to look at it; false when the lane is closed.
+  /// Asks the control lane to call run(); false if the lane is closed.
   bool wake() noexcept;
   /// Its window; null: none. It lives as long as the proxy.
   Room* room() const noexcept { return room_.load(std::memory_order_acquire); }
   Room& make_room();
 
-  /// On the control lane.
+  /// Called on the control lane.
   void run() noexcept override;
   bool alive() const noexcept { return alive_.load(std::memory_order_acquire); }
   PeerState& peer() const noexcept { return peer_; }
 
-  Proxy* next_fresh = nullptr;  // the engine's, until the proxy is attended to
-  // The control lane's:
+  Proxy* next_fresh = nullptr;  // for the engine, until the proxy has had its first turn
+  // Used by the control lane:
   std::uint32_t next_sequence = 0;  // of the next message to this actor
-  bool watched = false;             // its process was asked to tell of its end
-  Allowance allowance;              // of this actor
+  bool watched = false;             // its process was asked to report its end
+  Allowance allowance;              // for this actor
   struct Blocked {
     std::uint64_t ticket;  // orders what is blocked for one peer
     caf::mailbox_element_ptr message;
     Charge charge;
   };
-  std::deque<Blocked> blocked;  // until the peer takes more
+  std::deque<Blocked> blocked;  // until the peer accepts more
 
  private:
   bool admit(const caf::mailbox_element& message);
   void push(caf::mailbox_element_ptr message);
   void answer_all_with_the_end() noexcept;
 
-  Outbound& outbound_;  // only touched on the control lane, which ends first
+  Outbound& outbound_;  // used only on the control lane, which ends first
   PeerState& peer_;
   const std::shared_ptr<Gate> gate_;
   const std::shared_ptr<Waiting> waiting_;
-  const std::shared_ptr<Budget> budget_;  // of what leaves this process
+  const std::shared_ptr<Budget> budget_;  // of outgoing messages
   std::once_flag room_made_;
   std::unique_ptr<Room> owned_room_;
-  std::atomic<Room*> room_{nullptr};  // the same, for threads that only look
+  std::atomic<Room*> room_{nullptr};  // the same, for threads that only read it
   using Messages = MpscStack<caf::mailbox_element, &caf::mailbox_element::next>;
   Messages sent_;
-  std::atomic<std::uint64_t> queued_bytes_{0};  // of what is pushed, in the budget
+  std::atomic<std::uint64_t> queued_bytes_{0};  // of pushed messages, part of the budget
   std::atomic<bool> posted_{false};
   std::atomic<bool> alive_{true};
 };

@@ -14,8 +14,8 @@
 
 namespace troupe::remote {
 
-/// The window that this process set for one actor of another one (RemoteActors::bound): how many of its messages are
-/// sent and not handled there yet, and places to wait until they are fewer. Threads: any.
+/// The window that this process has set for one actor of another process (RemoteActors::bound): counts its messages
+/// that were sent and not handled there, and lets threads and actors wait until there are fewer. Threads: any.
 class Room {
  public:
   void set(const Window& window, WhenFull when_full) noexcept {
@@ -30,20 +30,20 @@ class Room {
   }
   std::uint64_t count() const noexcept { return messages_.load(std::memory_order_relaxed); }
   void enter() noexcept { messages_.fetch_add(1); }
-  /// The lane has written the message and knows how large it is.
+  /// The lane has encoded the message, so its size is known now.
   void enter_bytes(std::uint64_t bytes) noexcept { bytes_.fetch_add(bytes); }
-  /// What was sent before there was a window may be among it.
+  /// May be called for messages that were sent before there was a window.
   void leave(std::uint64_t messages, std::uint64_t bytes) {
     take_from(messages_, messages);
     take_from(bytes_, bytes);
     if (half_empty()) tell();
   }
-  /// Nobody waits any more: the actor has ended, its process is gone, or this process's part has ended.
+  /// Ends all waits: the actor has ended, its process is lost, or this process's remote actors have ended.
   void open() {
     open_.store(true);
     tell();
   }
-  /// Waits while it is full, and then until it is half empty; false when the deadline passed first.
+  /// Waits while it is full, and then until it is half empty; false if the deadline passed first.
   bool wait(Blocking&, Deadline deadline) {
     std::unique_lock hold(mutex_);
     if (!full()) return true;
@@ -52,7 +52,7 @@ class Room {
     --waiters_;
     return fewer;
   }
-  /// Calls `then` once there is room: now, or by a thread that makes room. It must not block.
+  /// Calls `then` when there is space: now, or on the thread that makes space. It must not block.
   void when_there_is_room(std::function<void()> then) {
     {
       const std::scoped_lock hold(mutex_);
@@ -95,9 +95,9 @@ class Room {
   std::atomic<std::uint64_t> bytes_{0};
   std::atomic<bool> open_{false};
   std::atomic<std::uint32_t> waiters_{0};
-  std::mutex mutex_;  // guards asked_ and the sleep
+  std::mutex mutex_;  // guards asked_, and is used to sleep
   std::condition_variable fewer_;
-  std::function<void()> asked_;  // has one caller: the actor that keeps rooms
+  std::function<void()> asked_;  // only one caller sets it: the room keeper
 };
 
 }  // namespace troupe::remote

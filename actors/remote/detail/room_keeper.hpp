@@ -5,7 +5,7 @@
 
 namespace troupe::remote {
 
-/// The actor that answers who asks for room (RemoteActors::rooms).
+/// The actor that answers requests for room in a window (RemoteActors::rooms).
 caf::actor spawn_room_keeper(caf::actor_system& system);
 
 }  // namespace troupe::remote

@@ -8,12 +8,12 @@
 
 namespace troupe::remote {
 
-/// Sends heartbeats to peers that were not spoken to, and gives up those that are silent. A peer is expected to speak
-/// from its first word on: until then the bootstrap watches over it. Threads: the control lane's.
+/// Sends heartbeats to peers to which nothing else was sent, and declares silent peers lost. A peer is watched after
+/// its first message; until then the bootstrap watches it. Threads: the control lane's.
 class SilenceWatch {
  public:
   SilenceWatch(Context& context, FrameSender& frames) : context_(context), frames_(frames) {}
-  /// When to look again; max(): never, heartbeats are off.
+  /// Returns when to call it again; max(): never, heartbeats are off.
   Clock::time_point look(Clock::time_point now);
   void forget(Peer peer) {
     if (detector_) detector_->forget(peer);
@@ -22,7 +22,7 @@ class SilenceWatch {
  private:
   Context& context_;
   FrameSender& frames_;
-  std::optional<FailureDetector> detector_;  // made with the first look
+  std::optional<FailureDetector> detector_;  // made at the first call of look()
 };
 
 }  // namespace troupe::remote

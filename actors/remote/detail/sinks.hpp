@@ -12,21 +12,21 @@
 
 namespace troupe::remote {
 
-/// Buffers that wait for tensors whose senders name their key. A buffer is posted, then taken for a landing, and then
-/// either filled, which makes it its reader's, or given back. Threads: any.
+/// Buffers for tensors whose senders name their key. A buffer is posted, then taken for an arriving tensor, and then
+/// either filled, after which it belongs to the tensor's reader, or given back. Threads: any.
 class Sinks {
  public:
   void post(SinkKey key, Memory memory, std::shared_ptr<const void> owner);
-  /// How many were taken back.
+  /// Returns how many were withdrawn.
   std::size_t withdraw(SinkKey key);
-  /// Whether none is posted and none landed in, which costs one load.
+  /// Whether there are no posted buffers and none in use; it costs one load.
   bool empty() const noexcept { return count_.load(std::memory_order_acquire) == 0; }
 
-  /// The key's next buffer, cut to `size_bytes`; nothing when there is none, or it is too small.
+  /// The key's next buffer, cut to `size_bytes`; nothing if there is none, or if it is too small.
   std::optional<Memory> take(SinkKey key, std::uint64_t size_bytes);
-  /// A landing is whole: hands out the buffer's owner. False when take() did not give this memory.
+  /// The tensor has arrived: returns the buffer's owner. False if take() did not return this memory.
   bool landed(Memory memory, std::shared_ptr<const void>& owner);
-  /// Nothing landed: it is the key's next buffer again. False as above.
+  /// The tensor did not arrive: this is the key's next buffer again. False as above.
   bool give_back(Memory memory);
 
  private:
@@ -38,7 +38,7 @@ class Sinks {
   std::optional<Buffer> end_landing(Memory memory);
 
   std::atomic<std::size_t> count_{0};
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::unordered_map<SinkKey, std::deque<Buffer>> posted_;
   std::vector<Buffer> landing_;  // few at a time
 };

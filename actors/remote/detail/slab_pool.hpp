@@ -12,10 +12,10 @@
 
 namespace troupe::remote {
 
-/// Memory for payloads: slabs whose sizes are powers of two, cut from arenas that are made when they are needed, up to
-/// a cap. A slab that comes back is reused as it is; neighbours are joined again (buddies) when a larger one is wanted
-/// and none is there. Memory is never returned to the kernel. Made with make_shared: the owners that it hands out keep
-/// it alive. Threads: any.
+/// Memory for payloads: slabs with powers of two as sizes, cut from arenas that are created on demand, up to a limit. A
+/// slab that is given back is reused without change; adjacent free slabs are joined (buddies) only if a larger one is
+/// needed and there is none. Memory is never returned to the kernel. Made with make_shared: the owners that it returns
+/// keep it alive. Threads: any.
 class SlabPool : public std::enable_shared_from_this<SlabPool> {
  public:
   static constexpr std::uint64_t kSmallest = 4096;
@@ -24,14 +24,14 @@ class SlabPool : public std::enable_shared_from_this<SlabPool> {
   static constexpr std::uint32_t kArenas = 32;
   SlabPool(AddressSpace& space, Peer self, std::uint32_t first_arena, std::uint64_t cap_bytes);
 
-  /// `size_bytes` at the start of a slab, 64-byte aligned or better; nothing when the cap (or the machine's memory) is
-  /// reached. The caller gives it back, or lets owner() do it.
+  /// `size_bytes` at the start of a slab, aligned to at least 64 bytes; nothing if the limit (or the machine's memory)
+  /// is reached. The caller must give it back, or let owner() do so.
   std::optional<Memory> take(std::uint64_t size_bytes) noexcept;
-  /// `memory` starts where take() said; its size does not matter.
+  /// `memory` must start where take() said; its size is not used.
   void give_back(Memory memory) noexcept;
-  /// Gives `memory` back when the last copy ends.
+  /// An owner that gives `memory` back when its last copy is destroyed.
   std::shared_ptr<const void> owner(Memory memory);
-  /// Bytes of arenas made so far.
+  /// Bytes of all arenas so far.
   std::uint64_t size_bytes() const noexcept;
 
  private:
@@ -49,10 +49,10 @@ class SlabPool : public std::enable_shared_from_this<SlabPool> {
   const std::uint32_t first_arena_;
   const std::uint64_t cap_bytes_;
 
-  mutable std::mutex mutex_;  // guards all below
+  mutable std::mutex mutex_;  // guards the members below
   std::vector<std::shared_ptr<Arena>> arenas_;
   std::uint64_t size_bytes_ = 0;
-  bool joined_ = true;                                          // nothing came back since neighbours were joined
+  bool joined_ = true;                                          // no slab was given back since slabs were joined
   std::multimap<std::uint64_t, Place> free_;                    // by the slab's size
   std::unordered_map<Place, std::uint64_t, PlaceHash> in_use_;  // the slab's size
 };

@@ -13,11 +13,11 @@
 
 namespace troupe::remote {
 
-/// How a message's tensors travel.
+/// How the tensors of a message are sent.
 struct TensorPlan {
   std::vector<wire::TensorRecord> records;
   std::vector<Tensor> copied;  // by value
-  std::vector<Point> awaited;  // before the message may leave
+  std::vector<Point> awaited;  // points to wait for before the message may be sent
   std::uint64_t copied_bytes = 0;
 
   /// Keeps its memory for the next message.
@@ -30,28 +30,28 @@ struct TensorPlan {
 };
 
 /// The tensors of messages: by reference to processes that have mapped their arena, by value to others. A tensor that
-/// goes by reference is lent: this process keeps it until the other one has given its token back, which that does once
-/// for every record that it was sent, whatever became of the message. Threads: the control lane's.
+/// is sent by reference is lent: this process keeps it until the other process has given its token back. The other
+/// process does so once for every record that it gets, whatever happens to the message. Threads: the control lane's.
 class TensorLoans {
  public:
   TensorLoans(Context& context, FrameSender& frames) : context_(context), frames_(frames) {}
 
-  /// Decides for each tensor how it travels, and lends out those that go by reference. On failure none is lent.
+  /// Decides for each tensor how it is sent, and lends those that are sent by reference. On failure none is lent.
   Status plan(PeerState& to, std::span<const Tensor> tensors, TensorPlan& plan);
-  /// Its message is not sent: those that were lent for it are not.
+  /// The message will not be sent: tensors that were lent for it are not lent any more.
   void take_back(std::span<const wire::TensorRecord> records);
   /// A peer gives tokens back.
   void take_in_release(PeerState& from, const wire::Header& header, std::span<const std::byte> more);
 
-  /// A tensor of a message from `from`, as it lies here. Its last handle gives back what was lent.
+  /// Makes the tensor of a message from `from` in this process. Its last handle gives a lent tensor back.
   Status land(PeerState& from, const wire::TensorRecord& record, const Arrival& arrival,
               detail::TensorSlots::Landed& tensor);
-  /// Gives back what was lent for a message that nobody will read.
+  /// Gives back the tensors of a message that will not be read.
   void abandon(PeerState& from, const wire::Header& header, std::span<const std::byte> head);
-  /// Ends a round. Tokens can wait for one in which nothing more urgent is sent, so that messages to and fro are not
-  /// slowed down. Whether any wait.
+  /// Ends a round. Tokens wait for a round in which nothing more urgent is sent, so that they do not delay messages.
+  /// Returns whether any wait.
   bool flush();
-  /// Nothing is lent to `peer` any more; nor to anybody.
+  /// Nothing is lent to `peer` any more; the other function: to no peer.
   void forget(Peer peer);
   void forget_all() { lent_.clear(); }
 
@@ -71,7 +71,7 @@ class TensorLoans {
   FrameSender& frames_;
   std::unordered_map<std::uint64_t, Loan> lent_;  // by token
   std::uint64_t next_token_ = 1;
-  std::vector<PeerState*> creditors_;  // have tokens to be given back
+  std::vector<PeerState*> creditors_;  // peers to which tokens must be given back
 };
 
 }  // namespace troupe::remote

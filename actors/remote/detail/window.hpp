@@ -14,35 +14,34 @@
 #include "actors/remote/detail/gate.hpp"
 #include "actors/remote/remote_actors.hpp"
 
-// Credits: how much of one process's messages another one holds at most, unhandled. The receiver tells what it has
-// dealt with since the start, in all and for each actor, so a report that is late or doubled does no harm. A message
-// that its actor has looked at and skipped counts as dealt with: the one that it waits for may be the next to come.
+// Credits: how many unhandled messages of one process another one accepts. The receiver reports what it has handled
+// since the start, in all and for each actor, so a late or duplicated report does no harm. A message that its actor has
+// looked at and skipped counts as handled, since the message that the actor waits for may be the next one.
 namespace troupe::remote {
 
-/// Messages, and what they take up in units of wire::kChargeBytes.
+/// A number of messages, and their size in units of wire::kChargeBytes.
 struct Amount {
   std::uint64_t messages = 0;
   std::uint64_t charge = 0;
 };
 
-/// The sender's side: what is sent and not dealt with.
+/// The sender's end: what was sent and not handled.
 class Allowance {
  public:
   void spend(std::uint64_t charge) noexcept {
     ++sent_.messages;
     sent_.charge += charge;
   }
-  /// Never more than was sent, whatever a peer claims; what is new in it.
+  /// Limited to what was sent, whatever the peer claims. Returns the increase.
   Amount hear(const Amount& dealt) noexcept;
   Amount in_use() const noexcept { return {sent_.messages - dealt_.messages, sent_.charge - dealt_.charge}; }
 
  private:
   Amount sent_;   // since the start
-  Amount dealt_;  // of that, as far as the peer told
+  Amount dealt_;  // of that, as far as the peer has reported
 };
 
-/// The receiver's side: counts what is dealt with, and when it is time to tell: after a quarter of `limit`. Threads:
-/// any.
+/// The receiver's end: counts what was handled, and when to report it: after a quarter of `limit`. Threads: any.
 class Counter {
  public:
   explicit Counter(const Amount& limit) noexcept { this->limit(limit); }
@@ -50,7 +49,7 @@ class Counter {
     limit_messages_.store(limit.messages, std::memory_order_relaxed);
     limit_charge_.store(limit.charge, std::memory_order_relaxed);
   }
-  /// Whether it is time to tell.
+  /// Returns whether it is time to report.
   bool count(std::uint64_t charge, bool on_lane) noexcept;
   Amount dealt() const noexcept { return {messages_.get(), charge_.get()}; }
   void told(const Amount& amount) noexcept {
@@ -65,10 +64,10 @@ class Counter {
   std::atomic<std::uint64_t> told_messages_{0}, told_charge_{0};
 };
 
-/// All messages of one peer. Kept alive by those that are in mailboxes.
+/// All messages of one peer. The messages in mailboxes keep it alive.
 class PeerIntake {
  public:
-  /// `tell` runs on the control lane. `limit` is the charge that one peer may have here unhandled.
+  /// `tell` runs on the control lane. `limit` is the charge of unhandled messages that one peer may have here.
   PeerIntake(std::shared_ptr<Gate> gate, std::shared_ptr<Budget> budget, std::uint64_t limit,
              std::function<void()> tell)
       : gate_(std::move(gate)),
@@ -79,14 +78,15 @@ class PeerIntake {
   void dealt_with(std::uint64_t charge, bool on_lane, bool edge_is_due = false) noexcept;
   /// Whether the calling thread runs an inline actor of this process's lane.
   bool runs_inline() const noexcept;
-  /// On the control lane: one more came; false when that is more than the limit and what was told allow.
+  /// On the control lane: counts an arriving message; false if it exceeds the limit and what was reported.
   bool take(std::uint64_t charge) noexcept;
-  /// On the control lane: charge that came and is not told as dealt with.
+  /// On the control lane: the charge of arrived messages that were not reported as handled.
   std::uint64_t untold() const noexcept { return taken_ - told_; }
   std::uint64_t limit() const noexcept { return limit_; }
-  /// The messages that take least.
+  /// The largest possible number of messages within the limit.
   std::uint64_t most_messages() const noexcept;
-  /// On the control lane: from now on news call for another report. `skipped`: looked at, beside those dealt with.
+  /// On the control lane: from now on a change causes another report. `skipped`: looked at, in addition to those
+  /// handled.
   Amount begin_report(const Amount& skipped) noexcept;
   const std::shared_ptr<Budget>& budget() const noexcept { return budget_; }
 
@@ -101,7 +101,7 @@ class PeerIntake {
   std::atomic<bool> telling_{false};
   std::uint64_t taken_ = 0;
   std::uint64_t told_ = 0;
-  std::uint64_t largest_ = 0;  // message that came
+  std::uint64_t largest_ = 0;  // the largest message so far
 };
 
 /// The messages of one peer to one actor of this process.
@@ -117,12 +117,12 @@ class EdgeIntake final : public troupe::detail::Intake {
     counter_.limit(window);
     bounded_ = true;
   }
-  /// The rest on the control lane.
+  /// The rest is called on the control lane.
   void delivered(std::uint64_t charge) noexcept {
     ++delivered_.messages;
     delivered_.charge += charge;
   }
-  /// The actor has looked at all that was delivered, and waits for more.
+  /// The actor has looked at all delivered messages, and waits for more.
   void all_seen() noexcept { seen_ = delivered_; }
   bool may_have_skipped() const noexcept { return seen_.messages < delivered_.messages && in_mailbox() > 0; }
   bool bounded() const noexcept { return bounded_; }

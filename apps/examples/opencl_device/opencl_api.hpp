@@ -13,7 +13,7 @@ namespace opencl {
 
 using namespace troupe;
 
-/// Owns one reference to an object of OpenCL's.
+/// Owns one reference to an OpenCL object.
 template <class Object, cl_int(CL_API_CALL* kRelease)(Object)>
 struct Release {
   void operator()(Object object) const noexcept { kRelease(object); }
@@ -28,7 +28,7 @@ using OwnedKernel = Owned<cl_kernel, clReleaseKernel>;
 using OwnedBuffer = Owned<cl_mem, clReleaseMemObject>;
 using OwnedEvent = Owned<cl_event, clReleaseEvent>;
 
-/// Throws Error naming `call` and the error's number: out_of_memory where that is what it says, else device_fault.
+/// Throws Error with `call` and the error's number: out_of_memory if OpenCL reports that, otherwise device_fault.
 inline void check(cl_int error, const char* call) {
   if (error == CL_SUCCESS) return;
   const bool memory =
@@ -37,7 +37,7 @@ inline void check(cl_int error, const char* call) {
        text("OpenCL: ", call, " failed with error ", error, " (CL/cl.h names it)"));
 }
 
-/// Part of a buffer, as kernels take it.
+/// Part of a buffer, in the form that kernels take.
 struct Place {
   cl_mem buffer = nullptr;
   cl_ulong offset = 0;  // bytes

@@ -5,8 +5,8 @@
 namespace opencl {
 namespace {
 
-/// Bits are those of the definition of the rules (the kernels switch contraction off), denormals count as zero as on
-/// the other devices.
+/// With these options the rules give the defined bits (the kernels switch contraction off), and denormals are flushed
+/// as on the other devices.
 constexpr const char* kBuildOptions =
     "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt -cl-denorms-are-zero -Werror";
 
@@ -26,9 +26,10 @@ std::string ask_text(cl_device_id device, cl_device_info what) {
   return answer;
 }
 
-/// What `device` lacks; empty: nothing. Gradients, sums and parameters lie in memory that the ranks of a node share,
-/// and kernels work on it where it is. A device with memory of its own would copy what each command reads to it and
-/// what it writes back (clEnqueueWriteBuffer, clEnqueueReadBuffer), or be given arenas in memory that peers can map.
+/// What `device` lacks; empty: nothing. Gradients, sums and parameters are in memory that the ranks of a node share,
+/// and kernels work on it in place. A device with its own memory would have to copy what each command reads to the
+/// device, and what it writes back (clEnqueueWriteBuffer, clEnqueueReadBuffer), or use arenas in device memory that
+/// peers can map.
 std::string lacks(cl_device_id device) {
   const std::string extensions = ask_text(device, CL_DEVICE_EXTENSIONS);
   if (!ask<cl_bool>(device, CL_DEVICE_HOST_UNIFIED_MEMORY)) return "memory shared with the host";

@@ -8,11 +8,10 @@
 
 namespace opencl {
 
-/// The first device of this machine that can do the work, and the program of its kernels, built.
+/// The first suitable device of this machine, and the program of its kernels, built.
 class Context {
  public:
-  /// Throws Error{unsupported} that says of every device found what it lacks, Error{device_fault} with the compiler's
-  /// log.
+  /// Throws Error{unsupported} that says what each device lacks, Error{device_fault} with the compiler's log.
   Context();
   cl_context context() const noexcept { return context_.get(); }
   cl_device_id device() const noexcept { return device_; }
@@ -20,9 +19,9 @@ class Context {
   const std::string& description() const noexcept { return description_; }
   OwnedQueue make_queue() const;
   OwnedKernel make_kernel(const char* name) const;
-  /// Memory of the device's own.
+  /// The device's own memory.
   OwnedBuffer make_buffer(std::uint64_t size_bytes) const;
-  /// `host` as a buffer: where the device shares memory with the host, the same bytes.
+  /// `host` as a buffer; if the device shares memory with the host, it is the same memory.
   OwnedBuffer make_window(void* host, std::uint64_t size_bytes) const;
 
  private:
@@ -36,7 +35,7 @@ class Context {
   OwnedProgram program_;
 };
 
-/// The text of kernels/*.cl, put there by the build.
+/// The text of kernels/*.cl, inserted by the build.
 extern const std::array<const char*, 5> kKernelSources;
 
 }  // namespace opencl

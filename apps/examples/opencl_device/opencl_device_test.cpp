@@ -1,5 +1,5 @@
-// What the suites do not ask of a device: gradients beside the f64 oracle's, faults that kernels find, and updates that
-// really are killed.
+// Tests that the contract suites do not contain: gradients compared with the f64 oracle's, faults that kernels find,
+// and updates in processes that are killed.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -121,7 +121,7 @@ TEST_P(OpenClDevice, RefusesTheJournalOfALaterUpdate) {
   EXPECT_EQ(reach(stream->mark()).code(), Code::corrupt);
 }
 
-/// A process that updates without end, for the test below; alone it does nothing.
+/// A process that updates without end, for the test below; without that test's environment it does nothing.
 TEST(OpenClChild, UpdatesUntilItIsKilled) {
   const char* const told = std::getenv("OPENCL_TEST_TICKET");
   if (told == nullptr) GTEST_SKIP() << "has no parent";
@@ -142,7 +142,7 @@ TEST(OpenClChild, UpdatesUntilItIsKilled) {
   Point last;
   for (std::uint64_t number = std::strtoull(std::getenv("OPENCL_TEST_NUMBER"), nullptr, 10);; ++number) {
     updated.enqueue(*stream, number);
-    const Point now = stream->mark();  // one is enqueued while another is done
+    const Point now = stream->mark();  // one update is enqueued while another runs
     ASSERT_TRUE(
         space.timeline(now.line).wait(blocking, last.value, Deadline::after(std::chrono::seconds{20}), "").ok());
     last = now;
@@ -154,7 +154,7 @@ class KilledUpdate : public OpenClDevice {
   std::uint64_t found(const Updated& updated) {
     return std::atomic_ref{space().address_of<UpdateJournal>(updated.stripe.journal)->progress}.load() >> 24;
   }
-  /// Starts a process that begins with update `number`, and kills it `moment` after it has begun.
+  /// Starts a process that begins with update `number`, and kills it `moment` after its start.
   void update_and_kill(const Updated& updated, std::uint64_t number, std::chrono::nanoseconds moment) {
     std::string hex;
     const ArenaTicket ticket = arena()->ticket();

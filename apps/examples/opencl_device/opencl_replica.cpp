@@ -105,7 +105,7 @@ OpenClReplica::Rows OpenClReplica::checked(const Memory& batch, std::uint32_t ro
                "a batch of ", batch.size_bytes, " bytes and sums of ", sums.size_bytes,
                " were given, this replica takes ", batch_.size_bytes(), " and ", sizeof(StepSums));
   TROUPE_CHECK(rows <= batch_.rows(), Code::invalid, rows, " rows of a batch with room for ", batch_.rows());
-  (void)space_.address(batch), (void)space_.address(sums);  // throw when they are not mapped here
+  (void)space_.address(batch), (void)space_.address(sums);  // throw if they are not mapped here
   return {batch, rows};
 }
 
@@ -135,8 +135,8 @@ void OpenClReplica::loss(OpenClStream& stream, const Rows& rows, const Memory& s
   stream.run(Kernel::loss_sums, {1, 1}, stream.use(sums), found, rows.count, cl_uint{!learns});
 }
 
-/// The gradient to the layer's input first: the layer's weights are read no more when its own gradients are there.
-/// Those are sums over the rows: zero when there are none.
+/// The gradient to the layer's input comes first, since the layer's weights must not be read any more when its own
+/// gradients are ready. Those are sums over the rows: zero without rows.
 void OpenClReplica::backward(OpenClStream& stream, const Rows& rows, std::size_t l) {
   const LayerPart& layer = layers_[l];
   const Place dy{layer.output_gradient.get(), 0};

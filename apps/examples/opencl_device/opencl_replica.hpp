@@ -8,7 +8,7 @@
 
 namespace opencl {
 
-/// A chain of dense layers and ReLUs in f32, its activations in buffers of the device.
+/// A chain of dense layers and ReLUs in f32; its activations are in buffers of the device.
 class OpenClReplica final : public Replica {
  public:
   OpenClReplica(const Context& context, const AddressSpace& space, const Graph& graph, const Layout& layout,
@@ -18,10 +18,10 @@ class OpenClReplica final : public Replica {
 
  private:
   struct LayerPart {
-    bool dense = false;  // else a ReLU
+    bool dense = false;  // otherwise a ReLU
     cl_uint in = 0, out = 0;
-    Memory weight, bias;                    // dense layers
-    Memory weight_gradient, bias_gradient;  // the same
+    Memory weight, bias;                    // of dense layers
+    Memory weight_gradient, bias_gradient;  // of dense layers
     OwnedBuffer output;                     // [rows, out]
     OwnedBuffer output_gradient;            // [rows, out]
   };
@@ -42,7 +42,7 @@ class OpenClReplica final : public Replica {
   const AddressSpace& space_;
   const BatchLayout batch_;
   const std::vector<Bucket> buckets_;
-  std::vector<std::uint32_t> bucket_layers_;  // the first layer of each
+  std::vector<std::uint32_t> bucket_layers_;  // the first layer of each bucket
   std::vector<LayerPart> layers_;             // without the loss
   OwnedBuffer row_losses_;
   cl_uint classes_;

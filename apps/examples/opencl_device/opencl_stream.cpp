@@ -11,7 +11,7 @@ constexpr std::array<const char*, kKernels> kNames{
     "clear", "norm",    "blame",          "sum_up",    "measure_update",          "update_blocks", "update_pass",
     "dense", "product", "bias_gradient",  "relu",      "relu_gradient",           "loss_rows",     "loss_sums"};
 
-/// As Rule in kernels/update.cl.
+/// The same as Rule in kernels/update.cl.
 struct RuleArguments {
   cl_uint kind;
   cl_float rate, decay, momentum, beta1, one_minus_beta1, beta2, one_minus_beta2, first_scale, second_scale, epsilon,
@@ -54,7 +54,7 @@ OpenClStream::OpenClStream(const Context& context, AddressSpace& space, WaitKeep
 
 OpenClStream::~OpenClStream() { clFinish(queue_.get()); }
 
-// ---- The order of things ----
+// ---- Waits and signals ----
 
 void OpenClStream::wait(Point point) {
   if (point.value == 0) return;
@@ -101,7 +101,7 @@ void OpenClStream::launch(cl_kernel kernel, std::array<std::size_t, 2> items) {
 void OpenClStream::check_size(const Memory& memory, std::uint64_t size_bytes) const {
   TROUPE_CHECK(memory.size_bytes == size_bytes, Code::invalid, "memory of ", memory.size_bytes,
                " bytes was given where ", size_bytes, " are needed");
-  (void)space_.address(memory);  // throws when it is not mapped here
+  (void)space_.address(memory);  // throws if it is not mapped here
 }
 
 void OpenClStream::check_parts(std::span<const Memory> parts, std::uint64_t size_bytes) const {
@@ -124,7 +124,7 @@ void OpenClStream::copy(Memory to, Memory from) {
 
 Place OpenClStream::scratch(std::uint64_t size_bytes) {
   if (scratch_bytes_ < size_bytes) {
-    scratch_ = context_.make_buffer(size_bytes);  // commands hold on to the one before
+    scratch_ = context_.make_buffer(size_bytes);  // commands keep the previous one
     scratch_bytes_ = size_bytes;
   }
   return {scratch_.get(), 0};
@@ -134,7 +134,7 @@ template <class Add>
 void OpenClStream::in_fours(Place to, std::span<const Memory> parts, std::uint64_t size_bytes, Add&& add) {
   std::array<Place, 4> four;
   std::size_t filled = 0;
-  // `to` may be one of the parts, so nothing is written there before all are read.
+  // `to` may be one of the parts, so nothing is written to it before all parts were read.
   const Place between = parts.size() > four.size() ? scratch(size_bytes) : Place{};
   for (std::size_t next = 0; next < parts.size();) {
     while (filled < four.size() && next < parts.size()) four[filled++] = use(parts[next++]);
@@ -246,7 +246,8 @@ void OpenClStream::check_stripe(const StripeMemory& stripe, std::size_t slots) c
                stripe.journal.size_bytes, " bytes, ", journal_bytes(slots), " are needed");
 }
 
-/// Runs a kernel on a stripe: `first` and `second` are the contributions, `parts` of them; `more` follows the rule.
+/// Runs a kernel on a stripe: `first` and `second` are the contributions, `parts` is their number; `more` follows the
+/// rule.
 template <class... More>
 void OpenClStream::run_on(const StripeMemory& stripe, Kernel kernel, std::size_t items, const RuleStep& rule,
                           Memory total, const std::array<Place, 2>& sums, cl_uint parts, const More&... more) {
@@ -283,6 +284,8 @@ void OpenClStream::update(const RuleStep& rule, std::uint64_t number, const Stri
                           std::span<const Memory> contributions, Memory total) {
   const cl_ulong count = stripe.stripe.count;
   if (count == 0) return;
+  TROUPE_CHECK(rule.average == 0, Code::unsupported,
+               "this device keeps no average of the parameters; leave optimizer.ema_decay out");
   const std::size_t slots = state_slots(rule.kind), blocks = pieces(count, UpdateJournal::kBlockElements);
   check_stripe(stripe, slots);
   check_parts(contributions, count * sizeof(float));
@@ -293,7 +296,7 @@ void OpenClStream::update(const RuleStep& rule, std::uint64_t number, const Stri
   unless_ended([&] {
     std::array<Place, 2> sums{use(contributions[0]), use(contributions.back())};
     const cl_uint parts = contributions.size() > 1 ? 2 : 1;
-    if (contributions.size() > 2) {  // the update adds the last one itself
+    if (contributions.size() > 2) {  // the update itself adds the last one
       sums[0] = scratch(count * sizeof(float));
       in_fours(sums[0], contributions.first(contributions.size() - 1), count * sizeof(float),
                [&](Place to, const std::array<Place, 4>& four, cl_uint added) {

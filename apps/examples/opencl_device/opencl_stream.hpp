@@ -39,8 +39,8 @@ enum class Kernel : std::uint8_t {
 };
 inline constexpr std::size_t kKernels = 21;
 
-/// An in-order command queue. No call waits for the device: points to be waited for become user events, and points to
-/// be reached are told by the callbacks of markers. Destroying it does what is there first.
+/// An in-order command queue. No call waits for the device: points to wait for become user events, and points to reach
+/// are signalled by callbacks of markers. The destructor waits until all enqueued work is done.
 class OpenClStream final : public Stream {
  public:
   /// All of them outlive the stream.
@@ -65,11 +65,11 @@ class OpenClStream final : public Stream {
   void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
               std::span<const Memory> contributions, Memory total) override;
 
-  /// What kernels are given for `memory`.
+  /// The buffer and offset for `memory`, for kernels.
   Place use(const Memory& memory) { return windows_.use(memory); }
   /// For kernels that report faults.
   std::uint64_t sequence() const noexcept { return progress_.sequence(); }
-  /// Enqueues `kernel` for `items` work items: the stream's fault, then the arguments in the kernel's order.
+  /// Enqueues `kernel` for `items` work items; its arguments are the stream's fault, then `arguments` in their order.
   template <class... Arguments>
   void run(Kernel kernel, std::array<std::size_t, 2> items, const Arguments&... arguments) {
     const cl_kernel made = kernels_[static_cast<std::size_t>(kernel)].get();
@@ -78,7 +78,7 @@ class OpenClStream final : public Stream {
     (set(made, index, arguments), ...);
     launch(made, items);
   }
-  /// Does `enqueue`, unless the stream has ended; what OpenCL refuses ends it.
+  /// Calls `enqueue`, unless the stream has failed; an error of OpenCL makes the stream fail.
   template <class Enqueue>
   void unless_ended(Enqueue&& enqueue) {
     if (progress_.ended()) return;
@@ -105,7 +105,7 @@ class OpenClStream final : public Stream {
   void run_on(const StripeMemory& stripe, Kernel kernel, std::size_t items, const RuleStep& rule, Memory total,
               const std::array<Place, 2>& sums, cl_uint parts, const More&... more);
   void check_stripe(const StripeMemory& stripe, std::size_t slots) const;
-  /// Calls `add(to, parts)` with up to four parts at a time, the first of which is what was added up before.
+  /// Calls `add(to, parts)` with up to four parts at a time; from the second call on the first part is the sum so far.
   template <class Add>
   void in_fours(Place to, std::span<const Memory> parts, std::uint64_t size_bytes, Add&& add);
   Place scratch(std::uint64_t size_bytes);
@@ -124,9 +124,9 @@ class OpenClStream final : public Stream {
   Progress progress_;
 };
 
-/// `count` in pieces of `size`.
+/// The number of pieces of `size` that contain `count`.
 constexpr std::size_t pieces(std::uint64_t count, std::uint64_t size) noexcept { return (count + size - 1) / size; }
-/// As in kernels/common.cl.
+/// The same as in kernels/common.cl.
 inline constexpr std::uint64_t kChunkBytes = 65536, kChunkElements = 4096;
 
 }  // namespace opencl

@@ -28,7 +28,7 @@ int main(int argc, char** argv) try {
   };
   options.listener = &console;
   const RunResult result = Session::start(blocking, std::move(options))->run(blocking);
-  if (result.total.samples > 0)  // rank 0 knows
+  if (result.total.samples > 0)  // only rank 0 knows the totals
     std::cout << static_cast<double>(result.total.samples) / result.total.train_s << " samples/s" << std::endl;
   if (!result.status.ok()) std::cerr << result.status.text() << std::endl;
   return exit_code(result.status.code());

@@ -6,7 +6,7 @@ namespace opencl {
 
 Progress::~Progress() {
   std::unique_lock lock{mutex_};
-  quiet_.wait(lock, [this] { return callbacks_ == 0; });  // ends: every wait in the queue had its deadline
+  quiet_.wait(lock, [this] { return callbacks_ == 0; });  // it ends, since every wait in the queue had a deadline
 }
 
 void Progress::end(const Status& why) noexcept {
@@ -29,7 +29,7 @@ void Progress::enqueue(Marker marker) {
   }
   const cl_int error = clSetEventCallback(event.get(), CL_COMPLETE, &Progress::passed, callback.get());
   if (error == CL_SUCCESS) {
-    (void)callback.release();  // the callback's
+    (void)callback.release();  // owned by the callback now
   } else {
     const std::lock_guard lock{mutex_};
     --callbacks_;
@@ -43,7 +43,7 @@ void CL_CALLBACK Progress::passed(cl_event, cl_int status, void* callback) {
   own->progress->come_to(own->sequence, status);
 }
 
-/// The queue is in order: all markers up to this one have been passed, whoever's callback comes first.
+/// The queue is in order: all markers up to this one have been passed, whichever callback comes first.
 void Progress::come_to(std::uint64_t sequence, cl_int status) noexcept {
   const std::lock_guard lock{mutex_};
   if (status < 0) end({Code::device_fault, text("OpenCL: a command ended with error ", status)});
@@ -62,7 +62,7 @@ void Progress::come_to(std::uint64_t sequence, cl_int status) noexcept {
   if (--callbacks_ == 0) quiet_.notify_all();
 }
 
-/// What a kernel before the marker `sequence` reported. Kernels behind it may be at work.
+/// What a kernel before the marker `sequence` has reported. Kernels after it may be running.
 Status Progress::reported_before(std::uint64_t sequence) noexcept {
   const std::uint64_t code = std::atomic_ref{fault_.code}.load(std::memory_order_acquire);
   if (code <= Fault::being_written || fault_.sequence >= sequence) return {};
@@ -71,7 +71,7 @@ Status Progress::reported_before(std::uint64_t sequence) noexcept {
                                 ", which the model has no class for: check the data set's labels")};
   }
   return {Code::corrupt, text("an update's journal tells of update ", fault_.where, " with ", fault_.what,
-                              " blocks done, which is none that this one can follow")};
+                              " blocks done, which cannot precede this one")};
 }
 
 }  // namespace opencl

@@ -13,17 +13,17 @@
 
 namespace opencl {
 
-/// Why a stream ended, in memory that its kernels look at; as in kernels/common.cl.
+/// Why a stream failed, in memory that its kernels read; the same as in kernels/common.cl.
 struct Fault {
   enum Kind : std::uint64_t { none, being_written, no_such_class, foreign_journal, ended_by_host };
   std::uint64_t code = none;
-  std::uint64_t sequence = 0;  // of the step of Progress behind which the kernel was enqueued
+  std::uint64_t sequence = 0;  // of the marker before which the kernel was enqueued
   std::uint64_t where = 0;
   std::uint64_t what = 0;
 };
 
-/// How far a queue has come: markers in the queue, whose callbacks signal timelines, and the end at the first failure.
-/// Threads: one enqueues; callbacks come on OpenCL's threads, in any order.
+/// How far a queue has come: markers in the queue, with callbacks that signal timelines, and the end at the first
+/// failure. Threads: one enqueues; callbacks run on OpenCL's threads, in any order.
 class Progress final : public Ending {
  public:
   Progress(cl_command_queue queue, WaitKeeper& waits, Timeline& own) : queue_(queue), waits_(waits), own_(own) {}
@@ -33,24 +33,24 @@ class Progress final : public Ending {
   Progress& operator=(const Progress&) = delete;
 
   Fault& fault() noexcept { return fault_; }
-  /// Of the last marker.
+  /// The number of the last marker.
   std::uint64_t sequence() const noexcept { return sequence_; }
   /// Enqueues a marker that signals `line`.
   void then_signal(Timeline& line, std::uint64_t value) { enqueue({0, &line, value, nullptr}); }
-  /// Enqueues a marker that starts the time of a wait.
+  /// Enqueues a marker that starts the deadline of a wait.
   void then_arrive(std::shared_ptr<AwaitedPoint> point) { enqueue({0, nullptr, 0, std::move(point)}); }
 
   bool ended() const noexcept override { return ended_.load(std::memory_order_acquire); }
-  /// Kernels that have not begun do nothing, no line is signalled any more, the stream's own is poisoned. The first
-  /// reason stays.
+  /// From now on kernels that have not begun do nothing, no line is signalled, and the stream's own line is poisoned.
+  /// The first reason remains.
   void end(const Status& why) noexcept override;
 
  private:
   struct Marker {
     std::uint64_t sequence = 0;
-    Timeline* line = nullptr;  // to signal, or
+    Timeline* line = nullptr;  // the line to signal, or
     std::uint64_t value = 0;
-    std::shared_ptr<AwaitedPoint> point;  // to start
+    std::shared_ptr<AwaitedPoint> point;  // the wait to start
   };
   struct Callback {
     Progress* progress;
@@ -66,11 +66,11 @@ class Progress final : public Ending {
   Timeline& own_;
   alignas(128) Fault fault_;
   alignas(128) std::atomic<bool> ended_{false};
-  std::uint64_t sequence_ = 0;  // the enqueuing thread's
+  std::uint64_t sequence_ = 0;  // used by the enqueuing thread
   std::mutex mutex_;            // guards markers_ and callbacks_; lines are signalled under it, in order
   std::condition_variable quiet_;
   std::deque<Marker> markers_;
-  std::uint64_t callbacks_ = 0;  // that are still to come
+  std::uint64_t callbacks_ = 0;  // number of callbacks that have not run
 };
 
 }  // namespace opencl

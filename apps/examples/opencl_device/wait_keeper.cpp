@@ -7,7 +7,8 @@
 
 namespace opencl {
 
-/// Hands a line's news on. It keeps itself alive until the line has told, which may be when the line ends.
+/// Passes the result of a line's wait on. It keeps itself alive until it is called, at the latest when the line is
+/// destroyed.
 class WaitKeeper::Told final : public Waker {
  public:
   Told(std::shared_ptr<State> state, std::shared_ptr<AwaitedPoint> point)
@@ -91,7 +92,7 @@ void WaitKeeper::run() {
       return false;
     });
     if (!due.empty()) {
-      lock.unlock();  // what follows may call back into other streams
+      lock.unlock();  // the calls below may call back into other streams
       for (const auto& [point, status] : due) {
         if (!status.ok()) point->stream->end(status);
         clSetUserEventStatus(point->event.get(), CL_COMPLETE);

@@ -14,7 +14,7 @@
 
 namespace opencl {
 
-/// What a wait that fails ends.
+/// Ended by a wait that fails.
 class Ending {
  public:
   virtual bool ended() const noexcept = 0;
@@ -24,49 +24,49 @@ class Ending {
   ~Ending() = default;
 };
 
-/// A point that a command queue waits for: the queue stands behind a user event, which a WaitKeeper completes.
+/// A point that a command queue waits for: the queue waits for a user event, which a WaitKeeper completes.
 struct AwaitedPoint {
   Timeline* line = nullptr;
   std::uint64_t value = 0;
   OwnedEvent event;                         // the user event
   Ending* stream = nullptr;                 // alive until the event is complete
-  std::optional<Status> told;               // the line's word: reached, or the reason why not
-  std::optional<Clock::time_point> begins;  // when the queue came here
+  std::optional<Status> told;               // the line's result: reached, or the reason why not
+  std::optional<Clock::time_point> begins;  // when the queue reached the wait
 };
 
-/// Completes the user events of all waits of a device, in a thread of its own: when the point is reached; when its line
-/// is poisoned or the queue has stood there for too long, after ending the stream. A wait only fails once its queue has
-/// come to it: the work before it is not harmed. The event is completed in every case, never failed: work behind it
-/// then finds its stream ended and does nothing, whatever a platform does with failed events. Threads: any.
+/// Completes the user events of all waits of a device, on a separate thread: when the point is reached; or, after
+/// ending the stream, when its line is poisoned or the queue has waited for too long. A wait fails only when its queue
+/// has reached it, so earlier work is not affected. The event is always completed, never failed: work after it then
+/// finds that its stream has failed and does nothing, however a platform treats failed events. Threads: any.
 class WaitKeeper {
  public:
   explicit WaitKeeper(std::chrono::milliseconds wait_deadline);
-  /// After all streams.
+  /// Destroy it after all streams.
   ~WaitKeeper();
   WaitKeeper(const WaitKeeper&) = delete;
   WaitKeeper& operator=(const WaitKeeper&) = delete;
 
   /// Begins to watch `point.line` for `point`.
   void watch(const std::shared_ptr<AwaitedPoint>& point);
-  /// The queue has come to `point`; its time runs from now on.
+  /// The queue has reached `point`; its deadline starts now.
   void arrived(const std::shared_ptr<AwaitedPoint>& point);
-  /// A stream has ended: it waits no more.
+  /// A stream has failed: it waits for nothing any more.
   void look_again() noexcept;
 
  private:
   struct State {
-    std::mutex mutex;  // guards what follows, and told and begins of the points
+    std::mutex mutex;  // guards the members below, and `told` and `begins` of the points
     std::condition_variable news;
     std::vector<std::shared_ptr<AwaitedPoint>> points;
     bool stop = false;
   };
   class Told;
   void run();
-  /// What is to be done about `point`: a status to complete it with, or nothing yet.
+  /// The status with which to complete `point`, or nothing: it must wait.
   std::optional<Status> outcome(const AwaitedPoint& point) const;
 
   const std::chrono::milliseconds wait_deadline_;
-  const std::shared_ptr<State> state_ = std::make_shared<State>();  // a line may tell when the keeper is gone
+  const std::shared_ptr<State> state_ = std::make_shared<State>();  // a line may call back after the keeper is gone
   std::thread thread_;
 };
 

@@ -3,16 +3,16 @@
 #include <string>
 #include <string_view>
 
-// What pictures of machines and of plans have in common.
+// Shared by pictures of machines and of plans.
 namespace troupe::topology::detail {
 
-inline constexpr double kLetter = 6.5;  // width of one at 11 px, on average
+inline constexpr double kLetter = 6.5;  // average width at 11 px
 
 std::string escaped(std::string_view words);
-/// Cut so that it fits into so many pixels.
+/// Cuts the text to this width in pixels.
 std::string fitted(const std::string& words, double width);
 
-/// Classes of both pictures, for the reader's light or dark scheme.
+/// Style classes of both pictures, for the reader's light or dark scheme.
 extern const char* const kStyle;
 
 }  // namespace troupe::topology::detail

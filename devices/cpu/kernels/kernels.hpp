@@ -10,7 +10,7 @@
 
 namespace troupe::cpu {
 
-/// What an update kernel works on: `count` elements each.
+/// The operands of an update kernel: `count` elements each.
 struct UpdatePart {
   const RuleStep* rule;
   float scale;         // 1 / samples
@@ -19,11 +19,12 @@ struct UpdatePart {
   float* p;
   float* s0;  // may be null where the rule keeps no such state
   float* s1;
+  float* average;       // may be null where the rule keeps none
   std::uint16_t* bf16;  // the bf16 image, as troupe::to_bf16; may be null
   std::size_t count;
 };
 
-/// (x - mean) * factor + shift, column by column; with `relu` 0 where that is below 0.
+/// (x - mean) * factor + shift, column by column; with `relu`, 0 where that is below 0.
 struct ColumnScale {
   const float* means;
   const float* factors;
@@ -39,15 +40,15 @@ struct GradientCenter {
   const float* products;
 };
 
-/// The loops over flat arrays, compiled once for each instruction set from one source. Every set gives the same bits.
+/// The loops over flat arrays, compiled once for each instruction set from one source. All sets give the same bits.
 /// Arrays need no alignment.
 struct Kernels {
   const char* name;
-  /// One update of a part of a stripe, and, on the way, the copy of `undo`: divisions and roots bound the arithmetic,
-  /// so the copy, like the bf16 image, costs next to nothing here.
+  /// One update of a part of a stripe, which also makes the copy of `undo`: divisions and roots determine the time, so
+  /// the copy, like the bf16 image, costs almost nothing here.
   void (*update)(const UpdatePart& part, const UndoCopy& undo);
-  /// Of a rule with tensor norms, lanes[i mod 16] += the square of weight i, and of the direction in which `part.rule`
-  /// moves it, as troupe::measure_piece; changes nothing of the part.
+  /// For a rule with tensor norms: lanes[i mod 16] += the square of weight i, and of the direction in which `part.rule`
+  /// moves it, as troupe::measure_piece does. Changes nothing in the part.
   void (*measure)(const UpdatePart& part, double* weight_lanes, double* update_lanes);
   /// to[i] = a[i] + b[i]; `to` may be `a` or `b`.
   void (*add)(float* to, const float* a, const float* b, std::size_t count);
@@ -68,14 +69,14 @@ struct Kernels {
   void (*widen)(float* to, const std::uint16_t* from, std::size_t count);
   /// to[i] = from[i], f32 to bf16, rounded as troupe::to_bf16.
   void (*round)(std::uint16_t* to, const float* from, std::size_t count);
-  /// to[i] = from[i] + residual[i], likewise; residual[i] = what that took away, 0 where it is not finite.
+  /// to[i] = from[i] + residual[i], likewise; residual[i] = the rounding error of that, 0 where it is not finite.
   void (*round_with_residual)(std::uint16_t* to, const float* from, float* residual, std::size_t count);
-  /// values[i] = e^(values[i] - shift), to a few units in the last place, next to nothing below e^-87; returns their
+  /// values[i] = e^(values[i] - shift), accurate to a few units in the last place, nearly 0 below e^-87; returns their
   /// sum.
   float (*exp_sum)(float* values, float shift, std::size_t count);
   /// to[i] += from[i].
   void (*add_widened)(float* to, const std::uint16_t* from, std::size_t count);
-  // On matrices [rows, width]; what belongs to columns is [width].
+  // The kernels below work on matrices [rows, width]; arrays with a value for each column are [width].
   /// sums += the rows.
   void (*column_sums)(float* sums, const float* values, std::size_t rows, std::size_t width);
   /// sums += the squares of the rows minus `means`.
@@ -94,9 +95,9 @@ extern const Kernels kAvx2Kernels;
 extern const Kernels kAvx512Kernels;
 #endif
 
-/// All sets this machine can execute and max_cpu_isa() allows, the narrowest first.
+/// All sets that this machine can execute and that max_cpu_isa() allows, the narrowest first.
 std::vector<const Kernels*> usable_kernels();
-/// The widest of them.
+/// The widest set of usable_kernels().
 const Kernels& best_kernels();
 
 }  // namespace troupe::cpu

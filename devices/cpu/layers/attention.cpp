@@ -12,8 +12,8 @@ using dnnl::memory;
 using Type = ProgramBuilder::Type;
 using Half = std::uint16_t;
 
-/// So many places are multiplied with all those that they read at once: their products stay in the caches, and a causal
-/// block leaves out what lies behind it.
+/// This number of places is multiplied at once with all places that they read: the products stay in the caches, and a
+/// causal block omits the places after it.
 constexpr std::size_t kQueries = 64;
 
 struct AttentionShape {
@@ -23,11 +23,11 @@ struct AttentionShape {
   std::size_t part() const noexcept { return width / heads; }
   std::size_t step() const noexcept { return 3 * width; }
   float scale() const noexcept { return 1 / std::sqrt(static_cast<float>(part())); }
-  /// What the place `at` reads: the first so many places.
+  /// The number of places, from the first on, that place `at` reads.
   std::size_t count_read(std::size_t at) const noexcept { return causal ? at + 1 : length; }
 };
 
-/// HeadVectors of one head in f32, `stride` elements from one to the next.
+/// Vectors of one head in f32; consecutive vectors are `stride` elements apart.
 struct HeadVectors {
   float* first;
   std::size_t stride;
@@ -36,7 +36,7 @@ struct HeadVectors {
   MatrixOperand operand(bool transposed = false) const noexcept { return {first, stride, transposed}; }
 };
 
-/// What one thread works in: the products of one block, and, where tensors are of bf16, a head's vectors in f32.
+/// One thread's scratch memory: the products of one block and, for bf16 tensors, a head's vectors in f32.
 struct HeadRoom {
   float *products, *to_products;  // [kQueries, length] each
   float* vectors;                 // [kVectors, length, part], or none
@@ -58,13 +58,13 @@ struct HeadPart {
   HeadVectors in_place() const { return {static_cast<float*>(tensor.get_data_handle()) + first, step}; }
   Half* half(std::size_t index) const { return static_cast<Half*>(tensor.get_data_handle()) + first + index * step; }
 
-  /// Where they are read: in place, or widened to `room`.
+  /// The vectors for reading: in place, or converted to f32 in `room`.
   HeadVectors read(const Kernels& kernels, float* room) const {
     if (is_f32(tensor)) return in_place();
     for (std::size_t i = 0; i < count; ++i) kernels.widen(room + i * part, half(i), part);
     return {room, part};
   }
-  /// Where they are written. keep() rounds them.
+  /// The vectors for writing: in place, or in `room`, from where keep() rounds them into the tensor.
   HeadVectors write(float* room) const { return is_f32(tensor) ? in_place() : HeadVectors{room, part}; }
   void keep(const Kernels& kernels, const HeadVectors& written) const {
     if (is_f32(tensor)) return;
@@ -72,8 +72,8 @@ struct HeadPart {
   }
 };
 
-/// Attention of a batch. The forward pass keeps the logarithm of each softmax's sum, from which the backward pass makes
-/// the weights again, block by block, so that nothing of length x length is kept. Source: Dao et al. 2022
+/// Attention of a batch. The forward pass keeps the logarithm of each softmax's sum. From it the backward pass computes
+/// the weights again, block by block, so that nothing of size length x length is kept. Source: Dao et al. 2022
 /// (FlashAttention), section 3.1.
 struct AttentionPass {
   AttentionShape shape;
@@ -81,11 +81,11 @@ struct AttentionPass {
   memory input, output;         // [rows, length, 3 width], [rows, length, width]
   memory logarithms;            // [rows, heads, length]
   memory room;                  // [threads, HeadRoom]
-  memory gradient, to_input{};  // as output and input; only of the way back
+  memory gradient, to_input{};  // shaped like output and input; only in the backward pass
 
   std::vector<memory> memories() const { return {input, output, logarithms, room, gradient, to_input}; }
 
-  /// `work(head's number in the batch, room)`, each head by one thread.
+  /// Calls `work(head's number in the batch, room)` for every head, each on one thread.
   template <class Work>
   void for_heads(Work&& work) const {
     const std::size_t count = shape.rows * shape.heads;
@@ -96,7 +96,7 @@ struct AttentionPass {
       work(head, HeadRoom{shape, first + static_cast<std::size_t>(omp_get_thread_num()) * room_elements});
   }
 
-  /// Of queries, keys or values (0, 1, 2), in a tensor of the input's shape.
+  /// The part of the queries, keys or values (`which`: 0, 1, 2) of a head, in a tensor of the input's shape.
   HeadPart of_input(const memory& tensor, std::size_t head, std::size_t which) const noexcept {
     const std::size_t first = head / shape.heads * shape.length * shape.step() + head % shape.heads * shape.part();
     return {tensor, first + which * shape.width, shape.step(), shape.part(), shape.length};
@@ -118,7 +118,7 @@ struct AttentionPass {
     return {read(HeadRoom::query), read(HeadRoom::key), read(HeadRoom::value)};
   }
 
-  /// Of the `count` queries from `first` on, with all keys that any of them reads: `keys`.
+  /// Multiplies the `count` queries from `first` on with the first `keys` keys, which are all that any of them reads.
   void multiply_keys(const HeadRoom& in, const Operands& from, std::size_t first, std::size_t count,
                      std::size_t keys) const {
     multiply(count, keys, shape.part(), shape.scale(), from.query.from(first).operand(), from.key.operand(true), 0,
@@ -160,7 +160,7 @@ struct AttentionPass {
       };
       const Operands to{written(HeadRoom::query, HeadRoom::to_query), written(HeadRoom::key, HeadRoom::to_key),
                         written(HeadRoom::value, HeadRoom::to_value)};
-      // The last block reads all keys: it comes first, and begins the sums over blocks.
+      // The last block reads all keys. Therefore it comes first: it initializes the sums over blocks.
       const std::size_t last = (shape.length - 1) / kQueries * kQueries;
       for (std::size_t first = last + kQueries; first > 0;) {
         first -= kQueries;
@@ -190,7 +190,7 @@ struct AttentionPass {
     });
   }
 
-  /// From the gradient to each weight to that of its product: weight * (gradient - the mean of a row's gradients).
+  /// Turns the gradients to weights into those to products: weight * (gradient - the row's mean gradient by weight).
   void go_back_through_softmax(const HeadRoom& in, std::size_t count, std::size_t keys) const {
     for (std::size_t i = 0; i < count; ++i) {
       const float* const weights = in.products + i * shape.length;
@@ -202,7 +202,7 @@ struct AttentionPass {
   }
 };
 
-/// Products are in f32, of bf16 tensors too: oneDNN's function for products of parts of tensors takes nothing else.
+/// Products are in f32 for bf16 tensors too, since oneDNN's function for products of parts of tensors takes only f32.
 class AttentionCalls final : public LayerCalls {
  public:
   AttentionCalls(ProgramBuilder& builder, const Stage& stage, const Attention& attention)

@@ -9,8 +9,9 @@ using dnnl::memory;
 using dnnl::normalization_flags;
 using dnnl::prop_kind;
 
-/// A ReLU behind it is part of the primitives of both passes: the forward one notes in a workspace where it cut off.
-/// Scale, shift and statistics are f32 whatever flows; the gradient to the input takes that of the output's place.
+/// A ReLU after the layer is part of the primitives of both passes: the forward pass notes in a workspace which
+/// elements it cut off. Scale, shift and statistics are always f32; the gradient to the input takes the place of the
+/// output's gradient.
 class BatchNormCalls final : public LayerCalls {
  public:
   BatchNormCalls(ProgramBuilder& builder, const Stage& stage, const BatchNorm& norm)
@@ -28,7 +29,7 @@ class BatchNormCalls final : public LayerCalls {
     if (workspace.get_size() > 0) workspace_ = builder_.places().take(workspace);
     const auto count =
         static_cast<double>(builder_.rows() * builder_.tensor(stage_.output).width / stage_.input_shape.extents.back());
-    // The variance of the batch is over n, what is kept is over n - 1.
+    // The variance of the batch is divided by n, the one that is kept by n - 1.
     const double unbiased = count > 1 ? count / (count - 1) : 1;
     builder_.add_statistic({mean_, stage_.first_parameter + kRunningMean, 1});
     builder_.add_statistic({variance_, stage_.first_parameter + kRunningVariance, static_cast<float>(unbiased)});

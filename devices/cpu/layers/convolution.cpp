@@ -1,3 +1,8 @@
+#include <omp.h>
+
+#include <algorithm>
+
+#include "devices/cpu/kernels/one_channel.hpp"
 #include "devices/cpu/layers/layers.hpp"
 #include "runtime/compute/winograd.hpp"
 
@@ -10,6 +15,34 @@ using dnnl::convolution_forward;
 using dnnl::memory;
 using Type = ProgramBuilder::Type;
 using dims = memory::dims;
+
+template <class T>
+T* elements(const memory& of) {
+  return static_cast<T*>(of.get_data_handle());
+}
+
+/// What convolve_one_channel works on.
+struct OneChannelCall {
+  OneChannelConvolution of;
+  std::int64_t images;
+  int threads;
+  memory input, weights, bias, packed, padded_bias, output;  // bias: none where there is none
+
+  void operator()(const Kernels&) const {
+    auto* const words = elements<std::uint32_t>(packed);
+    auto* const biases = elements<float>(padded_bias);
+    pack_one_channel(of, elements<const std::uint16_t>(weights), words);
+    std::fill_n(biases, OneChannelConvolution::kLanes, 0.0F);
+    if (bias) std::copy_n(elements<const float>(bias), of.filters, biases);
+    const auto* const from = elements<const std::uint16_t>(input);
+    auto* const to = elements<std::uint16_t>(output);
+    const auto from_size = static_cast<std::int64_t>(of.height * of.width);
+    const auto to_size = static_cast<std::int64_t>(of.output_height() * of.output_width() * of.filters);
+#pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
+    for (std::int64_t image = 0; image < images; ++image)
+      convolve_one_channel(of, from + image * from_size, words, biases, to + image * to_size);
+  }
+};
 
 /// Images stay as they lie. Weights are packed as the implementation wants them, which
 /// costs next to nothing beside what they are used for: each one is used for every place of every image.
@@ -26,6 +59,7 @@ class ConvolutionCalls final : public LayerCalls {
                   gains_by_winograd(conv, stage.input_shape, stage.output_shape, builder.rows())) {}
 
   void forward(Calls& calls) override {
+    if (suits_one_channel()) return forward_of_one_channel(calls);
     auto descriptor = forward_descriptor(stage_.activation);
     builder_.choose(descriptor, stage_, "forward");
     const memory input = arranged_input(calls, descriptor.src_desc());
@@ -51,10 +85,45 @@ class ConvolutionCalls final : public LayerCalls {
   }
 
  private:
-  /// Where a primitive writes, and where that is kept in the end.
+  /// Where a primitive writes its result, and where the result is kept.
   struct Output {
     memory written, wide, kept;
   };
+
+  /// Where convolve_one_channel can do the forward pass.
+  bool suits_one_channel() const {
+    const auto is = [](const Size2& size, std::uint32_t value) { return size.height == value && size.width == value; };
+    const bool is_plain = stage_.input_shape.extents[2] == 1 && is(conv_.stride, 1) && is(conv_.dilation, 1) &&
+                          is(conv_.padding, 0) && conv_.groups == 1;
+    const bool has_activation = stage_.activation == Activation::none || stage_.activation == Activation::relu;
+    return is_plain && has_activation && conv_.kernel.width > 1 && conv_.filters <= OneChannelConvolution::kLanes &&
+           builder_.computed() == Type::bf16 && may_convolve_one_channel();
+  }
+
+  void forward_of_one_channel(Calls& calls) {
+    const OneChannelConvolution of{.height = stage_.input_shape.extents[0],
+                                   .width = stage_.input_shape.extents[1],
+                                   .kernel_height = conv_.kernel.height,
+                                   .kernel_width = conv_.kernel.width,
+                                   .filters = conv_.filters,
+                                   .relu = stage_.activation == Activation::relu};
+    const auto place = [&](std::size_t count, Type type) {
+      return builder_.places().take(builder_.matrix(1, count, type));
+    };
+    OneChannelCall call{.of = of,
+                        .images = builder_.rows(),
+                        .threads = omp_get_max_threads(),
+                        .input = builder_.value_as(stage_.inputs.front(), input_),
+                        .weights = builder_.weights(stage_.first_parameter, plain_weights(Type::bf16)),
+                        .bias = conv_.bias ? builder_.bias(stage_.first_parameter + 1, bias_) : memory{},
+                        .packed = place(of.packed_words(), Type::s32),
+                        .padded_bias = place(OneChannelConvolution::kLanes, Type::f32),
+                        .output = builder_.value_as(stage_.output, output_)};
+    builder_.choose_own(stage_, "forward", "own:avx512_bf16");
+    std::vector<memory> used{call.input, call.weights, call.packed, call.padded_bias, call.output};
+    if (call.bias) used.push_back(call.bias);
+    calls.emplace_back(OwnWork{std::move(used), std::move(call)});
+  }
 
   /// With images as they lie, or where oneDNN has no more than reference code for that, in a layout of its own; by
   /// Winograd's algorithm where that gains.
@@ -142,20 +211,20 @@ class ConvolutionCalls final : public LayerCalls {
     if (conv_.groups == 1) return {conv_.filters, channels, conv_.kernel.height, conv_.kernel.width};
     return {conv_.groups, conv_.filters / conv_.groups, channels, conv_.kernel.height, conv_.kernel.width};
   }
-  /// As the parameter lies.
+  /// The layout of the parameter.
   memory::desc plain_weights(Type type) const {
     return {weights_dims(), type, conv_.groups == 1 ? memory::format_tag::abcd : memory::format_tag::abcde};
   }
   memory::desc weights_in(Type type) const { return {weights_dims(), type, memory::format_tag::any}; }
   dims strides() const { return {conv_.stride.height, conv_.stride.width}; }
-  /// oneDNN counts the elements between two that are read.
+  /// oneDNN counts the elements that lie between two that are read.
   dims dilations() const { return {conv_.dilation.height - 1, conv_.dilation.width - 1}; }
   dims padding() const { return {conv_.padding.height, conv_.padding.width}; }
 
   ProgramBuilder& builder_;
   const Stage& stage_;
   const Conv2d conv_;
-  const memory::desc input_, output_, bias_;  // no bias: of no dimensions
+  const memory::desc input_, output_, bias_;  // without a bias, bias_ has no dimensions
   const bool winograd_;
 };
 

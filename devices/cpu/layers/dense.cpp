@@ -9,7 +9,7 @@ using dnnl::inner_product_forward;
 using dnnl::memory;
 using Type = ProgramBuilder::Type;
 
-/// Plain layouts throughout: docs/adr/0003-plain-weight-layouts-on-the-cpu.md.
+/// Plain layouts everywhere: docs/adr/0003-plain-weight-layouts-on-the-cpu.md.
 class DenseCalls final : public LayerCalls {
  public:
   DenseCalls(ProgramBuilder& builder, const Stage& stage, const Dense& dense)
@@ -48,7 +48,7 @@ class DenseCalls final : public LayerCalls {
   }
 
  private:
-  /// A place of its own in the shape of `desc`.
+  /// A new place with the shape of `desc`.
   memory as(memory::desc desc, const memory& place) const {
     return {with_type(std::move(desc), type_of(place)), builder_.engine(), place.get_data_handle()};
   }
@@ -83,7 +83,7 @@ class DenseCalls final : public LayerCalls {
                                                                      input_, weights_, output_);
     builder_.choose(descriptor, stage_, "gradient of the input");
     const memory weights = builder_.operand(calls, stored_weights());
-    // The layer's input is no longer needed there.
+    // A gradient whose tensor is in blocks is computed in a plain place first; into_blocks() then copies it.
     const std::uint32_t read = stage_.inputs.front();
     const memory wide_gradient =
         builder_.in_blocks(read) ? builder_.places().take(input_) : builder_.result(input_gradient);
@@ -108,7 +108,7 @@ class DenseCalls final : public LayerCalls {
   const Stage& stage_;
   const std::uint64_t inputs_;                          // of a unit
   const std::uint64_t rows_;                            // of the product
-  const memory::desc input_, output_, weights_, bias_;  // no bias: of no dimensions
+  const memory::desc input_, output_, weights_, bias_;  // without a bias, bias_ has no dimensions
 };
 
 }  // namespace

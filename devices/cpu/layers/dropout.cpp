@@ -5,8 +5,8 @@
 namespace troupe::cpu {
 namespace {
 
-/// Nothing is kept of what was drawn: the backward pass draws the same again, which takes less time than reading a mask
-/// would.
+/// The random choice is not stored: the backward pass makes the same choice again, which takes less time than reading a
+/// mask.
 class DropoutCalls final : public LayerCalls {
  public:
   DropoutCalls(ProgramBuilder& builder, const Stage& stage, const Dropout& dropout)

@@ -66,7 +66,7 @@ class EltwiseCalls final : public LayerCalls {
   const algorithm function_;
 };
 
-/// Loops of our own: reading and writing bounds them.
+/// Own loops; their time is that of reading and writing memory.
 class ReluCalls final : public LayerCalls {
  public:
   ReluCalls(ProgramBuilder& builder, const Stage& stage) : builder_(builder), stage_(stage) {}
@@ -102,7 +102,7 @@ class SumCalls final : public LayerCalls {
       calls.emplace_back(Elementwise{ElementwiseKind::add, output, output, input(i), count});
   }
 
-  /// Every summand has the sum's gradient; the last one that has none yet takes its place over.
+  /// Every summand has the sum's gradient. The last summand that has no gradient yet takes over the sum's place.
   void backward(Calls& calls, Gradients& gradients) override {
     Gradients::Place gradient = gradients.use(stage_.output);
     const auto is_trained = [&](std::uint32_t tensor) { return builder_.tensor(tensor).trained; };
@@ -134,6 +134,14 @@ algorithm algorithm_of(Activation activation) noexcept {
     case Activation::none: break;
   }
   return algorithm::eltwise_relu;
+}
+
+void add_activation(ProgramBuilder& builder, Calls& calls, Activation activation, const memory& to) {
+  const auto descriptor =
+      describe_eltwise(builder.engine(), builder.attributes(), algorithm_of(activation), to.get_desc());
+  calls.emplace_back(
+      BoundPrimitive{eltwise_forward{descriptor},
+                     {{DNNL_ARG_SRC, to}, {DNNL_ARG_DST, to}, {DNNL_ARG_SCRATCHPAD, builder.scratch_for(descriptor)}}});
 }
 
 void add_activation_backward(ProgramBuilder& builder, Calls& calls, Activation activation, const memory& gradient,

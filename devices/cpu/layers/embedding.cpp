@@ -14,14 +14,14 @@ T* at(const memory& of) {
   return static_cast<T*>(of.get_data_handle());
 }
 
-/// to[i] += from[i], which is stored as the program stores tensors.
+/// to[i] += from[i]; `from` has the type in which the program stores tensors.
 void add_stored(const Kernels& kernels, float* to, const memory& from, std::size_t first, std::size_t count) {
   if (is_f32(from)) return kernels.add(to, to, at<const float>(from) + first, count);
   kernels.add_widened(to, at<const std::uint16_t>(from) + first, count);
 }
 
-/// Rows of the table are copied, and gradients added up, in the order of the tokens. A token that is in no vocabulary
-/// is passed over: the program refuses those of rows that count before, what lies behind them may be anything.
+/// Copies rows of the table, and adds up gradients in the order of the tokens. A token that is not in the vocabulary is
+/// skipped: the program has refused such tokens in rows that count, and the other rows may contain anything.
 class EmbeddingCalls final : public LayerCalls {
  public:
   EmbeddingCalls(ProgramBuilder& builder, const Stage& stage, const Embedding& embedding)
@@ -42,7 +42,7 @@ class EmbeddingCalls final : public LayerCalls {
                                  auto* to = at<std::byte>(output);
                                  for (std::size_t place = 0; place < places; ++place, to += row_bytes) {
                                    const auto row =
-                                       static_cast<std::uint32_t>(token[place]);  // below 0: far above all vocabularies
+                                       static_cast<std::uint32_t>(token[place]);  // below 0: becomes very large
                                    if (token[place] >= 0 && row < vocabulary)
                                      std::memcpy(to, at<const std::byte>(table) + row * row_bytes, row_bytes);
                                    else
@@ -99,7 +99,7 @@ class PositionCalls final : public LayerCalls {
         }});
   }
 
-  /// The gradient to what is read is that to the output.
+  /// The gradient to the rows that were read is the gradient to the output.
   void backward(Calls& calls, Gradients& gradients) override {
     Gradients::Place gradient = gradients.use(stage_.output);
     const memory weights = builder_.gradient(stage_.first_parameter, vectors());

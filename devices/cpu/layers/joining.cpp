@@ -2,7 +2,7 @@
 
 #include "devices/cpu/layers/layers.hpp"
 
-// Layers of several tensors, apart from sums (elementwise.cpp).
+// Layers with several input tensors, except sums (elementwise.cpp).
 namespace troupe::cpu {
 namespace {
 
@@ -35,7 +35,7 @@ class ProductCalls final : public LayerCalls {
     return builder_.value_as(stage_.inputs[index], builder_.tensor(stage_.output).value.get_desc());
   }
 
-  /// `to` = `a` * `b`; it may be `a`.
+  /// `to` = `a` * `b`; `to` may be `a`.
   void multiply(Calls& calls, const memory& to, const memory& a, const memory& b) {
     const memory result = builder_.result(to);
     const memory::desc desc = result.get_desc();
@@ -54,7 +54,7 @@ class ProductCalls final : public LayerCalls {
   const Stage& stage_;
 };
 
-/// Copies: the output is a matrix of all places, in which each input is a block of columns.
+/// Copies: the output is a matrix with a row for each place, and each input is a block of columns in it.
 class ConcatCalls final : public LayerCalls {
  public:
   ConcatCalls(ProgramBuilder& builder, const Stage& stage) : builder_(builder), stage_(stage) {
@@ -95,7 +95,7 @@ class ConcatCalls final : public LayerCalls {
   ProgramBuilder& builder_;
   const Stage& stage_;
   std::vector<std::size_t> widths_;  // bytes of a row of each input
-  std::size_t width_ = 0;            // of the output
+  std::size_t width_ = 0;            // of a row of the output
   std::uint64_t rows_ = 0;
 };
 

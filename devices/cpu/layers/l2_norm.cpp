@@ -9,14 +9,14 @@ namespace {
 
 using dnnl::memory;
 
-/// The vectors whose norms are taken: all channels of a place of a row's image.
+/// The vectors that are normalized: all channels at one place of an image.
 struct Vectors {
   std::uint64_t count = 0;
   std::uint64_t channels = 0;
   float epsilon = 0;
 };
 
-/// term(0) + term(1) + ... in sixteen sums, which vectors of any width can hold.
+/// term(0) + term(1) + ... in sixteen partial sums, which fit vector registers of any width.
 template <class Term>
 float sum_of(std::uint64_t count, Term&& term) noexcept {
   constexpr std::uint64_t kLanes = 16;
@@ -42,7 +42,7 @@ void normalize(const Vectors& of, const float* x, const float* scale, float* y) 
 }
 
 /// With u = x / norm: dx = (scale dy - u (u . (scale dy))) / norm; the scale's gradient is the sum of dy u. `dx` may be
-/// `dy`, and is null where nobody asks for it.
+/// `dy`, and is null if it is not needed.
 void normalize_backward(const Vectors& of, const float* x, const float* scale, const float* dy, float* dx,
                         float* to_scale) noexcept {
   std::fill_n(to_scale, of.channels, 0.0F);
@@ -58,7 +58,7 @@ void normalize_backward(const Vectors& of, const float* x, const float* scale, c
 
 float* elements(const memory& of) { return of ? static_cast<float*>(of.get_data_handle()) : nullptr; }
 
-/// Loops over f32: what is stored in bf16 is widened before them, and their results are rounded.
+/// Loops over f32: bf16 tensors are converted to f32 before the loops, and the results are rounded.
 class L2NormCalls final : public LayerCalls {
  public:
   L2NormCalls(ProgramBuilder& builder, const Stage& stage, const L2Norm& norm) : builder_(builder), stage_(stage) {
@@ -83,7 +83,7 @@ class L2NormCalls final : public LayerCalls {
     go_back(builder_, stage_, calls, gradients, [&](const memory& gradient, const memory& input_gradient) {
       const memory x = wide_input(calls), dy = wide(gradient);
       builder_.convert(calls, gradient, dy);
-      // Where it is rounded, the gradient to the input takes the place of the widened one to the output.
+      // If it is rounded, the gradient to the input takes the place of the f32 copy of the output's gradient.
       const bool rounds = input_gradient && !is_f32(input_gradient);
       const memory dx = rounds ? dy : input_gradient;
       calls.emplace_back(OwnWork{
@@ -95,7 +95,7 @@ class L2NormCalls final : public LayerCalls {
   }
 
  private:
-  /// Itself, or a place for an f32 copy.
+  /// The memory itself, or a place for an f32 copy.
   memory wide(const memory& of) const {
     if (is_f32(of)) return of;
     return builder_.places().take(

@@ -41,7 +41,7 @@ class LayerNormCalls final : public LayerCalls {
     builder_.convert(calls, output, kept);
   }
 
-  /// In the gradient's own place.
+  /// The gradient to the input takes the place of the output's gradient.
   void backward(Calls& calls, Gradients& gradients) override {
     auto descriptor = describe_norm_backward<layer_normalization_backward>(
         forward_descriptor(), builder_.engine(), builder_.attributes(), data_, moments_, epsilon_, kWithBoth);
@@ -55,7 +55,7 @@ class LayerNormCalls final : public LayerCalls {
                                        {DNNL_ARG_MEAN, mean_},
                                        {DNNL_ARG_VARIANCE, variance_},
                                        {DNNL_ARG_SCALE, builder_.bias(stage_.first_parameter, vector_)},
-                                       // oneDNN 2.6 asks for it, but does not read it.
+                                       // oneDNN 2.6 requires this argument, but does not read it.
                                        {DNNL_ARG_SHIFT, builder_.bias(stage_.first_parameter + 1, vector_)},
                                        {DNNL_ARG_DIFF_DST, wide},
                                        {DNNL_ARG_DIFF_SRC, wide},
@@ -81,7 +81,7 @@ class LayerNormCalls final : public LayerCalls {
   const float epsilon_;
   const std::uint64_t width_, rows_;
   const memory::desc data_, vector_, moments_;
-  const memory mean_, variance_;  // of each row, for the way back
+  const memory mean_, variance_;  // of each row, for the backward pass
 };
 
 }  // namespace

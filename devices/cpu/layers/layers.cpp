@@ -43,7 +43,7 @@ struct Make {
   Made operator()(const LayerNorm& norm) const { return make_layer_norm(builder, stage, norm); }
   Made operator()(const Attention& attention) const { return make_attention(builder, stage, attention); }
   Made operator()(const Transpose& transpose) const { return make_transpose(builder, stage, transpose); }
-  // These are no stages.
+  // Flatten and the losses have no calls of their own.
   Made operator()(const Flatten&) const { return nullptr; }
   Made operator()(const SoftmaxCrossEntropy&) const { return nullptr; }
   Made operator()(const SmoothL1&) const { return nullptr; }

@@ -6,27 +6,27 @@
 
 #include "devices/cpu/program_builder.hpp"
 
-// What each kind of layer is on this device: a source of its own makes the calls of its two passes.
+// The implementation of each kind of layer on this device: one source for each makes the calls of its two passes.
 namespace troupe::cpu {
 
-/// What a layer gathers of each rank (RankGather) in the middle of its passes; 0: nothing.
+/// The number of bytes that a layer gathers from each rank (RankGather) within its passes; 0: none.
 struct GatheredBytes {
   std::uint64_t forward = 0, backward = 0;
 };
 
-/// One stage's primitives while a program is laid out. forward() is called once, then backward() once where a gradient
+/// The primitives of one stage while a program is built. forward() is called once, then backward() once if a gradient
 /// to the output is computed.
 class LayerCalls {
  public:
   virtual ~LayerCalls() = default;
   virtual GatheredBytes gathered() const { return {}; }
-  /// Adds the calls that write this rank's part. Before forward(), where that is after something has been gathered.
+  /// Adds the calls that write this rank's part. Called before forward() if forward() needs gathered data.
   virtual void before_forward(Calls& /*calls*/) {}
-  /// The same, before backward().
+  /// The same for backward().
   virtual void before_backward(Calls& /*calls*/, Gradients& /*gradients*/) {}
   /// Adds the calls from the stage's inputs to its output.
   virtual void forward(Calls& calls) = 0;
-  /// Whether an evaluation has calls of its own; otherwise they are those of forward().
+  /// Whether an evaluation has its own calls; otherwise it uses those of forward().
   virtual bool has_evaluation() const { return false; }
   /// As forward(), in an evaluation. Called last.
   virtual void evaluation(Calls& calls) { forward(calls); }
@@ -34,19 +34,19 @@ class LayerCalls {
   virtual void backward(Calls& calls, Gradients& gradients) = 0;
 };
 
-/// Both outlive what is made. Throws Error{unsupported} naming the layer when it cannot be done here.
+/// Both arguments outlive the result. Throws Error{unsupported} naming the layer if this device cannot run it.
 std::unique_ptr<LayerCalls> make_layer_calls(ProgramBuilder& builder, const Stage& stage);
 
 std::unique_ptr<LayerCalls> make_dense(ProgramBuilder& builder, const Stage& stage, const Dense& dense);
 std::unique_ptr<LayerCalls> make_convolution(ProgramBuilder& builder, const Stage& stage, const Conv2d& conv);
-/// A window over the whole image where `kernel` is as large.
+/// A pooling window; it covers the whole image if `kernel` has the image's size.
 struct PoolWindow {
   dnnl::algorithm algorithm;
   Size2 kernel, stride, padding;
 };
 std::unique_ptr<LayerCalls> make_pool(ProgramBuilder& builder, const Stage& stage, const PoolWindow& window);
 std::unique_ptr<LayerCalls> make_relu(ProgramBuilder& builder, const Stage& stage);
-/// `algorithm`: of oneDNN; one that goes back from the output, or GELU.
+/// `algorithm`: oneDNN's name of one whose backward pass reads the output, or of GELU.
 std::unique_ptr<LayerCalls> make_eltwise(ProgramBuilder& builder, const Stage& stage, dnnl::algorithm algorithm);
 std::unique_ptr<LayerCalls> make_dropout(ProgramBuilder& builder, const Stage& stage, const Dropout& dropout);
 std::unique_ptr<LayerCalls> make_sum(ProgramBuilder& builder, const Stage& stage);
@@ -54,7 +54,7 @@ std::unique_ptr<LayerCalls> make_l2_norm(ProgramBuilder& builder, const Stage& s
 /// The parameters of a batch norm in the order of the graph.
 enum NormParameter : std::size_t { kScale, kShift, kRunningMean, kRunningVariance };
 std::unique_ptr<LayerCalls> make_batch_norm(ProgramBuilder& builder, const Stage& stage, const BatchNorm& norm);
-/// Of a rank that gathers (ProgramBuilder::gathered()).
+/// For a rank that gathers (ProgramBuilder::gathered()).
 std::unique_ptr<LayerCalls> make_synchronized_norm(ProgramBuilder& builder, const Stage& stage, const BatchNorm& norm);
 std::unique_ptr<LayerCalls> make_product(ProgramBuilder& builder, const Stage& stage);
 std::unique_ptr<LayerCalls> make_concat(ProgramBuilder& builder, const Stage& stage);
@@ -64,14 +64,16 @@ std::unique_ptr<LayerCalls> make_layer_norm(ProgramBuilder& builder, const Stage
 std::unique_ptr<LayerCalls> make_attention(ProgramBuilder& builder, const Stage& stage, const Attention& attention);
 std::unique_ptr<LayerCalls> make_transpose(ProgramBuilder& builder, const Stage& stage, const Transpose& transpose);
 
-/// As oneDNN calls it, with its gradient from the output.
+/// oneDNN's name of the algorithm whose backward pass reads the output.
 dnnl::algorithm algorithm_of(Activation activation) noexcept;
+/// Adds the call that applies the activation to `to`, in place.
+void add_activation(ProgramBuilder& builder, Calls& calls, Activation activation, const dnnl::memory& to);
 /// Adds the calls that multiply `gradient` by the activation's slope at `output`, in place.
 void add_activation_backward(ProgramBuilder& builder, Calls& calls, Activation activation, const dnnl::memory& gradient,
                              const dnnl::memory& output);
 
-/// For a stage with one input: `add(gradient, input_gradient)` adds the calls from one to the other; the second is none
-/// where it is not computed.
+/// For a stage with one input: `add(gradient, input_gradient)` adds the calls that compute the second from the first;
+/// the second is empty if it is not computed.
 template <class Add>
 void go_back(ProgramBuilder& builder, const Stage& stage, Calls& calls, Gradients& gradients, Add&& add) {
   const Gradients::Place gradient = gradients.use(stage.output);

@@ -19,7 +19,7 @@ class PoolCalls final : public LayerCalls {
         forward_(describe_pool(builder.engine(), builder.attributes(), window.algorithm, input_, output_,
                                size(window.stride), size(window.kernel), size(window.padding))) {
     builder_.choose(forward_, stage_, "forward");
-    // Which element was the largest.
+    // The workspace notes which element was the largest.
     const memory::desc workspace = forward_.workspace_desc();
     if (workspace.get_size() > 0) workspace_ = builder_.places().take(workspace);
   }
@@ -32,6 +32,7 @@ class PoolCalls final : public LayerCalls {
         pooling_forward{forward_},
         with_workspace(
             {{DNNL_ARG_SRC, input}, {DNNL_ARG_DST, output}, {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(forward_)}})});
+    if (stage_.activation != Activation::none) add_activation(builder_, calls, stage_.activation, output);
     builder_.convert(calls, output, kept);
   }
 
@@ -59,7 +60,7 @@ class PoolCalls final : public LayerCalls {
     if (workspace_) arguments.emplace_back(DNNL_ARG_WORKSPACE, workspace_);
     return arguments;
   }
-  /// Of a window over the whole image: one place.
+  /// A window over the whole image gives one place.
   Shape output_image() const {
     if (stage_.output_shape.extents.size() == 3) return stage_.output_shape;
     return {{1, 1, stage_.output_shape.extents[0]}};
@@ -71,7 +72,7 @@ class PoolCalls final : public LayerCalls {
   const PoolWindow window_;
   const memory::desc input_, output_;
   Described<pooling_forward> forward_;
-  memory workspace_;  // none where nothing is noted
+  memory workspace_;  // empty if nothing is noted
 };
 
 }  // namespace

@@ -18,39 +18,39 @@ T* data_of(const memory& of) {
   return static_cast<T*>(of.get_data_handle());
 }
 
-/// Where a tensor's channels lie: in `planes` matrices [rows, width] one after the other, the next of which has the
-/// next `width` channels, and after the last ones the first again. Height by width by channels that is one matrix,
-/// in blocks it is one for each image and block.
+/// Where a tensor's channels are: in `planes` consecutive matrices [rows, width]. Each plane has the `width` channels
+/// after those of the plane before; after the last channels follow the first again. Height by width by channels is one
+/// plane; blocks have one plane for each image and block.
 struct Planes {
   std::size_t planes = 1, rows = 0, width = 0, channels = 0;
 };
 
-/// So much of a plane is worked on at a time: what a second pass over it finds in the second cache, and few enough rows
-/// for sums in f32.
+/// The number of elements of a plane that are processed at a time: a second pass over them finds them in the
+/// second-level cache, and they are few enough for sums in f32.
 constexpr std::size_t kPieceElements = std::size_t{1} << 16;
 constexpr std::size_t kPieceRows = 256;
 
-/// What one thread works with.
+/// One thread's scratch memory.
 struct Worker {
   std::vector<float> values, others, sums, products;  // of a piece
-  std::vector<Moments> moments;                       // of the channels in the pieces that it had
+  std::vector<Moments> moments;                       // of the channels in the pieces that it processed
   std::vector<GradientSums> gradients;                // likewise
 };
 
-/// All that both passes of the layer read and write; its sums are put together from piece to piece in f64, in an order
-/// that the number of threads alone decides.
+/// All that both passes of the layer read and write. Sums of pieces are added in f64, in an order that depends only on
+/// the number of threads.
 struct NormPass {
   Planes shape;
   bool relu = false;
   float epsilon = 0;
   std::vector<std::byte*> parts;  // of all ranks
-  std::size_t rank = 0;           // this one's place in them
+  std::size_t rank = 0;           // this rank's index in `parts`
   memory input, output, gradient;
   memory scale, shift, running_mean, running_variance, to_scale, to_shift;
-  memory mean, variance;          // f32 [channels], of the batch of all ranks; the variance over one less
+  memory mean, variance;          // f32 [channels], of the batch of all ranks; the variance is divided by n - 1
   std::vector<float> deviations;  // [channels]: 1 / sqrt(variance + epsilon)
-  std::vector<float> factors, shifts, sums, products;  // [channels], as kernels take them
-  double count = 0;                                    // numbers of all ranks in each channel
+  std::vector<float> factors, shifts, sums, products;  // [channels], operands of kernels
+  double count = 0;                                    // the number of values in each channel, of all ranks
   std::vector<Worker> workers;
 
   std::vector<memory> memories() const {
@@ -74,7 +74,7 @@ struct NormPass {
     for (auto* room : {&deviations, &factors, &shifts, &sums, &products}) room->resize(shape.channels);
   }
 
-  /// Calls act(worker, first element, first channel, rows) for all pieces, each thread for some that follow each other.
+  /// Calls act(worker, first element, first channel, rows) for all pieces; each thread processes consecutive pieces.
   template <class Act>
   void for_pieces(Act&& act) {
     const std::size_t each = piece_rows(), of_plane = (shape.rows + each - 1) / each;
@@ -91,14 +91,14 @@ struct NormPass {
     for (std::size_t thread = 0; thread < threads; ++thread) run(thread);
   }
 
-  /// `count` elements from `first` on in f32: where they lie, or in `room`.
+  /// `count` elements from `first` on in f32: in place, or converted into `room`.
   static const float* read(const Kernels& kernels, const memory& from, std::size_t first, std::size_t count,
                            std::vector<float>& room) {
     if (is_f32(from)) return data_of<const float>(from) + first;
     kernels.widen(room.data(), data_of<const std::uint16_t>(from) + first, count);
     return room.data();
   }
-  /// Where a result of f32 is written: in `to`, or in `room`, from where write() brings it to `to`.
+  /// Where a result in f32 is written: in `to`, or in `room`, from which write() copies it to `to`.
   static float* room_in(const memory& to, std::size_t first, std::vector<float>& room) {
     return is_f32(to) ? data_of<float>(to) + first : room.data();
   }
@@ -140,7 +140,7 @@ struct NormPass {
     put_out(kernels, data_of<const float>(mean));
   }
 
-  /// By the running statistics.
+  /// Normalizes by the running statistics.
   void evaluate(const Kernels& kernels) {
     for (std::size_t c = 0; c < shape.channels; ++c)
       factors[c] = data_of<const float>(scale)[c] / std::sqrt(data_of<const float>(running_variance)[c] + epsilon);
@@ -187,7 +187,7 @@ struct NormPass {
     }
   }
 
-  /// Goes back through the ReLU behind the layer.
+  /// Applies the slope of the ReLU after the layer.
   void mask(const Kernels& kernels, std::size_t first, std::size_t count_elements) const {
     if (is_f32(gradient))
       return kernels.mask_f32(data_of<float>(gradient) + first, data_of<const float>(output) + first, count_elements);
@@ -196,7 +196,7 @@ struct NormPass {
   }
 
   /// With n the normalized input and bars for means over the batch of all ranks: dx = scale / deviation (dy - mean(dy)
-  /// - n mean(dy n)). Source: Ioffe, Szegedy 2015, section 3, where the terms are gathered.
+  /// - n mean(dy n)). Source: Ioffe, Szegedy 2015, section 3, with the terms collected.
   void go_back(const Kernels& kernels) {
     for (std::size_t c = 0; c < shape.channels; ++c) {
       const GradientSums all = gradient_sums_of(parts, shape.channels, c);
@@ -217,8 +217,8 @@ struct NormPass {
   }
 };
 
-/// oneDNN's primitives have no place between the sums and what follows from them, so the kernels are our own. Scale,
-/// shift and statistics are f32 whatever flows; the gradient to the input takes that of the output's place.
+/// oneDNN's primitives cannot be interrupted between the sums and their use, so the kernels are our own. Scale, shift
+/// and statistics are always f32; the gradient to the input takes the place of the output's gradient.
 class SynchronizedNormCalls final : public LayerCalls {
  public:
   SynchronizedNormCalls(ProgramBuilder& builder, const Stage& stage, const BatchNorm& norm)

@@ -8,16 +8,16 @@ namespace {
 
 using dnnl::memory;
 
-/// One loop over elements: how many, and how far apart they lie on both sides, in elements.
+/// One loop over elements: its length, and the distance between consecutive elements on both sides, in elements.
 struct Loop {
   std::size_t count = 1, from = 0, to = 0;
 };
 
-/// The loops that copy a tensor of all rows into another order of its extents, the outermost first. Extents that stay
-/// together are one loop. In the last loop elements of the output are neighbours.
+/// The loops that copy a tensor of all rows with its extents in another order, the outermost first. Extents that stay
+/// adjacent are one loop. In the last loop elements of the output are adjacent.
 class Copying {
  public:
-  /// `shape` [...] is that of a row as it is read; extent k of what is written is order[k].
+  /// `shape` [...] is the shape of a row of the input; extent k of the output is extent order[k] of the input.
   Copying(std::uint32_t rows, const Shape& shape, const std::vector<std::uint32_t>& order) {
     const std::vector<std::uint32_t>& extents = shape.extents;
     std::vector<std::size_t> strides(extents.size(), 1);
@@ -30,7 +30,7 @@ class Copying {
       add({extents[extent], strides[extent], to});
     }
     if (loops_.empty()) loops_.push_back({1, 1, 1});
-    // The loop in which elements of the input are neighbours goes before the last one: both then move in tiles.
+    // The loop in which elements of the input are adjacent becomes the last but one: then both are copied in tiles.
     const auto near = std::ranges::find(loops_, std::size_t{1}, &Loop::from);
     if (near != loops_.end() && near + 1 != loops_.end()) std::rotate(near, near + 1, loops_.end() - 1);
   }
@@ -66,7 +66,7 @@ class Copying {
     }
   }
 
-  /// A matrix that is transposed, by tiles whose lines stay in the cache on both sides.
+  /// Transposes a matrix by tiles whose cache lines stay in the cache on both sides.
   template <class T>
   static void copy_tiles(const Loop& near, const Loop& far, T* to, const T* from) {
     constexpr std::size_t kTile = 16;

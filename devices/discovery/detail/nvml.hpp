@@ -6,9 +6,9 @@
 
 namespace troupe::detail {
 
-/// Opens NVIDIA's management library at run time, and fills in GPUs, links and the driver's version. A GPU that does
-/// not answer is found with state lost, one that may not be asked with no_permission. Does nothing when there is no
-/// such library or driver. Takes its own declarations of the library's stable binary interface: no header is needed to
+/// Loads NVIDIA's management library at run time, and fills in GPUs, links and the driver's version. A GPU that
+/// does not answer gets the state `lost`; a GPU that this user may not query gets `no_permission`. Does nothing
+/// without the library or the driver. Declares the library's stable binary interface itself, so no header is needed to
 /// build.
 void add_nvml(topology::Machine& machine, const std::string& library);
 

@@ -4,8 +4,8 @@
 
 namespace troupe::detail {
 
-/// Fills in cores, NUMA nodes, caches and the processor's name as hwloc tells; cores are those that the control group
-/// and the process's affinity allow. Throws Error{environment} when hwloc cannot.
+/// Fills in cores, NUMA nodes, caches and the processor's name from hwloc; cores are those that the control group and
+/// the process's affinity allow. Throws Error{environment} if hwloc fails.
 void add_processors(Topology& topology);
 
 }  // namespace troupe::detail

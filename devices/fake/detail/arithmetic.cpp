@@ -10,7 +10,7 @@
 namespace troupe::fake {
 namespace {
 
-/// Denormals count as zero in here, as on every device: updates have the same bits everywhere.
+/// Denormals count as zero here, as on every device, so that updates have the same bits everywhere.
 class FlushDenormals {
  public:
   FlushDenormals() noexcept {
@@ -57,6 +57,7 @@ bool update(const RuleStep& rule, std::uint64_t number, const UpdateAddresses& a
       float none = 0;
       update_element(here, scale, add_up(contributions, i), at.parameters[i], at.state[0] ? at.state[0][i] : none,
                      at.state[1] ? at.state[1][i] : none);
+      if (here.average > 0) average_element(here, at.parameters[i], at.state[state_slots(here.kind)][i]);
       if (at.bf16) at.bf16[i] = to_bf16(at.parameters[i]);
     }
   };

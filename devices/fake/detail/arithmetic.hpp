@@ -8,7 +8,7 @@
 
 namespace troupe::fake {
 
-/// Stream::update as plain loops. False: `go_on` stopped it there, as the end of its process would.
+/// Stream::update as plain loops. False: `go_on` stopped it, as if its process had ended there.
 bool update(const RuleStep& rule, std::uint64_t number, const UpdateAddresses& at,
             std::span<const float* const> contributions, const StepSums& total,
             const std::function<bool(PassMoment, std::uint64_t)>& go_on);

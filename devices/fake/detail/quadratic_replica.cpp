@@ -13,7 +13,7 @@ FakeStream& own(Stream& stream) {
 
 namespace {
 
-/// The first word of this replica's work.
+/// The first word of the forms of this replica's work.
 constexpr std::uint64_t kWork = 1001;
 
 class QuadraticReplica final : public Replica {
@@ -32,7 +32,7 @@ class QuadraticReplica final : public Replica {
     gradients_ = {device.address_of<float>(memory.gradients), count};
     if (memory.bf16.size_bytes == 0) return;
     check(memory.bf16, count * sizeof(std::uint16_t), "bf16 weights");
-    half_ = device.address_of<const std::uint16_t>(memory.bf16);
+    bf16_ = device.address_of<const std::uint16_t>(memory.bf16);
   }
 
   void step(Stream& stream, Memory batch, std::uint32_t rows, Memory sums, BucketSink& sink) override {
@@ -102,7 +102,7 @@ class QuadraticReplica final : public Replica {
     }
   }
 
-  float weight(std::uint64_t i) const { return half_ != nullptr ? from_bf16(half_[i]) : parameters_[i]; }
+  float weight(std::uint64_t i) const { return bf16_ != nullptr ? from_bf16(bf16_[i]) : parameters_[i]; }
 
   StepSums measure() const {
     StepSums sums;
@@ -134,9 +134,9 @@ class QuadraticReplica final : public Replica {
   const BatchLayout batch_;
   const std::vector<Bucket> buckets_;
   const float* parameters_ = nullptr;
-  const std::uint16_t* half_ = nullptr;
+  const std::uint16_t* bf16_ = nullptr;
   std::span<float> gradients_;
-  std::vector<Target> targets_;  // of the batch in work
+  std::vector<Target> targets_;  // of the present batch
 };
 
 }  // namespace

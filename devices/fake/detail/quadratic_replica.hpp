@@ -11,7 +11,7 @@ namespace troupe::fake {
 FakeStream& own(Stream& stream);
 
 /// The fake device's model: loss = sum over rows and parameters of (p - t)^2 / 2, where t, in [-1, 1], is a hash of the
-/// row's bytes and label; a row is correct when that hash is even.
+/// row's bytes and label; a row is correct if that hash is even.
 std::unique_ptr<Replica> quadratic_replica(FakeDevice& device, const Layout& layout, const BatchLayout& batch,
                                            const std::vector<Bucket>& buckets, const ReplicaMemory& memory);
 

@@ -39,7 +39,7 @@ class Words {
   std::vector<std::uint64_t> all_;
 };
 
-/// Reads them in the order in which they were put.
+/// Reads the words in the order in which they were put.
 class WordReader {
  public:
   explicit WordReader(const std::uint64_t* words) : words_(words) {}
@@ -55,15 +55,15 @@ class WordReader {
   const std::uint64_t* words_;
 };
 
-/// A piece of a fake stream's work: what it is, and the values with which it is done.
+/// A piece of a fake stream's work: its kind and operands, and the values that change from one run to the next.
 struct Piece {
   Words form;
   Words values;
   std::function<void(WordReader)> run;
-  Timeline* awaits = nullptr;  // it may not run before this line has reached the first of the values
+  Timeline* awaits = nullptr;  // the piece may run when this timeline has reached the first of the values
 };
 
-/// Pieces that were done once, and the step blocks of replays that are not done yet.
+/// Pieces that were recorded, and a count of their replays in progress.
 class RecordedPieces final : public Program {
  public:
   using Block = std::vector<std::uint64_t>;
@@ -84,7 +84,7 @@ class RecordedPieces final : public Program {
 
  private:
   std::vector<Piece> pieces_;
-  std::atomic<std::uint64_t> under_way_{0};  // replays
+  std::atomic<std::uint64_t> under_way_{0};  // number of replays
 };
 
 }  // namespace troupe::fake

@@ -7,9 +7,9 @@ namespace {
 
 enum : std::size_t { kScale, kShift, kRunningMean, kRunningVariance };
 
-/// What a channel of a batch has.
+/// The statistics of one channel of a batch.
 struct Channel {
-  double mean = 0, variance = 0;  // over the count, not over one less
+  double mean = 0, variance = 0;  // divided by the count, not by one less
 };
 
 std::vector<Channel> channels_of(const Tensor& input) {
@@ -36,8 +36,8 @@ void forward(const BatchNorm& norm, const LayerWork& work) {
   }
 }
 
-/// With n the normalized input and bars for means over the channel: dx = scale / deviation (dy - mean(dy) - n mean(dy
-/// n)). Source: Ioffe, Szegedy 2015, section 3, where the terms are gathered.
+/// With n the normalized input and mean() over the channel: dx = scale / deviation (dy - mean(dy) - n mean(dy n)).
+/// Source: Ioffe, Szegedy 2015, section 3, with terms combined.
 void backward(const BatchNorm& norm, const LayerWork& work) {
   const auto& x = work.inputs[0]->values;
   const auto& dy = work.output->gradients;

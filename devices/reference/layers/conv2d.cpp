@@ -3,13 +3,13 @@
 namespace troupe::reference {
 namespace {
 
-/// Calls `product` with the places of y, W and x in their arrays, for every product of one row's convolution.
+/// Calls `product` with the indices of y, W and x for every product of one row's convolution.
 template <class Product>
 void for_products(const Conv2d& conv, const LayerWork& work, std::uint32_t row, Product&& product) {
   const auto &in = work.inputs[0]->shape.extents, &out = work.output->shape.extents;
   const std::size_t height = in[0], width = in[1], channels = in[2];
   const std::size_t of_group = channels / conv.groups, filters_of_group = conv.filters / conv.groups;
-  // Where a window's element lies; outside of the image it is no smaller than the image, as numbers without signs are.
+  // The position of a window's element. Outside of the image it is at least the image's size, since it is unsigned.
   const auto place = [](std::size_t window, std::size_t stride, std::size_t element, std::size_t dilation,
                         std::size_t padding) { return window * stride + element * dilation - padding; };
   for (std::size_t h = 0; h < out[0]; ++h)

@@ -3,7 +3,7 @@
 namespace troupe::reference {
 namespace {
 
-/// Rows of the product, and what each of them has of the input.
+/// The number of rows of the product, and the input elements of each.
 struct Matrix {
   std::size_t rows, in;
 };

@@ -5,7 +5,7 @@
 namespace troupe::reference {
 namespace {
 
-/// to[i] = add(to[i], from[i] times what the layer multiplies element i by: 1 / (1 - rate), 0, or in an evaluation 1).
+/// to[i] = add(to[i], factor * from[i]); the factor of element i is 1 / (1 - rate), 0, or in an evaluation 1.
 template <class Add>
 void for_kept(const Dropout& dropout, const LayerWork& work, std::vector<double>& to, const std::vector<double>& from,
               Add&& add) {

@@ -13,7 +13,7 @@ void for_elements(const LayerWork& work, Value&& value) {
   for (std::size_t i = 0; i < x.size(); ++i) work.output->values[i] = value(x[i]);
 }
 
-/// Adds dy * slope(x, y).
+/// Adds dy * slope(x, y) to the gradient.
 template <class Slope>
 void for_slopes(const LayerWork& work, Slope&& slope) {
   Tensor &in = *work.inputs[0], &out = *work.output;
@@ -90,7 +90,7 @@ void backward(const Multiply&, const LayerWork& work) {
 
 namespace {
 
-/// Calls `with(input, its element, the output's element)` for all that is put behind one another.
+/// Calls `with(input, its element, the output's element)` for all elements that are concatenated.
 template <class With>
 void for_parts(const LayerWork& work, With&& with) {
   const std::size_t width = work.output->shape.extents.back();

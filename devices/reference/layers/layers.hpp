@@ -6,37 +6,37 @@
 
 #include "runtime/model/graph.hpp"
 
-// The arithmetic of layers in f64, one plain loop after another: a pair of functions for each kind but losses.
+// The arithmetic of layers in f64, as plain loops: a pair of functions for each kind except losses.
 namespace troupe::reference {
 
-/// What flows between layers, of all rows of a batch.
+/// A tensor between layers, for all rows of a batch.
 struct Tensor {
-  Shape shape;                            // of a row
-  std::vector<double> values, gradients;  // [rows, shape]; the values of tokens are their numbers
+  Shape shape;                            // of one row
+  std::vector<double> values, gradients;  // [rows, shape]; tokens are stored as numbers
 };
 
-/// A parameter, and where the gradient to it is added up.
+/// A parameter, and where its gradient is added up.
 struct ParameterValues {
   const double* values;
   double* gradients;
 };
 
-/// What a layer works on. A tensor may be among the inputs twice.
+/// The operands of a layer. A tensor may be among the inputs twice.
 struct LayerWork {
   std::uint32_t rows;
   bool training;                 // otherwise an evaluation
-  const std::uint64_t* samples;  // rows that count; known once the losses are
+  const std::uint64_t* samples;  // number of rows that count; known after the losses
   std::vector<Tensor*> inputs;
   Tensor* output;
   std::vector<ParameterValues> parameters;  // in the graph's order
   std::uint32_t layer = 0;                  // index in the graph
-  /// [rows, 2] halves of the samples' keys (runtime/model/dropout.hpp); empty: an evaluation, in which nothing is
-  /// drawn.
+  /// [rows, 2] halves of the samples' keys (runtime/model/dropout.hpp); empty: an evaluation, without
+  /// dropout.
   std::span<const std::int32_t> sample_keys{};
 };
 
-// forward() writes the output's values; backward() adds to the gradients of inputs and parameters what follows from
-// the output's.
+// forward() writes the output's values; backward() adds to the gradients of inputs and parameters, from the gradient of
+// the output.
 void forward(const Dense& dense, const LayerWork& work);
 void backward(const Dense& dense, const LayerWork& work);
 void forward(const Conv2d& conv, const LayerWork& work);

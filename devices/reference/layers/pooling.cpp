@@ -9,12 +9,12 @@ struct Window {
   Size2 kernel, stride, padding;
 };
 
-/// Calls `take` with the place of each output element, and the places of the inputs that lie in its window.
+/// Calls `take` with the index of each output element, and the indices of the inputs in its window.
 template <class Take>
 void for_windows(const Window& window, const LayerWork& work, Take&& take) {
   const auto& in = work.inputs[0]->shape.extents;
   const std::size_t height = in[0], width = in[1], channels = in[2];
-  // Counts windows along one side: the last begins where a whole one still fits.
+  // The number of windows along one side: the last one begins where a whole window still fits.
   const auto count = [](std::size_t side, std::size_t kernel, std::size_t stride, std::size_t padding) {
     return (side + 2 * padding - kernel) / stride + 1;
   };
@@ -28,7 +28,7 @@ void for_windows(const Window& window, const LayerWork& work, Take&& take) {
           places.clear();
           for (std::size_t i = 0; i < window.kernel.height; ++i)
             for (std::size_t j = 0; j < window.kernel.width; ++j) {
-              const std::size_t y = h * window.stride.height + i - window.padding.height;  // wraps: outside
+              const std::size_t y = h * window.stride.height + i - window.padding.height;  // wraps around if outside
               const std::size_t x = w * window.stride.width + j - window.padding.width;
               if (y < height && x < width) places.push_back(((row * height + y) * width + x) * channels + c);
             }
@@ -41,7 +41,7 @@ Window window_of(const Pool& pool) {
   return {pool.kernel, pool_stride(pool.stride, pool.kernel), pool.padding};
 }
 
-/// Of the whole image.
+/// A window that covers the whole image.
 Window whole(const LayerWork& work) {
   const auto& in = work.inputs[0]->shape.extents;
   return {{in[0], in[1]}, {1, 1}, {0, 0}};
@@ -63,7 +63,7 @@ void average_backward(const Window& window, const LayerWork& work) {
   });
 }
 
-/// The first of the largest.
+/// The first one of the largest elements.
 std::size_t largest(const std::vector<double>& x, const std::vector<std::size_t>& places) {
   return *std::max_element(places.begin(), places.end(), [&](std::size_t a, std::size_t b) { return x[a] < x[b]; });
 }

@@ -7,7 +7,7 @@
 namespace troupe::reference {
 namespace {
 
-/// Calls `take(place, vector)` for each token that is not below 0: its place in the batch, its row of the table.
+/// Calls `take(place, vector)` for each token that is not below 0: its index in the batch, its row of the table.
 template <class Take>
 void for_tokens(const Embedding& embedding, const LayerWork& work, Take&& take) {
   const std::vector<double>& tokens = work.inputs[0]->values;
@@ -33,10 +33,10 @@ Moments moments_of(const LayerNorm& norm, const double* x, std::size_t width) {
   return found;
 }
 
-/// Where a head's queries, keys and values begin in a row [length, 3 width], and its part of an output [length, width].
+/// Where a head's queries, keys and values are in a row [length, 3 width], and its part of an output [length, width].
 struct Head {
-  std::size_t length, width, part;  // part: elements of a place that the head has
-  std::size_t query, output;        // keys and values follow the queries by width and by twice the width
+  std::size_t length, width, part;  // part: the head's elements of a position
+  std::size_t query, output;        // keys are width elements after the queries, values twice width
   std::size_t step() const noexcept { return 3 * width; }
 };
 template <class Take>
@@ -48,7 +48,7 @@ void for_heads(const Attention& attention, const LayerWork& work, Take&& take) {
       take(Head{length, width, part, row * length * 3 * width + head * part, row * length * width + head * part});
 }
 
-/// softmax(q k / sqrt(part)) of the place `at`, over those that it reads.
+/// softmax(q k / sqrt(part)) for position `at`, over the positions that it reads.
 std::vector<double> weights_of(const Attention& attention, const Head& head, const double* x, std::size_t at) {
   std::vector<double> weights(attention.causal ? at + 1 : head.length);
   const double* const q = x + head.query + at * head.step();
@@ -115,7 +115,7 @@ void backward(const LayerNorm& norm, const LayerWork& work) {
     const Moments moments = moments_of(norm, x, width);
     const auto normal = [&](std::size_t i) { return (x[i] - moments.mean) * moments.inverse_deviation; };
     const auto to_normal = [&](std::size_t i) { return dy[i] * work.parameters[0].values[i]; };
-    double mean = 0, along = 0;  // of the gradient to what is normalized; of that gradient times it
+    double mean = 0, along = 0;  // of the gradient to the normalized values; of that gradient times these
     for (std::size_t i = 0; i < width; ++i) {
       work.parameters[0].gradients[i] += dy[i] * normal(i);
       work.parameters[1].gradients[i] += dy[i];
@@ -151,7 +151,7 @@ void backward(const Attention& attention, const LayerWork& work) {
       const std::vector<double> weights = weights_of(attention, head, x, at);
       const double* const dy = &work.output->gradients[head.output + at * head.width];
       std::vector<double> to_weights(weights.size());
-      double mean = 0;  // of the gradients to the weights, by the weights
+      double mean = 0;  // mean of the gradients to the weights, weighted by the weights
       for (std::size_t other = 0; other < weights.size(); ++other) {
         const std::size_t v = head.query + 2 * head.width + other * head.step();
         for (std::size_t i = 0; i < head.part; ++i) {

@@ -7,11 +7,11 @@
 
 #include "runtime/compute/stream.hpp"
 
-// The arithmetic of Stream::reduce_with_norm, which every device repeats.
+// The arithmetic of Stream::reduce_with_norm, which all devices repeat exactly.
 namespace troupe {
 
-/// Squares are added up in lanes, element i in lane i mod 16, and the lanes from the first to the last, so that vectors
-/// of any width give the same bits. The square of an f32 is exact in f64.
+/// Squares are added up in lanes: element i in lane i mod 16, then the lanes from first to last, so that vectors of any
+/// width give the same bits. The square of an f32 is exact in f64.
 using SquareLanes = std::array<double, 16>;
 
 inline void add_squares(SquareLanes& lanes, const float* values, std::uint64_t count) noexcept {
@@ -27,8 +27,8 @@ inline double fold(const SquareLanes& lanes) noexcept {
   return sum;
 }
 
-/// Who made the first element of `sum` that is not finite so: the first other rank whose part is not finite there, else
-/// the rank whose part `sum` took the place of, else the last one (all parts are finite, their sum is not).
+/// The rank that made the first element of `sum` non-finite: the first other rank whose part is not finite there, else
+/// the rank whose part `sum` overwrote, else the last one (all parts are finite, their sum is not).
 inline std::uint64_t find_bad(const float* sum, std::span<const float* const> parts, std::uint64_t count,
                               const NormCheck& what) noexcept {
   std::uint64_t at = 0;
@@ -45,7 +45,7 @@ inline std::uint64_t find_bad(const float* sum, std::span<const float* const> pa
   return bad_at(what.first_element + at, what.rank_of(own));
 }
 
-/// What `squares` and, where they are not finite, the search amount to, added to `sums`.
+/// Adds `squares` to `sums` and, if they are not finite, searches for the first bad element.
 inline void note_gradient(StepSums& sums, double squares, const float* sum, std::span<const float* const> parts,
                           std::uint64_t count, const NormCheck& what) noexcept {
   if (what.squares) sums.gradient_squares += squares;
@@ -54,7 +54,7 @@ inline void note_gradient(StepSums& sums, double squares, const float* sum, std:
   if (bad != 0 && (sums.bad_gradient == 0 || bad < sums.bad_gradient)) sums.bad_gradient = bad;
 }
 
-/// The whole of it for `sum`, which `parts` were added up to.
+/// The same with the sum of squares, for `sum`, which is the sum of `parts`.
 inline void measure_gradient(StepSums& sums, const float* sum, std::span<const float* const> parts, std::uint64_t count,
                              const NormCheck& what) noexcept {
   SquareLanes lanes{};

@@ -27,7 +27,7 @@ std::string text_of(const Stretch& stretch) {
   return stretch.samples != 0 ? fmt::format("{} samples", stretch.samples) : fmt::format("{} epochs", stretch.epochs);
 }
 
-/// From 0 at `t` = 0 to 1 at 1, flat at both ends.
+/// Rises from 0 at `t` = 0 to 1 at `t` = 1, flat at both ends.
 double half_cosine(double t) noexcept { return (1 - std::cos(std::numbers::pi * t)) / 2; }
 
 bool multiplies(RateShape shape) noexcept {

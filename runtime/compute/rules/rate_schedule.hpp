@@ -15,7 +15,7 @@ constexpr std::string_view name_of(RateShape shape) noexcept {
   return kRateShapeNames[static_cast<std::size_t>(shape)];
 }
 
-/// A stretch of training: samples of all ranks, or epochs. Both 0: not given.
+/// A length of training: samples of all ranks, or epochs. Both 0: not given.
 struct Stretch {
   std::uint64_t samples = 0;
   double epochs = 0;
@@ -23,48 +23,48 @@ struct Stretch {
   friend bool operator==(const Stretch&, const Stretch&) = default;
 };
 
-/// How the rate changes over a run, as it is written; a shape reads the members that its comment names. The rate it
-/// starts from, or the highest of one_cycle, is Rule::rate.
+/// The schedule of the learning rate, as written in the settings; the comment of a member names the shapes that read
+/// it. Rule::rate is the learning rate at the start, or for one_cycle the highest one.
 struct RateSettings {
   RateShape shape = RateShape::constant;
-  Stretch every;               // step, exponential: per which it is multiplied by `factor`
-  std::vector<Stretch> at;     // multi_step: where it is multiplied by `factor`, growing
-  double factor = 0.1;         // step, multi_step, exponential
-  Stretch over;                // polynomial, cosine, one_cycle: where the end is reached; not given: the whole run
-  double power = 1;            // polynomial
-  double end_factor = 0;       // polynomial, cosine, one_cycle: times the rate, at the end and after it
-  double start_factor = 0.04;  // one_cycle: times the rate, at the start
-  double rise = 0.3;           // one_cycle: part of `over` in which the rate rises
-  Stretch warmup;              // all but one_cycle: the rate grows to what the shape says
-  double warmup_from = 0;      // from this times that; with `linear` from the rate before scaling
-  bool linear = false;         // the rate is multiplied by samples of an update / reference_batch
-  std::uint32_t reference_batch = 0;  // 0: a rank's batch, so that the rate grows with the ranks
+  Stretch every;                      // step, exponential: after each of these it is multiplied by `factor`
+  std::vector<Stretch> at;            // multi_step: where it is multiplied by `factor`, ascending
+  double factor = 0.1;                // step, multi_step, exponential
+  Stretch over;                       // polynomial, cosine, one_cycle: length of the schedule; not given: the whole run
+  double power = 1;                   // polynomial
+  double end_factor = 0;              // polynomial, cosine, one_cycle: factor at the end and after it
+  double start_factor = 0.04;         // one_cycle: factor at the start
+  double rise = 0.3;                  // one_cycle: fraction of `over` in which the learning rate rises
+  Stretch warmup;                     // all but one_cycle: the learning rate rises to the shape's value
+  double warmup_from = 0;             // fraction of that value at the start; with `linear`, it starts unscaled
+  bool linear = false;                // the learning rate is multiplied by samples of an update / reference_batch
+  std::uint32_t reference_batch = 0;  // 0: a rank's batch, so that the learning rate grows with the ranks
   friend bool operator==(const RateSettings&, const RateSettings&) = default;
 };
-/// Canonical text with every member that the shape reads: "cosine over the run, warm-up 5 epochs".
+/// Canonical text with all members that the shape reads: "cosine over the run, warm-up 5 epochs".
 std::string to_string(const RateSettings& settings);
 
-/// What epochs and "the whole run" amount to.
+/// The numbers of samples that epochs and "the whole run" stand for.
 struct RunLength {
   std::uint64_t epoch_samples = 0;  // of the training set
-  std::uint64_t run_samples = 0;    // of all ranks, from the very beginning to the end
+  std::uint64_t run_samples = 0;    // of all ranks, from step 0 to the end
   std::uint32_t rank_batch = 0;     // samples of one rank in a step
 };
 
-/// The rate as a function of the samples that all ranks have taken: the same at every rank, at any number of ranks, and
-/// after a resume.
+/// The learning rate as a function of the samples that all ranks have taken: the same at every rank, for any number of
+/// ranks, and after a resume.
 /// Sources: linear scaling and warm-up, Goyal et al. 2017 (Accurate, large minibatch SGD), section 2; cosine,
 /// Loshchilov and Hutter 2017 (SGDR), equation 5 without restarts; one_cycle, Smith and Topin 2018 (Super-convergence),
-/// with cosine flanks.
+/// with cosine-shaped rise and fall.
 class RateSchedule {
  public:
   /// A constant rate.
   explicit RateSchedule(double rate = 0.001) : base_(rate) {}
-  /// Throws Error{invalid} when a stretch that the shape needs is missing or comes to no sample.
+  /// Throws Error{invalid} if a length that the shape needs is missing or rounds to 0 samples.
   RateSchedule(double rate, const RateSettings& settings, const RunLength& run);
 
-  /// The rate of an update in a step before which all ranks have taken `samples`. `update_samples` are those of all
-  /// ranks that the update's gradient is the mean over: those of the step, times update.accumulate.
+  /// The learning rate of an update in a step before which all ranks have taken `samples`. `update_samples`: the
+  /// samples of all ranks in the update's mean gradient, which are those of the step times update.accumulate.
   double at(std::uint64_t samples, std::uint64_t update_samples) const noexcept;
 
  private:
@@ -72,7 +72,7 @@ class RateSchedule {
 
   double base_;
   RateShape shape_ = RateShape::constant;
-  double every_ = 1;  // this and what follows in samples
+  double every_ = 1;  // this and the next members in samples
   std::vector<double> at_;
   double over_ = 1;
   double warmup_ = 0;

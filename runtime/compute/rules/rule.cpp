@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "runtime/base/error.hpp"
 
 namespace troupe {
@@ -27,10 +29,16 @@ std::string to_string(const Rule& rule) {
   for (const auto& [name, member] : kConstants)
     if (reads(rule.kind, member)) out += fmt::format(", {}={}", name, rule.*member);
   out += fmt::format(", weight_decay={}", rule.weight_decay);
+  if (rule.ema_decay > 0) out += fmt::format(", ema_decay={}", rule.ema_decay);
   if (rule.clip_norm > 0) out += fmt::format(", clip_norm={}", rule.clip_norm);
   if (rule.skips_non_finite) out += ", skips non-finite";
   if (rule.stops_non_finite) out += ", goes back from non-finite";
   return out + ")";
+}
+
+double ema_decay_at(double decay, std::uint64_t t) noexcept {
+  const auto updates = static_cast<double>(t);
+  return std::min(decay, (1 + updates) / (10 + updates));
 }
 
 RuleStep rule_step(const Rule& rule, std::uint64_t t) {
@@ -43,6 +51,7 @@ RuleStep rule_step(const Rule& rule, std::uint64_t t) {
   step.clip_norm = rule.clip_norm;
   step.judged = needs_verdict(rule);
   step.look_ahead = static_cast<float>(rule.look_ahead);
+  if (rule.ema_decay > 0) step.average = static_cast<float>(1 - ema_decay_at(rule.ema_decay, t));
   if (reads(rule.kind, &Rule::trust)) step.trust = static_cast<float>(rule.trust);
   if (reads(rule.kind, &Rule::epsilon)) step.epsilon = static_cast<float>(rule.epsilon);
   if (reads(rule.kind, &Rule::alpha)) {

@@ -10,7 +10,7 @@
 
 namespace troupe {
 
-/// `block` is of policies alone: no setting of an optimizer.
+/// `block` is of policies alone, and `swap` of the exchange: no settings of an optimizer.
 enum class RuleKind : std::uint8_t {
   sgd,
   momentum,
@@ -22,7 +22,8 @@ enum class RuleKind : std::uint8_t {
   rmsprop_momentum,
   block,
   lars,
-  lamb
+  lamb,
+  swap
 };
 
 /// The arithmetic of an optimizer as a value; kRules has the formulas.
@@ -37,25 +38,28 @@ struct Rule {
   double alpha = 0.99;
   double look_ahead = 0;
   double trust = 0.001;
+  double ema_decay = 0;           // of the moving average of the parameters; 0: there is none
   double clip_norm = 0;           // the mean gradient's L2 norm is cut to this; 0: it is not
   bool skips_non_finite = false;  // an update with a gradient that is not finite changes nothing
   bool stops_non_finite = false;  // nor does it here, and the run does not go on from it
   friend bool operator==(const Rule&, const Rule&) = default;
 };
 
-/// Whether all ranks must agree on what becomes of an update, by all of its gradient, before it begins.
+/// Whether all ranks must agree on an update, from its whole gradient, before it begins.
 constexpr bool needs_verdict(const Rule& rule) noexcept {
   return rule.clip_norm > 0 || rule.skips_non_finite || rule.stops_non_finite;
 }
 
-inline constexpr std::size_t kMaxStateSlots = 2;
+/// What rules keep, and behind it the average of the parameters.
+inline constexpr std::size_t kMaxRuleStates = 2;
+inline constexpr std::size_t kMaxStateSlots = kMaxRuleStates + 1;
 
-/// What is known of a rule beside its arithmetic (update_element), as data.
+/// The properties of a rule, besides its arithmetic (update_element), as data.
 struct RuleEntry {
   std::string_view name;
   std::string_view word;    // of optimizer.rule; empty: no setting
   std::string_view update;  // its formula, as docs/optimizers.md has it, where the terms are explained
-  std::array<std::string_view, kMaxStateSlots> state;  // what it keeps, an f32 per parameter each; the rest is empty
+  std::array<std::string_view, kMaxRuleStates> state;  // what it keeps, an f32 per parameter each; the rest is empty
   std::array<double Rule::*, 3> reads;  // the constants that it reads beside rate and weight_decay; the rest is null
   bool tensor_norms = false;  // the rate of each tensor of two or more dimensions follows from norms (tensor_norms.hpp)
 };
@@ -112,7 +116,8 @@ inline constexpr std::array kRules{
         "‖p‖ / ‖r‖; p -= rate * ratio * r`",
         {"m", "v"},
         {&Rule::beta1, &Rule::beta2, &Rule::epsilon},
-        /*tensor_norms=*/true}};
+        /*tensor_norms=*/true},
+    RuleEntry{"swap", "", "parameters and state change places; no gradient is read", {"a"}, {}}};
 inline constexpr std::array kRuleKinds = [] {
   std::array<RuleKind, kRules.size()> kinds{};
   for (std::size_t i = 0; i < kinds.size(); ++i) kinds[i] = static_cast<RuleKind>(i);
@@ -120,20 +125,24 @@ inline constexpr std::array kRuleKinds = [] {
 }();
 constexpr const RuleEntry& entry_of(RuleKind kind) noexcept { return kRules[static_cast<std::size_t>(kind)]; }
 constexpr std::string_view name_of(RuleKind kind) noexcept { return entry_of(kind).name; }
-/// How many f32 per parameter the rule keeps.
+/// How many f32 per parameter the rule keeps, without an average.
 constexpr std::size_t state_slots(RuleKind kind) noexcept {
   const auto& state = entry_of(kind).state;
   return (state[0].empty() ? 0 : 1) + (state[1].empty() ? 0 : 1);
+}
+/// With it: the last slot is the average.
+constexpr std::size_t state_slots(const Rule& rule) noexcept {
+  return state_slots(rule.kind) + (rule.ema_decay > 0 ? 1 : 0);
 }
 constexpr bool reads(RuleKind kind, double Rule::*constant) noexcept {
   const auto& all = entry_of(kind).reads;
   return all[0] == constant || all[1] == constant || all[2] == constant;
 }
 constexpr bool needs_tensor_norms(RuleKind kind) noexcept { return entry_of(kind).tensor_norms; }
-/// Whether an update must know all of its gradient before it begins; otherwise buckets are updated one by one.
+/// Whether an update needs its whole gradient before it begins; otherwise buckets are updated one by one.
 constexpr bool gathers_first(const Rule& rule) noexcept { return needs_verdict(rule) || needs_tensor_norms(rule.kind); }
-/// rmsprop has a momentum where one is given: the rule with the kind that its momentum makes it, which is 0 unless
-/// `given`. Any other rule as it is.
+/// The rule, with the kind that its momentum implies: rmsprop becomes another kind with a momentum. The momentum of
+/// rmsprop is 0 unless `given`. Other rules are returned unchanged.
 Rule with_momentum(Rule rule, bool given) noexcept;
 std::string to_string(const Rule& rule);
 
@@ -150,15 +159,22 @@ struct RuleStep {
   float epsilon = 0;
   float look_ahead = 0;
   float trust = 0;
+  float average = 0;     // weight of the parameters in their moving average; 0: there is none
   double clip_norm = 0;  // as in Rule
   bool judged = false;   // needs_verdict(): StepSums::gradient_squares is known
   friend bool operator==(const RuleStep&, const RuleStep&) = default;
 };
+constexpr std::size_t state_slots(const RuleStep& rule) noexcept {
+  return state_slots(rule.kind) + (rule.average > 0 ? 1 : 0);
+}
+/// The decay of the average in update `t`, from 1: smaller in the first ones, so that the weights at the start of the
+/// run are soon forgotten; min(decay, (1 + t) / (10 + t)).
+double ema_decay_at(double decay, std::uint64_t t) noexcept;
 /// The constants of update number `t`, counted from 1.
 RuleStep rule_step(const Rule& rule, std::uint64_t t);
 
-/// What a rule with tensor norms moves a parameter along, without changing anything: the mean gradient (lars), or
-/// Adam's step with weight decay (lamb).
+/// The direction in which a rule with tensor norms moves a parameter, without changing anything: the mean gradient
+/// (lars), or Adam's step with weight decay (lamb).
 template <RuleKind kKind>
 inline float update_direction(const RuleStep& r, float scale, float sum, float p, float s0, float s1) noexcept {
   const float g = sum * scale;
@@ -170,9 +186,9 @@ inline float update_direction(const RuleStep& r, float scale, float sum, float p
   return g;
 }
 
-/// One element, the definition every kernel repeats: `sum` is the summed gradient, `scale` 1/samples. Kernels are built
-/// without contraction to fused multiply-add, so all vector widths give the same bits. Of rules with tensor norms, the
-/// rate is that of the element's tensor.
+/// The update of one element, which every kernel repeats exactly: `sum` is the summed gradient, `scale` is 1/samples.
+/// Kernels are built without fused multiply-add, so all vector widths give the same bits. For rules with tensor norms,
+/// the rate is that of the element's tensor.
 template <RuleKind kKind>
 inline void update_element(const RuleStep& r, float scale, float sum, float& p, float& s0, float& s1) noexcept {
   float g = sum * scale;
@@ -206,12 +222,19 @@ inline void update_element(const RuleStep& r, float scale, float sum, float& p, 
     s0 = r.beta1 * s0 + r.one_minus_beta1 * g;
     s1 = r.beta2 * s1 + r.one_minus_beta2 * (g * g);
     p -= r.rate * direction;
+  } else if constexpr (kKind == RuleKind::swap) {
+    std::swap(p, s0);
   } else {
     if constexpr (kKind == RuleKind::adamw) p -= r.decay * p;
     s0 = r.beta1 * s0 + r.one_minus_beta1 * g;
     s1 = r.beta2 * s1 + r.one_minus_beta2 * (g * g);
     p -= r.rate * s0 / (std::sqrt(s1 * r.second_scale) + r.epsilon);
   }
+}
+
+/// One element of the average, once its parameter is updated; likewise.
+inline void average_element(const RuleStep& r, float p, float& average) noexcept {
+  average += r.average * (p - average);
 }
 
 /// Calls `act` with the kind as a template argument.
@@ -223,7 +246,7 @@ inline void for_kind(RuleKind kind, Act&& act) {
   (std::make_index_sequence<kRuleKinds.size()>{});
 }
 
-/// The same for the kind that `r` names, where speed is not asked for.
+/// The same for the kind in `r`, where speed does not matter.
 inline void update_element(const RuleStep& r, float scale, float sum, float& p, float& s0, float& s1) noexcept {
   for_kind(r.kind, [&]<RuleKind kKind>() { update_element<kKind>(r, scale, sum, p, s0, s1); });
 }

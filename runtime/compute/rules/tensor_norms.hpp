@@ -7,14 +7,14 @@
 #include "runtime/compute/rules/gradient_check.hpp"
 #include "runtime/compute/update_pass.hpp"
 
-// The arithmetic of rules with tensor norms (RuleEntry::tensor_norms), which every device repeats: how far a tensor
-// moves depends on the norms of its weights and of its update. A tensor's elements may belong to several ranks, so each
-// measures its part (Stream::measure_update), the squares are added up, and only then does an update begin
-// (trust_ratio).
+// The arithmetic of rules with tensor norms (RuleEntry::tensor_norms), which all devices repeat exactly: how far a
+// tensor moves depends on the norms of its weights and of its update. The elements of a tensor may belong to several
+// ranks: each rank computes the squares of its part (Stream::measure_update), these are added up, and then the update
+// begins (trust_ratio).
 namespace troupe {
 
-/// Adds to `found` the squares of what one piece of a tensor has, [count] each: its weights and the direction in which
-/// `rule` moves them. In lanes, as add_squares.
+/// Adds to `found` the sums of squares of one piece of a tensor, [count] each: of its weights, and of the direction in
+/// which `rule` moves them. In lanes, like add_squares.
 template <RuleKind kKind>
 inline void measure_piece(TensorSquares& found, const RuleStep& rule, float scale, const float* sum, const float* p,
                           const float* s0, const float* s1, std::uint64_t count) noexcept {
@@ -30,7 +30,7 @@ inline void measure_piece(TensorSquares& found, const RuleStep& rule, float scal
   found.update += static_cast<float>(fold(update));
 }
 
-/// Stream::measure_update, with `measure(found, rule, first, count)` for each piece of a tensor.
+/// Stream::measure_update; calls `measure(found, rule, first, count)` for each piece of a tensor.
 template <class Measure>
 void measure_tensors(const UpdateAddresses& at, const RuleStep& rule, Measure&& measure) {
   for_each_range(at, at.scaled, 0, at.count, [&](std::uint64_t first, std::uint64_t count, std::size_t tensor) {

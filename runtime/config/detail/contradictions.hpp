@@ -10,20 +10,20 @@
 
 namespace troupe::detail {
 
-/// A value as somebody gave it.
+/// A value as it was written.
 struct Given {
   TomlValue value;
-  std::string origin;  // app.toml:7:9, --set data.batch
-  Place place;         // line 0: in no file
+  std::string origin;  // app.toml:7:9, or --set data.batch
+  Place place;         // line 0: not in a file
 };
 using GivenKeys = std::map<std::string, Given, std::less<>>;
 
-/// What is wrong with a key that was given, beside the others.
+/// A contradiction between a key that was given and the others.
 struct Contradiction {
   std::string_view key;
   std::string text;
 };
-/// Everything that contradicts something else, where each value by itself may be taken. `settings` hold what is given.
+/// All contradictions between keys whose values are valid by themselves. `settings` contain the given values.
 std::vector<Contradiction> contradictions_of(const Settings& settings, const GivenKeys& given);
 
 }  // namespace troupe::detail

@@ -8,15 +8,15 @@
 // The key update.group, part of the schema (schema_update.cpp).
 namespace troupe::detail {
 
-/// A rank's arena names each one's parts, and has so much room for names.
+/// Each group takes names in a rank's arena, which has room for the names of this many.
 inline constexpr std::size_t kMostGroups = 11;
 
-/// Whether each table is one, by itself.
+/// Whether each table is a valid group by itself.
 std::optional<Finding> check_groups(const TomlValue& value);
-/// What a table leaves out is as `settings` have it for all parameters, so everything else is stored before.
+/// A group takes missing keys from `settings`, so all other keys must be stored before.
 void store_groups(Settings& settings, const TomlValue& value);
 std::string show_groups(const Settings& settings);
-/// What is wrong with stored groups beside the other settings.
+/// A contradiction between stored groups and the other settings.
 std::optional<Finding> group_contradiction(const TomlValue& value, const Settings& settings);
 
 }  // namespace troupe::detail

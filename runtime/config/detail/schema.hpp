@@ -31,10 +31,11 @@ enum class ValueKind : std::uint8_t {
   layers,
   numbers,
   texts,
-  batches
+  batches,
+  count_or_choice
 };
 
-/// One of the words a choice knows; `built` is false for those that are designed and refused.
+/// One word of a choice; `built` is false for a word that is planned, which is refused.
 struct Choice {
   std::string_view name;
   bool built = true;
@@ -43,27 +44,27 @@ struct Choice {
 struct Range {
   double low = 0;
   double high = 0;
-  bool above_low = false;  // low itself is outside
+  bool above_low = false;  // low itself is not allowed
   bool contains(double x) const noexcept { return (above_low ? x > low : x >= low) && x <= high; }
 };
 
-/// What is wrong with a value, without its place.
+/// What is wrong with a value, without the key's own position.
 struct Finding {
   Code code = Code::invalid;
   std::string text;
-  Place place{};  // of a part of the value that is to blame; line 0: of the value
+  Place place{};  // of the wrong part of the value; line 0: of the value
 };
 inline Finding invalid(std::string text, Place place = {}) { return {Code::invalid, std::move(text), place}; }
 
-/// What values a key takes.
+/// The values that a key takes.
 struct Takes {
   ValueKind kind = ValueKind::text;
-  Range range{};                // of an integer or number, and of each one of an array
+  Range range{};                // of an integer or number, and of each item of an array
   std::size_t least_items = 1;  // of an array
   std::size_t most_items = 0;
   std::vector<Choice> choices{};
-  std::string_view today{};  // what to write instead of what is planned
-  /// More than kind and range can say; null: nothing.
+  std::string_view today{};  // what to write today instead of a planned word
+  /// Checks what kind and range cannot express; null: nothing.
   std::optional<Finding> (*check)(const TomlValue&) = nullptr;
 };
 inline Takes text_in_quotes(std::optional<Finding> (*check)(const TomlValue&) = nullptr) { return {.check = check}; }
@@ -76,6 +77,13 @@ inline Takes array_of(ValueKind kind, std::size_t least, std::size_t most, Range
 }
 Takes one_of(std::initializer_list<std::string_view> built, std::initializer_list<std::string_view> planned = {},
              std::string_view today = {});
+/// An integer, or one of some words.
+inline Takes integer_or(std::initializer_list<std::string_view> words, double low, double high) {
+  Takes takes = one_of(words);
+  takes.kind = ValueKind::count_or_choice;
+  takes.range = {low, high};
+  return takes;
+}
 /// The names of the first `count` enumerators.
 template <class Enum>
 Takes one_of_first(std::size_t count) {
@@ -84,8 +92,8 @@ Takes one_of_first(std::size_t count) {
   return takes;
 }
 
-/// Where a value lies in the settings. Of a choice: its words by themselves, or their numbers, as a bool or the byte of
-/// an enumerator. Milliseconds are written in seconds where the key takes a number.
+/// The place of a value in the settings. A choice is stored as its word, or as the word's index in a bool or in the
+/// byte of an enumerator. Milliseconds are written in seconds if the key takes a number.
 using Slot = std::variant<bool*, std::uint8_t*, std::uint16_t*, std::uint32_t*, std::uint64_t*, double*, std::string*,
                           std::chrono::milliseconds*, std::vector<std::uint32_t>*, std::vector<double>*,
                           std::vector<std::string>*>;
@@ -101,79 +109,79 @@ Slot slot(T& value) {
 /// The member at the end of a path: at<&Settings::data, &Settings::Data::prefetch>.
 template <auto... kPath>
 inline constexpr auto at = [](Settings& settings) { return slot((settings.*....*kPath)); };
-/// A value that no slot can hold.
+/// A value that no slot can store.
 struct Custom {
   void (*store)(Settings&, const TomlValue&);
-  std::string (*show)(const Settings&);  // as TOML, which reads back as the same
+  std::string (*show)(const Settings&);  // as TOML that reads back as the same value
 };
 
-/// The words of another key with which a key means something.
+/// The words of another key with which this key has an effect.
 struct Beside {
-  std::string_view key;  // update.policy; empty: it always means something
+  std::string_view key;  // such as update.policy; empty: the key always has an effect
   std::vector<std::string_view> words{};
-  bool says_something_as_default = false;  // the default beside another word is wrong too, as any value
+  bool says_something_as_default = false;  // with another word the key is an error even if it is given its default
 };
 
-/// One key of app.toml: what it takes, where it goes, and what people are told about it. Settings, `rtrun check`, the
-/// reference, completion and every message come from these entries.
+/// One key of app.toml: what it takes, where it is stored, and its description. Settings, `rtrun check`, the reference,
+/// completion and every message are made from these entries.
 struct SettingKey {
   std::string_view name;  // data.batch
   std::variant<std::function<Slot(Settings&)>, Custom> place;
   Takes takes;
-  std::string_view help;     // half a sentence
+  std::string_view help;     // a phrase
   std::string_view example;  // as TOML
-  std::string more{};        // whole sentences for the reference; may be empty
+  std::string more{};        // sentences for the reference; may be empty
   Beside beside{};
 
-  /// Puts a checked value into the settings.
+  /// Stores a checked value in the settings.
   void store(Settings& settings, const TomlValue& value) const;
-  /// The settings' value as TOML, which reads back as the same.
+  /// The settings' value as TOML that reads back as the same value.
   std::string show(const Settings& settings) const;
   bool is_default(const Settings& settings) const { return show(settings) == show({}); }
-  /// Whether it means something beside what the settings say.
+  /// Whether the key has an effect with the other settings.
   bool means_something(const Settings& settings) const;
 };
 using Keys = std::vector<SettingKey>;
 
-/// A key that is designed and not built.
+/// A key that is planned and not in this build.
 struct PlannedKey {
   std::string_view name;     // checkpoint.dir
-  std::string_view neutral;  // the one value that is taken, as TOML; empty: none
-  std::string_view today;    // what works instead
+  std::string_view neutral;  // the only value that is accepted, as TOML; empty: none
+  std::string_view today;    // what to use today instead
 };
 
-/// In the order in which they are shown; the keys of a section stand together.
+/// In the order in which they are shown, section by section.
 std::span<const SettingKey> setting_keys();
 std::span<const PlannedKey> planned_keys();
 const SettingKey* find_setting(std::string_view name);
-/// The key that takes what is written under `name`: of `optimizer.rate.base`, optimizer.rate.
+/// The key to which the text written as `name` belongs: of `optimizer.rate.base`, optimizer.rate.
 std::string_view canonical(std::string_view name);
-/// Whether a table may stand for `name`, with keys of its own (optimizer.rate).
+/// Whether `name` may be written as a table with keys of its own (optimizer.rate).
 bool takes_table(std::string_view name);
 const PlannedKey* find_planned(std::string_view name);
 inline std::string_view section_of(std::string_view name) { return name.substr(0, name.find('.')); }
 /// Sections in the order of the schema.
 const std::vector<std::string_view>& sections();
 
-/// The policies of which `has` is true, such as is_hosted, by their words.
+/// The names of the policies for which `has` is true, e.g. is_hosted.
 std::vector<std::string_view> policies_that(bool (*has)(PolicyKind) noexcept);
 
 /// What is wrong with `value` for `key`, or nothing.
 std::optional<Finding> check_value(const SettingKey& key, const TomlValue& value);
-/// The same for a key that is not built.
+/// The same for a planned key.
 std::optional<Finding> check_planned(const PlannedKey& key, const TomlValue& value);
-/// What `key` takes, as in messages: "an integer from 1 to 8".
+/// What `key` takes, for messages: "an integer from 1 to 8".
 std::string expected(const SettingKey& key);
-/// What `key` means, in whole sentences, as Markdown may show them: for the reference.
+/// A description of `key` in sentences, as Markdown, for the reference.
 std::string meaning(const SettingKey& key);
-/// `words` with commas between them and `last` before the last one; in quotes, as TOML texts are.
+/// `words` separated by commas, with `last` before the last one. quoted_list: each in quotes, like TOML text.
 std::string listed(const std::vector<std::string_view>& words, std::string_view last = " and ");
 std::string quoted_list(const std::vector<std::string_view>& words, std::string_view last = " or ");
-/// What to write instead of a key that does not exist: a sentence that names the nearest valid key or section.
+/// The advice for a key that does not exist: a sentence that names the nearest valid key or section.
 std::string advise(std::string_view unknown_key);
-/// The key that somebody means by a word without a section, such as epochs, lr or batch_size; empty: none is near.
+/// The key that a word without a section probably means, such as epochs, lr or batch_size; empty: none is near.
 std::string_view meant_key(std::string_view word);
-/// The nearest of `words`, or empty: near is a third of the letters wrong, or one word inside the other (batch_size).
+/// The nearest of `words`, or empty. Near: a third of the letters differ, or one word contains the other (batch_size).
 std::string_view nearest(std::string_view word, const std::vector<std::string_view>& words);
 
 }  // namespace troupe::detail

@@ -6,18 +6,18 @@
 
 namespace troupe::detail {
 
-/// A point that the pen passes, x to the right and y down, the digit about 1 high. At a corner the curve may turn
-/// sharply.
+/// A point on the pen's path, x to the right and y down, in a digit of height 1. The curve may turn sharply at a
+/// corner.
 struct Knot {
   float x = 0;
   float y = 0;
   bool corner = false;
 };
 
-/// What the pen draws without leaving the paper: a smooth curve through the knots.
+/// A line drawn without lifting the pen: a smooth curve through the knots.
 using Stroke = std::vector<Knot>;
 
-/// One way to write a digit, and how common it is among the ways to write that digit.
+/// One way to write a digit, and its frequency among the ways to write that digit.
 struct Style {
   float weight = 1;
   std::vector<Stroke> strokes;

@@ -8,16 +8,16 @@
 
 namespace troupe::detail {
 
-/// Of the four files that an IDX set consists of: images and labels for training, then for testing.
+/// The number of files of an IDX set: images and labels for training, then for testing.
 inline constexpr std::size_t kIdxParts = 4;
 using IdxPaths = std::array<std::string, kIdxParts>;
 
 /// The name of part `part` as a plain file.
 std::string idx_name(std::size_t part);
-/// The four files of `folder`, plain or .gz; nothing when there is none of them. Throws Error{invalid} when some are
+/// The four files of `folder`, plain or .gz; empty if none of them exists. Throws Error{invalid} if some are
 /// missing.
 std::optional<IdxPaths> idx_paths_in(const std::string& folder);
-/// Throws as check_idx when a file of the set is broken, Error{invalid} when they do not fit each other.
+/// Throws like check_idx if a file of the set is broken, and Error{invalid} if the files do not fit together.
 void check_idx_set(const IdxPaths& paths);
 
 }  // namespace troupe::detail

@@ -16,12 +16,12 @@ namespace troupe::detail {
 
 inline constexpr std::uint64_t kDeflateGreatestRatio = 1032;  // 258 bytes from two bits
 
-/// Bytes that can be read from anywhere, of a size known from the start.
+/// Bytes of known size that can be read at any offset.
 class Input {
  public:
   virtual ~Input() = default;
   virtual std::uint64_t size_bytes() const noexcept = 0;
-  /// Reads out.size() bytes from `offset`; fewer only at the end.
+  /// Reads out.size() bytes from `offset` on; fewer only at the end.
   virtual std::size_t read(std::uint64_t offset, std::span<std::uint8_t> out) = 0;
 };
 
@@ -35,8 +35,8 @@ class MemoryInput final : public Input {
   std::span<const std::uint8_t> bytes_;
 };
 
-/// A regular file. `cure`: what the end of messages tells to do. Throws Error{invalid} when there is none of that name
-/// or it is no regular file, Error{environment} when the system refuses to open or read it.
+/// A regular file. `cure`: the advice at the end of messages. Throws Error{invalid} if the file does not exist or is
+/// not a regular file, Error{environment} if the system refuses to open or read it.
 class FileInput final : public Input {
  public:
   FileInput(std::string name, const char* cure);
@@ -49,11 +49,11 @@ class FileInput final : public Input {
   std::uint64_t size_bytes_ = 0;
 };
 
-/// All of a file of at most `most_bytes`. Throws as FileInput, and Error{invalid} when it is larger.
+/// The whole content of a file of at most `most_bytes`. Throws like FileInput, and Error{invalid} if it is larger.
 std::string read_whole(const std::string& file, std::uint64_t most_bytes, const char* cure);
 
-/// The unpacked bytes of an input, plain or gzip (told by its first bytes), front to back. Throws Error{invalid} with
-/// `name` and `cure` when the gzip data are damaged or cut short.
+/// The unpacked bytes of an input, plain or gzip (by its first bytes), from front to back. Throws Error{invalid} with
+/// `name` and `cure` if the gzip data are damaged or cut short.
 class Unpacked {
  public:
   Unpacked(Input& input, const std::string& name, const char* cure);
@@ -62,9 +62,9 @@ class Unpacked {
   ~Unpacked();
 
   bool gzip() const noexcept { return packed_.has_value(); }
-  /// Of the input.
+  /// The position in the input.
   std::uint64_t offset() const noexcept { return packed_ ? offset_ - packed_->stream.avail_in : offset_; }
-  /// Fills `out`; returns fewer only at the end. The end of gzip data is accepted only with checksums that agree.
+  /// Fills `out`; returns fewer bytes only at the end. The end of gzip data is accepted only if the checksums agree.
   std::size_t read(std::span<std::uint8_t> out);
 
  private:

@@ -8,19 +8,19 @@
 
 namespace troupe {
 
-/// Makes numbers smaller on their way. Works on the device, in stream order; every element by itself, so that any range
-/// of packed elements can be sent and unpacked alone. Threads: any, as far as the streams allow.
+/// Packs numbers into fewer bytes for sending. Works on the device, in stream order, on each element by itself, so that
+/// any range of packed elements can be sent and unpacked alone. Threads: any, as far as the streams allow.
 class Filter {
  public:
   virtual ~Filter() = default;
-  /// That an element takes on its way.
+  /// Bytes of one packed element.
   virtual std::uint64_t packed_bytes() const noexcept = 0;
-  /// `from` [n] f32, `to` [n] packed. `residual` [n] f32 is added before that, and becomes what packing took away, 0
-  /// where it is not finite; empty: nothing is.
+  /// `from` [n] f32, `to` [n] packed. `residual` [n] f32 is added before packing and then becomes the rounding error,
+  /// or 0 where that is not finite; empty: there is none.
   virtual void pack(Stream& stream, Memory to, Memory from, Memory residual) const = 0;
   /// `from` [n] packed, `to` [n] f32.
   virtual void unpack(Stream& stream, Memory to, Memory from) const = 0;
-  /// The same, added to what `to` holds.
+  /// The same, added to `to`.
   virtual void unpack_add(Stream& stream, Memory to, Memory from) const = 0;
 };
 

@@ -5,7 +5,7 @@
 
 namespace troupe {
 
-/// What gradients and deltas become on their way from one process to another. Sums, parameters and the optimizer's
+/// The number type of gradients and deltas when they are sent between processes. Sums, parameters and the optimizer's
 /// state stay f32.
 enum class FilterKind : std::uint8_t {
   none,
@@ -13,10 +13,10 @@ enum class FilterKind : std::uint8_t {
 };
 constexpr std::string_view name_of(FilterKind filter) noexcept { return filter == FilterKind::bf16 ? "bf16" : "none"; }
 
-/// How gradients and deltas of a group travel.
+/// How a group's gradients and deltas are sent.
 struct FilterSettings {
   FilterKind kind = FilterKind::none;  // update.compress
-  /// What a rank's rounding took away is added to what it sends next (update.error_feedback).
+  /// A rank's rounding error is added to the values that it sends next (update.error_feedback).
   bool error_feedback = false;
   friend bool operator==(const FilterSettings&, const FilterSettings&) = default;
 };

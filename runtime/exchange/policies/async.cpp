@@ -6,10 +6,10 @@
 namespace troupe::policies {
 namespace {
 
-/// Asynchronous SGD (Dean et al. 2012, "Downpour"): every contribution is an update of its own when it arrives, every
-/// read is answered at once. The rate of a worker's contribution is multiplied by a factor that begins at `ramp_from`
-/// and grows by `ramp_by` every `ramp_every` contributions of that worker, up to 1. Source of the ramp: CNTK's
-/// adjustCoefficient and adjustNBMiniBatch, which are 0.2 for both and 600.
+/// Asynchronous SGD (Dean et al. 2012, "Downpour"): every contribution is an update of its own when it arrives, and
+/// every read is answered at once. The rate of a worker's contribution is multiplied by a factor that begins at
+/// `ramp_from` and grows by `ramp_by` after every `ramp_every` contributions of that worker, up to 1. Source of the
+/// ramp: CNTK's adjustCoefficient and adjustNBMiniBatch; CNTK uses 0.2 for the first two values and 600 for the third.
 class Async final : public LedgerPolicy {
  public:
   Async(const PolicySettings& settings, HostedLedger ledger) : LedgerPolicy(std::move(ledger)), settings_(settings) {}

@@ -5,7 +5,7 @@
 namespace troupe::policies {
 namespace {
 
-/// Every B samples of all ranks, the mean of what the ranks' weights have moved goes through a momentum.
+/// Every B samples of all ranks, a momentum is applied to the mean change of the ranks' weights.
 /// Source: Chen, Huo 2016 (Scalable training of deep learning machines by incremental block training with intra-block
 /// parallel optimization and blockwise model-update filtering), section 2.3.
 class BlockMomentum final : public RoundPolicy {
@@ -30,7 +30,7 @@ std::unique_ptr<RoundPolicy> make(const PolicySettings& settings, std::uint32_t 
   return std::make_unique<BlockMomentum>(settings, ranks);
 }
 
-// The block's length is CNTK's.
+// The default length of a block is CNTK's.
 constexpr PolicyReads kReads[] = {{&P::distributed_after}, {&P::block_samples, 120000},
                                   {&P::block_rule},        {&P::outer_momentum, 1, -1, &P::time_constant},
                                   {&P::time_constant},     {&P::outer_rate, 1},
@@ -42,7 +42,7 @@ Rule outer_rule(const PolicySettings& settings, std::uint32_t ranks, std::uint64
   double momentum = settings.outer_momentum;
   if (settings.time_constant > 0) momentum = std::exp(-static_cast<double>(block) / settings.time_constant);
   if (settings.block_rule == BlockRule::cntk) {
-    // CNTK gives the momentum a time constant and lets the block's own size decide; it sums where the paper averages.
+    // CNTK applies a time constant to the block's actual size, and adds up the changes that the paper averages.
     const double full = static_cast<double>(settings.block_samples);
     if (settings.time_constant == 0 && momentum > 0) momentum = std::pow(momentum, static_cast<double>(block) / full);
     return {.kind = RuleKind::block,

@@ -12,8 +12,8 @@ constexpr PolicyReads kReads[] = {
 
 }  // namespace
 
-/// Every H steps, the mean of what the ranks' weights have moved is the gradient of an outer optimizer with Nesterov's
-/// momentum; the rule of the steps between keeps its state.
+/// Every H steps, the mean change of the ranks' weights is the gradient of an outer optimizer with Nesterov's momentum;
+/// the rule of the steps in between keeps its state.
 /// Source: Douillard et al. 2023 (DiLoCo: distributed low-communication training of language models), algorithm 1.
 constinit const PolicyEntry diloco{
     .section = "diloco",

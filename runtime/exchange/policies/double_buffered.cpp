@@ -3,9 +3,9 @@
 namespace troupe::policies {
 namespace {
 
-/// A step's gradients are exchanged behind the next step's computation, so that weights lag by exactly one step. What
-/// wants consistent weights, and the end, waits for the round under way and exchanges its own step at once: no gradient
-/// is lost.
+/// A step's gradients are exchanged while the next step is computed, so weights are always one step stale. A step that
+/// needs consistent weights, and the last one, waits for the round in progress and exchanges its own gradients at once,
+/// so no gradient is lost.
 /// Source: Akiba, Fukuda, Suzuki 2017 (ChainerMN), double buffering.
 class DoubleBuffered final : public RoundPolicy {
  public:

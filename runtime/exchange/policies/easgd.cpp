@@ -9,9 +9,9 @@ namespace troupe::policies {
 namespace {
 
 /// Elastic averaging (Zhang, Choromanska, LeCun 2015, "Deep learning with elastic averaging SGD", algorithm 1). Workers
-/// train by themselves; every few steps a worker pushes its parameters x, the shard pulls its center c toward them,
-/// c += alpha * (x - c), and answers with the center as it was before, toward which the worker pulls its own,
-/// x -= alpha * (x - c). A clock is an exchange.
+/// train by themselves. Every few steps a worker pushes its parameters x; the shard moves its center c toward them, c
+/// += alpha * (x - c), and answers with the center as it was before; the worker moves its own parameters toward that, x
+/// -= alpha * (x - c). A clock is an exchange.
 class Easgd final : public LedgerPolicy {
  public:
   Easgd(std::uint32_t workers, HostedLedger ledger) : LedgerPolicy(std::move(ledger)), workers_(workers) {}
@@ -21,7 +21,7 @@ class Easgd final : public LedgerPolicy {
                  worker.value, " would be one worker more than the ", workers_, " for which its elasticity was made");
     return LedgerPolicy::joined(worker);
   }
-  /// The push is answered, as a read of the next clock, with the center before it; then applied. rate_scale is 1.
+  /// The push is answered like a read of the next clock, with the center before the push; then it is applied unscaled.
   HostedActions pushed(const HostedPush& push) override {
     HostedActions actions{.refused = ledger_.take(push), .orders = {}};
     if (actions.refused != Refusal::none) return actions;
@@ -42,7 +42,7 @@ std::string describe(const PolicySettings& s, std::uint32_t) {
   return fmt::format("elastic differences, every {} steps", s.every_steps);
 }
 
-/// The bound is of section 3.1 of the paper: the average's own pull is the product.
+/// The bound is from section 3.1 of the paper: the product is how far all ranks together pull the center.
 std::string check(const PolicySettings& s, std::uint32_t ranks, std::uint32_t) {
   if (s.elasticity * ranks <= 1) return {};
   return text("update.elasticity = ", s.elasticity, " with ", ranks, " ranks: the average oscillates when their ",

@@ -7,7 +7,7 @@
 namespace troupe {
 namespace {
 
-/// One worker's share of a digest of the version vector; nothing for a worker without contributions.
+/// One worker's contribution to a digest of the version vector; 0 for a worker without contributions.
 std::uint64_t content_of(std::size_t worker, std::uint64_t sequence) noexcept {
   if (sequence == 0) return 0;
   std::uint64_t x = (static_cast<std::uint64_t>(worker) + 1) * 0x9e3779b97f4a7c15 + sequence * 0xd1b54a32d192ed03;
@@ -92,7 +92,7 @@ ApplyUpdate HostedLedger::apply(std::vector<HostedPush> contributions, double ra
     histogram_.add(staleness(push));
     content_ += content_of(push.worker.value, push.sequence) - content_of(push.worker.value, w.applied);
     w.applied = push.sequence;
-    // A worker that left and came back starts at another clock; what is left of its earlier stay is no tick of it.
+    // A worker that left and joined again starts at another clock; contributions of its earlier stay do not advance it.
     if (w.present && push.clock == w.committed) ++w.committed;
   }
   ++version_;

@@ -12,50 +12,50 @@
 #include "runtime/exchange/policies/staleness_histogram.hpp"
 #include "runtime/exchange/policies/update_log.hpp"
 
-// Policies of hosted shards: workers push contributions to a shard and read its parameters, and the shard decides when
-// what is applied and who is answered. Pure state machines, events in, actions out: no clock, no thread, no memory.
+// Policies of hosted shards: workers push contributions to a shard and read its parameters; the shard decides when each
+// is applied and when each read is answered. Pure state machines: events in, actions out; no clock, thread or memory.
 namespace troupe {
 
-/// A worker's contribution arrived. Numbers count per worker and shard.
+/// A worker's contribution arrived. Numbers are counted for each worker and shard.
 struct HostedPush {
   Rank worker;
-  std::uint64_t sequence = 0;      // from 1; makes retries safe
-  std::uint64_t clock = 0;         // contributions this worker committed before
-  std::uint64_t base_version = 0;  // of this shard's parameters that it was computed from
+  std::uint64_t sequence = 0;      // counted from 1; makes retries safe
+  std::uint64_t clock = 0;         // number of contributions that this worker committed before
+  std::uint64_t base_version = 0;  // version of this shard's parameters that it was computed from
   friend bool operator==(const HostedPush&, const HostedPush&) = default;
 };
 
-/// A worker wants the parameters with which it computes its contribution of this clock.
+/// A worker asks for the parameters with which it computes its contribution of this clock.
 struct HostedRead {
   Rank worker;
   std::uint64_t clock = 0;
-  /// Not 0: its n-th meeting, from 1. Answered when all workers have come to theirs, with the same parameters to all.
+  /// Not 0: the number of the worker's barrier, from 1. Answered when all workers are at it, with the same parameters.
   std::uint64_t meeting = 0;
 };
 
 /// Why an event changed nothing.
 enum class Refusal : std::uint8_t {
   none,
-  duplicate,     // taken before: the sender may be told so
+  duplicate,     // already taken: the sender may be told so
   out_of_order,  // an earlier one is missing
-  stranger,      // not (any more) one of the workers
-  wrong_clock,   // the worker's clock, or its meeting, is another
+  stranger,      // not, or no longer, one of the workers
+  wrong_clock,   // not the worker's clock, or not the number of its barrier
 };
 std::string_view name_of(Refusal refusal) noexcept;
 
 /// Apply these contributions, summed in this order, as one update.
 struct ApplyUpdate {
-  std::uint64_t version = 0;  // that the parameters have afterwards; the update's number, from 1
-  double rate_scale = 1;      // by which the rule's rate is multiplied
+  std::uint64_t version = 0;  // of the parameters afterwards; the update's number, from 1
+  double rate_scale = 1;      // factor for the rule's rate
   std::vector<HostedPush> contributions;
 };
 
-/// Answer the read of this worker with the parameters as they are at this point of the actions.
+/// Answer this worker's read with the parameters as they are after the preceding actions.
 struct AnswerRead {
   Rank worker;
   std::uint64_t clock = 0;    // of the read
   std::uint64_t version = 0;  // of the parameters
-  std::uint64_t content = 0;  // which contributions they contain: equal at two shards when these are the same
+  std::uint64_t content = 0;  // identifies the contributions in the parameters: equal at two shards if those are
   std::uint64_t meeting = 0;  // of the read
   friend bool operator==(const AnswerRead&, const AnswerRead&) = default;
 };
@@ -65,52 +65,52 @@ struct HostedActions {
   std::vector<std::variant<ApplyUpdate, AnswerRead>> orders;  // in this order
 };
 
-/// What every hosted policy keeps: who takes part, what has come from whom, what is applied.
+/// The state that all hosted policies have: the workers, what each has pushed, what is applied.
 class HostedLedger {
  public:
-  /// As a shard goes on that has applied `version` updates, with no workers yet. Clocks of the first ones start at
-  /// `clock`.
+  /// The ledger of a shard that has applied `version` updates; there are no workers yet. The clocks of the first
+  /// workers start at `clock`.
   explicit HostedLedger(std::uint64_t version = 0, std::uint64_t clock = 0) noexcept;
 
-  /// Lets a worker take part from the smallest clock of those that do. False: it does already.
+  /// Adds a worker, whose clock starts at the smallest clock of the present workers. False: it is already one of them.
   bool join(Rank worker);
-  /// False: it took no part.
+  /// Removes a worker. False: it was not one.
   bool leave(Rank worker) noexcept;
   bool takes_part(Rank worker) const noexcept;
   std::size_t count_workers() const noexcept;
 
-  /// Whether the push is the next of its worker.
+  /// Whether the push is the next one of its worker.
   Refusal check(const HostedPush& push) const noexcept;
-  /// Counts it as taken, unless it is refused.
+  /// Counts the push as taken, unless it is refused.
   Refusal take(const HostedPush& push) noexcept;
-  /// Whether a read makes sense: its clock is not beyond what the worker has pushed.
+  /// Whether the read is valid: its clock is not beyond the contributions that the worker has pushed.
   Refusal check(const HostedRead& read) const noexcept;
-  /// Contributions that were taken are applied as one update.
+  /// Records that contributions, all taken before, are applied as one update.
   ApplyUpdate apply(std::vector<HostedPush> contributions, double rate_scale);
   AnswerRead answer(const HostedRead& read) const noexcept;
 
-  /// Sequences taken from this worker.
+  /// Number of pushes taken from this worker.
   std::uint64_t taken(Rank worker) const noexcept;
-  /// Its clock by contributions that were taken, and by those applied.
+  /// The worker's clock: contributions taken, and contributions applied.
   std::uint64_t pushed(Rank worker) const noexcept;
   std::uint64_t committed(Rank worker) const noexcept;
-  /// The smallest committed clock of those who take part; when nobody does, the last that was.
+  /// The smallest committed clock of the workers; without workers, the smallest one before the last worker left.
   std::uint64_t smallest_clock() const noexcept;
-  /// Of all who take part the contribution of this clock is taken.
+  /// Whether the contribution of this clock is taken from every worker.
   bool everyone_pushed(std::uint64_t clock) const noexcept;
   std::uint64_t version() const noexcept { return version_; }
-  /// Sequences applied of each worker: which contributions the parameters contain.
+  /// For each worker, the pushes applied: says which contributions the parameters contain.
   std::vector<std::uint64_t> version_vector() const;
-  /// How many updates of others came between a contribution's base and its being applied.
+  /// How many updates of other workers were applied between the base of a contribution and the contribution itself.
   std::uint64_t staleness(const HostedPush& push) const noexcept;
   const StalenessHistogram& histogram() const noexcept { return histogram_; }
 
  private:
   struct Worker {
     bool present = false;
-    std::uint64_t sequence = 0;  // taken
-    std::uint64_t applied = 0;   // sequences
-    std::uint64_t pushed = 0;    // clocks taken
+    std::uint64_t sequence = 0;  // number of pushes taken
+    std::uint64_t applied = 0;   // number of pushes applied
+    std::uint64_t pushed = 0;    // number of clocks taken
     std::uint64_t committed = 0;
   };
   const Worker* find(Rank worker) const noexcept;
@@ -122,53 +122,53 @@ class HostedLedger {
   StalenessHistogram histogram_;
 };
 
-/// What a shard does with what comes. Threads: one caller at a time.
+/// Decides what a shard does with each event. Threads: one caller at a time.
 class HostedPolicy {
  public:
   virtual ~HostedPolicy() = default;
-  /// Throws Error{invalid} when the policy's settings do not allow one more worker.
+  /// Throws Error{invalid} if the policy's settings do not allow another worker.
   virtual HostedActions joined(Rank worker) = 0;
-  /// The worker announced its leave, or is gone: nothing waits for it any more. What it pushed is applied.
+  /// The worker announced that it leaves, or is lost: nothing waits for it any more. Its pushes are applied.
   virtual HostedActions left(Rank worker) = 0;
   virtual HostedActions pushed(const HostedPush& push) = 0;
   virtual HostedActions read(const HostedRead& read) = 0;
   virtual const HostedLedger& ledger() const noexcept = 0;
-  /// How stale what was applied was, in the policy's measure: updates of others between a contribution's base and its
-  /// being applied, or what the policy bounds.
+  /// How stale the applied contributions were, in the policy's unit: updates of other workers between a contribution's
+  /// base and the contribution, or the quantity that the policy bounds.
   virtual const StalenessHistogram& staleness() const noexcept { return ledger().histogram(); }
-  /// The unit of that, for people.
+  /// The unit of staleness(), for people.
   virtual std::string_view staleness_unit() const noexcept { return "updates of other ranks"; }
-  /// Whether no update comes before every worker that takes part has used what it read last, so that readers need no
-  /// copies.
+  /// Whether an update happens only after every worker has used the parameters that it read last, so that readers need
+  /// no copies.
   virtual bool updates_wait_for_readers() const noexcept { return false; }
 };
 
-/// `policy` with meetings, at which the shard contains exactly what its workers have contributed: after one, nothing is
-/// applied until worker `host` has contributed again or left, so that its process may copy the stripe as it lies.
+/// `policy` with barriers, at which the shard contains exactly its workers' contributions. After a barrier nothing is
+/// applied until worker `host` has contributed again or left, so its process may copy the stripe in place.
 std::unique_ptr<HostedPolicy> with_meetings(std::unique_ptr<HostedPolicy> policy, Rank host);
 
-/// `policy` (with its meetings) in the order of an earlier run, which `replay` goes through from phase to phase: what
-/// workers push waits for its turn, and each reads the version that its next contribution was computed from then.
-/// Behind the log's end, or once a worker has left, as `policy` decides. A run that differs from that one waits
-/// forever: its workers' deadlines tell.
+/// `policy` (with its barriers) in the order of an earlier run, whose log `replay` follows from phase to phase: a
+/// worker's push waits for its turn, and a worker reads the version from which its next contribution was computed then.
+/// After the end of the log, or once a worker has left, `policy` decides. A run that differs from the earlier one waits
+/// forever; the workers' deadlines end it.
 std::unique_ptr<HostedPolicy> with_replay(std::unique_ptr<HostedPolicy> policy, std::shared_ptr<UpdateReplay> replay);
 
-/// The shards' side of a hosted policy, with no workers yet, for at most `ranks`; it goes on from `ledger`. Throws
-/// Error{invalid} for policies that exchange in rounds, and with what check_policy says.
+/// The shards' side of a hosted policy, without workers yet, for at most `ranks`; it continues from `ledger`. Throws
+/// Error{invalid} for policies that exchange in rounds, and for the reasons of check_policy.
 std::unique_ptr<HostedPolicy> make_plain_hosted_policy(const PolicySettings& settings, std::uint32_t ranks,
                                                        HostedLedger ledger = HostedLedger{});
-/// The same with meetings, in the process of worker `host`, for a view of `ranks` workers, all of which take part from
-/// the start, so that none runs ahead of those that are not there yet.
+/// The same with barriers, in the process of worker `host`, for a view of `ranks` workers. All of them take part from
+/// the start, so that none runs ahead of those that have not joined yet.
 std::unique_ptr<HostedPolicy> make_hosted_policy(const PolicySettings& settings, std::uint32_t ranks, Rank host,
                                                  HostedLedger ledger = HostedLedger{});
 
-/// Whether shards add up all workers' pushes of a clock, and apply them as one update.
+/// Whether shards add up all workers' pushes of a clock and apply the sum as one update.
 bool sums_clocks(const PolicySettings& settings);
-/// Where workers push weights, and they and the shard's weights pull each other: alpha, the part of their distance.
-/// Nothing: workers push gradients.
+/// If workers push weights, and they and the shard's weights pull each other: alpha, the fraction of their distance.
+/// Empty: workers push gradients.
 std::optional<double> elastic_alpha(const PolicySettings& settings, std::uint32_t ranks);
-/// The elastic pull p -= alpha * (p - c) as a rule's step, for Stream::update with `c` as the only contribution and a
-/// total of one sample.
+/// The elastic pull p -= alpha * (p - c) as a step of a rule, for Stream::update, with `c` as the only contribution and
+/// a total of one sample.
 RuleStep elastic_pull(double alpha) noexcept;
 
 }  // namespace troupe

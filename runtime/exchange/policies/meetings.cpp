@@ -8,9 +8,15 @@
 namespace troupe {
 namespace {
 
-/// What came while nothing might be applied.
-using Held = std::variant<HostedPush, HostedRead, Rank>;  // a rank: it left
+/// An event that arrived while nothing may be applied.
+using Held = std::variant<HostedPush, HostedRead, Rank>;  // a Rank: that worker left
 
+/// The shard is in one of two states. Open: events go to the policy; the reads of workers at the next barrier are
+/// collected, and answered together when all workers are there. Held (holding_): from the end of a barrier until the
+/// host contributes again or leaves, contributions and leaves of other workers are kept in the order of arrival and
+/// then passed on in that order. Without this state the host's process could copy the stripe while an update changes
+/// it. A worker's read after a held contribution is held behind it: the policy does not know of the contribution yet,
+/// and would refuse the read.
 class MeetingPolicy final : public HostedPolicy {
  public:
   MeetingPolicy(std::unique_ptr<HostedPolicy> policy, Rank host) : policy_(std::move(policy)), host_(host) {}
@@ -52,7 +58,7 @@ class MeetingPolicy final : public HostedPolicy {
       return actions;
     }
     actions.refused = read.meeting > met_ ? Refusal::wrong_clock : Refusal::none;
-    if (actions.refused == Refusal::none) add(actions, policy_->read(read));  // delivered twice, or no meeting
+    if (actions.refused == Refusal::none) add(actions, policy_->read(read));  // a duplicate, or an ordinary read
     return actions;
   }
 
@@ -73,7 +79,7 @@ class MeetingPolicy final : public HostedPolicy {
     return nullptr;
   }
 
-  /// A worker holds at most one back: it waits for the answer.
+  /// At most one contribution per worker is held back, because the worker then waits for the answer.
   HostedActions hold(const HostedPush& push) {
     HostedActions actions{.refused = ledger().check(push), .orders = {}};
     if (held_push(push.worker) != nullptr) actions.refused = Refusal::duplicate;
@@ -92,7 +98,8 @@ class MeetingPolicy final : public HostedPolicy {
     }
   }
 
-  /// Everybody is here: what they contributed is applied, since nobody contributes before its answer.
+  /// If all workers are at the barrier, everything that they contributed is applied: a worker contributes again only
+  /// after it was answered. From then on contributions are held back until the host has contributed again.
   void conclude(HostedActions& actions) {
     if (meeting_.empty() || meeting_.size() < ledger().count_workers()) return;
     ++met_;
@@ -102,10 +109,10 @@ class MeetingPolicy final : public HostedPolicy {
 
   const std::unique_ptr<HostedPolicy> policy_;
   const Rank host_;
-  std::uint64_t met_ = 0;  // meetings
+  std::uint64_t met_ = 0;  // number of barriers completed
   std::map<Rank, HostedRead> meeting_;
-  bool holding_ = false;    // until the host's next contribution
-  std::vector<Held> held_;  // meanwhile, in the order of arrival
+  bool holding_ = false;    // held_ is used until the host's next contribution
+  std::vector<Held> held_;  // events of that time, in the order of arrival
 };
 
 }  // namespace

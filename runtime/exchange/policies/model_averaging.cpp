@@ -3,12 +3,12 @@
 namespace troupe::policies {
 namespace {
 
-// The block's length is CNTK's.
+// The default length of a block is CNTK's.
 constexpr PolicyReads kReads[] = {{&P::distributed_after}, {&P::block_samples, 40000}};
 
 }  // namespace
 
-/// Every B samples of all ranks, the ranks' weights become their mean, each counting by its samples.
+/// Every B samples of all ranks, the ranks' weights become their mean, weighted by the ranks' samples.
 /// Source: McDonald, Hall, Mann 2010 (Distributed training strategies for the structured perceptron), section 4.
 constinit const PolicyEntry model_averaging{.section = {},
                                             .sent = "the changes of the weights",

@@ -45,7 +45,7 @@ std::string value_text(const PolicySettings& s, const Member& member) {
 
 std::string leaf(const PolicySetting& setting) { return std::string{setting.key.substr(setting.key.find('.') + 1)}; }
 
-/// Why a setting that the policy reads is out of its range, or says what another one says; empty: it is neither.
+/// Why a setting that the policy reads is out of range, or repeats another setting; empty: neither.
 std::string check_setting(const PolicySettings& s, const PolicyReads& reads) {
   const PolicySetting& setting = setting_of(reads.member);
   const auto [low, high] = setting.range;
@@ -100,7 +100,7 @@ PolicySettings resolved(PolicySettings given, std::uint32_t ranks) {
 PolicySettings without_outer_momentum(const PolicySettings& policy) {
   const bool blocks = policy.kind == PolicyKind::block_momentum;
   if (!blocks && policy.kind != PolicyKind::diloco) return policy;
-  PolicySettings made = resolved(policy, 1);  // the length of a block does not depend on the ranks
+  PolicySettings made = resolved(policy, 1);  // the length of a block does not depend on the number of ranks
   made.kind = blocks ? PolicyKind::model_averaging : PolicyKind::local_sgd;
   return made;
 }
@@ -141,7 +141,7 @@ bool from_words(const std::vector<std::uint64_t>& words, PolicySettings& setting
   };
   for (std::size_t i = 0; i < rows.size(); ++i)
     std::visit([&](auto m) { take(words[i + 1], read.*m); }, rows[i].member);
-  if (to_words(read) != words || read.block_rule > BlockRule::cntk) return false;  // a word that its member cannot hold
+  if (to_words(read) != words || read.block_rule > BlockRule::cntk) return false;  // a word does not fit its member
   settings = read;
   return true;
 }

@@ -15,8 +15,8 @@
 
 namespace troupe {
 
-/// Every policy. A name here is an enumerator, a word of update.policy, and the name of the source that has the
-/// policy's entry (table.hpp) and its state machine.
+/// Every policy. A name here is an enumerator, a value of update.policy, and the name of the source file with the
+/// policy's entry (table.hpp) and state machine.
 #define TROUPE_POLICIES(X) \
   X(sync)                  \
   X(double_buffered)       \
@@ -36,9 +36,9 @@ enum class PolicyKind : std::uint8_t { TROUPE_POLICIES(TROUPE_ENUMERATOR) };
 inline constexpr std::array kPolicyKinds{TROUPE_POLICIES(TROUPE_ENUMERATOR)};
 #undef TROUPE_ENUMERATOR
 std::string_view name_of(PolicyKind kind) noexcept;
-/// Whether shard actors host the group's stripes; otherwise the devices update them in stream order, in rounds.
+/// Whether shard actors host the group's stripes. Otherwise devices update them in stream order, in rounds.
 bool is_hosted(PolicyKind kind) noexcept;
-/// Whether ranks work on weights of their own between exchanges, so that each needs the whole of the rule's state.
+/// Whether ranks have weights of their own between exchanges, so that each needs the rule's whole state.
 bool works_locally(PolicyKind kind) noexcept;
 /// Whether each update has a round of all ranks, in which they can agree on a verdict (needs_verdict).
 bool has_verdicts(PolicyKind kind) noexcept;
@@ -47,9 +47,9 @@ bool has_verdicts(PolicyKind kind) noexcept;
 enum class BlockRule : std::uint8_t { paper, cntk };
 std::string_view name_of(BlockRule rule) noexcept;
 
-/// How one parameter group's ranks exchange. What each member means is in the table of settings (settings.cpp), which
-/// policies read it in their entries. Where a policy has a default of its own, the value here means that it was left
-/// open.
+/// How one parameter group's ranks exchange. The table of settings (settings.cpp) describes the members; the
+/// policies' entries say which policy reads which. If a policy has a default of its own, the value here means "not
+/// given".
 struct PolicySettings {
   PolicyKind kind = PolicyKind::sync;
   std::uint64_t distributed_after = 0;
@@ -70,52 +70,52 @@ struct PolicySettings {
   double elasticity = 0;
   friend bool operator==(const PolicySettings&, const PolicySettings&) = default;
 };
-/// What the policy reads, with every number that was left to it.
+/// The settings with the policy's own default for every member that was not given.
 PolicySettings resolved(PolicySettings given, std::uint32_t ranks);
-/// The policy for parameters that are averages themselves, running statistics, where the others have `policy`: it
-/// averages at the same steps. An outer momentum would carry them beyond all that was averaged.
+/// The policy for parameters that are averages themselves (running statistics), when the other parameters have
+/// `policy`: it averages at the same steps. An outer momentum would move them beyond all averaged values.
 PolicySettings without_outer_momentum(const PolicySettings& policy);
 /// Canonical text with every member that the policy reads.
 std::string to_string(const PolicySettings& settings);
-/// On the way to another process: the kind, then every setting's bits.
+/// The form in which it is sent to another process: the kind, then every setting's bits.
 std::vector<std::uint64_t> to_words(const PolicySettings& settings);
-/// Takes what to_words gave. False: the words are no policy's, and `settings` are as they were.
+/// Reads the form of to_words. False: the words are not a policy, and `settings` are unchanged.
 bool from_words(const std::vector<std::uint64_t>& words, PolicySettings& settings);
 
-/// What a round carries.
+/// What a round sends.
 enum class Sent : std::uint8_t {
   nothing,   // no round
-  gradient,  // sums of gradients over samples; the stripes' tenants apply the optimizer's rule
-  delta,     // how far the rank's weights have moved since the last round, times its samples; an outer rule applies
+  gradient,  // sums of gradients over samples; the owners of the stripes apply the optimizer's rule
+  delta,     // the change of the rank's weights since the last round, times its samples; an outer rule applies it
 };
 
-/// What a policy is told of a step before it is enqueued; the same at every rank.
+/// The facts about a step that a policy gets before the step is enqueued; the same at every rank.
 struct StepFacts {
   Step step;
-  std::uint64_t samples_before = 0;  // of all ranks, taken before this step
-  std::uint64_t samples = 0;         // of all ranks, in this step
+  std::uint64_t samples_before = 0;  // taken by all ranks before this step
+  std::uint64_t samples = 0;         // of all ranks in this step
   bool last = false;                 // of the run
-  bool consistent = false;           // what follows (a save, an evaluation) wants every gradient so far applied
+  bool consistent = false;           // a save or an evaluation follows: every gradient so far must be applied
   std::span<const Rank>
-      relieved{};  // do no update in this step if others reach their stripes (relief.hpp); in rank order
+      relieved{};  // do no update in this step if other ranks can access their stripes (relief.hpp); in rank order
 };
 
-/// What a group whose policy exchanges in rounds does in one step; actions are executed in the order of the fields.
+/// Actions of one step for a group whose policy exchanges in rounds; executed in the order of the fields.
 struct StepOrders {
-  bool switched = false;         // the group has another policy than in the step before
-  bool hosted = false;           // shards apply what ranks push; `finish`: the step ends with a meeting
-  bool finish_previous = false;  // the round under way ends, and the weights become its result
-  bool gather_state = false;     // the tenants' parts of the rule's state are given to every rank first
+  bool switched = false;         // the group's policy is another one than in the previous step
+  bool hosted = false;           // shards apply what ranks push; `finish`: the step ends with a barrier
+  bool finish_previous = false;  // the round in progress ends, and the weights become its result
+  bool gather_state = false;     // first all ranks get all owners' parts of the rule's state
   bool local_update = false;     // the rank applies the rule to its own weights, with its own gradients
-  bool keep = false;             // the gradients are kept, to be added to the next step's
-  Sent sent = Sent::nothing;     // a round begins
+  bool keep = false;             // the gradients are kept and added to the next step's
+  Sent sent = Sent::nothing;     // not nothing: a round begins
   Rule outer;                    // Sent::delta: the rule applied to the deltas
-  bool finish = false;           // and ends in this step; otherwise it is under way until a later one
-  bool clear_state = false;      // the optimizer's local state starts again from zero
+  bool finish = false;           // the round ends in this step; otherwise it continues until a later step
+  bool clear_state = false;      // the optimizer's local state is set to zero
 };
 
-/// When a group exchanges: a state machine without clocks, memory or threads. Every rank asks its own the same
-/// questions and gets the same answers.
+/// When a group exchanges: a state machine without clocks, memory or threads. All ranks ask their own copies the same
+/// questions and get the same answers.
 class RoundPolicy {
  public:
   virtual ~RoundPolicy() = default;
@@ -123,50 +123,50 @@ class RoundPolicy {
   virtual StepOrders next(const StepFacts& facts) = 0;
 };
 
-/// The policy of `settings`, without its warm start, for `ranks` ranks: of a hosted one, the ranks' side.
+/// The policy of `settings` for `ranks` ranks, without its synchronous start; for a hosted policy, the ranks' side.
 std::unique_ptr<RoundPolicy> make_round_policy(const PolicySettings& settings, std::uint32_t ranks);
 
-/// A policy, and the first step that it is asked about: the first by both numbers.
+/// A policy, and the first step that it is asked about: the first one that has reached both numbers.
 struct PolicyPhase {
   std::uint64_t from_step = 0;
-  std::uint64_t from_samples = 0;  // of all ranks, taken before
+  std::uint64_t from_samples = 0;  // taken by all ranks before
   PolicySettings policy;
-  double straggler_ratio = 0;  // not 0: it may come, when a rank is so much slower than the median, and not by numbers
+  double straggler_ratio = 0;  // not 0: begins when a rank is so many times slower than the median, not by the numbers
   friend bool operator==(const PolicyPhase&, const PolicyPhase&) = default;
 };
 
-/// A change of policy as it was written: at the beginning of the given step or epoch (counted from 1), when so many
-/// samples of all ranks were taken, or once the slowest rank takes `ratio` times the median in a window of steps.
+/// A change of policy as written in the settings: at the beginning of a step or epoch (counted from 1), when all ranks
+/// have taken so many samples, or when the slowest rank takes `ratio` times the median in a window of steps.
 struct PolicySwitch {
   enum class Trigger : std::uint8_t { step, epoch, samples, straggler };
   Trigger trigger = Trigger::step;
   std::uint64_t at = 0;
-  double ratio = 0;  // of straggler
+  double ratio = 0;  // for straggler
   PolicySettings policy;
   friend bool operator==(const PolicySwitch&, const PolicySwitch&) = default;
 };
 std::string_view name_of(PolicySwitch::Trigger trigger) noexcept;
 
-/// Several policies one after the other. Each one's last step leaves nothing under way, so that the next begins with
-/// weights that are everywhere the same.
+/// Several policies one after the other. The last step of each completes its exchange, so that the next begins with
+/// weights that are the same everywhere.
 class PolicySequence final : public RoundPolicy {
  public:
-  /// At least one phase, whose from_step and from_samples mean nothing; in the order of their beginnings. Those that
-  /// wait for a straggler come by switch_at alone.
+  /// `phases`: at least one, in the order in which they begin; the first one's from_step and from_samples are ignored.
+  /// Phases for a straggler begin only by switch_at.
   PolicySequence(const std::vector<PolicyPhase>& phases, std::uint32_t ranks);
 
   StepOrders next(const StepFacts& facts) override;
-  /// Whether any of the phases does.
+  /// Whether any phase works locally.
   bool works_locally() const noexcept { return works_locally_; }
-  /// From `step` on, which was not asked about, `policy` it is, and phases whose numbers are reached later come no
-  /// more; what begins before `step` stays. All ranks must say so, in the same order, before they ask about the step
-  /// before it. Of several switches at one step the last one counts.
+  /// From `step` on, for which next() was not called yet, the policy is `policy`, and phases that would begin later are
+  /// dropped; phases that begin before `step` stay. All ranks must make the same calls, in the same order, before
+  /// they ask about the step before `step`. Of several switches at one step the last one counts.
   void switch_at(Step step, const PolicySettings& policy);
-  /// That of a step before which all ranks have taken `samples`, as long as nothing but the phases switches.
+  /// The policy of a step before which all ranks have taken `samples`, if only the phases switch.
   const PolicySettings& at(Step step, std::uint64_t samples) const noexcept;
-  /// That of the step that was asked about last.
+  /// The policy of the step that was asked about last.
   const PolicySettings& policy() const noexcept { return phases_[current_].policy; }
-  /// Steps under it before the one that was asked about last, as far as its beginning is known.
+  /// Number of steps under it before the step that was asked about last, if its first step is known.
   std::uint64_t steps_taken() const noexcept { return step_.value - std::min(step_.value, since_); }
   bool is_hosted_only() const noexcept { return hosted_only_; }
 
@@ -177,29 +177,29 @@ class PolicySequence final : public RoundPolicy {
   bool is_ordered(std::uint64_t step) const noexcept;
 
   const std::uint32_t ranks_;
-  std::vector<PolicyPhase> phases_;  // those that were, the current one, and those to come by numbers
-  std::deque<PolicyPhase> ordered_;  // to come by switch_at, by their steps
+  std::vector<PolicyPhase> phases_;  // past phases, the current one, and those that begin later by numbers
+  std::deque<PolicyPhase> ordered_;  // those that begin by switch_at, by their steps
   std::unique_ptr<RoundPolicy> policy_;
   std::size_t current_ = 0;
   Step step_{};
-  std::uint64_t since_ = 0;  // the current policy's first step
+  std::uint64_t since_ = 0;  // first step of the current policy
   bool begun_ = false;
   bool works_locally_ = false;
   bool hosted_only_ = false;
 };
 
-/// The most f32 per parameter that an outer rule keeps.
+/// The most f32 per parameter that an outer rule keeps as state.
 inline constexpr std::size_t kMaxOuterSlots = 1;
 
-/// What memory a group needs beyond gradients, parameters and the stripes' state.
+/// The memory that a group needs besides gradients, parameters and the stripes' state.
 struct PolicyNeeds {
   bool own_weights = false;  // ranks compute with weights of their own
-  bool held = false;         // gradients, or weights, put aside
-  bool whole_state = false;  // every rank has the whole of the rule's state
+  bool held = false;         // gradients or weights put aside
+  bool whole_state = false;  // every rank has the rule's whole state
   bool outer_state = false;  // a momentum of the outer update
-  bool side_stream = false;  // a round goes on behind the next step
+  bool side_stream = false;  // a round runs beside the next step
   bool hosted = false;       // shards and workers, with streams of their own
-  bool landing = false;      // what is read from shards does not land in the weights
+  bool landing = false;      // parameters read from shards are not read into the weights
   PolicyNeeds& operator|=(const PolicyNeeds& other) noexcept {
     own_weights |= other.own_weights;
     held |= other.held;
@@ -212,15 +212,15 @@ struct PolicyNeeds {
   }
 };
 PolicyNeeds needs_of(const PolicySettings& settings);
-/// For any of them.
+/// The needs of all of them together.
 PolicyNeeds needs_of(const std::vector<PolicyPhase>& phases);
 
-/// Why `settings` cannot work with `ranks` ranks and `batch` rows a rank and step, with what to do; empty: they can.
+/// Why `settings` cannot work with `ranks` ranks and `batch` rows per rank and step, and what to do; empty: they can.
 std::string check_policy(const PolicySettings& settings, std::uint32_t ranks, std::uint32_t batch);
-/// The same whatever the ranks.
+/// The same for any number of ranks.
 inline std::string contradiction(const PolicySettings& settings) { return check_policy(settings, 0, 0); }
 
-/// A plan's line for people: what is sent, when, how stale it may be.
+/// A plan's line for people: what is sent, when, and how stale it may be.
 std::string describe(const PolicySettings& settings, std::uint32_t ranks);
 
 }  // namespace troupe

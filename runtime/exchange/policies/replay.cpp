@@ -10,8 +10,8 @@
 namespace troupe {
 namespace {
 
-/// What is left of a log for one phase of a shard's life: from where the phase before has come to, as far as updates
-/// are numbered on. Where they are not, another phase began.
+/// The part of a log that belongs to one phase of a shard: from where the phase before has stopped, as long as the
+/// numbers of updates continue. Where they do not, the next phase begins.
 class Script {
  public:
   Script(std::shared_ptr<UpdateReplay> replay, std::uint64_t version) : replay_(std::move(replay)) {
@@ -26,7 +26,7 @@ class Script {
 
   bool over() const noexcept { return records_.empty(); }
   const AppliedRecord& next() const { return records_.front(); }
-  /// The version that the worker's next contribution was computed from.
+  /// The version from which the worker's next contribution was computed.
   std::optional<std::uint64_t> base(Rank worker) const {
     const auto found = bases_.find(worker);
     return found == bases_.end() || found->second.empty() ? std::nullopt : std::optional{found->second.front()};
@@ -45,9 +45,15 @@ class Script {
  private:
   const std::shared_ptr<UpdateReplay> replay_;
   std::deque<AppliedRecord> records_;
-  std::map<Rank, std::deque<std::uint64_t>> bases_;  // of its records, in their order
+  std::map<Rank, std::deque<std::uint64_t>> bases_;  // by worker, the bases of its records in order
 };
 
+/// Events wait in pushes_ and reads_ (at most one each per worker) until it is their turn; what is then passed to the
+/// policy is in the log's order. A push has its turn when it is the log's next record, and when every worker whose next
+/// contribution was computed from the present version has read that version: after the update nobody can read it any
+/// more. A read has its turn when the version from which the worker's next contribution was computed exists; because
+/// updates wait for readers, there is no later version then. So each worker computes from the same versions as in the
+/// earlier run, and each shard adds in the same order: the parameters have the same bits.
 class ReplayPolicy final : public HostedPolicy {
  public:
   ReplayPolicy(std::unique_ptr<HostedPolicy> policy, std::shared_ptr<UpdateReplay> replay)
@@ -55,7 +61,7 @@ class ReplayPolicy final : public HostedPolicy {
 
   HostedActions joined(Rank worker) override { return policy_->joined(worker); }
 
-  /// What a log knows nothing of: from here on the policy decides.
+  /// The log does not contain leaves, so from here on the policy decides.
   HostedActions left(Rank worker) override {
     script().end();
     pushes_.erase(worker);
@@ -68,7 +74,7 @@ class ReplayPolicy final : public HostedPolicy {
 
   HostedActions pushed(const HostedPush& push) override {
     HostedActions actions{.refused = ledger().check(push), .orders = {}};
-    if (pushes_.contains(push.worker)) actions.refused = Refusal::duplicate;  // a worker has one under way
+    if (pushes_.contains(push.worker)) actions.refused = Refusal::duplicate;  // a worker has at most one outstanding
     if (actions.refused != Refusal::none) return actions;
     pushes_.emplace(push.worker, push);
     advance(actions);
@@ -92,7 +98,7 @@ class ReplayPolicy final : public HostedPolicy {
   bool updates_wait_for_readers() const noexcept override { return policy_->updates_wait_for_readers(); }
 
  private:
-  /// Made by the first event: only then the phase before has ended.
+  /// Created by the first event, because the phase before has ended only by then.
   Script& script() {
     if (!script_) script_.emplace(replay_, ledger().version());
     return *script_;
@@ -102,14 +108,14 @@ class ReplayPolicy final : public HostedPolicy {
     for (auto& order : more.orders) {
       if (const auto* answer = std::get_if<AnswerRead>(&order);
           answer != nullptr && answer->clock == ledger().pushed(answer->worker)) {
-        has_read_[answer->worker] = true;  // and no earlier read once more
+        has_read_[answer->worker] = true;  // not a repeated answer to an earlier read
       }
       to.orders.push_back(std::move(order));
     }
     if (more.refused != Refusal::none) to.refused = more.refused;
   }
 
-  /// Passes on whatever has its turn.
+  /// Passes on all reads and pushes whose turn it is.
   void advance(HostedActions& actions) {
     while (pass_reads(actions) || pass_push(actions)) {
     }
@@ -123,7 +129,7 @@ class ReplayPolicy final : public HostedPolicy {
   }
 
   bool is_due(const HostedRead& read) {
-    if (pushes_.contains(read.worker)) return false;  // which comes first
+    if (pushes_.contains(read.worker)) return false;  // the push comes first
     const auto base = script().base(read.worker);
     return read.meeting != 0 || !base || *base <= ledger().version();
   }
@@ -138,7 +144,7 @@ class ReplayPolicy final : public HostedPolicy {
     return true;
   }
 
-  /// Whether a worker has yet to read this version.
+  /// Whether a worker has still to read the present version before the next update replaces it.
   bool waits_for_readers() {
     return std::ranges::any_of(script().bases(), [this](const auto& each) {
       const auto& [worker, bases] = each;
@@ -150,9 +156,9 @@ class ReplayPolicy final : public HostedPolicy {
   const std::unique_ptr<HostedPolicy> policy_;
   const std::shared_ptr<UpdateReplay> replay_;
   std::optional<Script> script_;
-  std::map<Rank, HostedPush> pushes_;  // not their turn yet
+  std::map<Rank, HostedPush> pushes_;  // whose turn has not come
   std::map<Rank, HostedRead> reads_;
-  std::map<Rank, bool> has_read_;  // what its next contribution is computed from
+  std::map<Rank, bool> has_read_;  // whether the worker has read what its next contribution is computed from
 };
 
 }  // namespace

@@ -24,7 +24,7 @@ PolicySequence::PolicySequence(const std::vector<PolicyPhase>& phases, std::uint
       std::all_of(phases_.begin(), phases_.end(), hosted) && std::all_of(phases.begin(), phases.end(), hosted);
 }
 
-/// A warm start is a synchronous phase of its own.
+/// A synchronous start is a phase of its own.
 void PolicySequence::add(PolicyPhase phase) {
   phase.policy = resolved(phase.policy, ranks_);
   const std::uint64_t warm = std::exchange(phase.policy.distributed_after, 0);
@@ -36,8 +36,8 @@ void PolicySequence::add(PolicyPhase phase) {
 void PolicySequence::switch_at(Step step, const PolicySettings& policy) {
   TROUPE_CHECK(!begun_ || step > step_, Code::invalid, "a switch at step ", step.value, ", but step ", step_.value,
                " has begun");
-  // Ranks hear of an order at different steps of theirs. So what it changes depends on its own step alone: all that
-  // begins before that stays.
+  // Ranks receive an order while they are at different steps. Therefore its effect may depend only on its own step:
+  // every phase that begins before that step stays.
   while (!ordered_.empty() && ordered_.back().from_step >= step.value) ordered_.pop_back();
   ordered_.push_back({.from_step = step.value, .policy = resolved(policy, ranks_)});
 }
@@ -50,11 +50,11 @@ bool PolicySequence::changes(std::uint64_t step, std::uint64_t samples) const no
   return is_ordered(step) || (current_ + 1 < phases_.size() && has_come(phases_[current_ + 1], step, samples));
 }
 
-/// Makes the phase current in which `step` is.
+/// Makes the phase of `step` the current one.
 void PolicySequence::advance(std::uint64_t step, std::uint64_t samples) {
   while (changes(step, samples)) {
     if (is_ordered(step)) {
-      phases_.resize(current_ + 1);  // what was to come gives way
+      phases_.resize(current_ + 1);  // an ordered switch replaces all later phases
       phases_.push_back(std::move(ordered_.front()));
       ordered_.pop_front();
     }

@@ -11,12 +11,12 @@ namespace {
 bool by_whole_clocks(const PolicySettings& s) { return s.staleness == 0; }
 
 /// Bounded staleness (Ho et al. 2013, "More effective distributed ML via a stale synchronous parallel parameter
-/// server"). A read at clock c is answered when the parameters contain every worker's contributions of clocks up to
-/// c - s - 1, and all of the reader's own. A clock ticks when a contribution is committed, that is, applied; who leaves
-/// counts no more from that moment, who joins starts at the smallest clock.
+/// server"). A read at clock c is answered when the parameters contain every worker's contributions of clocks up to c -
+/// s - 1, and all of the reader's own. A worker's clock advances when its contribution is committed, that is, applied.
+/// A worker that leaves no longer counts from that moment; a worker that joins starts at the smallest clock.
 /// s > 0: contributions are applied when they arrive, each as an update of its own.
-/// s = 0: those of one clock are added up in the order of ranks and applied as one update once all have come, so that
-/// parameters have the bits of the synchronous step.
+/// s = 0: the contributions of one clock are added up in rank order and applied as one update when all have arrived, so
+/// the parameters have the bits of the synchronous step.
 class Ssp final : public LedgerPolicy {
  public:
   Ssp(const PolicySettings& settings, HostedLedger ledger) : LedgerPolicy(std::move(ledger)), settings_(settings) {}
@@ -24,8 +24,8 @@ class Ssp final : public LedgerPolicy {
   HostedActions pushed(const HostedPush& push) override;
   HostedActions read(const HostedRead& read) override;
   bool updates_wait_for_readers() const noexcept override { return by_whole_clocks(settings_); }
-  /// For every applied contribution, how many clocks the slowest worker was behind it when its parameters were read:
-  /// never more than s.
+  /// For every applied contribution, how many clocks the slowest worker was behind its worker when the parameters for
+  /// it were read: at most s.
   const StalenessHistogram& staleness() const noexcept override { return clocks_behind_; }
   std::string_view staleness_unit() const noexcept override { return "steps of the slowest rank"; }
 
@@ -38,13 +38,13 @@ class Ssp final : public LedgerPolicy {
   void count(const HostedPush& push);
 
   const PolicySettings settings_;
-  std::vector<HostedPush> pending_;  // s = 0: of clocks that are not whole yet, in the order of arrival
-  std::vector<HostedRead> waiting_;  // at most one a worker, in the order of ranks
+  std::vector<HostedPush> pending_;  // s = 0: contributions of incomplete clocks, in the order of arrival
+  std::vector<HostedRead> waiting_;  // at most one per worker, in rank order
   struct Behind {
-    std::uint64_t of = 0;  // the clock of that read, from 1
+    std::uint64_t of = 0;  // clock of that read, counted from 1
     std::uint64_t clocks = 0;
   };
-  std::vector<Behind> behind_;  // by rank: at the read of its next contribution
+  std::vector<Behind> behind_;  // by rank: at the read for its next contribution
   StalenessHistogram clocks_behind_;
 };
 
@@ -94,6 +94,9 @@ void Ssp::apply_arrived(HostedPush push, HostedActions& actions) {
   actions.orders.emplace_back(ledger_.apply({push}, scale));
 }
 
+/// Applies the smallest clock whose contributions are pending, as long as it is complete; an incomplete one stops the
+/// loop, because clocks are applied in order. The sort puts the contributions of the clock in rank order:
+/// floating-point sums depend on the order, and in the order of arrival the parameters would differ from run to run.
 void Ssp::apply_whole_clocks(HostedActions& actions) {
   while (!pending_.empty()) {
     const std::uint64_t clock = std::min_element(pending_.begin(), pending_.end(), [](const auto& a, const auto& b) {
@@ -130,7 +133,7 @@ bool Ssp::may_answer(const HostedRead& read) const noexcept {
 void Ssp::answer(const HostedRead& read, HostedActions& actions) {
   if (behind_.size() <= read.worker.value) behind_.resize(read.worker.value + 1);
   Behind& seen = behind_[read.worker.value];
-  // A read that is delivered twice is answered twice, and the worker goes by the first answer.
+  // A read that is delivered twice is answered twice; the worker uses the first answer.
   if (read.clock == ledger_.pushed(read.worker) && seen.of != read.clock + 1)
     seen = {read.clock + 1, read.clock - std::min(read.clock, ledger_.smallest_clock())};
   actions.orders.emplace_back(ledger_.answer(read));

@@ -7,10 +7,10 @@
 
 namespace troupe {
 
-/// How often each staleness occurred. Histograms of several shards add up to one of their group.
+/// How often each staleness occurred. The histograms of shards can be added to get that of their group.
 struct StalenessHistogram {
   static constexpr std::size_t kCounted = 64;
-  std::array<std::uint64_t, kCounted> counts{};  // of staleness 0, 1, ...; the last: kCounted - 1 and more
+  std::array<std::uint64_t, kCounted> counts{};  // for staleness 0, 1, ...; the last: kCounted - 1 or more
   std::uint64_t updates = 0;
   std::uint64_t sum = 0;
   std::uint64_t largest = 0;
@@ -31,7 +31,7 @@ struct StalenessHistogram {
   friend bool operator==(const StalenessHistogram&, const StalenessHistogram&) = default;
 };
 
-/// For people: the mean, the largest, and the share of each staleness.
+/// For people: the mean, the largest, and the fraction of each staleness.
 std::string to_string(const StalenessHistogram& histogram);
 
 }  // namespace troupe

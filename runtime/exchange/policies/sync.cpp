@@ -5,7 +5,7 @@
 namespace troupe::policies {
 namespace {
 
-/// Every step's gradients, or those of several steps added up, make one update.
+/// The gradients of one step, or the sum of those of several steps, make one update.
 /// Source: Goyal et al. 2017 (Accurate, large minibatch SGD), section 2.
 class Sync final : public RoundPolicy {
  public:

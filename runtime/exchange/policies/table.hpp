@@ -13,8 +13,8 @@
 #include "runtime/exchange/policies/hosted.hpp"
 #include "runtime/exchange/policies/policy.hpp"
 
-// What is known of each policy and of each of its settings, as data. The schema of app.toml, the plan, checks, messages
-// and docs/policies.md take it from here.
+// The properties of each policy and of each of its settings, as data. The schema of app.toml, the plan, checks,
+// messages and docs/policies.md use this table.
 namespace troupe {
 
 /// A setting of policies: a member of PolicySettings, and its key in app.toml.
@@ -24,51 +24,51 @@ struct PolicySetting {
 
   std::string_view key;  // update.staleness
   Member member;
-  std::array<double, 2> range;  // of a number: the smallest and the largest
-  std::string_view help;        // this and what follows as in SettingKey
+  std::array<double, 2> range;  // of a number: smallest and largest value
+  std::string_view help;        // this and the next two as in SettingKey
   std::string_view example;
   std::string_view more{};
 };
 /// In the order in which they are shown.
 std::span<const PolicySetting> policy_settings() noexcept;
 
-/// That a policy reads a setting, and what a setting that was left open is then: fixed + by_ranks / ranks. Both 0: it
-/// has no default but that of PolicySettings.
+/// A setting that a policy reads, and its value if it is not given: fixed + by_ranks / ranks. Both 0: the policy has no
+/// default of its own; the default in PolicySettings applies.
 struct PolicyReads {
   PolicySetting::Member member;
   double fixed = 0;
   double by_ranks = 0;
-  double PolicySettings::*unless = nullptr;  // a setting that says the same in another way: one of the two is given
+  double PolicySettings::*unless = nullptr;  // another setting for the same quantity: at most one of the two is given
   bool has_default() const noexcept { return fixed != 0 || by_ranks != 0; }
 };
 
-/// A policy: what is known of it, and how its state machines are made, of settings that are checked and resolved.
+/// A policy: its properties, and the factories of its state machines, from checked and resolved settings.
 struct PolicyEntry {
   // The columns of the table in docs/policies.md.
-  std::string_view section;  // of that page, which describes it; empty: the one above
+  std::string_view section;  // section of that page that describes it; empty: that of the policy above
   std::string_view sent;
   std::string_view when;
   std::string_view use_when;
 
   std::span<const PolicyReads> reads;
-  PolicyNeeds needs{};        // with one step an update (see needs_of)
+  PolicyNeeds needs{};        // with one step per update (see needs_of)
   bool has_verdicts = false;  // each update has a round of all ranks
   std::unique_ptr<RoundPolicy> (*make)(const PolicySettings&, std::uint32_t ranks) = nullptr;
-  /// The line of a plan, without the policy's name.
+  /// The text of a plan's line, without the policy's name.
   std::string (*describe)(const PolicySettings&, std::uint32_t ranks) = nullptr;
-  /// As check_policy, where that takes more than the settings' ranges. `ranks` and `batch` are 0 where they are not
+  /// A check beyond the settings' ranges, for check_policy. `ranks` and `batch` are 0 if they are not
   /// known.
   std::string (*check)(const PolicySettings&, std::uint32_t ranks, std::uint32_t batch) = nullptr;
 
-  // Of hosted policies.
+  // For hosted policies.
   std::unique_ptr<HostedPolicy> (*host)(const PolicySettings&, std::uint32_t ranks, HostedLedger) = nullptr;
   double PolicySettings::*pull = nullptr;  // workers push weights, which pull the shard's by this part of the distance
-  bool (*sums_clocks)(const PolicySettings&) = nullptr;  // shards add up all workers' pushes of a clock to one update
+  bool (*sums_clocks)(const PolicySettings&) = nullptr;  // shards add up all workers' pushes of a clock into one update
 };
 const PolicyEntry& entry_of(PolicyKind kind) noexcept;
 
 bool reads(PolicyKind kind, const PolicySetting& setting) noexcept;
-/// The policies that do, in their order.
+/// The policies that read the setting, in their order.
 std::vector<PolicyKind> readers_of(const PolicySetting& setting);
 
 namespace policies {

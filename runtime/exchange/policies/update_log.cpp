@@ -13,10 +13,10 @@ namespace troupe {
 namespace {
 
 constexpr std::array<char, 8> kLogMagic{'T', 'R', 'P', 'U', 'P', 'D', '0', '1'};
-/// A write a page.
+/// Each write is one page.
 constexpr std::size_t kKeptRecords = 256;
 
-/// Before the records, of their size.
+/// Comes before the records and has their size.
 struct Head {
   std::array<char, 8> magic = kLogMagic;
   std::uint64_t elements = 0;
@@ -39,7 +39,7 @@ UpdateLogFile::UpdateLogFile(std::string path, std::uint64_t elements) : path_(s
 UpdateLogFile::~UpdateLogFile() {
   try {
     flush();
-  } catch (const Error&) {  // who needs to know calls flush()
+  } catch (const Error&) {  // a caller that needs to know calls flush()
   }
 }
 
@@ -76,7 +76,7 @@ UpdateLog read_update_log(const std::string& path, std::uint64_t elements, std::
       corrupt("record ", log.size(), " is of update ", record.sequence, ", computed from version ", record.base);
     log.push_back(record);
   }
-  return log;  // without a last record that a kill may have cut short
+  return log;  // without an incomplete last record, which a kill may leave
 }
 
 }  // namespace troupe

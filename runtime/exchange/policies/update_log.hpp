@@ -9,14 +9,14 @@
 
 namespace troupe {
 
-/// One contribution that a shard applied. A shard's records stand in the order of applying, one phase behind the other;
-/// those of one update follow each other in the order in which they were added up. With the workers' data this is all
-/// that a bitwise replay of an asynchronous run needs: what each worker computed follows from its clock and the
-/// versions it had read.
+/// One contribution that a shard applied. A shard's records are in the order of applying, phase after phase; the
+/// records of one update are consecutive, in the order of addition. With the workers' data this is all that a bitwise
+/// replay of an asynchronous run needs: what each worker computed follows from its clock and the versions that it
+/// read.
 struct AppliedRecord {
-  std::uint32_t sequence = 0;  // of the update at this shard, from 1: the version that it made
+  std::uint32_t sequence = 0;  // number of the update at this shard, from 1: the version that it produced
   std::uint32_t clock = 0;     // of the worker
-  std::uint32_t base = 0;      // the version of this shard's parameters that the worker computed from
+  std::uint32_t base = 0;      // version of this shard's parameters from which the worker computed
   std::uint16_t shard = 0;
   std::uint16_t worker = 0;
   friend bool operator==(const AppliedRecord&, const AppliedRecord&) = default;
@@ -25,24 +25,24 @@ static_assert(sizeof(AppliedRecord) == 16);
 
 using UpdateLog = std::vector<AppliedRecord>;
 
-/// A shard's log that a later run follows, and how far it has come.
+/// A shard's log that a later run follows, and the position in it.
 struct UpdateReplay {
   UpdateLog log;
   std::size_t next = 0;
 };
 
-/// A file of records: 16 bytes that say what it is, then the records, little-endian. What is appended is in the file a
-/// page later, or with flush(), so a process that is killed loses the last page. Threads: one.
+/// A file of records: a header of 16 bytes, then the records, little-endian. Records are written page by page, or with
+/// flush(); a process that is killed loses up to a page. Threads: one.
 class UpdateLogFile {
  public:
-  /// Of a shard with so many `elements`. Throws Error{invalid} when the file exists, Error{environment} when it cannot
-  /// be made.
+  /// The log of a shard with `elements` elements. Throws Error{invalid} if the file exists, Error{environment} if it
+  /// cannot be created.
   UpdateLogFile(std::string path, std::uint64_t elements);
   UpdateLogFile(const UpdateLogFile&) = delete;
   UpdateLogFile& operator=(const UpdateLogFile&) = delete;
   ~UpdateLogFile();
 
-  /// Throws Error{environment}, as flush().
+  /// Throws Error{environment}, like flush().
   void append(std::span<const AppliedRecord> records);
   void flush();
 
@@ -52,8 +52,8 @@ class UpdateLogFile {
   std::vector<AppliedRecord> kept_;
 };
 
-/// Reads such a file of a shard with so many `elements` in a job of so many `workers`. Throws Error{invalid} when there
-/// is none, or it is of another stripe; Error{corrupt} when it is damaged.
+/// Reads the log of a shard with `elements` elements in a job of `workers` workers. Throws Error{invalid} if there is
+/// none or it belongs to another stripe, Error{corrupt} if it is damaged.
 UpdateLog read_update_log(const std::string& path, std::uint64_t elements, std::uint32_t workers);
 
 }  // namespace troupe

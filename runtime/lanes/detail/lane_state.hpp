@@ -20,35 +20,35 @@ namespace detail {
 
 using std::chrono::milliseconds;
 
-/// The longest sleep of a thread that drives a lane. Nothing depends on it; it bounds the delay if a transport ever
+/// The longest sleep of a thread that drives a lane. Nothing depends on it; it limits the delay if a transport ever
 /// misses a wake-up.
 constexpr milliseconds kLongestSleep{500};
-/// While sends to a stuck or dead peer are pending, a transport may refuse to be armed all the time: after so long
-/// without progress the thread that drives it sleeps for as long instead of polling, and then looks again.
+/// While sends to a stuck or dead peer are pending, a transport may refuse every arm(). After this time without
+/// progress the thread that drives it no longer polls: it sleeps for this time, and then checks again.
 constexpr milliseconds kStuck{1};
 constexpr unsigned kRoundsPerAlarm = 256;
 
-/// An eventfd on which one thread sleeps, and which any thread rings to wake it.
+/// An eventfd on which one thread sleeps, and which any thread rings to wake that thread.
 class Bell {
  public:
   /// Throws Error{environment} without a file descriptor.
   Bell();
   int fd() const noexcept { return fd_.get(); }
   void ring() noexcept;
-  /// The sleeper's, after it woke: forgets what rang.
+  /// For the sleeping thread, after it woke: removes the rings that it has seen.
   void clear() noexcept;
 
  private:
   const Fd fd_;
 };
 
-/// Which thread sleeps and is to be woken when something is posted.
+/// Which thread sleeps, and must be woken when something is posted.
 enum class Sleeper : std::uint8_t { nobody, own, guest };
 
 }  // namespace detail
 
-/// Whoever drives a lane holds `driving`: its own thread; while that sleeps, another lane's thread that borrowed it
-/// (also_drives), or a guest: a thread that waits for what the lane brings (LaneWait).
+/// The thread that drives a lane holds `driving`. That is the lane's own thread, or, while that sleeps, another lane's
+/// thread that borrowed the lane (also_drives), or a guest: a thread that waits for data from the lane (LaneWait).
 struct LaneLoop::State {
   State(Transport& lanes_transport, Lane which, LaneOptions how, std::string thread_name);
 
@@ -72,7 +72,7 @@ struct LaneLoop::State {
   std::chrono::milliseconds until_alarm() const;
   void nap(std::chrono::milliseconds at_most, bool transport_too);
 
-  // Of a guest; on the guest's thread.
+  // The next four are for a guest, on the guest's thread.
   void leave() noexcept;
   bool guest_round();
   bool guest_ring(Clock::time_point now);
@@ -82,43 +82,43 @@ struct LaneLoop::State {
   const Lane lane;
   const LaneOptions options;
   const std::string name;
-  detail::Bell wake;                               // its own thread's
+  detail::Bell wake;                               // of the lane's own thread
   const std::shared_ptr<detail::Bell> guest_bell;  // shared with wakers that may outlive the lane
   const Fd sleep;
   std::function<bool()> hook;
   std::function<Clock::time_point()> alarm;
   State* other = nullptr;
 
-  // Guards what is the driver's.
+  // Guards the state of the thread that drives the lane.
   std::mutex driving;
 
-  // Any thread pushes, the driver takes all. A poster that does not see the sleeper in `sleeping` has pushed before the
-  // sleeper looked a second time, so that one sees the task. The same holds for `stopping`.
+  // A poster pushes first and then reads `sleeping`; a sleeper writes `sleeping` first and then looks here again. So
+  // one of the two always sees the other, and no task is missed. The same holds for `stopping`.
   using Tasks = MpscStack<LaneTask, &LaneTask::next_>;
   Tasks posted;
   std::atomic<detail::Sleeper> sleeping{detail::Sleeper::nobody};
-  std::atomic<bool> running{false};  // its thread has begun
+  std::atomic<bool> running{false};  // the lane's own thread has begun
   std::atomic<bool> stopping{false};
 
-  // Written before `stopping` is raised, read by the lane's thread after it saw it.
+  // Written before `stopping` is set, read by the lane's thread after it saw `stopping`.
   std::optional<Deadline> stop_by;
   std::function<bool()> drained;
   bool ended_drained = false;  // written by the lane's thread, read after the join
 
-  // The lane whose own thread the calling one is; null elsewhere, and once that lane stops.
+  // The lane whose own thread is the calling thread; null on other threads, and after that lane has stopped.
   static constinit thread_local State* lane_of_own_thread;
-  bool polls = false;        // whether the lane's own thread polls before it sleeps; that thread's
-  unsigned other_looks = 0;  // so many looks at the other lane until it counts as idle; likewise
+  bool polls = false;        // whether the lane's own thread polls before it sleeps; used by that thread only
+  unsigned other_looks = 0;  // this many looks at the other lane remain until it counts as idle; likewise
 
-  // Only the thread that drives the lane.
+  // Used only by the thread that drives the lane.
   bool busy_hook = false;
   std::optional<Clock::time_point> busy_since;  // for the trace
   Clock::time_point busy_until;
-  bool has_other = false;               // `other` is driven by this one now
-  bool cores = true;                    // this lane's thread need not share one core with the other's
-  Clock::time_point leave_other_until;  // until then the other lane is left to its own thread
+  bool has_other = false;               // this lane's thread drives `other` now
+  bool cores = true;                    // this lane's thread need not share a core with the other lane's thread
+  Clock::time_point leave_other_until;  // until then only its own thread drives the other lane
   Clock::time_point alarm_at = Clock::time_point::max();
-  bool spurious_wakeup = false;  // the transport's fd woke the last nap and nothing was there
+  bool spurious_wakeup = false;  // the last wake-up by the transport's fd found no work
 
   std::mutex life;  // guards thread, started and stopped
   std::thread thread;

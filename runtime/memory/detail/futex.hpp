@@ -13,12 +13,12 @@
 
 #include "runtime/base/clock.hpp"
 
-// The kernel's futex calls, thinly. All are of the shared kind: words lie in memory that several processes map.
+// Thin wrappers of futex calls, all of the shared kind: the words lie in memory that several processes map.
 namespace troupe::futex {
 
 static_assert(sizeof(std::atomic<std::uint32_t>) == 4 && std::atomic<std::uint32_t>::is_always_lock_free);
 
-/// A moment of the steady clock as the kernel counts it (CLOCK_MONOTONIC is what libstdc++'s steady clock reads).
+/// A time of the steady clock in the kernel's form (libstdc++ reads CLOCK_MONOTONIC for it).
 inline timespec kernel_time(Clock::time_point at) noexcept {
   const auto since = std::max(at.time_since_epoch(), Clock::duration::zero());
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(since);
@@ -26,7 +26,7 @@ inline timespec kernel_time(Clock::time_point at) noexcept {
           static_cast<long>(std::chrono::duration_cast<std::chrono::nanoseconds>(since - seconds).count())};
 }
 
-/// Sleeps while `word` is `expected`, until woken or `until`; may return early. 0, or -1 with errno.
+/// Sleeps while `word` is `expected`, until woken or until `until`; may return early. Returns 0, or -1 with errno.
 inline long wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected, Clock::time_point until) noexcept {
   const timespec end = kernel_time(until);
   return syscall(SYS_futex, &word, FUTEX_WAIT_BITSET, expected, &end, nullptr, FUTEX_BITSET_MATCH_ANY);
@@ -36,7 +36,7 @@ inline void wake_all(const std::atomic<std::uint32_t>& word) noexcept {
   syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-/// As the kernel's futex_waitv takes them (Linux 5.16); spelled out because older headers lack it.
+/// The format of the kernel's futex_waitv (Linux 5.16); defined here because older headers lack it.
 struct Watched {
   std::uint64_t expected = 0;
   std::uint64_t address = 0;
@@ -45,8 +45,8 @@ struct Watched {
 };
 constexpr std::size_t kMaxWatched = 128;
 
-/// Sleeps until one of the words is not what was expected, or is woken. -1 with errno: ENOSYS where the kernel lacks
-/// it.
+/// Sleeps until one of the words differs from its expected value, or is woken. Returns -1 with errno: ENOSYS if the
+/// kernel lacks the call.
 inline long wait_any(std::span<const Watched> words) noexcept {
   constexpr long kFutexWaitv = 449;
   return syscall(kFutexWaitv, words.data(), words.size(), 0, nullptr, CLOCK_MONOTONIC);

@@ -5,14 +5,14 @@
 
 namespace troupe {
 
-/// How much memory a process may still take, and by what limit, for people.
+/// How much more memory a process may take, and the name of the limit, for people.
 struct MemoryLeft {
   std::uint64_t size_bytes = 0;
   std::string limit;  // "MemAvailable of /proc/meminfo", "memory.max of cgroup /x"
 };
 
-/// The tightest of the host's available memory and the limits of this process's cgroups (v2). What cannot be read
-/// limits nothing.
+/// The lowest of the host's available memory and the limits of this process's cgroups (v2). A value that cannot be read
+/// counts as no limit.
 MemoryLeft memory_left();
 
 }  // namespace troupe

@@ -7,7 +7,7 @@
 
 namespace troupe::detail {
 
-/// What a wait for `line` that began at `begun` and has passed its deadline ends with.
+/// The status of a wait for `line` that began at `begun` and has passed its deadline.
 Status overdue(const Blocking& blocking, const Timeline& line, std::uint64_t at, Clock::time_point begun,
                std::string_view what);
 

@@ -6,7 +6,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/model/layer_kinds.hpp"
 
-// The rows of the table of layer kinds, by families.
+// The rows of the table of layer kinds, by family.
 namespace troupe::detail {
 
 LayerKind dense_row();
@@ -34,7 +34,7 @@ LayerKind layer_norm_row();
 LayerKind attention_row();
 LayerKind transpose_row();
 
-/// The largest number of anything that an attribute counts.
+/// The largest value of an attribute that is a count.
 inline constexpr double kMostCounted = 0xffffffff;
 /// The largest height or width.
 inline constexpr double kMostSide = 65536;
@@ -47,24 +47,24 @@ AttributeSlot slot_of(Operation& operation) {
   return &(std::get<decltype(owner_of(kMember))>(operation).*kMember);
 }
 
-/// Height, width and channels of an image. Throws Error{invalid} when `input` has other extents.
+/// Height, width and channels of an image. Throws Error{invalid} if `input` has other extents.
 struct Image {
   std::uint32_t height, width, channels;
 };
 Image image_of(const LayerShapes& layer);
 
-/// How many windows of `kernel` elements fit beside one another. Throws Error{invalid} when none does.
+/// How many windows of `kernel` elements fit side by side. Throws Error{invalid} if none does.
 std::uint32_t count_windows(const LayerShapes& layer, std::string_view side, std::uint32_t image, std::uint32_t kernel,
                             std::uint32_t stride, std::uint32_t padding);
 
 /// `a` * `b`, which must be at most kMaxTensorElements.
 std::uint64_t limited_product(const LayerShapes& layer, std::string_view what, std::uint64_t a, std::uint64_t b);
 
-/// Of a layer that changes no shape.
+/// The result of a layer that does not change the shape.
 LayerResult same_shape(const LayerShapes& layer);
 
-/// Weights that start with the variance of one over the inputs, and biases where there are any: LeCun, Bottou, Orr,
-/// Müller 1998 (Efficient BackProp), section 4.6: the variance of a unit's sum is that of its inputs.
+/// Weights whose initial variance is 1 / inputs, and biases if there are any: LeCun, Bottou, Orr, Müller 1998
+/// (Efficient BackProp), section 4.6: the sum of a unit then has the variance of its inputs.
 std::vector<Parameter> weight_and_bias(std::vector<std::uint64_t> extents, std::uint64_t inputs, bool has_bias);
 
 }  // namespace troupe::detail

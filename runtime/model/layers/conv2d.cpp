@@ -3,7 +3,7 @@
 namespace troupe::detail {
 namespace {
 
-/// What a kernel covers, gaps included.
+/// The number of elements that a kernel spans, gaps included.
 std::uint32_t covered(const LayerShapes& layer, std::uint32_t kernel, std::uint32_t dilation) {
   const std::uint64_t side = (std::uint64_t{kernel} - 1) * dilation + 1;
   TROUPE_CHECK(static_cast<double>(side) <= kMostCounted, Code::invalid, layer.where, ": its kernel covers ", side,

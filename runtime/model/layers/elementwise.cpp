@@ -19,7 +19,7 @@ LayerKind activation(std::string_view name, std::string_view help, Operation mad
           .infer = same_shape};
 }
 
-/// Of a layer whose inputs have one shape, which is kept.
+/// The result of a layer whose inputs have one shape, which is also the output's.
 LayerResult one_shape(const LayerShapes& layer, std::string_view done) {
   const Shape& first = layer.inputs.front();
   for (const Shape& other : layer.inputs) {

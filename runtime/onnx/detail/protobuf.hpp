@@ -7,7 +7,7 @@
 
 namespace troupe::detail {
 
-/// The fields of one message in protobuf's wire format, in the order of the calls.
+/// Writes the fields of one message in protobuf's wire format, in the order of the calls.
 class ProtobufMessage {
  public:
   ProtobufMessage& number(std::uint32_t field, std::int64_t value) {
@@ -19,14 +19,14 @@ class ProtobufMessage {
     for (int shift = 0; shift < 32; shift += 8) bytes_ += static_cast<char>(bits >> shift);
     return *this;
   }
-  /// A text, or a message.
+  /// A text or a message.
   ProtobufMessage& bytes(std::uint32_t field, std::string_view value) {
     start(field, value.size());
     bytes_ += value;
     return *this;
   }
   ProtobufMessage& message(std::uint32_t field, const ProtobufMessage& value) { return bytes(field, value.bytes_); }
-  /// What precedes `size_bytes` bytes of a field.
+  /// The bytes before a field's content of `size_bytes` bytes.
   ProtobufMessage& start(std::uint32_t field, std::uint64_t size_bytes) { return key(field, 2).raw_number(size_bytes); }
   const std::string& str() const noexcept { return bytes_; }
 

@@ -6,9 +6,9 @@
 
 namespace troupe::detail {
 
-/// What a device needs for a step's activations and their gradients over `rows` rows, where tensors that are never
-/// needed at the same time share memory, in bytes. An estimate that depends on the graph alone, so that all ranks have
-/// the same: what a device's primitives work in is not counted.
+/// The bytes that a device needs for a step's activations and their gradients over `rows` rows, if tensors that are
+/// never needed at the same time share memory. An estimate from the graph alone, so that all ranks get the same; the
+/// working memory of a device's primitives is not counted.
 std::uint64_t activation_bytes(const Graph& graph, std::uint32_t rows);
 
 }  // namespace troupe::detail

@@ -4,7 +4,7 @@
 
 namespace troupe::detail {
 
-/// "1.2 GB": by powers of ten.
+/// "1.2 GB": in powers of ten.
 std::string scaled(double number, const char* unit);
 
 }  // namespace troupe::detail

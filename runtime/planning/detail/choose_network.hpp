@@ -8,10 +8,10 @@
 
 namespace troupe::detail {
 
-/// Gives each rank the network device of its node that is up, reaches the other nodes and is nearest to its cores, or
-/// to its accelerator; ranks for which several are as near share them. Leaves it open where nodes do not tell of NICs,
-/// or addresses do not tell which ones reach each other. `nodes`: the topology of each node of the plan. Throws
-/// Error{invalid} for a node whose NICs are all down, and for "rdma" where a node has no RDMA device.
+/// Gives each rank the network device of its node that is up, reaches the other nodes and is nearest to its cores or
+/// its accelerator; if several are equally near, ranks share them. Makes no choice if nodes do not report NICs, or if
+/// addresses do not show which NICs reach each other. `nodes`: the topology of each node of the plan. Throws
+/// Error{invalid} for a node whose NICs are all down, and for "rdma" if a node has no RDMA device.
 void choose_network(Plan& plan, std::string_view transport, std::span<const Topology* const> nodes);
 
 }  // namespace troupe::detail

@@ -9,10 +9,10 @@
 
 namespace troupe::detail {
 
-/// Compares what ranks take with what is there, and notes both in the plan's nodes. `nodes`: the topology of each node
-/// of the plan; `used`: bytes by rank, each counted for one rank only. Where a NUMA node has too little for the ranks
-/// that it is to serve alone, placement.policy = "auto" lets them take memory from anywhere. Throws Error{invalid} when
-/// a host, or under other policies a NUMA node, has too little.
+/// Compares the memory that ranks need with the memory that exists, and writes both into the plan's nodes. `nodes`: the
+/// topology of each node of the plan; `used`: bytes by rank, each byte counted for one rank only. If a NUMA node has
+/// too little for the ranks that only it serves, placement.policy = "auto" lets them use memory of any node. Throws
+/// Error{invalid} if a host has too little, or, under other policies, a NUMA node.
 void fit_memory(Plan& plan, const Settings::Placement& placement, std::span<const Topology* const> nodes,
                 std::span<const std::uint64_t> used);
 

@@ -11,9 +11,9 @@
 namespace troupe::detail {
 
 /// Gives `ranks`, all of one host and in rank order, their CPU devices by placement.policy: cpus, device_threads,
-/// may_spin, numa_nodes; and, of what placement.cores leaves, cores to their lanes, if they have any. Then names the
-/// accelerator near each, as long as there are some. Adds to `reasons` what is not obvious. Throws Error{invalid} when
-/// more is asked for than there is, naming the constraint, Error{environment} without cores.
+/// may_spin, numa_nodes; and gives cores that placement.cores leaves to their lanes, if they have lanes. Then names an
+/// accelerator near each rank, as long as there are some. Adds to `reasons` what is not obvious. Throws Error{invalid},
+/// which names the constraint, if more is requested than exists, Error{environment} without cores.
 void place_on_cores(const Settings::Placement& placement, const Topology& node, const std::string& host,
                     const std::vector<RankPlan*>& ranks, bool with_lanes, std::vector<std::string>& reasons);
 

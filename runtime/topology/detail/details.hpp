@@ -7,9 +7,9 @@
 
 namespace troupe::topology::detail {
 
-/// What `whole` has and `seen` lacks, which another format made of it, as JSON of one line; "" when they are equal.
+/// The data in `whole` that is lost in `seen`, a copy made by way of another format, as JSON on one line; "" if equal.
 std::string details_json(const Machine& whole, const Machine& seen);
-/// Makes `whole` of `seen` again. Throws Error{invalid} with `source` in front.
+/// Makes `seen` equal to `whole` again. Throws Error{invalid}; the text begins with `source`.
 void apply_details(Machine& seen, std::string_view json, std::string_view source);
 
 }  // namespace troupe::topology::detail

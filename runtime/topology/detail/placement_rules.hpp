@@ -8,8 +8,8 @@
 
 namespace troupe::topology::detail {
 
-// The rules about where the threads, memory and transport of a rank are, for those that told (RankPlace::placement).
-// Each adds what it finds to `findings`.
+// The rules about the threads, memory and transport of those ranks that reported their placement
+// (RankPlace::placement). Each adds its findings to `findings`.
 
 void threads_off_plan(const Machine& machine, std::string_view rule, std::vector<Finding>& findings);
 void memory_off_plan(const Machine& machine, std::string_view rule, std::vector<Finding>& findings);

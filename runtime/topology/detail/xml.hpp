@@ -7,19 +7,19 @@
 
 namespace troupe::topology::detail {
 
-/// Parses bounded XML; entities of a document's own are not expanded. Throws Error{invalid}: `source`, line and column,
-/// what is wrong; too many bytes, elements, or levels.
+/// Parses XML of limited size; entities that the document defines are not expanded. Throws Error{invalid} for errors,
+/// and for too many bytes, elements or levels; the text gives `source`, line and column, and what is wrong.
 void parse_xml(pugi::xml_document& document, std::string_view text, std::string_view source);
 
-/// An attribute's value, "" when it is not there.
+/// The value of an attribute; "" if there is none.
 std::string_view text_of(const pugi::xml_node& node, const char* attribute);
-/// A whole number, 0 when it is not there. Throws Error{invalid}, naming the attribute, when it is none below 2^63.
+/// An integer, or 0 if absent. Throws Error{invalid}, naming the attribute, if it is not an integer below 2^63.
 std::uint64_t number_of(const pugi::xml_node& node, const char* attribute);
-/// A decimal number that is finite and not below 0; 0 when it is not there. Throws Error{invalid}.
+/// A decimal number, finite and not below 0; 0 if there is none. Throws Error{invalid}.
 double decimal_of(const pugi::xml_node& node, const char* attribute);
-/// A whole number in hexadecimal, with or without 0x.
+/// A hexadecimal integer, with or without 0x.
 std::uint64_t hex_of(std::string_view text, std::string_view what);
-/// 12.0 -> "12.000000" as hwloc writes; shortest digits that read back as the same number otherwise.
+/// 12.0 -> "12.000000", like hwloc; otherwise the shortest digits that read back as the same number.
 std::string shortest(double value);
 std::string printed(const pugi::xml_document& document);
 

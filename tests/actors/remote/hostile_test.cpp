@@ -63,7 +63,7 @@ TEST_F(HostilePeer, IsLostWhenItSaysThatAMessageIsOfAnotherSize) {
   auto header = message(0, 0, server());
   header.charge = 1;
   ASSERT_TRUE(world.arrive(stranger, {frame_of(header)}));
-  expect_lost("of another size");
+  expect_lost("wrong size");
 }
 
 TEST_F(HostilePeer, IsLostWhenPiecesOfABodyDoNotFit) {

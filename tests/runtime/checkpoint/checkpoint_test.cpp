@@ -365,7 +365,7 @@ TEST_F(Checkpoints, ThatAreNotFiniteAreNotWholeAndAreLeftForAnOlderOne) {
   store.publish(blocking, {2, 20}, manifest);
   const Status found = store.verify(blocking, {2, 20});
   EXPECT_EQ(found.code(), Code::corrupt);
-  EXPECT_THAT(std::string{found.text()}, HasSubstr("element 5 of tensor \"b[4:10]\" is infinite or no number"));
+  EXPECT_THAT(std::string{found.text()}, HasSubstr("element 5 of tensor \"b[4:10]\" is infinite or not a number"));
   std::string skipped;
   EXPECT_EQ(store.newest_whole(blocking, [&](const std::string& what) { skipped += what; }), (CheckpointId{1, 10}));
   EXPECT_THAT(skipped, HasSubstr("000002-step-20 is passed over: "));

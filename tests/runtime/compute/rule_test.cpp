@@ -54,6 +54,7 @@ struct Textbook {
         v = r.momentum * v + r.rate * g;
         p -= v;
         break;
+      case RuleKind::swap: std::swap(p, v); break;
       case RuleKind::lamb:
         m = r.beta1 * m + (1 - r.beta1) * g;
         v = r.beta2 * v + (1 - r.beta2) * g * g;
@@ -91,13 +92,38 @@ TEST(Rule, KeepsAsManyStatesAsItsKindNeeds) {
   EXPECT_EQ(state_slots(RuleKind::sgd), 0U);
   EXPECT_EQ(state_slots(RuleKind::momentum), 1U);
   EXPECT_EQ(state_slots(RuleKind::nesterov), 1U);
-  EXPECT_EQ(state_slots(RuleKind::adam), kMaxStateSlots);
-  EXPECT_EQ(state_slots(RuleKind::adamw), kMaxStateSlots);
+  EXPECT_EQ(state_slots(RuleKind::adam), kMaxRuleStates);
+  EXPECT_EQ(state_slots(RuleKind::adamw), kMaxRuleStates);
   EXPECT_EQ(state_slots(RuleKind::adagrad), 1U);
   EXPECT_EQ(state_slots(RuleKind::rmsprop), 1U);
   EXPECT_EQ(state_slots(RuleKind::rmsprop_momentum), 2U);
   EXPECT_EQ(state_slots(RuleKind::lars), 1U);
   EXPECT_EQ(state_slots(RuleKind::lamb), 2U);
+}
+
+TEST(Rule, HasAStateMoreWhereTheParametersAreAveraged) {
+  EXPECT_EQ(state_slots(Rule{.kind = RuleKind::sgd, .ema_decay = 0.9}), 1U);
+  EXPECT_EQ(state_slots(Rule{.kind = RuleKind::adam, .ema_decay = 0.9}), kMaxStateSlots);
+  EXPECT_EQ(state_slots(Rule{.kind = RuleKind::adam}), 2U);
+  EXPECT_EQ(state_slots(rule_step({.kind = RuleKind::lars, .ema_decay = 0.9}, 5)), 2U);
+  EXPECT_EQ(state_slots(rule_step({.kind = RuleKind::lars}, 5)), 1U);
+}
+
+TEST(Rule, AveragesParametersWithADecayThatGrowsToTheOneThatIsWished) {
+  const Rule rule{.kind = RuleKind::sgd, .rate = 0.1, .ema_decay = 0.5};
+  double expected = 3;
+  float p = 3, none = 0, average = 3;
+  for (std::uint64_t t = 1; t <= 20; ++t) {
+    const RuleStep step = rule_step(rule, t);
+    update_element(step, 1, std::sin(static_cast<float>(t)), p, none, none);
+    average_element(step, p, average);
+    const double decay = std::min(0.5, (1.0 + static_cast<double>(t)) / (10.0 + static_cast<double>(t)));
+    expected = decay * expected + (1 - decay) * p;
+    ASSERT_NEAR(average, expected, 1e-5) << "update " << t;
+  }
+  EXPECT_EQ(ema_decay_at(0.5, 8), 0.5);
+  EXPECT_EQ(ema_decay_at(0.999, 1), 2.0 / 11);
+  EXPECT_NE(to_string(rule), to_string({.kind = RuleKind::sgd, .rate = 0.1}));
 }
 
 TEST(Rule, IsInTheTableOfDocsOptimizersAsItsEntrySays) {

@@ -74,6 +74,7 @@ scatter = "equal"
 loader = "node"
 augment = ["flip", "crop:4"]
 broken = "skip"
+read_s = 0.4
 stage = "disk"
 stage_path = "/scratch"
 [model]
@@ -118,6 +119,7 @@ stop_s = 0.25
   EXPECT_EQ(s.data.source, "generated");
   EXPECT_EQ(s.data.augment, (std::vector<std::string>{"flip", "crop:4"}));
   EXPECT_EQ(s.data.broken, Broken::skip);
+  EXPECT_EQ(s.data.read, std::chrono::milliseconds(400));
   EXPECT_EQ(s.data.stage, Stage::disk);
   EXPECT_EQ(s.data.stage_path, "/scratch");
   EXPECT_EQ(s.data.path, "somewhere");
@@ -145,7 +147,7 @@ stop_s = 0.25
 
 TEST(Config, EveryRuleIsReadByItsName) {
   for (const RuleKind kind : kRuleKinds) {
-    if (kind == RuleKind::rmsprop_momentum || kind == RuleKind::block) continue;  // no names of their own
+    if (entry_of(kind).word != name_of(kind)) continue;  // no setting of its own
     const auto read = parse_configuration(text("[optimizer]\nrule = \"", name_of(kind), "\"\n"), "app.toml", {});
     EXPECT_EQ(read.settings.rule.kind, kind);
   }
@@ -441,6 +443,21 @@ TEST(Config, AContradictionWithAnOverrideNamesBothPlaces) {
       StartsWith("app.toml:3:12: optimizer.momentum is not used by optimizer.rule = \"adam\" (--set optimizer.rule)"));
 }
 
+TEST(Config, DeviceThreadsAreANumberOrAWordAndATrialIsNotDeterministic) {
+  const auto read = [](const std::string& value) {
+    return parse_configuration("[placement]\ndevice_threads = " + value + "\n", "app.toml", {})
+        .settings.placement.device_threads;
+  };
+  EXPECT_EQ(read("3"), (Settings::Placement::DeviceThreads{3, false}));
+  EXPECT_EQ(read("\"cores\""), Settings::Placement::DeviceThreads{});
+  EXPECT_EQ(read("\"auto\""), (Settings::Placement::DeviceThreads{0, true}));
+  EXPECT_THAT(std::string{failure("[placement]\ndevice_threads = 0\n", {}).text()},
+              HasSubstr("is the integer 0, but takes an integer from 1 to 4096, or one of \"cores\", \"auto\""));
+  EXPECT_THAT(std::string{failure("", {"placement.device_threads=many"}).text()}, HasSubstr("is the text \"many\""));
+  EXPECT_THAT(std::string{failure("", {"placement.device_threads=auto", "train.deterministic=true"}).text()},
+              HasSubstr("must always be the same; write the number, or \"cores\""));
+}
+
 TEST(Config, TheHashCoversValuesAndNotOrigins) {
   const auto a = parse_configuration("[data]\nbatch = 50\n", "a.toml", {});
   const auto b = parse_configuration("\n\n[data]\nbatch = 50 # the same\n", "b.toml", {});
@@ -479,7 +496,7 @@ TEST(Config, FilesThatCannotBeReadAreAnsweredWithTheReason) {
   EXPECT_THAT(answer(folder.path() / "none.toml"), HasSubstr("No such file"));
   EXPECT_THAT(answer(folder.file("file", "") + "/app.toml"), HasSubstr("Not a directory"));
   EXPECT_THAT(answer(folder.path()), HasSubstr("is a folder"));
-  EXPECT_THAT(answer(pipe), HasSubstr("no regular file"));
+  EXPECT_THAT(answer(pipe), HasSubstr("not a regular file"));
   EXPECT_THAT(answer(folder.file("big.toml", std::string((1 << 20) + 1, '#'))), HasSubstr("at most 1048576"));
 }
 

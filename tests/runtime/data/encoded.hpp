@@ -13,9 +13,10 @@
 
 namespace troupe::testing {
 
-/// A JPEG of `pixels` [height, width, channels], 1 (grey), 3 (RGB) or 4 (CMYK).
+/// A JPEG of `pixels` [height, width, channels], 1 (grey), 3 (RGB) or 4 (CMYK). `across`, `down`: pixels for which a
+/// color of RGB has one sample.
 inline Bytes jpeg_of(const Bytes& pixels, std::uint32_t height, std::uint32_t width, int channels, int quality = 95,
-                     bool progressive = false) {
+                     bool progressive = false, int across = 2, int down = 2) {
   jpeg_compress_struct jpeg{};
   jpeg_error_mgr errors{};
   jpeg.err = jpeg_std_error(&errors);
@@ -29,6 +30,10 @@ inline Bytes jpeg_of(const Bytes& pixels, std::uint32_t height, std::uint32_t wi
   jpeg.in_color_space = channels == 1 ? JCS_GRAYSCALE : channels == 3 ? JCS_RGB : JCS_CMYK;
   jpeg_set_defaults(&jpeg);
   jpeg_set_quality(&jpeg, quality, TRUE);
+  if (channels == 3) {
+    jpeg.comp_info[0].h_samp_factor = across;
+    jpeg.comp_info[0].v_samp_factor = down;
+  }
   if (progressive) jpeg_simple_progression(&jpeg);
   jpeg_start_compress(&jpeg, TRUE);
   while (jpeg.next_scanline < height) {

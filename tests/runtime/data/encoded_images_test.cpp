@@ -12,6 +12,7 @@
 
 #include "runtime/base/random.hpp"
 #include "runtime/data/find.hpp"
+#include "runtime/data/image_decoder.hpp"
 #include "runtime/data/image_lists.hpp"
 #include "tests/runtime/data/encoded.hpp"
 
@@ -124,6 +125,73 @@ TEST(ImageDecoder, DecodesOfAJpegWhatTheWindowNeeds) {
     const bool shrunk = std::min(window.height, window.width) >= 2.0 * side;  // by another filter then
     EXPECT_LT(mean_difference(of_part, resized(whole.pixels, window)), shrunk ? 3 : 0.5) << "round " << round;
   }
+}
+
+/// What decode() gives, resized.
+Bytes resized_pixels(ImageDecoder& decoder, const Bytes& bytes, const PixelWindow& window, std::uint32_t side) {
+  EXPECT_EQ(decoder.open(bytes), "");
+  const auto image = decoder.decode(window, side, side);
+  Bytes to(std::size_t{side} * side * 3);
+  Resizer{}.resize(image.pixels, image.window, side, side, 3, to.data());
+  return to;
+}
+
+Bytes resized_planes(ImageDecoder& decoder, const Bytes& bytes, const PixelWindow& window, std::uint32_t side) {
+  EXPECT_EQ(decoder.open(bytes), "");
+  EXPECT_TRUE(decoder.has_planes());
+  const auto image = decoder.decode_planes(window, side, side);
+  EXPECT_EQ(image.fault, "");
+  Resizer resizer;
+  resizer.begin(image.planes, image.window, side, side, /*flipped=*/false);
+  Bytes to(std::size_t{side} * side * 3);
+  for (std::uint32_t y = 0; y < side; ++y) resizer.write_row(y, 3, to.data() + std::size_t{y} * side * 3);
+  return to;
+}
+
+/// Colors that change quickly, so that a plane that is moved by a pixel is noticed.
+Bytes coarse_image(std::uint32_t height, std::uint32_t width, int channels) {
+  Bytes pixels = smooth_image(height, width, channels);
+  for (std::size_t i = 0; i < pixels.size(); ++i)
+    pixels[i] = static_cast<std::uint8_t>(pixels[i] / 2 + random_below(3, i / 5, 100));
+  return pixels;
+}
+
+TEST(ImageDecoder, GivesPlanesThatResizeToWhatItsPixelsResizeTo) {
+  constexpr std::uint32_t kTall = 150, kWide = 203;  // no whole number of blocks
+  const Bytes rgb = coarse_image(kTall, kWide, 3);
+  const std::vector<Bytes> all{
+      jpeg_of(rgb, kTall, kWide, 3),
+      jpeg_of(rgb, kTall, kWide, 3, 95, true),
+      jpeg_of(rgb, kTall, kWide, 3, 95, false, 2, 1),
+      jpeg_of(rgb, kTall, kWide, 3, 95, false, 1, 1),
+      jpeg_of(coarse_image(kTall, kWide, 1), kTall, kWide, 1),
+  };
+  ImageDecoder decoder;
+  for (int round = 0; round < 100; ++round) {
+    const auto between = [&](double low, double high, int what) {
+      return std::floor(low + (high - low) * random_unit(round, what));
+    };
+    PixelWindow window;
+    window.height = between(8, kTall + 1, 0);
+    window.width = between(8, kWide + 1, 1);
+    window.top = between(0, kTall - window.height + 1, 2);
+    window.left = between(0, kWide - window.width + 1, 3);
+    const auto side = static_cast<std::uint32_t>(between(4, 70, 4));
+    const std::size_t kind = static_cast<std::size_t>(round) % all.size();
+    const Bytes planes = resized_planes(decoder, all[kind], window, side),
+                pixels = resized_pixels(decoder, all[kind], window, side);
+    // A JPEG that is shrunk in decoding has its colors by the shrinking, too, instead of by interpolation.
+    const bool shrunk = std::min(window.height, window.width) >= 2.0 * side;
+    EXPECT_LT(mean_difference(planes, pixels), shrunk ? 2 : 0.6) << "kind " << kind << ", round " << round;
+  }
+}
+
+TEST(ImageDecoder, HasNoPlanesWhereColorsAreNotLumaAndChroma) {
+  ImageDecoder decoder;
+  EXPECT_EQ(decoder.open(jpeg_of(smooth_image(kHeight, kWidth, 4), kHeight, kWidth, 4)), "");
+  EXPECT_FALSE(decoder.has_planes());
+  EXPECT_EQ(decoder.open(png_of(smooth_image(kHeight, kWidth, 3), kHeight, kWidth, 3)), "");
+  EXPECT_FALSE(decoder.has_planes());
 }
 
 TEST(ImageDecoder, SaysWhatIsWrong) {

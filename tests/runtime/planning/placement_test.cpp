@@ -14,6 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using namespace troupe::testing;
 
 Plan plan_on(const std::vector<Topology>& nodes, const std::vector<std::uint32_t>& counts,
@@ -21,6 +22,33 @@ Plan plan_on(const std::vector<Topology>& nodes, const std::vector<std::uint32_t
   Plan plan = make_plan(settings, small_mlp(), inputs_on(nodes, counts));
   expect_sound(plan, nodes);
   return plan;
+}
+
+TEST(Placement, ANumberOfDeviceThreadsIsKeptAndNeedsAsManyCores) {
+  Settings settings;
+  settings.placement.device_threads.count = 3;
+  Topology node = made_node("a", {.numa = 1, .cores_of_numa = 8});
+  EXPECT_THAT(plan_on({node}, {2}, settings).ranks, Each(Field(&RankPlan::device_threads, 3u)));
+  EXPECT_THAT(plan_on({node}, {2}, settings).ranks[1].cpus, ElementsAre(4, 5, 6, 7));
+  node.cpu_quota = 4;
+  EXPECT_THAT(make_plan(settings, small_mlp(), inputs_on({node}, {2})).ranks,
+              Each(Field(&RankPlan::device_threads, 3u)));
+  try {
+    plan_on({made_node("a", {.numa = 1, .cores_of_numa = 4})}, {2}, settings);
+    FAIL() << "more threads than cores";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::invalid);
+    EXPECT_THAT(error.what(), HasSubstr("placement.device_threads = 3, but rank 0 on node a has 2 cores"));
+  }
+}
+
+TEST(Placement, APlanSaysThatATrialChoosesThreadsWhereThereIsAChoice) {
+  Settings settings;
+  settings.placement.device_threads.tried = true;
+  EXPECT_THAT(plan_on({made_node("a", {.numa = 1, .cores_of_numa = 4})}, {2}, settings).reasons,
+              Contains(HasSubstr("lets a trial at the start find on how many of its cores")));
+  EXPECT_THAT(plan_on({made_node("a", {.numa = 1, .cores_of_numa = 2})}, {2}, settings).reasons,
+              Not(Contains(HasSubstr("trial"))));
 }
 
 TEST(Placement, SpreadGivesEachRankANumaNodeOfItsOwn) {

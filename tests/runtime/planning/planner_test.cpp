@@ -365,6 +365,19 @@ TEST(Planner, MemoryCountsWhatARankWorksOnInItsPeersArenas) {
   EXPECT_EQ(peers(plan_of({node("a", 1), node("b", 1)}, {1, 1}), 0), 0u);
 }
 
+TEST(Plan, SaysWhereBatchesAreDecoded) {
+  Settings settings;
+  EXPECT_THAT(describe(plan_of({node("a", 4)}, {2}, settings)),
+              HasSubstr("each rank's loader decodes itself, on the cpus of its rank"));
+  settings.data.source = "folder";  // an actor does not wait for files
+  EXPECT_THAT(describe(plan_of({node("a", 4)}, {2}, settings)),
+              HasSubstr("each rank's loader decodes by 1 thread, on"));
+  settings.data.threads = 3;
+  settings.data.loader = "node";
+  EXPECT_THAT(describe(plan_of({node("a", 4)}, {2}, settings)),
+              HasSubstr("each node's loader decodes by 3 threads, on the cpus of the node's first rank"));
+}
+
 TEST(Planner, OneRankOfANodeReadsTheDataForAllWhereThatIsAskedFor) {
   Settings settings;
   settings.data.loader = "node";

@@ -14,20 +14,20 @@ namespace troupe::bench {
 struct DataCase {
   std::string what = "mnist";  // mnist, cifar, jpeg
   std::string dtype = "f32";
-  std::vector<std::string> augment;  // as data.augment; empty: the usual ones of the case
-  std::string folder;                // of .jpg files; empty: drawn
+  std::vector<std::string> augment;  // as data.augment; empty: the usual operations for the case
+  std::string folder;                // of .jpg files; empty: random images
   std::uint32_t threads = 0;
   std::uint32_t batch = 100;
   std::uint32_t rounds = 7;
-  double seconds = 0.5;  // a round
+  double seconds = 0.5;  // of a round
 };
 
-/// `rtbench data`: fills batches from a source and prints one JSON line with the samples a second of each round.
+/// `rtbench data`: fills batches from a source and prints one JSON line with the samples per second of each round.
 class DataCommand {
  public:
   explicit DataCommand(CLI::App& app);
   bool parsed() const { return data_->parsed(); }
-  /// The exit code. Throws what the source throws, and Error{aborted} when a signal comes.
+  /// Returns the exit code. Throws what the source throws, and Error{aborted} on a signal.
   int run(Blocking& blocking, const rtrun::Signals& signals) const;
 
  private:

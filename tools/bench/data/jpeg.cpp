@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-// After cstdio, which it takes for granted.
+// After cstdio, which this header needs but does not include.
 #include <jpeglib.h>
 
 namespace troupe::bench {
@@ -12,7 +12,7 @@ std::vector<std::uint8_t> encode_jpeg(const std::vector<std::uint8_t>& pixels, s
                                       std::uint32_t width, int quality) {
   jpeg_compress_struct jpeg{};
   jpeg_error_mgr errors{};
-  jpeg.err = jpeg_std_error(&errors);  // ends the program, which is right for a measurement without memory
+  jpeg.err = jpeg_std_error(&errors);  // an error ends the program, which is acceptable for a measurement
   jpeg_create_compress(&jpeg);
   unsigned char* out = nullptr;
   unsigned long size = 0;

@@ -15,7 +15,7 @@
 namespace troupe::bench {
 namespace {
 
-/// Encoded images in memory, so that no disk is measured.
+/// Encoded images in memory, so that the disk is not measured.
 class MemoryFiles final : public EncodedFiles {
  public:
   void add(std::string name, std::vector<std::uint8_t> bytes) {
@@ -39,7 +39,7 @@ class MemoryFiles final : public EncodedFiles {
   std::uint64_t size_bytes_ = 0;
 };
 
-/// Waves with noise, about as hard to code as a photograph: some 75 KB at quality 90.
+/// Waves with noise, which compress about as well as a photograph: some 75 KB at quality 90.
 std::vector<std::uint8_t> draw_photograph(std::uint32_t height, std::uint32_t width, std::uint64_t number) {
   std::vector<std::uint8_t> pixels;
   for (std::uint32_t y = 0; y < height; ++y) {

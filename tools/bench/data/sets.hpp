@@ -10,14 +10,14 @@
 
 namespace troupe::bench {
 
-/// A source to be measured, and what is done to its samples.
+/// A source to measure, and the operations on its samples.
 struct MeasuredSet {
   std::unique_ptr<Source> source;
   std::string name;
   std::vector<std::string> augment;
 };
 
-/// Images of random bytes: how long they take does not depend on what they show.
+/// Images of random bytes: the time that they take does not depend on their contents.
 struct RandomImages {
   std::uint32_t count = 0;
   std::uint32_t side = 0;  // pixels
@@ -26,7 +26,7 @@ struct RandomImages {
 };
 std::unique_ptr<Source> random_images(const RandomImages& what, const std::vector<std::string>& augment);
 
-/// Throws Error{invalid} for an operation that is none.
+/// Throws Error{invalid} for an unknown operation.
 MeasuredSet make_measured_set(const DataCase& what);
 
 }  // namespace troupe::bench

@@ -14,11 +14,11 @@
 namespace troupe::bench {
 namespace {
 
-/// What a measurement takes where the command line does not say.
+/// The values that a measurement uses if the command line does not give them.
 struct Usual {
-  const char* name;  // --what, or --how of silence
+  const char* name;  // of --what, or of --how for silence
   std::uint32_t processes, rounds, dead_ms;
-  std::uint32_t numbers;  // for all of one process's partners together about as many as one peer's window holds
+  std::uint32_t numbers;  // of one process; to all partners together about one peer's window
   std::uint32_t blocks, workers, patience_s;
   Measure* measure;
 };
@@ -61,9 +61,9 @@ GroupCommand::GroupCommand(CLI::App& app)
       ->capture_default_str();
   options
       .choice("--how", case_.how,
-              "For silence: stop: from SIGSTOP to the down message; cut: the same from a cut link, between "
-              "namespaces; pause: SIGCONT follows after 800 ms, and nobody may be lost; load: everyone computes "
-              "and talks with everyone, and nobody may be lost",
+              "For silence: stop: from SIGSTOP to the DOWN message; cut: the same from a cut link, between "
+              "namespaces; pause: SIGCONT follows after 800 ms, and no process may be lost; load: all compute "
+              "and exchange messages, and none may be lost",
               {"stop", "cut", "pause", "load"})
       ->capture_default_str();
   options
@@ -72,30 +72,30 @@ GroupCommand::GroupCommand(CLI::App& app)
       ->capture_default_str();
   options.choice("--transport", each.transport, "shm, tcp; default shm, between namespaces tcp", {"shm", "tcp"});
   options.number("--processes", case_.processes, "Default 3; 2 for cut, 8 for load, 64 for crowd", 2, 1024);
-  options.number("--rounds", case_.rounds, "Default 100 for death, 1 for crowd, 10 else", 1, 100000);
+  options.number("--rounds", case_.rounds, "Default 100 for death, 1 for crowd, otherwise 10", 1, 100000);
   options.number("--seconds", case_.seconds, "How long load lasts", 1, 1000000)->capture_default_str();
   options.number("--dead-ms", each.dead_ms,
-                 "Silence of so long is taken for death; default 1000 for stop and cut, 3000 else", 10, 1000000);
-  options.number("--victim-mb", case_.victim_mb, "Further memory of the process that is killed", 0, 1 << 20)
+                 "After this silence a process counts as dead; default 1000 for stop and cut, otherwise 3000", 10,
+                 1000000);
+  options.number("--victim-mb", case_.victim_mb, "Additional memory of the process that is killed", 0, 1 << 20)
       ->capture_default_str();
   group_->add_flag("--victim-talks", case_.victim_talks,
-                   "Who is killed exchanges messages, too; else two others do, if there are any");
+                   "The process that is killed exchanges messages, too; otherwise two others do, if there are any");
   options.number("--numbers", each.numbers,
-                 "Messages of 8 bytes that each process has under way to each that it talks with; default 512, 64 "
-                 "for load",
-                 0, 100000);
+                 "Messages of 8 bytes in transit from each process to each partner; default 512, 64 for load", 0,
+                 100000);
   options.number("--blocks", each.blocks,
-                 "Messages of 1 MB that it has under way besides; default 2 for stop, cut and pause, 0 else", 0, 64);
-  options.number("--workers", each.workers, "CAF's threads of each process; default 1 for crowd, CAF's own choice else",
-                 0, 256);
+                 "Messages of 1 MB in transit besides; default 2 for stop, cut and pause, otherwise 0", 0, 64);
+  options.number("--workers", each.workers,
+                 "CAF's threads of each process; default 1 for crowd, otherwise CAF's own choice", 0, 256);
   group_->add_flag("--inline", each.inlined, "The actors that exchange messages run on the control lane");
-  options.list("--cpus", case_.cpus, "Pins the processes to these CPUs, by turns; default wherever there is room");
+  options.list("--cpus", case_.cpus, "Pins the processes to these CPUs, in turn; default: not pinned");
   options.number("--patience-s", each.patience_s, "How long joining and leaving may take", 1, 3600)
       ->capture_default_str();
   group_->add_flag("--table", case_.table, "Also a table of times, on stderr");
 }
 
-/// With what was not said.
+/// The case with the missing values filled in.
 GroupCase GroupCommand::complete() const {
   GroupCase what = case_;
   const Usual& usually = usual(what);

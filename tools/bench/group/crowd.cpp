@@ -11,13 +11,13 @@ nlohmann::ordered_json mean_and_max(const Spread& spread) {
   return {{"mean", rounded(spread.mean())}, {"max", rounded(spread.max())}};
 }
 
-/// One crowd's life. Whether all ended clean.
+/// One crowd from start to end. Returns whether all ended cleanly.
 bool live(const GroupRun& run, nlohmann::ordered_json& line) {
   GroupCrew crew(run);
   line["join_ms"] = rounded(milliseconds_since(crew.begun()));
   say(text("group: all ", crew.size(), " have joined"));
 
-  for (const std::uint32_t number : {1, 2}) {  // the second time everyone is connected
+  for (const std::uint32_t number : {1, 2}) {  // the second time all are connected already
     const auto heard = crew.ask(run.blocking, 0, {{"do", "broadcast"}, {"number", number}}, "heard");
     line["lookup_ms"].push_back(rounded(heard.at("lookup_ms")));
     line["broadcast_gather_ms"].push_back(rounded(heard.at("ms")));

@@ -11,14 +11,14 @@ using std::chrono::milliseconds;
 
 constexpr std::uint32_t kShifts = 20;
 
-/// "its process ended" of "process 2 (host) is lost: its process ended"
+/// Returns "its process ended" for "process 2 (host) is lost: its process ended".
 std::string cause_in(const std::string& why) {
   constexpr std::string_view kLost = "is lost: ";
   const auto at = why.find(kLost);
   return at == std::string::npos ? why : why.substr(at + kLost.size());
 }
 
-/// The rounds of such a measurement; of a death they also tell what the kernel needed for it.
+/// The rounds of one measurement; those of a death also measure how long the kernel took to report it.
 class Losses {
  public:
   explicit Losses(const GroupRun& run)
@@ -29,7 +29,7 @@ class Losses {
     for (const char* name : {"down_at_0_ms", "pidfd_ms", "down_past_pidfd_ms", "resident_mb"}) found_.spread(name);
   }
 
-  /// Whether only those were lost who were to be, and each as it should.
+  /// Returns whether exactly the expected processes were lost, and with the expected error.
   bool measure() {
     for (std::uint32_t round = 0; round < what_.rounds; ++round) {
       lose_one(round);
@@ -46,7 +46,7 @@ class Losses {
   }
 
  private:
-  /// The last process is.
+  /// The lost process is the last one.
   void lose_one(std::uint32_t round) {
     GroupCrew crew(run_);
     const std::uint32_t victim = crew.size() - 1;
@@ -103,11 +103,11 @@ class Losses {
   const bool cut_;
   Spread& down_ = found_.spread("down_ms");  // from just before the loss to the handler of each monitor
   Spread busy_;
-  std::map<std::string, std::uint32_t> because_;  // how often a survivor was told why
+  std::map<std::string, std::uint32_t> because_;  // how many survivors were told each cause
   std::size_t suspected_ = 0;
-  std::size_t strange_ = 0;  // downs that came twice, with another error, or of somebody else
+  std::size_t strange_ = 0;  // DOWN messages that came twice, with another error, or for another process
   Clock::time_point begun_;
-  Clock::time_point ended_;  // whoever waited for the victim's pidfd ran
+  Clock::time_point ended_;  // when the thread that waited for the victim's pidfd ran
 };
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace troupe::bench {
 namespace {
 
-/// When nothing comes for so long, nothing is under way.
+/// If no message arrives for this long, none is in transit.
 constexpr std::chrono::milliseconds kQuiet{200};
 
 CrewPlan plan_of(const GroupRun& run) {
@@ -80,7 +80,8 @@ std::uint64_t GroupCrew::messages_heard(std::uint32_t member) {
   return ask(blocking_, member, {{"do", "count"}}, "count").at("messages");
 }
 
-/// Whoever counts another process as lost tells that, too, and has done so before it answers how many it heard.
+/// A process that counts another one as lost reports it, and has done so before it answers how many messages it
+/// received.
 std::size_t GroupCrew::further_losses(std::uint32_t survivor) {
   await(blocking_, survivor, "lost", patience());
   messages_heard(survivor);
@@ -127,7 +128,7 @@ Findings::~Findings() {
 }
 
 Spread& Findings::spread(const std::string& name) {
-  line[name];  // takes its place
+  line[name];  // so that fields keep this order
   return spreads_[name];
 }
 

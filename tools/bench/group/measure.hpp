@@ -12,11 +12,11 @@
 
 namespace troupe::bench {
 
-/// Messages flow for so long before anything is done, and somewhat longer in each next round.
+/// Messages are exchanged for this time before the loss, and somewhat longer in each further round.
 inline constexpr std::chrono::milliseconds kBefore{300};
 inline constexpr std::chrono::milliseconds kShift{7};
 
-/// A measurement that was begun: with the network namespaces that it asks for, one for each process.
+/// A measurement in progress, with its network namespaces, one for each process, if it needs them.
 struct GroupRun {
   GroupRun(Blocking& thread, const rtrun::Signals& taken, const GroupCase& chosen);
   void say_round(std::uint32_t rounds) const;
@@ -27,40 +27,40 @@ struct GroupRun {
   std::unique_ptr<const Namespaces> nodes;  // null: none
 };
 
-/// The processes of a group; see run_member() for what they are told.
+/// The processes of a group; run_member() describes their orders.
 class GroupCrew final : public Crew {
  public:
   /// Starts them and waits until all have joined.
   explicit GroupCrew(const GroupRun& run);
 
   std::vector<std::uint32_t> everyone() const;
-  /// These exchange messages with each other.
+  /// Lets these members exchange messages with each other.
   void talk(const std::vector<std::uint32_t>& members);
-  /// Ends that, and waits until no message is under way.
+  /// Stops the exchange, and waits until no message is in transit.
   void hush();
   void watch(std::uint32_t member, std::uint32_t peer);
-  /// Of one.
+  /// The number of messages that one member has received.
   std::uint64_t messages_heard(std::uint32_t member);
-  /// What `survivor`, told of the loss that was to be, has told of further ones.
+  /// How many losses, in addition to the intended one, `survivor` has reported.
   std::size_t further_losses(std::uint32_t survivor);
-  /// Says on stderr who lost whom, and why, as far as nobody awaited it.
+  /// Prints on stderr which process lost which, and why, for losses that nothing awaited.
   void say_losses() const;
-  /// All leave together, and end. Whether each of them says that it left clean; who does not is named on stderr.
+  /// All processes leave together and end. Returns whether all report a clean end; the others are named on stderr.
   bool stop();
 
  private:
   Blocking& blocking_;
 };
 
-/// What a measurement finds: a JSON line on stdout at its end, also when a signal or an error ends it; where it is
-/// asked for a table of the times on stderr, too.
+/// The results of a measurement: printed as a JSON line on stdout at its end, even if a signal or an error ends it; if
+/// requested, a table of the times on stderr, too.
 class Findings {
  public:
   explicit Findings(const GroupCase& what);
   ~Findings();
   Findings(const Findings&) = delete;
   Findings& operator=(const Findings&) = delete;
-  /// Printed as {"median", "p99", "max"} of its values; it stays where it is.
+  /// Printed as {"median", "p99", "max"} of its values; the reference stays valid.
   Spread& spread(const std::string& name);
   nlohmann::ordered_json line;
 
@@ -69,13 +69,14 @@ class Findings {
   std::map<std::string, Spread> spreads_;
 };
 
-/// True: what must hold did (who was to be lost was, once, and nobody else). Throw as Crew.
+/// Returns true if what must hold did: exactly the intended process was lost, once. Throws as Crew.
 using Measure = bool(const GroupRun& run);
-/// A process is killed, falls silent, or its link is cut while messages flow: how long until the others' actors know?
+/// A process is killed or stopped, or its link is cut, while messages are exchanged: how long until the others' actors
+/// know?
 Measure measure_loss;
-/// One pauses again and again; or everyone computes, too.
+/// One process pauses again and again; or all processes compute at the same time.
 Measure measure_pauses, measure_load;
-/// Many processes on one machine: what it takes them to join, to hear of something, and to leave.
+/// Many processes on one machine: how long they take to join, to receive a broadcast, and to leave.
 Measure measure_crowd;
 
 }  // namespace troupe::bench

@@ -32,12 +32,12 @@ using Answer = caf::atom_constant<caf::atom("answer")>;
 
 constexpr std::size_t kBlockBytes = 1u << 20;
 
-/// What a process's talker has heard.
+/// What a process's talker has received.
 struct Heard {
   std::atomic<std::uint64_t> messages{0};
   std::atomic<std::int64_t> longest_gap_ns{0};                        // between two messages of one partner
-  std::unordered_map<caf::strong_actor_ptr, Clock::time_point> last;  // of each partner; the talker's
-  bool hushed = false;                                                // the talker's
+  std::unordered_map<caf::strong_actor_ptr, Clock::time_point> last;  // of each partner; used by the talker
+  bool hushed = false;                                                // used by the talker
 
   void note(const caf::strong_actor_ptr& from) {
     messages.fetch_add(1, std::memory_order_relaxed);
@@ -48,7 +48,7 @@ struct Heard {
   }
 };
 
-/// Sends back what comes. (TalkWith{}, partners) makes it begin with these, (Hush{}) keep what comes from now on.
+/// Sends back every message. (TalkWith{}, partners) makes it start with these; after (Hush{}) it keeps what arrives.
 caf::behavior talker(caf::event_based_actor* self, const MemberCase& what, const std::shared_ptr<Heard>& heard) {
   const auto send_back = [=](auto message) {
     heard->note(self->current_sender());
@@ -65,7 +65,7 @@ caf::behavior talker(caf::event_based_actor* self, const MemberCase& what, const
           [=](std::vector<char>& block) { send_back(std::move(block)); }};
 }
 
-/// Hears (News{}, n), and answers (Answer{}, n) with n once it has heard that.
+/// Receives (News{}, n); answers (Answer{}, n) with n after it has received that News.
 caf::behavior listener(caf::event_based_actor* self) {
   struct State {
     std::uint64_t newest = 0;
@@ -89,7 +89,7 @@ caf::behavior listener(caf::event_based_actor* self) {
           }};
 }
 
-/// A thread that computes until it ends.
+/// A thread that computes until it is ended.
 class Computation {
  public:
   Computation() : thread_(start_thread("compute", [this] { run(); })) {}
@@ -103,7 +103,7 @@ class Computation {
     std::array<float, 4096> values{};
     for (float step = 1; !over_.load(std::memory_order_relaxed); step = step * 0.5f + 1)
       for (float& value : values) value = value * 0.99f + step;
-    result_ = values.front();  // so that it is computed at all
+    result_ = values.front();  // so that the compiler does not omit the computation
   }
   std::atomic<bool> over_{false};
   std::atomic<float> result_{0};
@@ -139,7 +139,7 @@ class Member {
   }
 
   void obey() {
-    // Waits without a deadline: who measures has one, and this process dies with it.
+    // Waits without a deadline: the measuring process has one, and this process ends with it.
     while (const auto order = line_.hear()) {
       const std::string word = order->at("do");
       json answer = (this->*orders().at(word))(*order);

@@ -10,32 +10,33 @@
 
 namespace troupe::bench {
 
-/// How a process of a measured group is set up.
+/// The configuration of one process of a measured group.
 struct MemberCase {
   std::string transport = "shm";  // shm, tcp
   std::string device;             // network device of tcp
   std::uint32_t dead_ms = 3000;
-  std::uint32_t workers = 0;  // CAF's threads; 0: as many as it takes by itself
-  // What it sends to each that it talks with, to be sent back and forth for ever: messages of 8 bytes, and of 1 MB.
+  std::uint32_t workers = 0;  // CAF's threads; 0: CAF's default
+  // The number of messages of 8 bytes, and of 1 MB, that it sends to each partner; they go back and forth until hushed.
   std::uint32_t numbers = 0;
   std::uint32_t blocks = 0;
-  std::uint32_t patience_s = 60;  // for joining and for finding each other
+  std::uint32_t patience_s = 60;  // to join and to find each other
   bool inlined = false;           // the talker runs on the control lane
-  int cpu = -1;                   // it runs there alone; -1: wherever there is room
+  int cpu = -1;                   // it runs only on this one; -1: on any
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(MemberCase, transport, device, dead_ms, workers, numbers, blocks, patience_s,
                                    inlined, cpu)
 
-/// Joins the group that the environment names, says "joined", then does what it is told on its line until that ends:
+/// Joins the group that the environment names, says "joined", then obeys the orders on its line until the line ends:
 /// {"do": WORD, ...} is answered by {"say": ...}. Words:
-///   watch {peer}: tells "down" {peer, at, code, why} when that process's talker ends; answered "watching".
-///   talk {with: [peers]}: exchanges messages with those from now on; "talking".
-///   hush: sends nothing more back; "hushed".
-///   compute: keeps a core busy beside that; "computing".  ballast {mb}: takes that much memory; "heavier".
+///   watch {peer}: reports "down" {peer, at, code, why} when that process's talker ends; answered "watching".
+///   talk {with: [peers]}: exchanges messages with these peers from now on; "talking".
+///   hush: sends nothing back any more; "hushed".
+///   compute: also keeps a core busy; "computing".  ballast {mb}: allocates that much memory; "heavier".
 ///   count: "count" {messages, longest_gap_ms}.
-///   broadcast {number}: to all processes, and waits until all have heard; "heard" {lookup_ms, ms}.
+///   broadcast {number}: to all processes, and waits until all have received it; "heard" {lookup_ms, ms}.
 ///   stop {within_ms}: leaves together with the others; "stopped" {clean, text}, and ends.
-/// By itself it says "suspected" {peer}, "recovered" {peer}, "lost" {peer, at, why} and "dropped" {what}. Throws Error.
+/// Without an order it says "suspected" {peer}, "recovered" {peer}, "lost" {peer, at, why} and "dropped" {what}. Throws
+/// Error.
 void run_member(Blocking& blocking, const MemberCase& what, Line& line);
 
 }  // namespace troupe::bench

@@ -15,11 +15,11 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kPause{800};
-/// How often everyone is asked how it goes, and how often that is told.
+/// How often all processes are asked for their state, and how often that is printed.
 constexpr std::chrono::seconds kLookEvery{5};
 constexpr std::uint32_t kLooksPerWord = 6;
 
-/// A group in which nobody may be lost, from its start to its end.
+/// A group in which no process may be lost, from its start to its end.
 class Spared {
  public:
   Spared(const GroupRun& run, Findings& found) : crew(run), run_(run), line_(found.line) {
@@ -27,7 +27,7 @@ class Spared {
     look();
   }
 
-  /// Takes what has been seen so far. `gap`: between two messages of one process that came to another.
+  /// Adds the present observations. `gap`: between two messages from one process to another.
   void look() {
     const auto counts = crew.ask_all(run_.blocking, {{"do", "count"}}, "count");
     std::uint64_t messages = 0;
@@ -42,7 +42,7 @@ class Spared {
     line_["busy"] = rounded(busyness_.so_far());
     line_["clean"] = false;
   }
-  /// Whether nobody was lost and no message dropped.
+  /// Returns whether no process was lost and no message dropped.
   bool end() {
     crew.hush();
     line_["clean"] = crew.stop();
@@ -76,7 +76,7 @@ bool measure_pauses(const GroupRun& run) {
     crew.signal(victim, SIGSTOP);
     crew.rest(run.blocking, kPause);
     crew.signal(victim, SIGCONT);
-    // Messages go on when it has received more than those that had come before it was stopped.
+    // Messages are exchanged again when it has received more than it had before it was stopped.
     const std::uint64_t before = crew.messages_heard(victim);
     const std::uint64_t enough = 4 * crew.size() * (run.what.each.numbers + run.what.each.blocks);
     for (const Deadline deadline = crew.patience(); crew.messages_heard(victim) < before + enough;) {

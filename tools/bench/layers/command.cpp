@@ -89,7 +89,7 @@ int run_layers(const LayersCase& what) {
   return 0;
 }
 
-/// One dense layer without an activation, whose forward pass is a product of two matrices of `size` x `size`.
+/// One dense layer without an activation; its forward pass is a product of two matrices of `size` x `size`.
 Graph square_product(std::uint64_t size, const LayersCase& what) {
   const auto units = static_cast<std::uint32_t>(size);
   LayerList net;

@@ -9,23 +9,23 @@ namespace troupe::bench {
 
 /// What `rtbench layers` and `rtbench gemm` measure.
 struct LayersCase {
-  std::string network;                                // cases.hpp; empty: square products
+  std::string network;                                // see cases.hpp; empty: products of square matrices
   std::string dtype = "f32";                          // or bf16
   std::uint32_t batch = 0;                            // samples; 0: the network's
-  std::uint32_t rounds = 5;                           // each a figure
+  std::uint32_t rounds = 5;                           // one value for each
   std::uint32_t threads = 1;                          // of the device
-  std::vector<std::uint64_t> sizes{512, 1024, 2048};  // of square products
+  std::vector<std::uint64_t> sizes{512, 1024, 2048};  // of square matrices
   bool json = false;
 };
 
-/// `rtbench layers`: each layer of a network forward and backward as the CPU device does it, against the best
-/// primitives of oneDNN alone, and a whole step against the sum of its layers. `rtbench gemm`: Gflop/s of the products
-/// and convolutions of a network, or of square products. Both run in this process, on the calling thread.
+/// `rtbench layers`: the forward and backward pass of each layer of a network on the CPU device, compared with oneDNN's
+/// best primitives, and a whole step compared with the sum of its layers. `rtbench gemm`: Gflop/s of the products and
+/// convolutions of a network, or of square matrices. Both run in this process, on the calling thread.
 class LayersCommand {
  public:
   explicit LayersCommand(CLI::App& app);
   bool parsed() const { return layers_->parsed() || gemm_->parsed(); }
-  /// The exit code. Throws Error{unsupported} without a CPU device.
+  /// Returns the exit code. Throws Error{unsupported} without a CPU device.
   int run() const;
 
  private:

@@ -18,12 +18,12 @@ namespace {
 using Bytes = std::vector<char>;
 
 constexpr std::uint32_t kOwnArena = 1;
-/// Of all that a shard, or its worker, has.
+/// The number of copies of a stripe that a shard or its worker has.
 constexpr std::uint64_t kStripeCopies = 4;
 
 std::uint64_t arena_bytes(const EndCase& what) {
   if (what.endures()) return EnduranceEnd::kArenaBytes;
-  if (what.floods()) return 4096;  // no tensors
+  if (what.floods()) return 4096;  // it has no tensors
   return what.what == "mixed" ? kStreamedBytes : what.bytes;
 }
 
@@ -36,40 +36,41 @@ GroupOptions options_of(const EndCase& what, AddressSpace& space) {
   RemoteOptions& remote = options.remote;
   remote.dropped = [](std::string_view why) { say(text("a message was dropped: ", why)); };
   remote.slow = [](caf::actor_id, Clock::duration, bool moved) {
-    if (moved) say("a measured actor held the control lane up and goes on in the scheduler: not inline any more");
+    if (moved)
+      say("a measured actor blocked the control lane; the scheduler runs it now, so it is not inline any more");
   };
   if (what.floods()) {
     remote.memory_bytes = what.memory_mb * std::uint64_t{1'000'000};
-    remote.dropped = [](std::string_view) {};  // counted
-    remote.slow = {};                          // it is
+    remote.dropped = [](std::string_view) {};  // only counted
+    remote.slow = {};                          // the flood keeps its lane busy by intention
   }
-  // Who does nothing but send keeps the lane for as long as it sends.
+  // An actor that only sends keeps the lane as long as it sends.
   if (what.what == "rate" || what.endures()) remote.inline_limit = std::chrono::seconds(1);
-  // So small that tensors fill it too.
+  // Small, so that tensors fill it too.
   if (what.endures()) remote.unhandled_bytes = 8u << 20;
   return options;
 }
 
-/// Sends back what comes, or `own` instead.
+/// Sends back every message, or always `own` if there is one.
 template <class Payload>
 caf::behavior echo(caf::event_based_actor*, const std::optional<Payload>& own) {
   if (own) return {[answer = *own](const Payload&) { return answer; }};
   return {[](Payload& x) { return std::move(x); }};
 }
 
-/// What a bouncer is told.
+/// The state of a bouncer.
 template <class Payload>
 struct Bounce {
   caf::actor echo;
   Payload first;
-  std::function<bool()> again;               // after each round trip: whether there is to be another
-  std::function<bool(const Payload&)> same;  // whether what came back is what was sent
-  bool first_again = false;                  // instead of what came back
+  std::function<bool()> again;               // called after each round trip: whether to start another
+  std::function<bool(const Payload&)> same;  // whether the received payload is the one that was sent
+  bool first_again = false;                  // send `first` again instead of the received payload
   bool intact = true;
   Finish finish;
 };
 
-/// Sends to the echo what comes back from it.
+/// Sends every payload that the echo returns to the echo again.
 template <class Payload>
 caf::behavior bounce(caf::event_based_actor* self, const std::shared_ptr<Bounce<Payload>>& what) {
   return {[=](Go) { self->send(what->echo, what->first); },
@@ -83,7 +84,7 @@ caf::behavior bounce(caf::event_based_actor* self, const std::shared_ptr<Bounce<
           }};
 }
 
-/// Round trips until `what->again` says no.
+/// Makes round trips until `what->again` returns false.
 template <class Payload>
 void run_bounce(Blocking& blocking, const Stage& stage, const std::shared_ptr<Bounce<Payload>>& what,
                 Clock::duration patience) {
@@ -117,12 +118,12 @@ Bounce<Tensor> tensor_bounce(PairSide& side, const caf::actor& far) {
 Figures tensor_latency(Blocking& blocking, PairSide& side, const EndCase& what, const caf::actor& far,
                        Clock::duration patience) {
   auto bounce = tensor_bounce(side, far);
-  // A tensor that came by reference is the other end's: to send that back would lend out what is lent.
+  // A tensor that arrived by reference is in the other end's memory, which cannot be lent again.
   bounce.first_again = what.impl == "arena";
   return run_latency(blocking, side.stage(), what, std::move(bounce), patience);
 }
 
-/// Numbers to one actor while tensors go to another.
+/// Sends numbers to one actor and, at the same time, tensors to another.
 Figures mixed_latency(Blocking& blocking, PairSide& side, const EndCase& what, Clock::duration patience) {
   const caf::actor small = side.find(blocking, "far", patience);
   const auto mixture = std::make_shared<Mixture>();
@@ -147,7 +148,7 @@ Figures mixed_latency(Blocking& blocking, PairSide& side, const EndCase& what, C
   return figures;
 }
 
-/// Counts what comes, and acknowledges some of it.
+/// Counts messages, and acknowledges some of them.
 caf::behavior counter(caf::event_based_actor* self) {
   return {[self, count = std::uint64_t{0}](std::uint64_t) mutable {
     if (++count % kCountedAtOnce == 0) self->send(caf::actor_cast<caf::actor>(self->current_sender()), count);
@@ -162,7 +163,7 @@ struct Count {
   Finish finish;
 };
 
-/// Sends numbers as fast as they are acknowledged, until it was measured for long enough and all have arrived.
+/// Sends numbers as fast as they are acknowledged, until the measured time is over and all have arrived.
 caf::behavior count(caf::event_based_actor* self, const std::shared_ptr<Count>& what) {
   const auto send_up_to = [=](std::uint64_t limit) {
     for (; what->sent < limit; ++what->sent) self->send(what->counter, what->sent);

@@ -16,17 +16,17 @@
 #include "tools/crew/endurance_load.hpp"
 #include "tools/crew/side.hpp"
 
-// The actors that are measured; the same with every implementation.
+// The actors that are measured; they are the same for every implementation.
 namespace troupe::bench {
 
-/// A message of 1 KB that is what its bytes are, as a program would define one for a hot path.
+/// A message of 1 KB that is sent as its bytes, as a program would define one for frequent use.
 struct Block {
   static constexpr const char* name = "troupe.bench.Block";
-  std::array<char, 1024> bytes;  // not set: whoever makes a block fills it
+  std::array<char, 1024> bytes;  // not initialized: the code that makes a block fills it
   bool operator==(const Block&) const = default;
 };
 
-/// At once, so that CAF's own networking does not take it byte by byte.
+/// As one string, so that CAF's own networking does not serialize it byte by byte.
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, Block& block) {
   if constexpr (std::is_base_of_v<caf::serializer, Inspector> || std::is_base_of_v<caf::deserializer, Inspector>) {
@@ -42,7 +42,7 @@ class PairSide {
   static constexpr Peer kClient{0};
   static constexpr Peer kServer{1};
 
-  /// Both ends make theirs at once.
+  /// Both ends construct theirs at the same time.
   PairSide(Blocking& blocking, const EndCase& what);
 
   Stage stage() { return {side_->system(), what_.impl == "scheduled" ? nullptr : &remote()}; }
@@ -53,16 +53,16 @@ class PairSide {
   caf::actor find(Blocking& blocking, const std::string& name, Clock::duration patience) {
     return side_->group().lookup(blocking, there_, name, Deadline::after(patience));
   }
-  /// Ends together with the other side, once both have come so far.
+  /// Ends together with the other side, when both have called it.
   void end(Blocking& blocking, Line& line);
 
-  /// All of the arena that is measured, filled; equal at both ends.
+  /// A tensor over the measured part of the arena, filled; equal at both ends.
   Tensor tensor();
   bool same(const Tensor& one, const Tensor& other) const;
   AddressSpace& space() noexcept { return space_; }
-  /// Memory of this side: the other has mapped it if arenas are measured.
+  /// Memory of this side; the other side has mapped it if arenas are measured.
   Arena& arena() noexcept { return *arena_; }
-  /// Only in a test of endurance, or where arenas are measured: memory that the other end has mapped.
+  /// Memory that the other end has mapped; only in a test of endurance, or if arenas are measured.
   Arena& lent() noexcept { return side_->group().arena(); }
   caf::actor_system& system() noexcept { return side_->system(); }
   RemoteActors& remote() const noexcept { return side_->remote(); }
@@ -77,9 +77,9 @@ class PairSide {
   Arena* arena_ = nullptr;
 };
 
-/// The actor at the other end of a case whose payload is no tensor.
+/// The actor at the other end for a case without tensors.
 caf::actor spawn_far(const Stage& stage, const EndCase& what);
-/// Measures such a case against it.
+/// Measures such a case with the actor `far`.
 Figures measure_near(Blocking& blocking, const Stage& stage, const EndCase& what, const caf::actor& far,
                      Clock::duration patience);
 

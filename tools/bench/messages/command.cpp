@@ -17,12 +17,12 @@
 namespace troupe::bench {
 namespace {
 
-/// A measurement: the implementations that have it, and what it takes where the command line does not say.
+/// A measurement: its implementations, and the values that it uses if the command line does not give them.
 struct Usual {
   const char* what;
   std::vector<std::string> impls;
   std::uint32_t span_ms;  // how long one implementation is measured in a round
-  std::uint32_t spin_us;  // the control lane polls where speed is asked for; else it is measured as it comes
+  std::uint32_t spin_us;  // how long the control lane polls when speed is measured; 0: its default
   std::uint32_t rounds;
   std::vector<std::uint64_t> sizes;
 };
@@ -35,7 +35,7 @@ const std::vector<Usual>& usuals() {
        9,
        {8, 1024, 64u << 10, 1u << 20, 16u << 20}},
       {"rate", {"raw", "raw_best", "inline", "scheduled", "caf_io", "local"}, 150, 200, 9, {8}},
-      {"mixed", {"raw", "inline", "scheduled"}, 1000, 0, 9, {8}},  // raw_best polls in two threads on one core
+      {"mixed", {"raw", "inline", "scheduled"}, 1000, 0, 9, {8}},  // raw_best polls with two threads on one core
       {"idle", {"inline", "scheduled", "caf_io"}, 3000, 0, 9, {8}},
       {"endurance", {"inline", "scheduled"}, 150, 0, 1, {8}},
       {"flood", {"inline", "scheduled"}, 150, 0, 1, {100}},
@@ -47,7 +47,7 @@ const Usual& usual(const std::string& what) {
   return *std::ranges::find_if(usuals(), [&](const Usual& each) { return each.what == what; });
 }
 
-/// Several fit into the memory that remote actors have for payloads.
+/// Several payloads of this size fit into the memory of remote actors for payloads.
 constexpr std::uint64_t kMostBytes = 64u << 20;
 
 void check(const MessagesCase& what) {
@@ -65,7 +65,7 @@ void check(const MessagesCase& what) {
     TROUPE_CHECK(bytes == 8 || sized, Code::invalid, "--what ", what.each.what,
                  " is measured with 8 bytes; leave --sizes out");
   }
-  if (what.each.endures()) EnduranceSchedule(what.each.messages, what.each.tensors);  // says what is wrong with them
+  if (what.each.endures()) EnduranceSchedule(what.each.messages, what.each.tensors);  // says what is wrong
 }
 
 std::vector<std::string> chosen_impls(const MessagesCase& what) {
@@ -105,7 +105,7 @@ CrewPlan pair_of(const EndCase& what, const std::vector<int>& cpus) {
   return plan;
 }
 
-/// Runs both ends of a case, and returns what the client measured.
+/// Runs both ends of a case, and returns the client's measurements.
 Figures run_pair(Blocking& blocking, const rtrun::Signals& signals, const EndCase& what, const std::vector<int>& cpus) {
   Crew crew(signals, pair_of(what, cpus));
   const Deadline deadline = crew.patience();
@@ -122,7 +122,7 @@ Figures run_pair(Blocking& blocking, const rtrun::Signals& signals, const EndCas
   return figures;
 }
 
-/// False: a signal ended a test of endurance, and what it knew by then is among the results.
+/// Returns false if a signal ended a test of endurance early; what it had measured is among the results.
 bool measure(Blocking& blocking, const rtrun::Signals& signals, const MessagesCase& what,
              std::vector<Result>& results) {
   EndCase each = what.each;
@@ -142,7 +142,7 @@ bool measure(Blocking& blocking, const rtrun::Signals& signals, const MessagesCa
 constexpr int kFirstColumn = 10;
 constexpr int kColumn = 20;
 
-/// One figure's medians, by size and implementation.
+/// The medians of one figure, by size and implementation.
 using Medians = std::map<std::uint64_t, std::map<std::string, double>>;
 
 std::string cell(const std::map<std::string, double>& medians, const std::string& impl) {
@@ -210,7 +210,7 @@ MessagesCommand::MessagesCommand(CLI::App& app)
   messages_->add_flag("--table", case_.table, "Also a table of medians and ratios to raw, on stderr");
 }
 
-/// With what was not said.
+/// The case with the missing values filled in.
 MessagesCase MessagesCommand::complete() const {
   MessagesCase what = case_;
   EndCase& each = what.each;

@@ -13,12 +13,12 @@
 namespace troupe::bench {
 namespace {
 
-/// That part comes before the first look at memory.
+/// One in this number of messages is sent before memory is read for the first time.
 constexpr std::uint64_t kEnduranceWarmUp = 10;
-/// How often it is looked at whether something moves.
+/// How often progress is checked.
 constexpr std::chrono::milliseconds kLook{100};
 
-/// Of this process, now: resident, with what is shared; what malloc has given out (0: it does not tell).
+/// The memory of this process now: resident, including shared pages; allocated by malloc (0: unknown).
 std::pair<double, double> memory_use() {
   double heap = 0;
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
@@ -28,13 +28,13 @@ std::pair<double, double> memory_use() {
   return {memory_mb(::getpid(), "VmRSS"), heap};
 }
 
-/// `warm`: 0 where it did not come so far.
+/// `warm`: 0 if the test ended before the warm-up did.
 void add_memory(Figures& figures, const std::string& name, double warm, double last) {
   if (last > 0) figures[name + "_mb"] = last;
   if (warm > 0) figures[name + "_growth_pct"] = 100 * (last / warm - 1);
 }
 
-/// One way: what one end says that it sent against what the other says that has arrived.
+/// Checks one direction: what one end says that it sent against what the other end says that it received.
 void check(const Figures& from, const EnduranceEnd::Done& done_from, const Figures& to,
            const EnduranceEnd::Done& done_to) {
   TROUPE_CHECK(from.at("dropped") == 0, Code::corrupt, from.at("dropped"), " messages were dropped");
@@ -45,7 +45,7 @@ void check(const Figures& from, const EnduranceEnd::Done& done_from, const Figur
                done_to.received, " with ", done_to.tensors_received, " arrived");
 }
 
-/// One end's test, from the meeting to the figures.
+/// The test at one end, from the barrier at the start to the figures.
 class Endurance {
  public:
   Endurance(Blocking& blocking, const EndCase& what, EndLines lines)
@@ -66,7 +66,7 @@ class Endurance {
     const auto warm = stopped ? std::pair(0.0, 0.0) : memory_use();
     const auto warm_done = end_.done();
     const auto began = Clock::now();
-    lines_.other.meet(blocking_);  // both have looked
+    lines_.other.meet(blocking_);  // both have read their memory use
     if (!stopped) stopped = send_until(messages);
     const double took_ms = milliseconds_since(began);
 
@@ -95,7 +95,7 @@ class Endurance {
   }
 
  private:
-  /// Until both ends have sent so much and nothing is under way any more; whether one of them was told to stop.
+  /// Waits until both ends have sent `limit` messages and none is in transit; returns whether one end was told to stop.
   bool send_until(std::uint64_t limit) {
     end_.go(far_, limit);
     while (!end_.wait(blocking_, kLook)) watch();
@@ -104,13 +104,13 @@ class Endurance {
     return lines_.other.await(blocking_).get<bool>() || stopping_;
   }
 
-  /// Tells how far it is. Throws Error{timeout} when it goes no further.
+  /// Prints progress. Throws Error{timeout} if there is none.
   void watch() {
     if (!stopping_ && lines_.control.rest(blocking_, Clock::duration::zero())) {
       stopping_ = true;
       end_.stop();
     }
-    end_.wait(blocking_, Clock::duration::zero());  // for what has failed meanwhile
+    end_.wait(blocking_, Clock::duration::zero());  // throws if something has failed meanwhile
     const auto now = Clock::now();
     const EnduranceEnd::Done done = end_.done();
     if (!(std::exchange(moved_to_, done) == done)) moved_at_ = now;

@@ -22,38 +22,38 @@ namespace troupe::bench {
 namespace {
 
 constexpr std::chrono::milliseconds kSampleEvery{100};
-/// Until memory is looked at for the last time: an allocator gives back what a backlog took within a second.
+/// Wait before memory is read for the last time: an allocator returns the memory of a backlog within a second.
 constexpr std::chrono::seconds kCalm{2};
-/// How long a handler sends before the next message to it has its turn.
+/// How long a handler sends before the actor processes its next message.
 constexpr std::chrono::microseconds kTurn{900};
 
-/// What a reader at most makes up for when others had its core.
+/// The most time that a reader catches up after other processes had its core.
 constexpr std::chrono::milliseconds kMakesUpFor{100};
 
 using Counted = caf::atom_constant<caf::atom("counted")>;
 
 double microseconds(Clock::duration span) { return std::chrono::duration<double, std::micro>(span).count(); }
 
-/// How often this thread has given its core up to wait for something.
+/// How often this thread has given up its core to wait for something.
 std::uint64_t waits_of_this_thread() {
   rusage used{};
   ::getrusage(RUSAGE_THREAD, &used);
   return static_cast<std::uint64_t>(used.ru_nvcsw);
 }
 
-/// What the sender's actor and the thread that measures share.
+/// Shared by the sender's actor and the measuring thread.
 struct Sending {
   std::uint64_t bytes = 0;  // of each string
   std::atomic<bool> over{false};
   std::atomic<std::uint64_t> sent{0};
   Finish finish;
-  // The actor's, until it has finished:
-  Clock::duration longest{};          // of one call, with the time that others had its core
-  Clock::duration longest_on_core{};  // without
+  // Used by the actor until it has finished:
+  Clock::duration longest{};          // of one call, including time in which other processes had its core
+  Clock::duration longest_on_core{};  // without that time
   std::uint64_t waits = 0;
 };
 
-/// Sends numbered strings as fast as it can, until it is over.
+/// Sends numbered strings as fast as it can, until `over` is set.
 caf::behavior sender(caf::event_based_actor* self, const std::shared_ptr<Sending>& what, const caf::actor& reader) {
   return {[=](Go) {
     const std::uint64_t waits_before = waits_of_this_thread();
@@ -78,17 +78,17 @@ caf::behavior sender(caf::event_based_actor* self, const std::shared_ptr<Sending
   }};
 }
 
-/// What the reader's actor and the thread that reports share.
+/// Shared by the reader's actor and the reporting thread.
 struct Reading {
   std::uint64_t bytes = 0;
-  Clock::duration pause{};  // of each message
+  Clock::duration pause{};  // for each message
   std::atomic<bool> hurry{false};
   std::atomic<std::uint64_t> read{0};
-  std::atomic<std::uint64_t> wrong{0};  // came twice, before one that was sent earlier, or with other content
+  std::atomic<std::uint64_t> wrong{0};  // duplicates, out of order, or with other content
 };
 
-/// Takes strings in the order of their numbers, of which some are missing, and computes with each of them until the
-/// next is due.
+/// Receives strings in ascending order of their numbers, of which some are missing, and computes after each until the
+/// next one is due.
 caf::behavior reader(caf::event_based_actor*, const std::shared_ptr<Reading>& what) {
   return {[what, next = std::uint64_t{0}, due = Clock::now()](const std::string& text) mutable {
             due = std::max(due + what->pause, Clock::now() - kMakesUpFor);
@@ -140,7 +140,7 @@ class Flood {
   Figures run() {
     send();
     const auto over_at = Clock::now();
-    line_.tell({});  // no pauses any more
+    line_.tell({});  // tells the reader to read without pauses
     catch_up();
     const std::chrono::duration<double> caught_up = Clock::now() - over_at;
     line_.rest(blocking_, kCalm);
@@ -165,7 +165,7 @@ class Flood {
 
  private:
   void send() {
-    // It never ends by itself, so the scheduler has it: a control lane would do nothing else.
+    // The scheduler runs it, since it never returns while it floods: a control lane could do nothing else.
     const Ending actor(Stage{side_.system()}.spawn(sender, sending_, reader_));
     caf::anon_send(actor.get(), Go::value);
     const auto end = Clock::now() + what_.span();
@@ -173,7 +173,7 @@ class Flood {
     sending_->over = true;
     sending_->finish.wait(blocking_, line_.patience());
   }
-  /// Until all that was sent is read or refused, and this process was told so.
+  /// Waits until all messages were read or refused, and this process was told so.
   void catch_up() {
     while (side_.counters().waiting > 0) rest("catching up");
     caf::scoped_actor self(side_.system());
@@ -182,7 +182,7 @@ class Flood {
                  [](const caf::error& error) {
                    TROUPE_CHECK(false, Code::corrupt, "the reader does not answer: ", from_caf(error).text());
                  });
-    // What the reader's process refused is told apart from answers.
+    // The reader's process reports refused messages separately from answers.
     const auto told = Deadline::after(std::chrono::seconds(5));
     while (read_ + side_.remote().counters().dropped != sending_->sent && !told.passed()) rest("catching up");
   }
@@ -205,12 +205,12 @@ class Flood {
         << here_.now_mb() << " and " << there_.now_mb() << " MB";
     say(out.str());
   }
-  /// Read, as far as the reader's process has told.
+  /// The number of messages read, as far as the reader's process has reported.
   std::uint64_t handled() const {
     const PeerCounters peer = side_.counters();
     const std::uint64_t other = side_.remote().counters().dropped + peer.waiting + peer.unhandled;
     const std::uint64_t sent = sending_->sent;
-    return sent - std::min(sent, other);  // all of them change meanwhile
+    return sent - std::min(sent, other);  // all of these numbers change meanwhile
   }
   void check(std::uint64_t read, std::uint64_t wrong, std::uint64_t refused) const {
     TROUPE_CHECK(wrong == 0, Code::corrupt, wrong, " messages came out of order, twice, or with another content");

@@ -13,15 +13,16 @@
 
 namespace troupe::bench {
 
-/// What streams beside small messages.
+/// The bytes of a tensor that is sent beside small messages.
 constexpr std::uint64_t kStreamedBytes = 16u << 20;
 
-/// Time that begins when its first part, on top of it, has passed: caches, endpoints and pools fill meanwhile.
+/// A time span with a warm-up before it, in which caches, endpoints and pools fill.
 class WarmSpan {
  public:
   explicit WarmSpan(Clock::duration span) : span_(span) {}
   void begin() { begun_ = Clock::now(); }
-  /// Whether the warm-up is over; it was until the call that says so for the first time.
+  /// Whether the warm-up was over before this call. The call that ends the warm-up returns false, and the span begins
+  /// there.
   bool is_warm(Clock::time_point now) {
     constexpr int kWarmUpPart = 5;
     if (warm_) return true;
@@ -40,23 +41,23 @@ class WarmSpan {
   Clock::time_point begun_;
 };
 
-/// Times round trips in batches: a look at the clock costs 4 % of the fastest trips.
+/// Times round trips in batches: reading the clock for each would take 4 % of the time of the fastest trips.
 class RoundTrips {
  public:
-  /// `batch`: trips between two looks at the clock.
+  /// `batch`: the number of trips between two readings of the clock.
   RoundTrips(std::uint32_t batch, Clock::duration span) : batch_(batch), span_(span), left_(batch) {}
-  /// As the case's size wants it.
+  /// With the batch that suits the size of the case.
   explicit RoundTrips(const EndCase& what)
       : RoundTrips(what.impl != "arena" && what.impl != "local" && what.bytes >= (64u << 10) ? 1u : 16u, what.span()) {}
 
-  /// The first trip begins.
+  /// Call it before the first trip.
   void begin() {
     span_.begin();
     batch_begun_ = Clock::now();
   }
-  /// Counts a trip that has just ended; false when enough were.
+  /// Counts a trip that has just ended; false if there were enough.
   bool again() { return --left_ > 0 || end_batch(); }
-  /// Half a round trip: of the batches' means the one that the share `quantile` does not exceed.
+  /// Half a round trip: the smallest of the batches' means that is not exceeded by the fraction `quantile` of them.
   double one_way_us(double quantile = 0.5) const {
     TROUPE_CHECK(one_way_us_.count() > 0, Code::invalid, "nothing was measured");
     return one_way_us_.at(quantile);
@@ -84,19 +85,19 @@ class RoundTrips {
   Spread one_way_us_;
 };
 
-/// The control lane's options; raw UCX spins by them too.
+/// The options of the control lane; raw UCX polls according to them too.
 inline LaneOptions control_lane(const EndCase& what) {
   LaneOptions options;
   if (what.spin_us > 0) options.spin = std::chrono::microseconds(what.spin_us);
   return options;
 }
 
-/// Counts messages against time, from acknowledgements.
+/// Measures messages per second, from acknowledgements.
 class Rate {
  public:
   explicit Rate(Clock::duration span) : span_(span) {}
   void begin() { span_.begin(); }
-  /// `arrived` messages in all have arrived there; false when it was measured for long enough.
+  /// `arrived` messages have arrived at the other end so far; returns false if the measured time is over.
   bool again(std::uint64_t arrived) {
     const auto now = Clock::now();
     if (!span_.is_warm(now)) {
@@ -115,12 +116,13 @@ class Rate {
 
  private:
   WarmSpan span_;
-  std::uint64_t before_ = 0;  // arrived until the warm-up ended
+  std::uint64_t before_ = 0;  // messages that arrived during the warm-up
   std::uint64_t arrived_ = 0;
   Clock::duration took_{};
 };
 
-/// Small messages beside echoes of kStreamedBytes, which another thread counts in `echoes` until it sees `over`.
+/// Small messages, and at the same time echoes of kStreamedBytes, which another thread counts in `echoes` until `over`
+/// is set.
 class Mixture {
  public:
   std::atomic<std::uint64_t> echoes{0};
@@ -129,7 +131,8 @@ class Mixture {
     before_ = echoes.load();
     begun_ = Clock::now();
   }
-  /// "us" and "us_p99" of the small ones' trips, timed one by one, "gb_s" of the echoes, both ways together.
+  /// "us" and "us_p99" of the small messages' trips, timed one by one, "gb_s" of the echoes in both directions
+  /// together.
   Figures figures(const RoundTrips& trips) const {
     const std::chrono::duration<double, std::nano> took = Clock::now() - begun_;
     return {{"us", trips.one_way_us()},
@@ -142,7 +145,7 @@ class Mixture {
   Clock::time_point begun_;
 };
 
-/// A measurement's end, told by one thread to the one that waits.
+/// The end of a measurement, passed by one thread to the thread that waits.
 class Finish {
  public:
   void tell() { told_.set_value(); }

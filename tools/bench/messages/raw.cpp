@@ -19,7 +19,7 @@ namespace {
 
 constexpr unsigned kMessage = 1;
 constexpr std::size_t kPageBytes = 4096;
-/// As a lane does.
+/// The same as in a lane.
 constexpr unsigned kPausesPerLook = 16;
 constexpr int kLongestSleepMs = 500;
 
@@ -29,7 +29,8 @@ void require(ucs_status_t status, std::string_view failure, Code code = Code::en
 
 std::byte pattern(std::uint64_t place) { return static_cast<std::byte>(place * 167 + (place >> 12)); }
 
-/// Without error handling, wake-ups and other threads, over the means that UCX prefers; else as our lanes use it.
+/// With raw_best: no error handling, wake-ups or other threads, over the means that UCX prefers; otherwise as our
+/// lanes.
 bool is_best(const EndCase& what) { return what.impl == "raw_best"; }
 
 using RawContext = std::unique_ptr<ucp_context, decltype(&ucp_cleanup)>;
@@ -53,13 +54,13 @@ RawContext make_context(const EndCase& what) {
 }
 
 /// A worker with one endpoint and nothing between UCX and the loop that drives it: active messages with a header as
-/// large as that of our messages, of which one is under way at a time or many without payload to speak of. Threads: one
-/// at a time.
+/// large as that of our messages; one message is in transit at a time, or many with almost no payload. Threads: one at
+/// a time.
 class RawWorker {
  public:
   enum class Kind : std::uint64_t { echo, count, counted, stop };
 
-  /// `spin`: it polls for so long before it sleeps.
+  /// `spin`: how long it polls before it sleeps.
   RawWorker(const RawContext& context, bool best, std::uint64_t bytes, std::chrono::nanoseconds spin, Deadline deadline)
       : best_(best),
         bytes_(bytes),
@@ -83,7 +84,7 @@ class RawWorker {
   RawWorker(const RawWorker&) = delete;
   RawWorker& operator=(const RawWorker&) = delete;
 
-  /// Connects it to the one that the other end connects now.
+  /// Connects it to the worker that the other end connects now.
   void meet(Blocking& blocking, Line& line) {
     ucp_worker_attr_t attributes{};
     attributes.field_mask = UCP_WORKER_ATTR_FIELD_ADDRESS;
@@ -104,7 +105,8 @@ class RawWorker {
     params.err_handler.arg = this;
     require(ucp_ep_create(worker_, &params, &endpoint_), "UCX finds no way to the other end");
   }
-  /// Sends the payload that came last, or at first one of this worker's own; once the one before has left.
+  /// Sends the payload that was received last, or this worker's own if there was none, after the previous one has been
+  /// sent.
   void send(Kind kind, std::uint64_t number = 0) {
     finish_send();
     std::swap(sending_, landing_);
@@ -114,22 +116,22 @@ class RawWorker {
     send_request_ = ucp_am_send_nbx(endpoint_, kMessage, &header_, sizeof header_, sending_.get(), bytes_, &param);
     require(UCS_PTR_IS_ERR(send_request_) ? UCS_PTR_STATUS(send_request_) : UCS_OK, "cannot send", Code::peer_lost);
   }
-  /// Drives UCX until one more message has arrived than the caller has taken. Throws Error{timeout}.
+  /// Drives UCX until more messages have arrived than the caller has taken. Throws Error{timeout}.
   Kind take() {
     drive_until([&] { return arrived_ > taken_; });
     ++taken_;
     number_ = landed_.number;
     return static_cast<Kind>(landed_.kind);
   }
-  /// The number that came with the message taken last.
+  /// The number in the message that was taken last.
   std::uint64_t number() const noexcept { return number_; }
-  /// Whether the payload that came last is the one that was sent first.
+  /// Whether the payload received last is the one that was sent first.
   bool intact() const {
     for (std::uint64_t i = 0; i < bytes_; ++i)
       if (landing_[i] != pattern(i)) return false;
     return true;
   }
-  /// Until everything sent has left: then both ends may end, once both have come so far.
+  /// Waits until everything has been sent. Both ends may end after both have returned from it.
   void flush() {
     finish_send();
     ucp_request_param_t param{};
@@ -181,14 +183,14 @@ class RawWorker {
     return UCS_INPROGRESS;
   }
 
-  /// What was sent last has left.
+  /// Waits until the last message has been sent.
   void finish_send() {
     if (send_request_ == nullptr) return;
     drive_until([&] { return ucp_request_check_status(send_request_) != UCS_INPROGRESS; });
     ucp_request_free(std::exchange(send_request_, nullptr));
   }
 
-  /// The loop of a lane, with nothing else to look after.
+  /// The loop of a lane, without its other tasks.
   template <class Condition>
   void drive_until(Condition condition) {
     bool idle = false;
@@ -227,7 +229,7 @@ class RawWorker {
   Buffer landing_;
   Header header_{};
   void* send_request_ = nullptr;
-  Header landed_{};  // of the message that is landing, or has landed last
+  Header landed_{};  // of the message that is being received, or was received last
   std::uint64_t arrived_ = 0;
   std::uint64_t taken_ = 0;
   std::uint64_t number_ = 0;
@@ -236,7 +238,7 @@ class RawWorker {
 
 using Kind = RawWorker::Kind;
 
-/// Answers until the other end has enough.
+/// Answers until the other end stops.
 void serve(RawWorker& worker) {
   for (std::uint64_t counted = 0;;) {
     switch (worker.take()) {
@@ -286,7 +288,7 @@ Figures count(RawWorker& worker, const EndCase& what) {
   return rate.figures();
 }
 
-/// Small messages on one worker, tensors on another, each with its thread.
+/// Small messages on one worker and tensors on another, each with its own thread.
 Figures mixed(const EndCase& what, RawWorker& small, RawWorker& bulk) {
   Mixture mixture;
   auto stream = std::async(std::launch::async, [&] {
@@ -308,7 +310,7 @@ Figures mixed(const EndCase& what, RawWorker& small, RawWorker& bulk) {
   } else {
     serve(small);
   }
-  stream.get();  // with its error
+  stream.get();  // rethrows its error
   return figures;
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr SinkKey kPulled{1};
 
-/// A worker's rounds: a push and the pull behind it, of the whole stripe. No samples, so no arithmetic.
+/// A worker's rounds: each pushes and then pulls the whole stripe. There are no samples, so nothing is computed.
 struct Rounds {
   HostedShard shard;
   Tensor values;
@@ -23,7 +23,7 @@ struct Rounds {
   RoundTrips trips;
   std::uint64_t round = 0;
   std::uint64_t sink_there = 0;
-  std::uint64_t in_place = 0;  // pulls that landed in the landing
+  std::uint64_t in_place = 0;  // pulls that were stored in `landing`
   Finish finish;
 };
 
@@ -78,14 +78,14 @@ Figures measure_rounds(Blocking& blocking, PairSide& side, const EndCase& what, 
   return rounds->trips.figures();
 }
 
-/// Reads of a few elements, one after the other, on the control lane. None has a time limit, which would cost more than
-/// the read; the one who waits for all of them has one.
+/// Reads of a few elements, one after the other, on the control lane. A read has no time limit, which would take longer
+/// than the read itself; the thread that waits for all of them has one.
 class Reads final : public StripeRead {
  public:
   Reads(RemoteActors& remote, const HostedShard& shard, const EndCase& what)
       : StripeRead(remote, shard), elements_(what.bytes / sizeof(float)), trips_(what) {}
 
-  /// It lives until the last read has ended, whoever waits.
+  /// It keeps itself alive until the last read has ended, even if the waiting thread has given up.
   void begin(std::shared_ptr<Reads> itself) {
     itself_ = std::move(itself);
     trips_.begin();

@@ -50,7 +50,7 @@ std::map<std::string, std::string> versions() {
   return all;
 }
 
-/// What others use of the CPUs, as long as this process does nothing.
+/// How many CPUs other processes use; this process must do nothing meanwhile.
 double busy_cpus() {
   const crew::Busyness busyness;
   ::usleep(static_cast<useconds_t>(std::chrono::microseconds(kLookForOthers).count()));
@@ -87,7 +87,7 @@ void write_measurements(const std::string& file, const Measurements& figures) {
   written.publish();
 }
 
-/// The ranks of a job whose hosts are measured.
+/// The ranks of a job on the hosts to measure.
 class BenchJob {
  public:
   BenchJob(Blocking& blocking, const LaunchPlace& place, const Topology& topology) : rank_(place.rank) {
@@ -101,14 +101,14 @@ class BenchJob {
     bootstrap_ = Bootstrap::join(blocking, place, hello, Deadline::after(kMeetPatience),
                                  [](const std::string& note) { std::cerr << note << '\n'; });
   }
-  /// Whether this rank measures its host: the first of it. Network namespaces of a host are one.
+  /// Whether this rank measures its host: it is the first one there. Network namespaces of a host count as one host.
   bool measures_host() const {
     const auto& hellos = bootstrap_->hellos();
     const std::string& mine = hellos.at(rank_).topology.identity.boot_id;
     return std::none_of(hellos.begin(), hellos.begin() + rank_,
                         [&](const Hello& other) { return other.topology.identity.boot_id == mine; });
   }
-  /// Adds the ways between nodes to what each rank has measured; the same figures at every rank.
+  /// Adds figures for the paths between nodes to those of each rank; the result is the same at every rank.
   void add_messages(const Measuring& how, Measurements& mine) {
     gather(how.blocking, "hosts measured", {});
     Measurements between;
@@ -129,7 +129,7 @@ class BenchJob {
   std::unique_ptr<Bootstrap> bootstrap_;
 };
 
-/// One rank on each of --hosts, started as rtrun starts ranks.
+/// Starts one rank on each of --hosts, in the same way as rtrun.
 int launch_on_hosts(Blocking& blocking, const rtrun::Signals& signals, const CommandLine& line) {
   std::string lines = line.hosts;
   std::replace(lines.begin(), lines.end(), ',', '\n');
@@ -144,7 +144,7 @@ int launch_on_hosts(Blocking& blocking, const rtrun::Signals& signals, const Com
   return rtrun::launch(blocking, signals, options);
 }
 
-/// What one process measures, and whether it is the one that tells.
+/// The measurements of one process, and whether this process prints them.
 int measure_and_tell(Blocking& blocking, const rtrun::Signals& signals, const CommandLine& line,
                      const std::optional<LaunchPlace>& place, std::ostream& out) {
   Measuring how{.blocking = blocking, .repeats = line.repeats, .span = std::chrono::milliseconds(line.repeat_ms)};

@@ -16,7 +16,7 @@ constexpr std::uint32_t kUnits = 1024;
 constexpr std::uint32_t kLayers = 4;
 constexpr std::uint32_t kRowCounts[] = {16, 64, 256};
 constexpr std::chrono::seconds kStepPatience{60};
-constexpr std::uint64_t kAhead = 3;  // steps enqueued beyond the one that is waited for
+constexpr std::uint64_t kAhead = 3;  // steps that are enqueued beyond the one that is waited for
 
 Graph dense_graph(DType dtype) {
   std::vector<Layer> layers;
@@ -32,7 +32,7 @@ struct NoExchange final : BucketSink {
   void ready(const Bucket&, Stream&) noexcept override {}
 };
 
-/// A model on a device of its own, whose steps nobody else takes part in.
+/// A model on its own device, in a job of one rank.
 class DenseModel {
  public:
   DenseModel(const Graph& graph, std::uint32_t rows, std::vector<std::uint32_t> cpus, std::uint32_t threads)
@@ -68,7 +68,7 @@ class DenseModel {
   }
 
  private:
-  /// Numbers as images have them; labels stay 0.
+  /// Fills the batch with numbers as in images; labels stay 0.
   void fill_batch() {
     const BatchLayout::Entry& image = batch_layout_.entry(kImage);
     std::vector<float> numbers(rows_ * image.row_elements());
@@ -91,7 +91,7 @@ class DenseModel {
 
 using Models = std::vector<std::unique_ptr<DenseModel>>;
 
-/// Seconds in which every model takes so many steps, all at once.
+/// The seconds in which every model takes `steps` steps, all at the same time.
 double seconds_of(Blocking& blocking, const Models& models, std::uint64_t steps) {
   std::vector<std::vector<Point>> ends(models.size());
   const auto begun = Clock::now();
@@ -118,7 +118,7 @@ ComputeFigure figure_of(const Measuring& how, const ComputeCase& what) {
   for (const auto& cpus : what.cpus)
     models.push_back(std::make_unique<DenseModel>(graph, what.rows, cpus, what.threads));
   const double flops = static_cast<double>(graph.training_flops()) * what.rows;
-  (void)seconds_of(how.blocking, models, 1);  // the first step builds what later ones use
+  (void)seconds_of(how.blocking, models, 1);  // the first step allocates what later ones use
   const double one = std::max(1e-6, seconds_of(how.blocking, models, 1));
   const double span = std::chrono::duration<double>(how.span).count();
   const auto steps = static_cast<std::uint64_t>(std::clamp(span / one, 1.0, 1000.0));

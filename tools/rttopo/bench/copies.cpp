@@ -16,18 +16,18 @@ namespace {
 
 using topology::CopyFigure;
 
-constexpr std::uint64_t kCacheBlock = std::uint64_t{4} << 20;    // about what a core's own caches hold
-constexpr std::uint64_t kMiddleBlock = std::uint64_t{32} << 20;  // in the last cache where a few cores share it
+constexpr std::uint64_t kCacheBlock = std::uint64_t{4} << 20;    // about the size of a core's own caches
+constexpr std::uint64_t kMiddleBlock = std::uint64_t{32} << 20;  // fits into a last-level cache that a few cores share
 constexpr std::uint64_t kLeastLarge = std::uint64_t{256} << 20;
 constexpr std::uint32_t kTimesTheCache = 8;
 
 struct CopyCase {
   std::vector<std::uint32_t> cpus;    // one of each core that copies
   std::vector<std::uint32_t> memory;  // of the memory's node
-  std::uint64_t bytes = 0;            // source and target of one core
+  std::uint64_t bytes = 0;            // source and target of one core together
 };
 
-/// One core's source and target, in the memory of a node: written first by a thread that runs there.
+/// One core's source and target, in the memory of a NUMA node: a thread that runs on that node writes them first.
 class Block {
  public:
   Block(std::uint64_t bytes, const std::vector<std::uint32_t>& cpus)
@@ -50,7 +50,7 @@ class Block {
   std::unique_ptr<std::byte[]> to_;
 };
 
-/// Seconds that every core takes for so many copies of its block, all at once.
+/// The seconds that every core takes to copy its block `times` times, all at the same time.
 double seconds_of(const std::vector<std::unique_ptr<Block>>& blocks, const std::vector<std::uint32_t>& cpus,
                   std::uint64_t times) {
   std::barrier together{static_cast<std::ptrdiff_t>(cpus.size())};
@@ -58,7 +58,7 @@ double seconds_of(const std::vector<std::unique_ptr<Block>>& blocks, const std::
   std::vector<std::thread> threads;
   for (std::size_t i = 0; i < cpus.size(); ++i) {
     threads.push_back(start_thread("bench", [&, i] {
-      blocks[i]->copy();  // once for caches and page tables, and until the thread is where it shall be
+      blocks[i]->copy();  // once to fill caches and page tables, and until the thread is on its CPU
       together.arrive_and_wait();
       begun[i] = Clock::now();
       for (std::uint64_t t = 0; t < times; ++t) blocks[i]->copy();
@@ -92,7 +92,7 @@ std::string in_gigabytes(double rate) { return fmt::format("{:.3g} GB/s", rate /
 }  // namespace
 
 std::vector<CopyFigure> measure_copies(const Measuring& how, const Topology& topology) {
-  std::map<std::uint32_t, std::vector<std::uint32_t>> cpus;  // the first of each core, by the node's number
+  std::map<std::uint32_t, std::vector<std::uint32_t>> cpus;  // the first CPU of each core, by the node's number
   for (const Core& core : topology.cores) {
     if (core.cpus.empty()) continue;
     const std::uint32_t numa = core.numa < topology.numa.size() ? topology.numa[core.numa].os_index : 0;

@@ -14,32 +14,32 @@
 
 namespace troupe::rttopo {
 
-/// What all measurements have.
+/// The parameters of all measurements.
 struct Measuring {
   Blocking& blocking;
   std::uint32_t repeats = 3;
   Clock::duration span{};  // of each repeat
-  /// Told what was measured, a line each.
+  /// Called with each result, as one line of text.
   std::function<void(const std::string&)> say{};
-  /// Throws Error{aborted} when the user wants to stop; asked between repeats.
+  /// Throws Error{aborted} if the user wants to stop; called between repeats.
   std::function<void()> check_stop{};
 };
 
-/// Copies within each memory node by one of its cores and by all of them, over blocks that fit into caches and blocks
-/// that do not, and from each node's cores in every other node's memory.
+/// Copies within each memory node by one of its cores and by all of them, with blocks that fit into caches and blocks
+/// that do not, and from each node's cores to every other node's memory.
 std::vector<topology::CopyFigure> measure_copies(const Measuring& how, const Topology& topology);
 
-/// Forward and backward pass of dense layers on the CPU device, f32 and bf16, for some numbers of rows: on one core, on
-/// every core a model of its own, and on all cores together. Nothing without the CPU device.
+/// The forward and backward pass of dense layers on the CPU device, f32 and bf16, for several numbers of rows: on one
+/// core, on every core with its own model, and on all cores together. Empty without the CPU device.
 std::vector<topology::ComputeFigure> measure_compute(const Measuring& how, const Topology& topology);
 
-/// Between two processes of this host, which are started for it, over shared memory and over TCP of the loopback
-/// device. Throws as Crew. Nothing without UCX.
+/// Between two processes of this host, which are started for this, over shared memory and over TCP on the loopback
+/// device. Throws as Crew. Empty without UCX.
 std::vector<topology::MessageFigure> measure_messages_here(const Measuring& how, const rtrun::Signals& signals,
                                                            const Topology& topology);
 
-/// Between the first ranks of each two nodes of a job, pair by pair; every rank calls it. The figures are rank 0's;
-/// other ranks get none. Throws Error{unsupported} without UCX.
+/// Between the first ranks of each pair of nodes of a job, pair by pair; every rank calls it. Rank 0 gets the figures,
+/// other ranks none. Throws Error{unsupported} without UCX.
 std::vector<topology::MessageFigure> measure_messages_between(const Measuring& how, Bootstrap& bootstrap,
                                                               std::uint32_t rank);
 

@@ -24,10 +24,10 @@ using nlohmann::json;
 using topology::MessageFigure;
 
 constexpr std::uint64_t kPayloadBytes = std::uint64_t{1} << 20;
-constexpr std::uint32_t kUnderWay = 8;  // payloads
-constexpr std::uint32_t kWarmUp = 200;  // messages
+constexpr std::uint32_t kUnderWay = 8;  // number of payloads
+constexpr std::uint32_t kWarmUp = 200;  // number of messages
 constexpr std::chrono::seconds kAnswerPatience{20};
-constexpr int kNetworkTimes = 5;  // as long as within a host: links that are held to a rate let a burst through first
+constexpr int kNetworkTimes = 5;  // times as long as within a host: links with a rate limit let a burst through first
 constexpr Channel kChannel = Channel::exchange;
 
 enum class Word : std::uint64_t { ping, pong, payload, all_sent, all_here, bye };
@@ -36,8 +36,8 @@ struct MessageHead {
   std::uint64_t number = 0;
 };
 
-/// One of two processes that measure messages. It drives both lanes itself. One of the two asks, the other serves.
-/// Invariant: at most kUnderWay payloads are on their way to it, so that as many landings are enough.
+/// One of two processes that measure messages. It drives both lanes itself. One end asks, the other serves. Invariant:
+/// at most kUnderWay payloads are in transit to it, so this number of landings is enough.
 class MessageEnd final : Receiver, SendDone {
  public:
   explicit MessageEnd(const UcxOptions& options) {
@@ -56,9 +56,9 @@ class MessageEnd final : Receiver, SendDone {
   std::vector<std::byte> address() const { return transport_->address(); }
   void connect(Peer peer, std::span<const std::byte> address) { transport_->connect(peer, address); }
 
-  /// Answers `peer` until it has measured all that it wants.
+  /// Answers `peer` until it has finished its measurements.
   void serve(Peer peer) {
-    // Its time is the other end's: there is no deadline but that nothing comes.
+    // The other end decides how long this takes: the only deadline is for the next message.
     for (Word word = Word::ping; word != Word::bye;) {
       const MessageHead head = next_word(peer);
       word = head.word;
@@ -70,7 +70,7 @@ class MessageEnd final : Receiver, SendDone {
     }
   }
 
-  /// Seconds of one way of a message of 8 bytes, measured for `span`.
+  /// The seconds of one way of a message of 8 bytes, measured for `span`.
   double latency_s(Peer peer, Clock::duration span) {
     std::uint64_t trips = 0;
     const auto bounce = [&] {
@@ -85,7 +85,7 @@ class MessageEnd final : Receiver, SendDone {
     return std::chrono::duration<double>(Clock::now() - begun).count() / static_cast<double>(2 * trips);
   }
 
-  /// Bytes a second of payloads in one direction, sent for `span`, until all are there.
+  /// The bytes per second of payloads in one direction, sent for `span`, until all have arrived.
   double rate(Peer peer, Clock::duration span) {
     std::uint64_t sent = 0;
     const auto begun = Clock::now();
@@ -102,7 +102,7 @@ class MessageEnd final : Receiver, SendDone {
     expect(peer, Word::all_here);
     return static_cast<double>(sent * kPayloadBytes) / std::chrono::duration<double>(Clock::now() - begun).count();
   }
-  /// Ends what the other end serves.
+  /// Ends the other end's serve().
   void end(Peer peer) {
     say(peer, {Word::bye, 0});
     wait_until(peer, [&] { return under_way_ == 0; });
@@ -174,13 +174,13 @@ class MessageEnd final : Receiver, SendDone {
   Status failed_;
 };
 
-/// What the end that asks has to know.
+/// What the asking end needs to know.
 struct AskedFor {
   std::uint32_t repeats = 3;
   Clock::duration span{};
 };
 
-/// The figure without names.
+/// Measures the figure, without names.
 MessageFigure ask(MessageEnd& end, Peer peer, const AskedFor& what) {
   std::vector<double> latencies, rates;
   for (std::uint32_t r = 0; r < what.repeats; ++r) {
@@ -206,7 +206,7 @@ void say_figure(const Measuring& how, const MessageFigure& figure) {
                       figure.seconds.median * 1e6, figure.bytes_per_second.median / 1e9));
 }
 
-/// The rank's host; where another node has the same name, as network namespaces have, with the rank's address.
+/// The rank's host name; if another node has the same name, as network namespaces do, with the rank's address.
 std::string name_of_node(const std::vector<Hello>& hellos, std::uint32_t rank) {
   const Hello& mine = hellos[rank];
   const bool is_shared = std::any_of(hellos.begin(), hellos.end(), [&](const Hello& other) {
@@ -219,7 +219,7 @@ std::string name_of_node(const std::vector<Hello>& hellos, std::uint32_t rank) {
   return text(mine.topology.host, " (", *at, ")");
 }
 
-/// The first CPU of two cores, or of one.
+/// The first CPU of each of two cores, or of a single core.
 std::array<int, 2> cpus_of_ends(const Topology& topology) {
   std::vector<int> firsts;
   for (const Core& core : topology.cores)
@@ -292,7 +292,7 @@ std::vector<MessageFigure> measure_messages_between(const Measuring& how, Bootst
                "this build has no UCX, over which hosts are measured: install libucx-dev and configure with "
                "TROUPE_WITH_UCX=ON");
   const std::vector<Hello>& hellos = bootstrap.hellos();
-  std::vector<std::uint32_t> firsts;  // of each node
+  std::vector<std::uint32_t> firsts;  // the first rank of each node
   for (std::uint32_t r = 0; r < hellos.size(); ++r) {
     const auto same = [&](std::uint32_t known) {
       return hellos[known].topology.identity == hellos[r].topology.identity;
@@ -320,7 +320,7 @@ std::vector<MessageFigure> measure_messages_between(const Measuring& how, Bootst
         mine =
             json{{"seconds", to_word(figure.seconds)}, {"bytes_per_second", to_word(figure.bytes_per_second)}}.dump();
       }
-      // Pairs take turns: whoever is not in this one waits here.
+      // Pairs take turns: ranks that are not in this pair wait here.
       const auto told = gather(text("pair ", i, " ", j), std::as_bytes(std::span{mine}));
       if (rank != 0) continue;
       const std::vector<std::byte>& said = told.at(firsts[i]);

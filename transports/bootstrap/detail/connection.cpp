@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint32_t kMagic = 0x31505254;  // "TRP1"
 constexpr std::size_t kMaxTextBytes = 2048;
-constexpr std::size_t kReadPerCall = 4 << 20;  // then the other connections have a turn
+constexpr std::size_t kReadPerCall = 4 << 20;  // then it is the turn of other connections
 
 std::uint32_t u32_at(const std::byte* from) noexcept {
   std::uint32_t value = 0;
@@ -89,7 +89,7 @@ void Connection::flush() noexcept {
     const ssize_t sent = open() ? sendmsg(fd(), &message, MSG_NOSIGNAL) : -1;
     if (sent < 0) {
       if (open() && errno == EINTR) continue;
-      if (!open() || (errno != EAGAIN && errno != EWOULDBLOCK)) outbox_.clear();  // broken: reading tells
+      if (!open() || (errno != EAGAIN && errno != EWOULDBLOCK)) outbox_.clear();  // broken: the next read reports it
       return;
     }
     out.sent += static_cast<std::size_t>(sent);
@@ -103,7 +103,7 @@ bool Connection::end(std::string why) {
   return false;
 }
 
-/// Checks a head that is complete; nothing is allocated for a body that is too long.
+/// Checks a complete head; nothing is allocated for a body that is too long.
 bool Connection::begin_body() {
   const std::uint32_t magic = u32_at(head_.data());
   const std::uint32_t kind = u32_at(head_.data() + 4);
@@ -163,7 +163,7 @@ std::vector<bool> wait_ready(std::span<Connection* const> connections, int extra
   entries.reserve(connections.size() + 1);
   for (const Connection* connection : connections) {
     const short events = connection->has_unsent() ? POLLIN | POLLOUT : POLLIN;
-    entries.push_back({connection->open() ? connection->fd() : -1, events, 0});  // -1 is passed over
+    entries.push_back({connection->open() ? connection->fd() : -1, events, 0});  // poll() ignores -1
   }
   entries.push_back({extra_fd, POLLIN, 0});
   const int count = poll(entries.data(), entries.size(), poll_timeout(deadline));

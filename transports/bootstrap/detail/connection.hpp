@@ -19,18 +19,18 @@ namespace troupe::bootstrap {
 
 using Bytes = std::vector<std::byte>;
 
-/// The frames between rank 0 and another rank, in the order in which a job sends them first.
+/// The frames between rank 0 and another rank, in the order of their first use.
 enum class Kind : std::uint8_t {
   challenge = 1,  // listener: nonce
   proof,          // connector: nonce, rank, mac
   welcome,        // listener: mac
-  hello,          // connector: Hello; listener: everyone's, in the order of ranks
+  hello,          // connector: Hello; listener: all hellos, in the order of ranks
   waiting,        // listener: text for people
-  refused,        // listener: code, text: this is the end
+  refused,        // listener: code, text; the connection ends
   gather,         // connector: number, length of the name, name, blob
-  gathered,       // listener: number, blob; one frame a rank, in their order
+  gathered,       // listener: number, blob; one frame for each rank, in their order
   lost,           // listener: rank, text
-  bye,            // rank that leaves
+  bye,            // a rank that leaves
 };
 
 struct Frame {
@@ -38,16 +38,16 @@ struct Frame {
   Bytes body;
 };
 
-constexpr std::size_t kMaxStrangerBytes = 4096;  // from whoever has not proved that it knows the secret
+constexpr std::size_t kMaxStrangerBytes = 4096;  // from processes that have not proved that they know the secret
 constexpr std::size_t kMaxBlobBytes = 16 << 20;
 constexpr std::size_t kMaxFrameBytes = kMaxBlobBytes + 4096;
 
-/// Little-endian numbers at the start of a frame's body; what is read is cut off. A body that is too short is
-/// Error{corrupt}.
+/// Little-endian numbers at the start of a frame's body; reading removes them. Throws Error{corrupt} if the body is too
+/// short.
 void put_u32(Bytes& to, std::uint32_t value);
 std::uint32_t take_u32(std::span<const std::byte>& from);
 void put_text(Bytes& to, std::string_view text);
-/// The rest as text, with control characters replaced: it may come from anywhere and goes to a terminal.
+/// The rest as text, with control characters replaced: it may come from any process and is shown on a terminal.
 std::string take_text(std::span<const std::byte> from);
 /// A status as a body: code, text.
 Bytes status_body(const Status& status);
@@ -59,27 +59,28 @@ class Connection {
   Connection(Fd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {}
 
   int fd() const noexcept { return fd_.get(); }
-  /// Whether more can come. A connection that is over keeps its descriptor until close().
+  /// Whether more data can come. A connection that has ended keeps its descriptor until close().
   bool open() const noexcept { return fd_.get() >= 0 && !over_; }
   void close() noexcept { fd_.reset(); }
   /// For messages: "rank 1", "127.0.0.1:4711".
   const std::string& name() const noexcept { return name_; }
   void rename(std::string name) { name_ = std::move(name); }
 
-  /// Frames longer than this end the connection before anything is allocated for them.
+  /// A longer frame ends the connection before anything is allocated for it.
   void accept_frames_of(std::size_t max_bytes) noexcept { max_bytes_ = max_bytes; }
-  /// Queues a frame and sends as much as the socket takes.
+  /// Queues a frame and sends as much as the socket accepts.
   void send(Kind kind, Bytes body) { send(kind, std::make_shared<const Bytes>(std::move(body))); }
   void send(Kind kind, std::shared_ptr<const Bytes> body);
-  /// Sends as much of the queue as the socket takes. A connection that broke is noticed when it is read.
+  /// Sends as much of the queue as the socket accepts. A broken connection is noticed by the next receive().
   void flush() noexcept;
   bool has_unsent() const noexcept { return !outbox_.empty(); }
-  /// Reads what is there. False: the connection is over, why() says how; take() still gives what came before.
+  /// Reads the available data. False: the connection has ended, and why() says why; take() still returns earlier
+  /// frames.
   bool receive();
-  /// The next whole frame that was received.
+  /// The next complete frame that was received.
   std::optional<Frame> take();
   const std::string& why() const noexcept { return why_; }
-  /// No more will be sent; the other side sees the end after what was sent.
+  /// Nothing more will be sent; the other side sees the end after what was sent.
   void end_sending() noexcept;
 
  private:
@@ -105,16 +106,17 @@ class Connection {
   std::deque<Frame> inbox_;
 };
 
-/// Waits until a connection can be read, or written if it has something unsent, or `extra_fd` (-1: none) can be read,
-/// or the deadline. Tells which: [i] for connections[i]; the last entry is extra_fd's. Closed connections are left out.
+/// Waits until a connection can be read, or written if it has unsent data, or until `extra_fd` (-1: none) can be read,
+/// or until the deadline. Returns which are ready: [i] for connections[i]; the last entry is extra_fd's. Closed
+/// connections are left out.
 std::vector<bool> wait_ready(std::span<Connection* const> connections, int extra_fd, Deadline deadline);
 
-/// Sends everything that is queued. False when the deadline passed before; a connection that breaks counts as sent.
+/// Sends everything that is queued. False if the deadline passed first; a connection that breaks counts as sent.
 bool flush_all(std::span<Connection* const> connections, Deadline deadline);
 
-/// Ends connections so that what was sent arrives: sends the rest, says that nothing follows, and waits at most until
-/// the deadline for the others to close. (Closing with unread bytes would reset the connection and could swallow the
-/// last words.)
+/// Ends connections so that what was sent arrives: sends the rest, shuts down sending, and waits, at most until the
+/// deadline, for the others to close. (Closing with unread bytes would reset the connection, and the last messages
+/// could be lost.)
 void part(std::span<Connection* const> connections, Deadline deadline);
 
 }  // namespace troupe::bootstrap

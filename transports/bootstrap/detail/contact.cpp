@@ -25,7 +25,7 @@ std::vector<std::byte> bytes_at(const void* from, std::size_t size) {
   return {first, first + size};
 }
 
-/// The bytes of a socket's address, without the port.
+/// The bytes of a socket address, without the port.
 std::vector<std::byte> address_bytes(const sockaddr* from) {
   if (from->sa_family == AF_INET) return bytes_at(&reinterpret_cast<const sockaddr_in*>(from)->sin_addr, 4);
   return bytes_at(&reinterpret_cast<const sockaddr_in6*>(from)->sin6_addr, 16);
@@ -65,7 +65,7 @@ std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> interface_addresses() {
   return {list, freeifaddrs};
 }
 
-/// The part of `from` until `end`, which is cut off with it.
+/// Removes and returns the part of `from` before `end`; `end` is removed, too.
 std::string_view take_until(std::string_view& from, char end) {
   const std::size_t at = std::min(from.find(end), from.size());
   const std::string_view part = from.substr(0, at);

@@ -111,7 +111,7 @@ class Comparison {
     out_ << (out_.tellp() > 0 ? "; " : "") << what << " " << show(theirs) << " on rank " << theirs_ << ", "
          << show(mine) << " on rank " << mine_ << " (" << cure << ")";
   }
-  /// Both have the same keys in the same order, or no lines: then the hashes must do.
+  /// Both have the same keys in the same order, or no lines: then only the hashes are compared.
   void check_settings(const Hello& mine, const Hello& theirs) {
     constexpr std::size_t kShown = 4;
     const char* const cure = "start every rank with the same app.toml and --set";
@@ -172,7 +172,7 @@ std::vector<std::byte> encode(const WireHello& hello) {
 WireHello decode_hello(std::span<const std::byte> bytes) {
   TROUPE_CHECK(bytes.size() <= kMaxHelloBytes && bytes.size() % sizeof(capnp::word) == 0, Code::corrupt, "a hello of ",
                bytes.size(), " bytes: must be whole words, at most ", kMaxHelloBytes, " bytes");
-  auto words = kj::heapArray<capnp::word>(bytes.size() / sizeof(capnp::word));  // aligned, as the reader needs
+  auto words = kj::heapArray<capnp::word>(bytes.size() / sizeof(capnp::word));  // aligned, as the reader requires
   std::copy(bytes.begin(), bytes.end(), reinterpret_cast<std::byte*>(words.begin()));
   try {
     capnp::FlatArrayMessageReader message{words, kLimits};

@@ -1,4 +1,4 @@
-// Rank 0's side of a join.
+// Joining, on rank 0.
 #include <algorithm>
 #include <list>
 #include <optional>
@@ -12,33 +12,33 @@
 namespace troupe::bootstrap {
 namespace {
 
-constexpr std::chrono::seconds kHandshake{10};        // from the first byte to the hello
-constexpr std::chrono::milliseconds kExhausted{100};  // how long not to accept when there are no descriptors
-constexpr std::size_t kMaxStrangers = 1024;           // with fewer, a crowd pushes a rank out before it can answer
-constexpr int kGuestsPerRound = 64;                   // then those that are here have a turn
-constexpr int kMaxNotes = 20;                         // whoever knocks on the port must not fill a log
+constexpr std::chrono::seconds kHandshake{10};        // from the accepted connection to the hello
+constexpr std::chrono::milliseconds kExhausted{100};  // how long not to accept if there are no descriptors
+constexpr std::size_t kMaxStrangers = 1024;           // with fewer, a crowd could displace a rank
+constexpr int kCandidatesPerRound = 64;               // then connected candidates have their turn
+constexpr int kMaxNotes = 20;                         // connections to the port must not fill a log
 
 enum class Stage {
-  proof,    // was sent a challenge
-  hello,    // knows the secret
-  joined,   // has a rank
-  leaving,  // was refused; the reason is on its way
+  proof,    // it was sent a challenge
+  hello,    // it knows the secret
+  joined,   // it has a rank
+  leaving,  // it was refused; the reason is being sent
 };
 
-struct Guest {
-  Guest(Connection connection, Address came_from, const Nonce& challenge)
+struct Candidate {
+  Candidate(Connection connection, Address came_from, const Nonce& challenge)
       : link(std::move(connection)), from(came_from), nonce(challenge), until(Deadline::after(kHandshake)) {}
   Connection link;
   Address from;
   Nonce nonce;
   Stage stage = Stage::proof;
-  Deadline until;  // of the handshake, or of leaving
+  Deadline until;  // for the handshake, or for leaving
   std::uint32_t rank = 0;
 };
 
-class Reception {
+class JoinServer {
  public:
-  Reception(Blocking& blocking, const JoinRequest& request, Fd listener)
+  JoinServer(Blocking& blocking, const JoinRequest& request, Fd listener)
       : blocking_(blocking),
         request_(request),
         listener_(std::move(listener)),
@@ -51,18 +51,18 @@ class Reception {
 
  private:
   struct Place {
-    Guest* guest = nullptr;
+    Candidate* candidate = nullptr;
     Hello hello;
   };
 
   void round(Deadline until);
-  void accept_guests();
-  void serve(Guest& guest);
-  void take(Guest& guest, const Frame& frame);
-  void take_proof(Guest& guest, std::span<const std::byte> body);
-  void take_hello(Guest& guest, std::span<const std::byte> body);
-  void refuse(Guest& guest, const Status& why);
-  void forget(Guest& guest);
+  void accept_candidates();
+  void serve(Candidate& candidate);
+  void take(Candidate& candidate, const Frame& frame);
+  void take_proof(Candidate& candidate, std::span<const std::byte> body);
+  void take_hello(Candidate& candidate, std::span<const std::byte> body);
+  void refuse(Candidate& candidate, const Status& why);
+  void forget(Candidate& candidate);
   void drop_strangers(std::size_t most);
   void make_room();
   std::size_t count_strangers() const;
@@ -75,18 +75,18 @@ class Reception {
   Blocking& blocking_;
   const JoinRequest& request_;
   Fd listener_;
-  std::list<Guest> guests_;
+  std::list<Candidate> candidates_;
   std::vector<Place> places_;
   std::size_t missing_;
   const Clock::time_point began_ = Clock::now();
   Deadline next_tell_ = Deadline::after(kTellEvery);
   Deadline accept_again_ = Deadline::after(Clock::duration::zero());
   int notes_ = 0;
-  std::optional<Status> ended_;  // why there will be no job
-  std::size_t refused_ = 0;      // ranks that were told so
+  std::optional<Status> ended_;  // the reason if there will be no job
+  std::size_t refused_ = 0;      // number of ranks that were told the reason
 };
 
-Joined Reception::run() {
+Joined JoinServer::run() {
   while (missing_ > 0 && !ended_) {
     if (request_.deadline.passed()) {
       ended_ =
@@ -101,26 +101,26 @@ Joined Reception::run() {
   return complete();
 }
 
-/// Waits for something to happen, and serves it.
-void Reception::round(Deadline until) {
+/// Waits for events until `until`, and handles them.
+void JoinServer::round(Deadline until) {
   std::vector<Connection*> links;
-  for (Guest& guest : guests_) {
-    links.push_back(&guest.link);
-    if (guest.stage != Stage::joined && guest.until.at() < until.at()) until = guest.until;
+  for (Candidate& candidate : candidates_) {
+    links.push_back(&candidate.link);
+    if (candidate.stage != Stage::joined && candidate.until.at() < until.at()) until = candidate.until;
   }
   const bool accepts = accept_again_.passed();
   if (!accepts && accept_again_.at() < until.at()) until = accept_again_;
   const std::vector<bool> ready = wait_ready(links, accepts ? listener_.get() : -1, until);
   std::size_t i = 0;
-  for (Guest& guest : guests_) {
-    if (ready[i++]) serve(guest);
+  for (Candidate& candidate : candidates_) {
+    if (ready[i++]) serve(candidate);
   }
   drop_strangers(kMaxStrangers);
-  if (ready.back()) accept_guests();
+  if (ready.back()) accept_candidates();
 }
 
-void Reception::accept_guests() {
-  for (int i = 0; i < kGuestsPerRound; ++i) {
+void JoinServer::accept_candidates() {
+  for (int i = 0; i < kCandidatesPerRound; ++i) {
     Accepted accepted = accept_from(listener_);
     if (accepted.exhausted) make_room();
     if (accepted.fd.get() < 0) return;
@@ -128,40 +128,40 @@ void Reception::accept_guests() {
       note(text("refused ", accepted.from.to_string(), ": without a job secret only this host may join"));
       continue;
     }
-    Guest& guest = guests_.emplace_back(Connection{std::move(accepted.fd), accepted.from.to_string()}, accepted.from,
-                                        fresh_nonce());
-    guest.link.send(Kind::challenge, Bytes{guest.nonce.begin(), guest.nonce.end()});
+    Candidate& candidate = candidates_.emplace_back(Connection{std::move(accepted.fd), accepted.from.to_string()},
+                                                    accepted.from, fresh_nonce());
+    candidate.link.send(Kind::challenge, Bytes{candidate.nonce.begin(), candidate.nonce.end()});
   }
 }
 
-void Reception::serve(Guest& guest) {
-  guest.link.flush();
-  guest.link.receive();
-  while (auto frame = guest.link.take()) {
-    if (guest.stage == Stage::leaving) continue;
+void JoinServer::serve(Candidate& candidate) {
+  candidate.link.flush();
+  candidate.link.receive();
+  while (auto frame = candidate.link.take()) {
+    if (candidate.stage == Stage::leaving) continue;
     try {
-      take(guest, *frame);
+      take(candidate, *frame);
     } catch (const Error& error) {
       if (error.code() != Code::corrupt) throw;
-      note(text("dropped ", guest.link.name(), ": ", error.what()));
-      forget(guest);
+      note(text("dropped ", candidate.link.name(), ": ", error.what()));
+      forget(candidate);
       return;
     }
   }
-  if (guest.link.open()) return;
-  if (guest.stage != Stage::leaving)
-    note(text("lost ", guest.link.name(), " before the job began: ", guest.link.why()));
-  forget(guest);
+  if (candidate.link.open()) return;
+  if (candidate.stage != Stage::leaving)
+    note(text("lost ", candidate.link.name(), " before the job began: ", candidate.link.why()));
+  forget(candidate);
 }
 
-void Reception::take(Guest& guest, const Frame& frame) {
-  if (guest.stage == Stage::proof && frame.kind == Kind::proof) return take_proof(guest, frame.body);
-  if (guest.stage == Stage::hello && frame.kind == Kind::hello) return take_hello(guest, frame.body);
-  TROUPE_CHECK(guest.stage == Stage::joined && frame.kind == Kind::bye, Code::corrupt, "it sent a frame of kind ",
+void JoinServer::take(Candidate& candidate, const Frame& frame) {
+  if (candidate.stage == Stage::proof && frame.kind == Kind::proof) return take_proof(candidate, frame.body);
+  if (candidate.stage == Stage::hello && frame.kind == Kind::hello) return take_hello(candidate, frame.body);
+  TROUPE_CHECK(candidate.stage == Stage::joined && frame.kind == Kind::bye, Code::corrupt, "it sent a frame of kind ",
                static_cast<int>(frame.kind), " out of turn");
 }
 
-void Reception::take_proof(Guest& guest, std::span<const std::byte> body) {
+void JoinServer::take_proof(Candidate& candidate, std::span<const std::byte> body) {
   Nonce nonce;
   TROUPE_CHECK(body.size() == nonce.size() + 4 + sizeof(Mac), Code::corrupt, "it sent a proof of ", body.size(),
                " bytes");
@@ -169,69 +169,72 @@ void Reception::take_proof(Guest& guest, std::span<const std::byte> body) {
   body = body.subspan(nonce.size());
   const std::uint32_t rank = take_u32(body);
   const std::string& secret = request_.place.secret;
-  if (!same(body.first<32>(), prove(secret, Role::connects, guest.nonce, nonce, rank))) {
-    note(text("refused ", guest.link.name(), ": it does not know the job's secret"));
-    return refuse(guest, {Code::environment,
-                          "the job's secret differs from this rank's; give every rank the same TROUPE_SECRET_FILE"});
+  if (!same(body.first<32>(), prove(secret, Role::connects, candidate.nonce, nonce, rank))) {
+    note(text("refused ", candidate.link.name(), ": it does not know the job's secret"));
+    return refuse(
+        candidate,
+        {Code::environment, "the job's secret differs from this rank's; give every rank the same TROUPE_SECRET_FILE"});
   }
-  guest.rank = rank;
-  guest.stage = Stage::hello;
-  guest.link.accept_frames_of(kMaxHelloBytes);
-  const Mac mac = prove(secret, Role::listens, guest.nonce, nonce, rank);
-  guest.link.send(Kind::welcome, Bytes{mac.begin(), mac.end()});
+  candidate.rank = rank;
+  candidate.stage = Stage::hello;
+  candidate.link.accept_frames_of(kMaxHelloBytes);
+  const Mac mac = prove(secret, Role::listens, candidate.nonce, nonce, rank);
+  candidate.link.send(Kind::welcome, Bytes{mac.begin(), mac.end()});
 }
 
-void Reception::take_hello(Guest& guest, std::span<const std::byte> body) {
+void JoinServer::take_hello(Candidate& candidate, std::span<const std::byte> body) {
   const WireHello theirs = decode_hello(body);
-  TROUPE_CHECK(theirs.hello.rank == guest.rank, Code::corrupt, "it proved to be rank ", guest.rank,
+  TROUPE_CHECK(theirs.hello.rank == candidate.rank, Code::corrupt, "it proved to be rank ", candidate.rank,
                " and says it is rank ", theirs.hello.rank);
   const std::string differ = differences(request_.mine, theirs);
   if (!differ.empty() && !ended_) {
-    ended_ = Status{Code::invalid, text("rank ", guest.rank, " does not fit rank 0: ", differ)};
+    ended_ = Status{Code::invalid, text("rank ", candidate.rank, " does not fit rank 0: ", differ)};
   }
-  if (ended_) return refuse(guest, *ended_);
-  if (guest.rank >= places_.size()) {
-    return refuse(guest,
-                  {Code::invalid, text("there is no rank ", guest.rank, " in a job of ", places_.size(), " ranks")});
+  if (ended_) return refuse(candidate, *ended_);
+  if (candidate.rank >= places_.size()) {
+    return refuse(candidate, {Code::invalid,
+                              text("there is no rank ", candidate.rank, " in a job of ", places_.size(), " ranks")});
   }
-  Place& place = places_[guest.rank];
-  if (guest.rank == 0 || place.guest != nullptr) {
+  Place& place = places_[candidate.rank];
+  if (candidate.rank == 0 || place.candidate != nullptr) {
     note(text("refused ", describe(theirs.hello), ": ", describe(place.hello), " is there already"));
-    return refuse(guest, {Code::invalid, text(describe(place.hello), " has joined already; start each rank once")});
+    return refuse(candidate, {Code::invalid, text(describe(place.hello), " has joined already; start each rank once")});
   }
-  place = {&guest, theirs.hello};
-  add_once(place.hello.addresses, guest.from.host());  // differs from its own where addresses are translated
-  place.hello.settings.clear();                        // every rank gets the hellos of all
-  guest.stage = Stage::joined;
-  guest.link.rename(describe(theirs.hello));
+  place = {&candidate, theirs.hello};
+  add_once(place.hello.addresses,
+           candidate.from.host());  // differs from its own addresses if there is address translation
+  place.hello.settings.clear();     // every rank gets the hellos of all
+  candidate.stage = Stage::joined;
+  candidate.link.rename(describe(theirs.hello));
   --missing_;
 }
 
-void Reception::refuse(Guest& guest, const Status& why) {
-  if (ended_ && guest.stage != Stage::proof) ++refused_;
-  guest.link.send(Kind::refused, status_body(why));
-  guest.link.end_sending();
-  guest.stage = Stage::leaving;
-  guest.until = Deadline::after(kParting);
+void JoinServer::refuse(Candidate& candidate, const Status& why) {
+  if (ended_ && candidate.stage != Stage::proof) ++refused_;
+  candidate.link.send(Kind::refused, status_body(why));
+  candidate.link.end_sending();
+  candidate.stage = Stage::leaving;
+  candidate.until = Deadline::after(kParting);
 }
 
-/// Its connection ends; drop_strangers() removes it.
-void Reception::forget(Guest& guest) {
-  if (guest.stage == Stage::joined) {
-    places_[guest.rank].guest = nullptr;
+/// Ends a candidate's connection; drop_strangers() removes the candidate.
+void JoinServer::forget(Candidate& candidate) {
+  if (candidate.stage == Stage::joined) {
+    places_[candidate.rank].candidate = nullptr;
     ++missing_;
   }
-  guest.stage = Stage::leaving;
-  guest.link.close();
+  candidate.stage = Stage::leaving;
+  candidate.link.close();
 }
 
-std::size_t Reception::count_strangers() const {
-  return static_cast<std::size_t>(
-      std::count_if(guests_.begin(), guests_.end(), [](const Guest& guest) { return guest.stage != Stage::joined; }));
+std::size_t JoinServer::count_strangers() const {
+  return static_cast<std::size_t>(std::count_if(candidates_.begin(), candidates_.end(), [](const Candidate& candidate) {
+    return candidate.stage != Stage::joined;
+  }));
 }
 
-/// The process has no descriptor left: half of the strangers go, or, when it is not them, nobody comes for a moment.
-void Reception::make_room() {
+/// The process has no descriptor left: removes half of the strangers; if there are none, accepts nobody for a moment.
+void JoinServer::make_room() {
   const std::size_t strangers = count_strangers();
   if (strangers > 1) {
     drop_strangers(strangers / 2);
@@ -240,68 +243,69 @@ void Reception::make_room() {
   }
 }
 
-/// Ends guests that are gone, those that take too long, and the oldest strangers beyond `most`.
-void Reception::drop_strangers(std::size_t most) {
+/// Removes candidates that are gone, those that take too long, and the oldest strangers beyond `most`.
+void JoinServer::drop_strangers(std::size_t most) {
   std::size_t strangers = count_strangers();
-  for (auto guest = guests_.begin(); guest != guests_.end();) {
-    const bool stranger = guest->stage != Stage::joined;
-    if (stranger && (!guest->link.open() || guest->until.passed() || strangers > most)) {
-      if (guest->stage != Stage::leaving) note(text("dropped ", guest->link.name(), ": it did not say who it is"));
-      guest = guests_.erase(guest);
+  for (auto candidate = candidates_.begin(); candidate != candidates_.end();) {
+    const bool stranger = candidate->stage != Stage::joined;
+    if (stranger && (!candidate->link.open() || candidate->until.passed() || strangers > most)) {
+      if (candidate->stage != Stage::leaving)
+        note(text("dropped ", candidate->link.name(), ": it did not say who it is"));
+      candidate = candidates_.erase(candidate);
       --strangers;
     } else {
-      ++guest;
+      ++candidate;
     }
   }
 }
 
-/// Tells everyone who is there, or comes within a moment, why there will be no job.
-void Reception::end() {
-  for (Guest& guest : guests_) {
-    if (guest.stage == Stage::joined) refuse(guest, *ended_);
+/// Tells all candidates, also those that connect within a moment, why there will be no job.
+void JoinServer::end() {
+  for (Candidate& candidate : candidates_) {
+    if (candidate.stage == Stage::joined) refuse(candidate, *ended_);
   }
   const Deadline last = Deadline::after(ended_->code() == Code::timeout ? Clock::duration::zero() : kParting);
   while (!last.passed() && refused_ + 1 < places_.size()) round(last);
   std::vector<Connection*> leaving;
-  for (Guest& guest : guests_) {
-    if (guest.stage == Stage::leaving) leaving.push_back(&guest.link);
+  for (Candidate& candidate : candidates_) {
+    if (candidate.stage == Stage::leaving) leaving.push_back(&candidate.link);
   }
   part(leaving, Deadline::after(kParting));
   throw Error{ended_->code(), std::string{ended_->text()}};
 }
 
-std::string Reception::who_is_missing() const {
+std::string JoinServer::who_is_missing() const {
   std::vector<std::uint32_t> missing;
   for (std::uint32_t rank = 1; rank < places_.size(); ++rank) {
-    if (places_[rank].guest == nullptr) missing.push_back(rank);
+    if (places_[rank].candidate == nullptr) missing.push_back(rank);
   }
   return text(list_ranks(missing), " of ", places_.size(), " to join at ", local_address(listener_.get()).to_string());
 }
 
-void Reception::tell_who_is_missing() {
+void JoinServer::tell_who_is_missing() {
   next_tell_ = Deadline::after(kTellEvery);
   const std::string said = text("waiting for ", who_is_missing());
   request_.tell(said);
   auto body = std::make_shared<Bytes>();
   put_text(*body, said);
-  for (Guest& guest : guests_) {
-    if (guest.stage == Stage::joined) guest.link.send(Kind::waiting, body);
+  for (Candidate& candidate : candidates_) {
+    if (candidate.stage == Stage::joined) candidate.link.send(Kind::waiting, body);
   }
 }
 
-void Reception::note(const std::string& said) {
+void JoinServer::note(const std::string& said) {
   if (notes_ == kMaxNotes) return;
   request_.tell(++notes_ < kMaxNotes ? said : said + " (further ones are not reported)");
 }
 
-Joined Reception::complete() {
+Joined JoinServer::complete() {
   Joined joined;
   joined.links.resize(places_.size());
   std::vector<Connection*> links;
   for (std::uint32_t rank = 0; rank < places_.size(); ++rank) {
     joined.hellos.push_back(places_[rank].hello);
     if (rank == 0) continue;
-    joined.links[rank] = std::make_unique<Connection>(std::move(places_[rank].guest->link));
+    joined.links[rank] = std::make_unique<Connection>(std::move(places_[rank].candidate->link));
     joined.links[rank]->accept_frames_of(kMaxFrameBytes);
     links.push_back(joined.links[rank].get());
   }
@@ -321,7 +325,7 @@ Joined wait_for_others(Blocking& blocking, const JoinRequest& request) {
   Fd listener = place.listen_fd >= 0
                     ? adopt_listener(place.listen_fd, !place.secret.empty())
                     : listen_at(place.master_address, place.master_port, !place.secret.empty(), request.deadline);
-  return Reception{blocking, request, std::move(listener)}.run();
+  return JoinServer{blocking, request, std::move(listener)}.run();
 }
 
 }  // namespace troupe::bootstrap

@@ -1,4 +1,4 @@
-// The side of a join of every rank but 0.
+// Joining, on every rank except 0.
 #include <poll.h>
 
 #include <algorithm>
@@ -19,15 +19,15 @@ constexpr std::chrono::seconds kConnect{3};
 constexpr std::chrono::milliseconds kFirstPause{10};
 constexpr std::chrono::milliseconds kLongestPause{250};
 
-class Visit {
+class JoinClient {
  public:
-  Visit(Blocking& blocking, const JoinRequest& request) : blocking_(blocking), request_(request) {}
+  JoinClient(Blocking& blocking, const JoinRequest& request) : blocking_(blocking), request_(request) {}
   Joined run();
 
  private:
   std::unique_ptr<Connection> connect();
-  std::optional<Joined> attend(Connection& link);
-  bool introduce(Connection& link);
+  std::optional<Joined> join(Connection& link);
+  bool authenticate(Connection& link);
   std::optional<Frame> next(Connection& link, Kind kind);
   void pause(std::chrono::milliseconds span);
   void tell();
@@ -38,22 +38,22 @@ class Visit {
   const JoinRequest& request_;
   const Clock::time_point began_ = Clock::now();
   Deadline next_tell_ = Deadline::after(kTellEvery);
-  std::string reached_;   // address of rank 0 that was tried last
-  bool talking_ = false;  // there is a connection
-  bool welcome_ = false;  // it is rank 0's
+  std::string reached_;         // the last address of rank 0 that was tried
+  bool connected_ = false;      // there is a connection
+  bool authenticated_ = false;  // the connection is rank 0's
   std::string cause_ = "nothing happened yet";
 };
 
-Joined Visit::run() {
+Joined JoinClient::run() {
   auto span = kFirstPause;
   for (;;) {
     if (auto link = connect()) {
-      talking_ = true;
-      if (auto joined = attend(*link)) {
+      connected_ = true;
+      if (auto joined = join(*link)) {
         joined->links.front() = std::move(link);
         return std::move(*joined);
       }
-      talking_ = welcome_ = false;
+      connected_ = authenticated_ = false;
       cause_ = text("rank 0 was reached, but ", link->why());
     }
     pause(span);
@@ -61,14 +61,14 @@ Joined Visit::run() {
   }
 }
 
-/// A connection to rank 0, or nothing and the cause.
-std::unique_ptr<Connection> Visit::connect() {
+/// A connection to rank 0; nothing if there is none, with the cause in cause_.
+std::unique_ptr<Connection> JoinClient::connect() {
   const LaunchPlace& place = request_.place;
   std::vector<Address> addresses;
   try {
     addresses = resolve(place.master_address, place.master_port, request_.deadline);
   } catch (const Error& error) {
-    cause_ = error.what();  // a name service may start later too
+    cause_ = error.what();  // the name service may start later, too
     return nullptr;
   }
   for (const Address& address : addresses) {
@@ -84,10 +84,10 @@ std::unique_ptr<Connection> Visit::connect() {
   return nullptr;
 }
 
-/// Everything from the challenge to the last hello; nothing when the connection ended before.
-std::optional<Joined> Visit::attend(Connection& link) {
-  if (!introduce(link)) return std::nullopt;
-  welcome_ = true;
+/// Everything from the challenge to the last hello; nothing if the connection ended before.
+std::optional<Joined> JoinClient::join(Connection& link) {
+  if (!authenticate(link)) return std::nullopt;
+  authenticated_ = true;
   link.accept_frames_of(kMaxHelloBytes);
   link.send(Kind::hello, encode(request_.mine));
   Joined joined;
@@ -105,12 +105,12 @@ std::optional<Joined> Visit::attend(Connection& link) {
   return joined;
 }
 
-/// Proves the secret and has it proved.
-bool Visit::introduce(Connection& link) {
+/// Proves the secret, and checks rank 0's proof.
+bool JoinClient::authenticate(Connection& link) {
   const auto challenge = next(link, Kind::challenge);
   if (!challenge) return false;
   Nonce theirs;
-  TROUPE_CHECK(challenge->body.size() == theirs.size(), Code::corrupt, "whoever listens at ", where(),
+  TROUPE_CHECK(challenge->body.size() == theirs.size(), Code::corrupt, "the process at ", where(),
                " sent a challenge of ", challenge->body.size(), " bytes");
   std::copy(challenge->body.begin(), challenge->body.end(), theirs.begin());
   const Nonce mine = fresh_nonce();
@@ -124,14 +124,14 @@ bool Visit::introduce(Connection& link) {
   if (!welcome) return false;
   const Mac expected = prove(place.secret, Role::listens, theirs, mine, place.rank);
   TROUPE_CHECK(welcome->body.size() == expected.size() && same(std::span{welcome->body}.first<32>(), expected),
-               Code::environment, "whoever listens at ", where(),
+               Code::environment, "the process at ", where(),
                " does not know the job's secret: it is not rank 0 of this job");
   return true;
 }
 
-/// The next frame of `kind`; nothing when the connection is over. Throws what rank 0 says is the end, and at the
-/// deadline.
-std::optional<Frame> Visit::next(Connection& link, Kind kind) {
+/// The next frame of `kind`; nothing if the connection has ended. Throws the error with which rank 0 ends the job, and
+/// Error{timeout} at the deadline.
+std::optional<Frame> JoinClient::next(Connection& link, Kind kind) {
   Connection* const links[] = {&link};
   for (;;) {
     while (auto frame = link.take()) {
@@ -156,32 +156,32 @@ std::optional<Frame> Visit::next(Connection& link, Kind kind) {
   }
 }
 
-void Visit::pause(std::chrono::milliseconds span) {
+void JoinClient::pause(std::chrono::milliseconds span) {
   if (request_.deadline.passed()) give_up();
   if (next_tell_.passed()) tell();
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(request_.deadline.left());
   poll(nullptr, 0, static_cast<int>(std::min(span, left).count()));
 }
 
-void Visit::tell() {
+void JoinClient::tell() {
   next_tell_ = Deadline::after(kTellEvery);
-  request_.tell(talking_ ? text("connected to ", where(), ", waiting for rank 0 to begin")
-                         : text("waiting for rank 0 at ", where(), " (", cause_, ")"));
+  request_.tell(connected_ ? text("connected to ", where(), ", waiting for rank 0 to begin")
+                           : text("waiting for rank 0 at ", where(), " (", cause_, ")"));
 }
 
-void Visit::give_up() {
+void JoinClient::give_up() {
   const std::string waited = seconds(Clock::now() - began_);
   const std::string who = text("rank ", request_.place.rank, " (thread ", blocking_.thread(), ")");
-  TROUPE_CHECK(talking_, Code::environment, who, " could not join rank 0 at ", where(), " for ", waited, ": ", cause_,
+  TROUPE_CHECK(connected_, Code::environment, who, " could not join rank 0 at ", where(), " for ", waited, ": ", cause_,
                "; does rank 0 run, and are MASTER_ADDR and MASTER_PORT right?");
-  TROUPE_CHECK(welcome_, Code::timeout, who, " waited ", waited, " for whoever listens at ", where(),
-               " to say a word; is it rank 0 of this job?");
+  TROUPE_CHECK(authenticated_, Code::timeout, who, " waited ", waited, " for the process at ", where(),
+               " to send its first message; is it rank 0 of this job?");
   fail(Code::timeout,
        text(who, " waited ", waited, " with rank 0 at ", where(), " for ranks that are missing; rank 0 names them"));
 }
 
 }  // namespace
 
-Joined join_rank_zero(Blocking& blocking, const JoinRequest& request) { return Visit{blocking, request}.run(); }
+Joined join_rank_zero(Blocking& blocking, const JoinRequest& request) { return JoinClient{blocking, request}.run(); }
 
 }  // namespace troupe::bootstrap

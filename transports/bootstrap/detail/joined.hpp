@@ -14,19 +14,19 @@
 
 namespace troupe::bootstrap {
 
-/// How long last words may take to arrive.
+/// How long the last messages may take to arrive.
 constexpr std::chrono::milliseconds kParting{300};
-/// Rank 0 knows best who is missing: the others give it this long after their deadline to say so.
+/// Rank 0 knows the missing ranks: the others wait this long after their deadline for its message.
 constexpr std::chrono::milliseconds kGrace{250};
 constexpr std::chrono::seconds kTellEvery{5};
 
-/// A job that is complete.
+/// A complete job.
 struct Joined {
   std::vector<Hello> hellos;                       // by rank
-  std::vector<std::unique_ptr<Connection>> links;  // by rank: rank 0 has one to every other, the others one to rank 0
+  std::vector<std::unique_ptr<Connection>> links;  // by rank: rank 0 has one to every other, the others only to rank 0
 };
 
-/// What a join is given.
+/// The arguments of a join.
 struct JoinRequest {
   const LaunchPlace& place;
   WireHello mine;
@@ -38,14 +38,14 @@ struct JoinRequest {
   }
 };
 
-/// Rank 0: listens until every rank has come.
+/// On rank 0: listens until every rank has joined.
 Joined wait_for_others(Blocking& blocking, const JoinRequest& request);
-/// Every other rank: connects to rank 0, which may start later.
+/// On every other rank: connects to rank 0, which may start later.
 Joined join_rank_zero(Blocking& blocking, const JoinRequest& request);
 
-/// "rank 2 (pid 4711 on node7)"
+/// Returns "rank 2 (pid 4711 on node7)".
 std::string describe(const Hello& hello);
-/// "rank 3", "ranks 1, 3-7"; `ranks` ascending and not empty.
+/// Returns "rank 3", "ranks 1, 3-7"; `ranks` must be ascending and not empty.
 std::string list_ranks(const std::vector<std::uint32_t>& ranks);
 
 }  // namespace troupe::bootstrap

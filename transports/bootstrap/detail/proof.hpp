@@ -11,14 +11,14 @@ namespace troupe::bootstrap {
 using Nonce = std::array<std::byte, 32>;
 using Mac = std::array<std::byte, 32>;
 
-/// Which end of a connection proves something: part of what is proved, so that a proof cannot be sent back as one's
-/// own.
+/// The end of a connection that proves something. It is part of the proof, so that a process cannot return the other
+/// end's proof as its own.
 enum class Role : std::uint8_t { listens = 1, connects = 2 };
 
-/// 32 bytes that nobody can guess. Throws Error{environment} when the system has none.
+/// 32 random bytes that cannot be guessed. Throws Error{environment} if the system has none.
 Nonce fresh_nonce();
 
-/// HMAC-SHA256 under the job secret over role, both nonces, and the rank of the process that connects.
+/// HMAC-SHA256 with the job secret over role, both nonces, and the rank of the process that connects.
 Mac prove(std::string_view secret, Role role, const Nonce& listener, const Nonce& connector, std::uint32_t rank);
 
 /// Compares in a time that does not depend on where they differ.

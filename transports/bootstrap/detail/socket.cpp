@@ -19,14 +19,15 @@
 namespace troupe::bootstrap {
 namespace {
 
-// A rank that loads its data may leave a blob unread for this long; once ranks only watch each other it is shorter.
+// A rank that loads its data may leave a blob unread for this long; when ranks only watch each other the time is
+// shorter.
 constexpr std::chrono::seconds kUserTimeout{60};
 
 void set_option(int fd, int level, int option, int value) noexcept {
   setsockopt(fd, level, option, &value, sizeof value);
 }
 
-/// Small frames go at once, and a host that vanished shows within seconds also when nothing is sent.
+/// Small frames are sent at once, and a host that has vanished is noticed within seconds, even if nothing is sent.
 void set_options(int fd) noexcept {
   set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
@@ -38,7 +39,7 @@ void set_options(int fd) noexcept {
 
 enum class Reach { loopback, everywhere };
 
-/// Where a socket of this host may listen.
+/// The address at which a socket of this host listens.
 Address listening_address(int family, std::uint16_t port, Reach reach) {
   Address address;
   if (family == AF_INET6) {
@@ -57,7 +58,7 @@ Address listening_address(int family, std::uint16_t port, Reach reach) {
   return address;
 }
 
-/// An empty Fd with errno when the address cannot be bound.
+/// An empty Fd with errno if the address cannot be bound.
 Fd try_listen(const Address& address) {
   Fd fd{socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
   if (fd.get() < 0) return fd;
@@ -71,14 +72,15 @@ Fd try_listen(const Address& address) {
   return fd;
 }
 
-/// Whether `host` means this host to every host: a number, or localhost.
+/// Whether `host` means the local host on every host: a loopback number, or localhost.
 bool only_this_host(const std::string& host) {
   in6_addr number;
   return host == "localhost" || inet_pton(AF_INET, host.c_str(), &number) == 1 ||
          inet_pton(AF_INET6, host.c_str(), &number) == 1;
 }
 
-/// A connection on one host to a port where nobody listens can meet itself, and would then keep rank 0 off that port.
+/// A connection on one host to a port on which no process listens can connect to itself, and would then keep rank 0
+/// from using that port.
 bool met_itself(int fd) {
   Address peer;
   peer.size = sizeof peer.storage;
@@ -113,7 +115,7 @@ std::string Address::host() const {
 }
 
 std::uint16_t Address::port() const noexcept {
-  // At the same place for both families.
+  // The offset is the same in both families.
   return ntohs(reinterpret_cast<const sockaddr_in&>(storage).sin_port);
 }
 
@@ -123,7 +125,7 @@ std::string Address::to_string() const {
 
 namespace {
 
-/// What the C library finds, and its memory.
+/// The results of the C library, and their memory.
 struct Lookup {
   addrinfo* list = nullptr;
 
@@ -148,7 +150,7 @@ std::vector<Address> resolve(const std::string& host, std::uint16_t port, Deadli
   const auto lookup = std::make_shared<Lookup>();
   int failed = lookup->run(host, port, AI_NUMERICHOST);
   if (failed != 0) {
-    // On a thread of its own, which may outlive the wait: the C library's lookups take as long as their name servers.
+    // On a separate thread, which may outlive the wait: the C library's lookups take as long as the name servers.
     auto result = std::make_shared<std::promise<int>>();
     std::future<int> answer = result->get_future();
     start_thread("lookup", [=] { result->set_value(lookup->run(host, port, 0)); }).detach();
@@ -171,7 +173,7 @@ Fd listen_at(const std::string& host, std::uint16_t port, bool has_secret, Deadl
   std::vector<Address> candidates = resolve(host, port, deadline);
   const bool loopback =
       std::all_of(candidates.begin(), candidates.end(), [](const Address& a) { return a.loopback(); });
-  // A host's own name may mean 127.0.1.1 to itself and its real address to the other hosts.
+  // A host's own name may mean 127.0.1.1 on that host, and its real address on other hosts.
   const bool everywhere = !loopback || (has_secret && !only_this_host(host));
   if (everywhere) {
     TROUPE_CHECK(
@@ -184,7 +186,7 @@ Fd listen_at(const std::string& host, std::uint16_t port, bool has_secret, Deadl
   for (const Address& address : candidates) {
     Fd fd = try_listen(address);
     if (fd.get() >= 0) return fd;
-    if (errno == EADDRINUSE || errno == EACCES) break;  // the next family would hide this
+    if (errno == EADDRINUSE || errno == EACCES) break;  // the result of the next family would hide this error
   }
   const int reason = errno;
   fail_errno(Code::environment, text("rank 0 cannot listen at ", host, ":", port, " (", cure_for(reason), ")"));

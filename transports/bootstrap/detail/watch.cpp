@@ -21,8 +21,8 @@ constexpr std::chrono::seconds kWatchTimeout{10};
 
 enum class Source : std::uint32_t { wake, link, process };
 
-/// Readable once the process has ended, zombies included. Empty where the kernel has none, or the process is gone: its
-/// socket tells.
+/// Readable when the process has ended, also as a zombie. Empty if the kernel has no pidfds, or the process has ended
+/// already: then its socket shows it.
 Fd open_process(std::int32_t pid) noexcept { return Fd{static_cast<int>(syscall(SYS_pidfd_open, pid, 0))}; }
 
 epoll_event readable(Source source, std::uint32_t rank) noexcept {
@@ -100,7 +100,7 @@ void Watch::watch_process(std::uint32_t rank) {
 
 void Watch::run() {
   for (std::uint32_t rank = 0; rank < others_.size() && !stop_.load(); ++rank) {
-    if (joined_.links[rank]) serve(rank);  // what came before the watch began, or ended before
+    if (joined_.links[rank]) serve(rank);  // frames that came before the watch began, or a connection that has ended
   }
   std::array<epoll_event, 64> events;
   while (!stop_.load()) {
@@ -118,7 +118,7 @@ void Watch::run() {
   if (goodbye_.load()) say_goodbye();
 }
 
-/// Milliseconds until the next suspect is due; -1: none.
+/// Milliseconds until the next suspect counts as lost; -1: there is none.
 int Watch::timeout() const {
   int least = -1;
   for (const Other& other : others_) {
@@ -144,7 +144,7 @@ void Watch::take(std::uint32_t from, const Frame& frame) {
   try {
     if (frame.kind == Kind::bye) {
       const std::uint32_t about = take_u32(body);
-      // Only rank 0 may speak of others.
+      // Only rank 0 may report others.
       left(from == 0 && about < others_.size() && about != rank_ ? about : from);
     } else if (frame.kind == Kind::lost && from == 0) {
       const std::uint32_t about = take_u32(body);
@@ -163,7 +163,7 @@ void Watch::process_ended(std::uint32_t rank) {
   if (other.presence != Presence::here || other.suspect) return;
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, other.process.get(), nullptr);
   if (joined_.links[rank]) {
-    serve(rank);  // its last words, if there were any, have arrived
+    serve(rank);  // its last frames, if there were any, have arrived
     if (other.presence == Presence::here) lost(rank, "its process ended");
   } else {
     other.suspect = Deadline::after(kSuspicion);
@@ -205,7 +205,7 @@ void Watch::relay(std::uint32_t about, Kind kind, const std::string& said) {
   }
 }
 
-/// Has epoll tell when what is unsent can go.
+/// Makes epoll report when unsent data can be sent, as long as there is some.
 void Watch::await_room(std::uint32_t rank) {
   const Connection& link = *joined_.links[rank];
   if (link.has_unsent() == others_[rank].writing) return;
@@ -215,10 +215,10 @@ void Watch::await_room(std::uint32_t rank) {
   epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, link.fd(), &event);
 }
 
-/// Watches `rank` no more; with rank 0 the centre is gone, and with it everyone.
+/// Stops watching `rank`. If it is rank 0, no other rank can be watched any more: they count as left.
 void Watch::release(std::uint32_t rank) {
   if (Connection* link = joined_.links[rank].get(); link != nullptr && link->fd() >= 0) {
-    // Explicitly, since closing is not enough where a forked child holds the socket too.
+    // Removed explicitly, since closing is not sufficient if a forked child holds the socket, too.
     epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, link->fd(), nullptr);
     shutdown(link->fd(), SHUT_RDWR);
     link->close();

@@ -12,21 +12,22 @@
 
 namespace troupe::bootstrap {
 
-/// One thread that sleeps on the sockets of a job and on the pidfds of processes of this host, and tells of deaths.
+/// One thread that sleeps on the sockets of a job and on the pidfds of processes of this host, and reports deaths.
 ///
-/// Rank 0 hears every rank's socket end and passes the news on, as it does when one leaves. The others take rank 0's
-/// word; that a process of this host ended they see themselves too, but wait a moment whether rank 0 says that it had
-/// left. Once rank 0 itself is gone nobody can tell leaving from dying any more, so nothing is reported after that.
+/// Rank 0 sees the end of every rank's socket and reports it to the others, as it does when a rank leaves. The others
+/// rely on rank 0's reports. They also see that a process of this host has ended, but first wait a moment for a report
+/// of rank 0 that it had left. When rank 0 itself is gone, leaving and dying cannot be distinguished any more, so
+/// nothing is reported after that.
 class Watch {
  public:
   Watch(std::uint32_t rank, Joined& joined, Bootstrap::Lost lost);
-  /// Starts the thread: separate, so that a callback that comes at once finds a complete object.
+  /// Starts the thread. It is separate from the constructor, so that a callback finds a complete object.
   void start();
   /// Ends the thread; without leave() the others will count this process as lost.
   ~Watch();
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
-  /// Says goodbye and ends the thread; called on the thread itself, soon after it returns.
+  /// Sends a goodbye and ends the thread. If it is called on that thread, the thread ends soon after the return.
   void leave() noexcept;
 
  private:
@@ -34,8 +35,8 @@ class Watch {
   struct Other {
     Presence presence = Presence::here;
     Fd process;                       // pidfd; none: another host or pid namespace
-    bool writing = false;             // whether epoll waits for room in its link
-    std::optional<Deadline> suspect;  // its process ended; lost then unless it turns out to have left
+    bool writing = false;             // whether epoll waits for space to send on its link
+    std::optional<Deadline> suspect;  // its process has ended; it counts as lost then, unless it has left
   };
 
   void run();
@@ -57,7 +58,7 @@ class Watch {
   void say_goodbye();
 
   const std::uint32_t rank_;
-  Joined& joined_;  // the thread's alone while it runs
+  Joined& joined_;  // used only by the thread while it runs
   const Bootstrap::Lost lost_;
   std::vector<Other> others_;  // by rank
   Fd epoll_;

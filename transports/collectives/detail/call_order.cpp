@@ -12,7 +12,7 @@ bool same_call(const RoundShape& a, const RoundShape& b) noexcept {
 
 Status CallOrder::agree(Rank from, const RoundShape& shape) {
   Seen& seen = calls_[shape.call % calls_.size()];
-  if (seen.shape.call > shape.call) return {};  // long over
+  if (seen.shape.call > shape.call) return {};  // ended long ago
   if (seen.shape.call < shape.call) {
     seen = {shape, from};
     return {};

@@ -9,13 +9,13 @@
 
 namespace troupe::collectives {
 
-/// Whether all ranks make the same calls in the same order, by what each message says of its call. Remembers the newest
-/// calls only, of which there must be room for as many as may be under way at all ranks together.
+/// Checks that all ranks make the same calls in the same order, by what each message says of its call. Remembers only
+/// the newest calls; `size` must be at least the number of calls that are in progress at all ranks together.
 class CallOrder {
  public:
   explicit CallOrder(std::size_t remembered) : calls_(remembered) {}
-  /// Code::invalid with both ranks and what they called, when `from` has made another call of that number than a rank
-  /// before.
+  /// Code::invalid with both ranks and their calls if `from` has made a different call with that number than another
+  /// rank before.
   Status agree(Rank from, const RoundShape& shape);
 
  private:

@@ -23,7 +23,7 @@ CollectiveCall& CallSeries::take(std::size_t place, const RoundShape& common) {
   if (series.free.empty()) {
     series.free.push_back(&series.calls.emplace_back(owner_, place, series.first_channel, series.count_channels,
                                                      plan_.self(), plan_.ranks()));
-    series.free.reserve(series.calls.size());  // giving back never allocates
+    series.free.reserve(series.calls.size());  // so that release() never allocates
   }
   CollectiveCall& call = *series.free.back();
   series.free.pop_back();

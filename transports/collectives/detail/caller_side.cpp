@@ -7,7 +7,7 @@
 
 namespace troupe::collectives {
 
-/// A call about a bucket, with a round for each of its chunks.
+/// A call for a bucket, with a round for each of its chunks.
 CollectiveCall& CallerSide::take(RoundPart part, const BucketWork& work, const StripeMemory& mine) {
   check(work, mine);
   const std::uint32_t bucket = work.bucket.index;
@@ -30,7 +30,7 @@ void CallerSide::count_uses(CollectiveCall& call, const Round& round) const {
   call.uses += plan_.has_result(round, plan_.self()) ? 2 : 1;
 }
 
-/// Hands the call over to the lane once `stream` has come so far.
+/// Passes the call to the lane when `stream` has reached this point.
 Point CallerSide::enqueue(Stream& stream, CollectiveCall& call) {
   const Point over = calls_.end_of(call);
   const Point now = stream.mark();
@@ -38,7 +38,7 @@ Point CallerSide::enqueue(Stream& stream, CollectiveCall& call) {
   return over;
 }
 
-/// The same, and the call before it of its series must be over: it reads and writes the same memory.
+/// The same after the previous call of the series is over, since this one reads and writes the same memory.
 Point CallerSide::enqueue_next(Stream& stream, CollectiveCall& call) {
   stream.wait(calls_.end_before(call));
   const RoundShape& shape = call.rounds.front().shape;
@@ -85,7 +85,7 @@ Point CallerSide::gather(Stream& stream, const BucketWork& work, const StripeMem
   return enqueue_next(stream, take(RoundPart::gradients, work, mine));
 }
 
-/// The lane begins it after what was measured before, whatever the stream does meanwhile.
+/// Not enqueue_next(): the lane begins this call after everything that was measured before, wherever the stream is.
 Point CallerSide::agree(Stream& stream, const BucketWork& work) {
   CollectiveCall& call = calls_.take(
       calls_.of_sums(), {.step = work.step.value, .bucket = work.bucket.index, .sums = true, .part = RoundPart::sums});
@@ -95,7 +95,7 @@ Point CallerSide::agree(Stream& stream, const BucketWork& work) {
   return enqueue(stream, call);
 }
 
-/// Without payload, the others tell a tenant that they have agreed.
+/// Contributions without payload tell an owner that the other ranks have agreed.
 Point CallerSide::publish(Stream& stream, const BucketWork& work, const RuleStep& rule, const StripeMemory& mine) {
   CollectiveCall& call = take(RoundPart::parameters, work, mine);
   call.rule = rule;

@@ -13,16 +13,16 @@
 
 namespace troupe::collectives {
 
-/// The caller's side of a group's rounds: it makes calls, enqueues on the caller's stream what a call needs before it
-/// may leave, and hands the call over to the lane when that stream has come so far. It never waits, and is given a
-/// point of a line of this process. Threads: one at a time.
+/// The caller's side of a group's rounds. It makes calls, enqueues on the caller's stream what a call needs before it
+/// may be sent, and passes the call to the lane when that stream has reached it. It never waits; it returns a point on
+/// a line of this process. Threads: one at a time.
 class CallerSide {
  public:
   CallerSide(AddressSpace& space, const RoundPlan& plan, CallSeries& calls)
       : space_(space), plan_(plan), calls_(calls) {}
 
   Point update(Stream& stream, const BucketWork& work, const RuleStep& rule, const StripeMemory& mine);
-  /// `parts` by owner; of what reduces, each at most RoundPlan::most_reduced().
+  /// `parts` by owner; for operations that reduce, each at most RoundPlan::most_reduced().
   Point plain(Stream& stream, PlainOperation operation, std::span<const Memory> parts);
   [[nodiscard]] Point gather(Stream& stream, const BucketWork& work, const StripeMemory& mine);
   [[nodiscard]] Point agree(Stream& stream, const BucketWork& work);

@@ -17,29 +17,29 @@ struct CollectiveCall;
 struct Flow;
 struct Round;
 
-/// One message on its way.
+/// One message that is sent in a round.
 struct Delivery final : SendQueue::Message, SendDone {
   Delivery(Flow& its_flow, std::uint32_t rank, bool is_bf16) : flow(its_flow), bf16(is_bf16) { to = rank; }
   void sent(Status status) noexcept override;
 
   Flow& flow;
-  const bool bf16;  // the bf16 image of a result
+  const bool bf16;  // it carries the bf16 image of a result
 };
 
-/// What a rank sends to the others in a round: its contributions, or the result of what it owns.
+/// What a rank sends to the others in a round: its contributions, or the result of the part that it owns.
 struct Flow {
   Flow(Round& its_round, bool sends_results, std::uint32_t self, std::uint32_t ranks);
 
   Round& round;
   const bool results;
-  std::deque<Delivery> deliveries;  // all that there may be; to this rank's neighbour first, so that ranks begin apart
-  std::uint32_t left = 0;           // of this round's, not told to be sent
+  std::deque<Delivery> deliveries;  // one for each rank and cargo, the neighbour's first: ranks begin apart
+  std::uint32_t left = 0;           // number of this round's messages that were not reported as sent
 };
 
-/// What a call does about one chunk, or about all parts of a plain operation, or about the sums.
+/// What a call does for one chunk, or for all parts of a plain operation, or for the sums.
 struct Round final : Waker, LaneTask {
   Round(CollectiveCall& its_call, std::size_t its_channel, std::uint32_t self, std::uint32_t ranks);
-  /// The exchange's stream has done this rank's own work.
+  /// The exchange's stream has finished this rank's own work.
   void reached(Point point, Status status) noexcept override;
   void run() noexcept override;
 
@@ -50,7 +50,7 @@ struct Round final : Waker, LaneTask {
   Flow results;
 };
 
-/// A result of another rank that has arrived, until the exchange's stream has copied it to where it belongs.
+/// A result of another rank that has arrived, until the exchange's stream has copied it to its place.
 struct StagedResult final : Waker, LaneTask {
   StagedResult(DirectRounds& its_rounds, std::size_t its_channel) : owner(its_rounds), channel(its_channel) {}
   void reached(Point point, Status status) noexcept override;
@@ -62,31 +62,31 @@ struct StagedResult final : Waker, LaneTask {
   Cargo cargo{};
 };
 
-/// One call of this rank, from when it is enqueued until everything that it sends is out.
+/// One call of this rank, from when it is enqueued until all its messages are sent.
 struct CollectiveCall final : Waker, LaneTask {
-  /// With a round on each of `count` channels from `first_channel` on.
+  /// With one round on each of `count` channels, from `first_channel` on.
   CollectiveCall(DirectRounds& its_rounds, std::size_t its_series, std::size_t first_channel, std::size_t count,
                  std::uint32_t self, std::uint32_t ranks);
-  /// The caller's stream has come so far: what it contributes is written.
+  /// The caller's stream has reached the call: its contributions are written.
   void reached(Point point, Status status) noexcept override;
   void run() noexcept override;
 
   DirectRounds& owner;
   const std::size_t series;
   std::deque<Round> rounds;
-  // The caller's words; of a plain operation only `parts`.
+  // Set by the caller; for a plain operation only `parts`.
   BucketWork work;
   RuleStep rule;
   StripeMemory mine;          // this rank's part of the bucket
-  Memory data;                // what it contributes: the bucket's gradients
+  Memory data;                // its contribution: the bucket's gradients
   std::vector<Memory> parts;  // by owner
-  std::uint64_t number = 0;   // of its series
-  std::uint64_t verdict = 0;  // its place among the calls of steps with a verdict, from 1; 0: it is none
-  // The lane's.
+  std::uint64_t number = 0;   // in its series
+  std::uint64_t verdict = 0;  // its number among the calls of steps with a verdict, from 1; 0: it is not one of them
+  // Used by the lane:
   bool begun = false;
-  std::uint32_t gathered = 0;  // rounds
-  std::uint32_t over = 0;      // rounds
-  std::uint32_t uses = 0;      // rounds not over, results of them not out, and a place in the queue of verdicts
+  std::uint32_t gathered = 0;  // number of gathered rounds
+  std::uint32_t over = 0;      // number of rounds that are over
+  std::uint32_t uses = 0;      // rounds not over, their results not sent, and a place in the verdict queue
 };
 
 }  // namespace troupe::collectives

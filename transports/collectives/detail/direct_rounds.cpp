@@ -6,7 +6,7 @@
 namespace troupe::collectives {
 namespace {
 
-/// Calls that may be under way at all ranks together, of any series: two of each.
+/// The number of calls that may be in progress at all ranks together, of any series: two of each.
 std::size_t remembered_calls(const Ownership& ownership) { return 4 * (ownership.count_buckets() + 2); }
 
 }  // namespace
@@ -28,7 +28,7 @@ DirectRounds::DirectRounds(AddressSpace& space, LaneLoop& loop, Stream& exchange
   }
 }
 
-/// This rank's round of that shape, if its call has come so far.
+/// This rank's round of that shape, if its call has begun.
 const Round* DirectRounds::begun(const RoundShape& shape) const noexcept {
   const Channel& channel = channels_[plan_.channel_of(shape)];
   const std::size_t place = shape.sequence % 2;
@@ -42,13 +42,14 @@ void DirectRounds::arrived_at(CollectiveCall& call) noexcept {
     const RoundShape& shape = call.rounds.front().shape;
     if (is_plain(shape) || shape.part == RoundPart::all) return begin(call);
     if (!call.begun) verdicts_.add(call);
-    // Gradients leave as soon as they are there; sums when they have been measured; parameters when their turn comes.
+    // Gradients are sent as soon as they are written, sums when they have been measured, parameters when it is their
+    // turn.
     if (call.begun || shape.part == RoundPart::gradients) begin(call);
     advance_verdicts();
   });
 }
 
-/// Its contributions leave. The calls of its series before it are over.
+/// Begins the rounds of a call and sends its contributions. All earlier calls of its series are over.
 void DirectRounds::begin(CollectiveCall& call) {
   call.begun = true;
   const std::size_t first = call.rounds.front().channel;
@@ -56,19 +57,21 @@ void DirectRounds::begin(CollectiveCall& call) {
   for (Round& round : call.rounds) {
     Status status = order_.agree(plan_.name(plan_.self()), round.shape);
     Channel& channel = channels_[round.channel];
-    // Before the window hears of the round: what has arrived early may complete it at once.
+    // Before announce(): messages that arrived early may complete the round at once, and advance() then looks it up
+    // here.
     channel.rounds[round.shape.sequence % 2] = &round;
     channel.begun[round.shape.sequence % 2] = round.shape.sequence;
     if (status.ok()) status = channel.window.announce(round.shape, plan_.expected(round));
     TROUPE_CHECK(status.ok(), status.code(), status.text());
     send(round.contributions);
   }
-  // The call may be over, and another one's, before the loop ends, so it is not touched any more.
+  // The call may end within the loop, and its object may be in use for another call then, so it is not touched any
+  // more.
   for (std::size_t c = first; c < first + count; ++c) advance(c);
   sender_.pump();
 }
 
-/// Deals with rounds that the window counts by now. Both counts go in order; a round may be gathered and over at once.
+/// Handles rounds that the window has counted. Both counts are in order; a round may be gathered and over at once.
 void DirectRounds::advance(std::size_t index) {
   Channel& channel = channels_[index];
   while (channel.gathered < channel.window.gathered()) gathered(*channel.rounds[++channel.gathered % 2]);
@@ -91,10 +94,11 @@ void DirectRounds::over(Round& round) {
   const bool last = ++call.over == call.rounds.size();
   if (last) calls_.end(call);
   calls_.release(call);
-  if (last) advance_verdicts();  // whose turn it is may have waited for this one
+  if (last) advance_verdicts();  // a call in the queue may have waited for this one
 }
 
-/// As far as they may go on. A call's turn may set off what comes here again; that finds nobody's turn.
+/// Gives calls in the verdict queue their turns, as far as possible. A turn may call this function again; then next()
+/// returns null, so turns do not nest.
 void DirectRounds::advance_verdicts() {
   while (CollectiveCall* const call = verdicts_.next()) {
     if (!may_take_turn(*call)) return;
@@ -110,11 +114,11 @@ bool DirectRounds::may_take_turn(CollectiveCall& call) {
     case RoundPart::gradients: return call.gathered == call.rounds.size();
     case RoundPart::sums:
       if (call.gathered > 0) return true;
-      // It begins when all that was measured so far stands in the sums: then it is arrived at once more.
+      // It begins when everything measured so far is in the sums: finish_measuring() calls arrived_at() a second time.
       if (calls_.is_next(call) && !std::exchange(call.begun, true)) work_.finish_measuring(call);
       return false;
     case RoundPart::parameters:
-      // Whoever waits for the update reads what was agreed on, too.
+      // A caller that waits for the update also reads the total that was agreed on, so that must be complete.
       return calls_.is_next(call) && calls_.ended(calls_.of_sums()) >= agreed_;
     case RoundPart::all: break;  // never in the queue
   }
@@ -135,7 +139,7 @@ void DirectRounds::own_work_done(Round& round) noexcept {
     RoundWindow& window = channels_[channel].window;
     const std::uint64_t sequence = round.shape.sequence;
     if (plan_.has_result(round, plan_.self())) {
-      window.results_leave();  // before the round may be over: until they are out the next one must not be worked on
+      window.results_leave();  // before the round may be over: until they are sent, no later round overwrites them
       send(round.results);
     }
     window.own_work_done(sequence);
@@ -173,7 +177,7 @@ void DirectRounds::sent(Delivery& delivery, const Status& status) noexcept {
   });
 }
 
-/// All of it is out: its memory is not read any more.
+/// All messages of the flow are sent: its memory is not read any more.
 void DirectRounds::finished(Flow& flow) {
   RoundWindow& window = channels_[flow.round.channel].window;
   const std::uint64_t sequence = flow.round.shape.sequence;
@@ -182,12 +186,13 @@ void DirectRounds::finished(Flow& flow) {
   calls_.release(flow.round.call);
 }
 
-/// The head of a message that may come now; Error for one that may not, nothing for one of an earlier view.
+/// Checks and decodes the head of a message. Throws Error for a message that may not come now; nothing for one of an
+/// earlier view.
 std::optional<DirectHead> DirectRounds::accept(Peer from, std::span<const std::byte> bytes, std::uint64_t size_bytes) {
   const DirectGroup& group = plan_.group();
   const std::optional<DirectHead> head = decode(bytes);
-  TROUPE_CHECK(head, Code::corrupt, "peer ", from.value, " sent an exchange message with a head of ", bytes.size(),
-               " bytes that is none");
+  TROUPE_CHECK(head, Code::corrupt, "peer ", from.value, " sent an exchange message with an invalid head of ",
+               bytes.size(), " bytes");
   if (head->view < group.view.value) return std::nullopt;
   TROUPE_CHECK(head->group == group.id, Code::corrupt, "peer ", from.value, " sent an exchange message of group ",
                head->group.value, " to group ", group.id.value);
@@ -210,7 +215,7 @@ std::optional<DirectHead> DirectRounds::accept(Peer from, std::span<const std::b
   return head;
 }
 
-/// Whether the message says that a rank's exchange has ended; if so, this one ends.
+/// Whether the message is an abort notice; if it is of this group's present view, this rank fails, too.
 bool DirectRounds::hear_abort(Peer from, std::span<const std::byte> bytes) {
   const std::optional<AbortNotice> notice = decode_abort_notice(bytes);
   if (!notice) return false;
@@ -233,7 +238,7 @@ Memory DirectRounds::landing(Peer from, Lane, std::span<const std::byte> head, s
 void DirectRounds::arrived(Peer from, Lane, std::span<const std::byte> head, Memory payload) noexcept {
   failure_.guarded([&] {
     if (payload.size_bytes == 0 && hear_abort(from, head)) return;
-    // With a payload, landing() has accepted it.
+    // A message with a payload was accepted by landing().
     const std::optional<DirectHead> here = payload.size_bytes > 0 ? decode(head) : accept(from, head, 0);
     if (!here) return;
     const RoundShape& shape = here->round;
@@ -249,7 +254,7 @@ void DirectRounds::arrived(Peer from, Lane, std::span<const std::byte> head, Mem
   });
 }
 
-/// Where memory is the device's. Only when the result lies where it belongs has the round come so far.
+/// In device memory, the result must first be copied to its place; only then does it count as arrived.
 void DirectRounds::unstage(const DirectHead& head) {
   const RoundShape& shape = head.round;
   const std::size_t place = (shape.sequence % 2 * plan_.ranks() + head.rank) * 2;
@@ -260,7 +265,7 @@ void DirectRounds::unstage(const DirectHead& head) {
 }
 
 void DirectRounds::dropped(Peer from, Lane, Memory payload, const Status& why) noexcept {
-  if (payload.size_bytes == 0) return;  // refused by landing(), which has said why
+  if (payload.size_bytes == 0) return;  // it was refused by landing(), which has reported why
   failure_.fail({why.code(), text(plan_.name_of(from), " did not finish what it sent: ", why.text())});
 }
 

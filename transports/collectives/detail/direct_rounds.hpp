@@ -23,24 +23,25 @@
 
 namespace troupe::collectives {
 
-/// The lane's side of a group's rounds at one rank: brings each from its first message to its end. Once all that this
-/// rank adds up of a chunk is there, that work is enqueued on the exchange's stream, and the result is sent when that
-/// stream has done it; so chunks are worked on in the order in which they become complete, whatever the order of the
-/// calls. The caller's side is CallerSide.
+/// The lane's side of a group's rounds at one rank: takes each round from its first message to its end. When everything
+/// that this rank adds up of a chunk has arrived, the addition is enqueued on the exchange's stream, and the result is
+/// sent when that stream has done it. Thus chunks are processed in the order in which they become complete, whatever
+/// the order of the calls. The caller's side is CallerSide.
 ///
-/// A call goes so: its stream comes to it (arrived_at) - its rounds begin, contributions leave (begin) - all that this
-/// rank adds up has come (gathered) - OwnWork - results leave (own_work_done) - everything of its rounds has come and
-/// left (over) - its point is signalled. Each step is taken when the last of what it needs is there, by whichever of
-/// arrived(), sent() or a point that was, so each of these ends with advance() and pump().
+/// The course of a call: its stream reaches it (arrived_at); its rounds begin and contributions are sent (begin);
+/// everything that this rank adds up has arrived (gathered); OwnWork computes; results are sent (own_work_done); all
+/// messages of its rounds have been received and sent (over); its point is signalled. Each step is taken as soon as its
+/// last condition holds, in arrived(), sent(), or when a point is reached. Therefore each of these ends with advance()
+/// and pump().
 ///
-/// A channel has rounds one after the other, two at a time: a rank may be one round ahead of another one, not two, for
-/// it needs that one's answer. So there are two places for everything that belongs to a round. Threads: the lane's,
-/// where it says nothing else.
+/// The rounds of a channel follow each other, but two may be in progress: a rank may be one round ahead of another, not
+/// two, since it needs the other's answer. Therefore everything that belongs to a round has two places. Threads: the
+/// lane's, unless stated otherwise.
 class DirectRounds final : public Receiver {
  public:
   DirectRounds(AddressSpace& space, LaneLoop& loop, Stream& exchange, DirectGroup group);
 
-  // Any thread's.
+  // Called by any thread:
   const RoundPlan& plan() const noexcept { return plan_; }
   CallSeries& calls() noexcept { return calls_; }
   const CallSeries& calls() const noexcept { return calls_; }
@@ -52,25 +53,25 @@ class DirectRounds final : public Receiver {
   void dropped(Peer from, Lane lane, Memory payload, const Status& why) noexcept override;
   void lost(Peer peer, const Status& why) noexcept override;
 
-  // For calls and what they consist of.
-  /// The caller's stream has come to `call`; or the exchange's, to the sums of a step with a verdict.
+  // Called by calls and their parts:
+  /// The caller's stream has reached `call`; or the exchange's stream has reached the sums of a step with a verdict.
   void arrived_at(CollectiveCall& call) noexcept;
-  /// The exchange's stream has done this rank's own work.
+  /// The exchange's stream has finished this rank's own work.
   void own_work_done(Round& round) noexcept;
-  /// It has copied a result that arrived to where it belongs.
+  /// The exchange's stream has copied a result that arrived to its place.
   void unstaged(const StagedResult& result) noexcept;
   void sent(Delivery& delivery, const Status& status) noexcept;
 
  private:
-  /// The rounds of a chunk, of plain operations or of the sums.
+  /// The rounds of a chunk, of plain operations, or of the sums.
   struct Channel {
     Channel(std::uint32_t self, std::span<const Rank> names) : window(self, names) {}
     RoundWindow window;
-    std::deque<StagedResult> staged;       // of other ranks, by sequence, rank and cargo; of device memory
-    std::array<Round*, 2> rounds{};        // begun, by sequence
-    std::array<std::uint64_t, 2> begun{};  // their sequences
-    std::uint64_t gathered = 0;            // rounds that were dealt with
-    std::uint64_t over = 0;                // likewise
+    std::deque<StagedResult> staged;       // for device memory: of other ranks, by sequence, rank and cargo
+    std::array<Round*, 2> rounds{};        // those that have begun, by sequence
+    std::array<std::uint64_t, 2> begun{};  // their sequence numbers
+    std::uint64_t gathered = 0;            // number of rounds handled by gathered()
+    std::uint64_t over = 0;                // number of rounds handled by over()
   };
 
   const Round* begun(const RoundShape& shape) const noexcept;
@@ -97,7 +98,7 @@ class DirectRounds final : public Receiver {
   CallOrder order_;
   std::deque<Channel> channels_;
   VerdictQueue verdicts_;
-  std::uint64_t agreed_ = 0;  // the last of the sums' calls whose turn came among the verdicts
+  std::uint64_t agreed_ = 0;  // the last call of the sums that had its turn in the verdict queue
 };
 
 }  // namespace troupe::collectives

@@ -4,10 +4,10 @@ namespace troupe::collectives {
 
 void GroupFailure::fail(const Status& why) noexcept {
   failed_.store(true, std::memory_order_release);
-  for (Timeline* const line : lines_) line->poison(why);  // the first reason stays
+  for (Timeline* const line : lines_) line->poison(why);  // the first reason remains
 }
 
-/// Whoever failed because another rank told it does not tell on: `failed_` is set by then.
+/// A rank that fails because of another rank's notice sends none itself: `failed_` is set by then.
 void GroupFailure::fail_everywhere(const Status& why) noexcept {
   const bool first = !failed();
   fail(why);
@@ -19,7 +19,7 @@ void GroupFailure::fail_everywhere(const Status& why) noexcept {
 void GroupFailure::Notices::run() noexcept {
   for (; told_ < failure_.plan_.ranks(); ++told_) {
     if (try_tell(told_)) continue;
-    failure_.loop_.post(*this);  // no room: again after the lane has moved on
+    failure_.loop_.post(*this);  // the transport has no space: again in the lane's next round
     return;
   }
 }

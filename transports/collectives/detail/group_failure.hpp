@@ -13,21 +13,21 @@
 
 namespace troupe::collectives {
 
-/// The end of a group's exchange at this rank, and the word to the others. Once it has failed every wait of this rank
-/// ends, nothing is sent any more, and what arrives is not looked at: the group is of no use until another view makes a
-/// new one. The first reason stays. Threads: any, but for construction and watch().
+/// The failure of a group's exchange at this rank, and the notice to the others. After a failure every wait of this
+/// rank ends, nothing is sent any more, and arriving messages are ignored: the group cannot be used until another view
+/// makes a new one. The first reason remains. Threads: any, except for construction and watch().
 class GroupFailure {
  public:
   GroupFailure(const RoundPlan& plan, LaneLoop& loop) : notices_(*this), plan_(plan), loop_(loop) {}
 
-  /// `line` is poisoned with the reason. Before anything can fail.
+  /// `line` will be poisoned with the reason. Before anything can fail.
   void poisons(Timeline& line) { lines_.push_back(&line); }
   bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
   /// Ends every wait of this rank with `why`.
   void fail(const Status& why) noexcept;
-  /// The same for what went wrong at this rank, which the others hear, too: they need not wait for a deadline.
+  /// The same for a failure of this rank itself. The others are told, so they need not wait for a deadline.
   void fail_everywhere(const Status& why) noexcept;
-  /// Does `what`, unless the group has failed; an Error in it is the group's failure.
+  /// Calls `what`, unless the group has failed; an Error from it makes the group fail.
   template <class What>
   void guarded(What&& what) noexcept {
     if (failed()) return;
@@ -41,7 +41,7 @@ class GroupFailure {
   }
 
  private:
-  /// Tells every other rank, on the lane's thread; again while the transport has no room.
+  /// Sends the notice to every other rank, on the lane's thread; tries again while the transport has no space.
   class Notices final : public LaneTask, public SendDone {
    public:
     explicit Notices(GroupFailure& failure) : failure_(failure) {}
@@ -52,7 +52,7 @@ class GroupFailure {
    private:
     bool try_tell(std::uint32_t rank);
     GroupFailure& failure_;
-    std::uint32_t told_ = 0;  // ranks, this one included
+    std::uint32_t told_ = 0;  // number of ranks that were handled, including this one
   };
 
   std::atomic<bool> failed_{false};

@@ -21,7 +21,7 @@ void OwnWork::tell(Waker& waker) {
   space_.timeline(done.line).wake(done.value, waker);
 }
 
-/// `own` in this rank's place among what the others' lay at `of_rank`.
+/// A list by rank: `own` for this rank, and `of_rank(r)` for each other rank.
 template <class OfRank>
 std::span<const Memory> OwnWork::in_rank_order(Memory own, OfRank&& of_rank) {
   parts_.clear();
@@ -34,8 +34,8 @@ std::span<const Memory> OwnWork::sums_of(const Round& round) {
                        [&](std::uint32_t r) { return staging_.sums(round.channel, round.shape.sequence, r); });
 }
 
-/// Of a bucket's `gradients`, this rank's over `own` and others', in the order of ranks; or added up where they came
-/// packed.
+/// The contributions to `own` in the order of ranks, this rank's from the bucket's `gradients`. If contributions are
+/// packed, they are added up first, and the list has only the sum.
 std::span<const Memory> OwnWork::gradients_of(const RoundShape& shape, const Memory& gradients, const Part& own) {
   const std::uint32_t bucket = shape.bucket;
   const Memory mine = elements(gradients, own.first - group_.buckets[bucket].first, own.count, sizeof(float));
@@ -57,8 +57,8 @@ Memory OwnWork::add_up_packed(std::uint32_t bucket, const Memory& mine, const Pa
   return sum;
 }
 
-/// Into `mine`, part by part, so that it is seen with whose part the sum stops being finite; the least element, and of
-/// that the first rank, stays in `sums`.
+/// Adds up packed contributions into `mine`, one rank after the other, to find at whose contribution the sum stops
+/// being finite. `sums` keeps the lowest such element and, for it, the first rank.
 void OwnWork::add_up_packed_with_norm(std::uint32_t bucket, const Memory& mine, const Part& own, const Memory& sums) {
   Memory so_far;
   for (std::uint32_t r = 0; r < plan_.ranks(); ++r) {
@@ -83,7 +83,7 @@ void OwnWork::update(const CollectiveCall& call, const Part& own, std::span<cons
   Stripe stripe = call.mine.stripe;
   stripe.first = own.first;
   stripe.count = own.count;
-  exchange_.update(call.rule, call.work.update, slice_of(call.mine, stripe, call.rule.kind), gradients, total);
+  exchange_.update(call.rule, call.work.update, slice_of(call.mine, stripe, state_slots(call.rule)), gradients, total);
   stage_results(own);
 }
 
@@ -109,7 +109,7 @@ void OwnWork::update_own_part(Round& round) {
   tell(round);
 }
 
-/// Where memory is the device's others are sent copies.
+/// If memory is the device's, the messages to others are sent from copies in the staging memory.
 void OwnWork::stage_results(const Part& own) {
   if (!group_.device_memory) return;
   exchange_.copy(staging_.results(own), elements(group_.parameters, own.first, own.count, sizeof(float)));

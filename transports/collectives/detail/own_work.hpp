@@ -13,25 +13,25 @@
 
 namespace troupe::collectives {
 
-/// What this rank computes in a round: enqueued on the exchange's stream, which then tells the round, or the staged
-/// result, that it is done. Contributions are added up in the order of ranks, whatever the order in which they came:
-/// that is what makes two runs the same to the last bit. Threads: the lane's.
+/// What this rank computes in a round. It is enqueued on the exchange's stream; when it is done, the round, or the
+/// staged result, is told. Contributions are added up in the order of ranks, whatever the order of arrival; otherwise
+/// two runs would not have the same bits. Threads: the lane's.
 class OwnWork {
  public:
   OwnWork(AddressSpace& space, Stream& exchange, const RoundPlan& plan);
 
-  /// Adds up the contributions to a round that does all of an update, and updates this rank's part of the chunk.
+  /// Adds up the contributions to a round of a whole update, and updates this rank's part of the chunk.
   void add_up_and_update(Round& round);
-  /// The update by itself, of a step with a verdict: what was gathered before is added up already.
+  /// Only the update, in a step with a verdict: the gathered gradients have been added up before.
   void update_own_part(Round& round);
-  /// Over this rank's whole part of the bucket at once: what is measured is added up in the same order, however the
-  /// bucket was cut. Tells all of the call's rounds.
+  /// Works on this rank's whole part of the bucket at once: what is measured is then added in the same order, whatever
+  /// the chunks. Tells all rounds of the call.
   void reduce_with_norm(CollectiveCall& call);
-  /// Tells the call when all that was measured so far stands in the sums from which they leave.
+  /// Tells the call when everything measured so far is in the sums that will be sent.
   void finish_measuring(CollectiveCall& call);
   void add_up_sums(Round& round);
   void plain(Round& round);
-  /// A result that has arrived goes where it belongs; tells `result` then.
+  /// Copies a result that has arrived to its place, and then tells `result`.
   void unstage(const DirectHead& head, StagedResult& result);
 
  private:
@@ -52,8 +52,9 @@ class OwnWork {
   const DirectGroup& group_;
   const Staging& staging_;
   const std::uint32_t self_;
-  std::vector<Memory> parts_;  // reused
-  /// By rank: to whom a fault is laid that is there once this rank's part is added to what those before it add up to.
+  std::vector<Memory> parts_;  // memory that is reused
+  /// By rank: the ranks to blame if the sum of the earlier contributions, or that with this rank's added, is not
+  /// finite.
   std::vector<std::array<Rank, 2>> blamed_so_far_;
 };
 

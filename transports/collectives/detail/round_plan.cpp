@@ -70,7 +70,7 @@ void RoundPlan::check(AddressSpace& space) const {
                group_.staging.size_bytes, " bytes, ", staging_.size_bytes(), " are needed");
   for (const Memory& memory : {group_.parameters, group_.bf16, group_.residual, group_.staging}) {
     if (memory.size_bytes == 0) continue;
-    (void)space.address(memory);  // throws when it is not mapped here
+    (void)space.address(memory);  // throws if it is not mapped here
     const bool passes = group_.device_memory && memory != group_.staging;
     TROUPE_CHECK(passes || space.kind(memory.arena) != MemoryKind::device, Code::invalid,
                  "a transport reaches no device memory: DirectGroup::device_memory must say that what travels is "
@@ -124,8 +124,8 @@ RoundWindow::Expected RoundPlan::expected(const Round& round) const {
     if (r != self_ && has_result(round, r)) all.results += each;
   }
   all.own_work = has_own_work(round);
-  // An update's results lie in the parameters, which the chunk's next update writes, and that one waits for them. What
-  // a plain operation leaves is the caller's at once.
+  // The results of an update are in the parameters. Only the chunk's next update overwrites them, and it waits until
+  // they are sent. The results of a plain operation belong to the caller as soon as the round is over.
   all.own_results_first = plain && has_result(round, self_);
   return all;
 }
@@ -210,7 +210,7 @@ Memory RoundPlan::landing_of(const DirectHead& head, std::uint64_t size_bytes, c
   const RoundShape& shape = head.round;
   if (is_plain(shape)) {
     if (head.cargo == Cargo::contribution) return staging_.reduced(head.rank, size_bytes);
-    // In place: its owner has read what this rank contributed before it has a result to send.
+    // In place: the owner has read this rank's contribution before it sends a result.
     return own->call.parts[head.rank];
   }
   if (head.cargo == Cargo::contribution) {

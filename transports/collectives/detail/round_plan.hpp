@@ -19,22 +19,23 @@ inline constexpr std::uint64_t kBf16Bytes = size_bytes(DType::bf16);
 StagingNeeds staging_needs(const DirectGroup& group) noexcept;
 
 bool is_plain(const RoundShape& shape) noexcept;
-/// Whether a plain operation adds up what ranks contribute.
+/// Whether a plain operation adds up the ranks' contributions.
 bool reduces(const RoundShape& shape) noexcept;
-/// Whether what a plain operation makes of a part goes to the ranks that do not own it; otherwise they only hear that
-/// it is made, so that none goes on before all have come so far.
+/// Whether the result of a plain operation is sent to the ranks that do not own the part. Otherwise a message without
+/// payload tells them that it is done, so that no rank continues before all have come this far.
 bool spreads(const RoundShape& shape) noexcept;
 bool carries_gradients(const RoundShape& shape) noexcept;
 bool carries_parameters(const RoundShape& shape) noexcept;
-/// Whether contributions to the round come with the sender's sums. While gradients are measured they are being written.
+/// Whether contributions to the round contain the sender's sums. Not while gradients are measured: the sums are still
+/// being written then.
 bool carries_sums(const RoundShape& shape) noexcept;
 
-/// Who owes whom what in a round, how large it is, and where it lies at this rank. All of it follows from the group,
-/// which is the same at every rank, and from the round's shape; so ranks agree without a word, and a message that is
-/// not what follows is a fault. It changes nothing. Threads: any.
+/// Which messages a round has, how large they are, and where their memory is at this rank. All of it follows from the
+/// group, which is the same at every rank, and from the round's shape. Thus ranks agree without messages, and a message
+/// that does not follow from it is an error. It changes nothing. Threads: any.
 class RoundPlan {
  public:
-  /// Throws Error{invalid} when the group does not fit together, or its memory is not mapped.
+  /// Throws Error{invalid} if the group's parts do not match, or if its memory is not mapped.
   RoundPlan(AddressSpace& space, DirectGroup group);
 
   const DirectGroup& group() const noexcept { return group_; }
@@ -42,49 +43,49 @@ class RoundPlan {
   std::uint32_t ranks() const noexcept { return ownership_.ranks(); }
   const Ownership& ownership() const noexcept { return ownership_; }
   const Staging& staging() const noexcept { return staging_; }
-  /// What the job calls one of the group's ranks.
+  /// The job's number of one of the group's ranks.
   Rank name(std::uint32_t rank) const { return group_.names[rank]; }
-  /// "rank 3"; "peer 7" where that is none of the group's.
+  /// "rank 3"; "peer 7" if it does not belong to the group.
   std::string name_of(Peer peer) const;
   WorkLabel label_of(const RoundShape& shape) const noexcept;
-  /// Where the rounds of that shape are counted.
+  /// The channel that counts the rounds of that shape.
   std::size_t channel_of(const RoundShape& shape) const noexcept;
 
   const Chunk& chunk_of(const RoundShape& shape) const noexcept;
-  /// What of an update's round `rank` adds up and sends the result of.
+  /// The part that `rank` adds up in an update's round, and whose result it sends.
   Part part_of(const RoundShape& shape, std::uint32_t rank) const;
-  /// Whether `rank` tells everybody else of a result, with payload or without.
+  /// Whether `rank` sends a result to all others, with or without payload.
   bool has_result(const Round& round, std::uint32_t rank) const;
-  /// Whether `rank` gets a contribution from everybody else: it owns something, or adds up at least the sums. Without
-  /// payload it says that the sender has come so far.
+  /// Whether `rank` gets a contribution from all others: it owns a part, or adds up at least the sums. A contribution
+  /// without payload says that the sender has come this far.
   bool contributes_to(const Round& round, std::uint32_t rank) const;
-  /// Whether this rank has something to compute.
+  /// Whether this rank has work of its own in the round.
   bool has_own_work(const Round& round) const { return contributes_to(round, self_); }
-  /// What must have happened until the round is over.
+  /// What must have happened before the round is over.
   RoundWindow::Expected expected(const Round& round) const;
   /// Whether contributions go through the filter.
   bool is_filtered(const RoundShape& shape) const noexcept;
-  /// Whether contributions leave from the staging memory.
+  /// Whether contributions are sent from the staging memory.
   bool is_staged(const RoundShape& shape) const noexcept;
-  /// Whether a message is one that is sent at all in its round.
+  /// Whether the delivery is sent at all in its round.
   bool is_due(const Flow& flow, const Delivery& delivery) const;
 
-  // Where things lie.
+  // Where memory is:
   Memory residual_of(const Bucket& bucket) const noexcept;
-  /// Where the call's sums are read from when they leave: of all its rounds in one place.
+  /// The sums that the call sends, the same for all its rounds.
   Memory own_sums(const CollectiveCall& call) const noexcept;
   Memory payload_of(const Delivery& delivery) const;
-  /// What `rank` has packed of `own`; empty: this rank's gradients are added up as they are. With error feedback its
-  /// own are packed like all others, so that what stands in its residual counts, whoever owns the element.
+  /// The packed contribution of `rank` to `own`; empty: this rank's gradients are added up unpacked. With error
+  /// feedback this rank's own are packed, too, so that its residual has an effect whichever rank owns the element.
   Memory packed(std::uint32_t bucket, std::uint32_t rank, const Part& own) const noexcept;
 
-  // Of a message that arrives. `begun`: this rank's round of that shape; null while its call has not come so far.
-  /// Whether this group has such a round, so that the rest can be looked up.
+  // For arriving messages. `begun`: this rank's round of that shape; null if its call has not begun.
+  /// Whether this group has such a round, so that the other functions can be called.
   bool is_known(const RoundShape& shape) const;
-  /// Of a plain operation that this rank has not come to, only others know the parts; that they are the same everywhere
-  /// is seen when it comes there.
+  /// If this rank has not reached a plain operation yet, only the others know its parts; that they are the same at all
+  /// ranks is checked when this rank reaches it.
   bool is_due(const DirectHead& head, const Round* begun) const;
-  /// How many bytes there must be where `found` came.
+  /// The expected number of bytes, if `found` have arrived.
   std::uint64_t expected_bytes(const DirectHead& head, std::uint64_t found, const Round* begun) const;
   Memory landing_of(const DirectHead& head, std::uint64_t size_bytes, const Round* begun) const;
 

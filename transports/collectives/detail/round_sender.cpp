@@ -28,14 +28,14 @@ bool RoundSender::send(Flow& flow) {
   return true;
 }
 
-/// The next step reads the buckets in the opposite order of that in which a backward pass finishes them.
+/// The next step reads the buckets in the opposite order to that in which a backward pass finishes them.
 Urgency RoundSender::urgency_of(const Flow& flow) const noexcept {
   return {.kind = flow.results ? 1U : 0U, .bucket = ~(flow.round.shape.bucket / plan_.group().ranges_a_bucket)};
 }
 
-/// False: the transport has no room.
+/// False: the transport has no space.
 bool RoundSender::try_send(Delivery& delivery) {
-  if (failure_.failed()) return true;  // nobody waits for it
+  if (failure_.failed()) return true;  // no rank waits for it
   const DirectGroup& group = plan_.group();
   const Flow& flow = delivery.flow;
   DirectHead head;
@@ -58,7 +58,7 @@ bool RoundSender::sent(Delivery& delivery) {
   return --delivery.flow.left == 0;
 }
 
-/// Messages to one rank leave one after the other, so one is on the link from when the one before it was out.
+/// Messages to one rank are sent one after the other, so a message uses the link from the end of the previous one on.
 void RoundSender::note(const Delivery& delivery) noexcept {
   Link& link = links_[delivery.to];
   const Clock::time_point begun = std::max(delivery.handed_over, link.sent);

@@ -13,23 +13,24 @@
 
 namespace troupe::collectives {
 
-/// Sends what rounds consist of: a head for each delivery, and the payload from where it lies. Threads: the lane's.
+/// Sends the messages of rounds: a head for each delivery, and the payload from its place in memory. Threads: the
+/// lane's.
 class RoundSender {
  public:
   RoundSender(AddressSpace& space, LaneLoop& loop, const RoundPlan& plan, const GroupFailure& failure);
 
-  /// Queues all that the flow sends in its round. False: there is nothing, it is out already.
+  /// Queues all messages of the flow in its round. False: there are none.
   bool send(Flow& flow);
-  /// Hands over what may go now.
+  /// Sends the messages that may be sent now.
   void pump() { queue_.pump(); }
-  /// The transport has sent it, or never will. Whether it was the last one of its flow.
+  /// The transport has sent it, or never will. Returns whether it was the last one of its flow.
   bool sent(Delivery& delivery);
 
  private:
-  /// What goes to one rank, for the trace.
+  /// The messages to one rank, for the trace.
   struct Link {
     TraceRow* row;
-    Clock::time_point sent;  // the last message, wholly
+    Clock::time_point sent;  // when the last message was completely sent
   };
   bool try_send(Delivery& delivery);
   Urgency urgency_of(const Flow& flow) const noexcept;
@@ -40,7 +41,7 @@ class RoundSender {
   const RoundPlan& plan_;
   const GroupFailure& failure_;
   SendQueue queue_;
-  std::vector<Link> links_;  // by rank; empty: nothing is noted
+  std::vector<Link> links_;  // by rank; empty: nothing is traced
 };
 
 }  // namespace troupe::collectives

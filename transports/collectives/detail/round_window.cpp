@@ -73,13 +73,13 @@ void RoundWindow::own_work_done(std::uint64_t sequence) {
 
 void RoundWindow::results_sent(std::uint64_t sequence) {
   --results_leaving_;
-  if (at(sequence).shape.sequence == sequence) at(sequence).results_sent = true;  // else the round is long over
+  if (at(sequence).shape.sequence == sequence) at(sequence).results_sent = true;  // otherwise the round ended long ago
   advance();
 }
 
 bool RoundWindow::is_gathered(const Round& round) const noexcept {
   if (!round.announced) return false;
-  if (round.expected.contributions == 0) return true;  // nobody waits for this one
+  if (round.expected.contributions == 0) return true;  // this rank adds nothing up in this round
   return round.contributions == round.expected.contributions && results_leaving_ == 0;
 }
 
@@ -88,7 +88,7 @@ bool RoundWindow::is_published(const Round& round) const noexcept {
          (round.own_work_done || !round.expected.own_work) && (round.results_sent || !round.expected.own_results_first);
 }
 
-/// Counts in order, and makes a place free for the round after next when both counts have passed it.
+/// Counts in order, and frees the place of a round for the round after next when both counts have passed it.
 void RoundWindow::advance() {
   for (;;) {
     const std::uint64_t before = std::min(gathered_, published_);

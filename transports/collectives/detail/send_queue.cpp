@@ -21,19 +21,19 @@ void SendQueue::take_back(const Message& message) {
   bytes_on_way_ -= message.size_bytes;
 }
 
-/// The window grows by as many bytes as were sent when messages take no time, and shrinks by as many when they take
-/// twice the target; only when it is what held messages back does it grow.
+/// The window grows by the number of bytes sent if messages take no time, and shrinks by that number if they take twice
+/// the target. It grows only if it was the reason why messages waited.
 void SendQueue::follow(const Message& message) noexcept {
   using Milliseconds = std::chrono::duration<double, std::milli>;
   const Milliseconds delay = Clock::now() - message.handed_over;
   const double off = std::max(-1.0, 1.0 - delay / Milliseconds{kTarget});
   if (off > 0 && waiting_ == 0) return;
-  const double share = static_cast<double>(message.size_bytes) / ahead_;  // of what one round trip takes along
+  const double share = static_cast<double>(message.size_bytes) / ahead_;  // of the bytes that one round trip carries
   constexpr double kGain = 256 << 10;
   ahead_ = std::clamp(ahead_ + kGain * off * share, double{kFewestAhead}, double{kMostAhead});
 }
 
-/// From a callback of the transport, too, which may not be called back there: so it is posted.
+/// May be called from a callback of the transport, which must not be called from there. Therefore it is posted.
 void SendQueue::pump() {
   if (waiting_ > 0 && !std::exchange(posted_, true)) loop_.post(*this);
 }
@@ -43,7 +43,7 @@ void SendQueue::clear() {
   waiting_ = 0;
 }
 
-/// The rank with the most urgent message that may go.
+/// The queue whose first message is the most urgent one that may be sent.
 SendQueue::ToRank* SendQueue::next() noexcept {
   ToRank* best = nullptr;
   for (ToRank& queue : queues_) {
@@ -60,7 +60,7 @@ void SendQueue::run() noexcept {
   while (ToRank* const queue = next()) {
     const Waiting first = queue->waiting.top();
     queue->waiting.pop();
-    // Counted first: the transport may tell that it is sent before it returns.
+    // Counted first: the transport may report it as sent before send_() returns.
     --waiting_;
     ++queue->on_way;
     bytes_on_way_ += first.message->size_bytes;
@@ -69,7 +69,7 @@ void SendQueue::run() noexcept {
     take_back(*first.message);
     ++waiting_;
     queue->waiting.push(first);
-    return pump();  // no room: again after the lane has moved on
+    return pump();  // no space: again in the lane's next round
   }
 }
 

@@ -12,42 +12,42 @@
 
 namespace troupe::collectives {
 
-/// Where in its rank's queue a message stands: smaller numbers leave first.
+/// The position of a message in its rank's queue: smaller numbers are sent first.
 struct Urgency {
   std::uint32_t kind = 0;    // contributions before results: every rank waits for the former
   std::uint32_t bucket = 0;  // in the order in which the next step reads the buckets
-  std::uint64_t number = 0;  // then in the order of their coming
+  std::uint64_t number = 0;  // then in the order of add()
   friend auto operator<=>(const Urgency&, const Urgency&) = default;
 };
 
-/// Messages to other ranks that wait for their turn. Only so many bytes are on their way at once that the link always
-/// has something to do, and queues stay short: what becomes ready later and is more urgent need not wait for all that
-/// came before, and the answers of a round do not wait behind the next one's data. The number follows the delay that
-/// messages have. Source of the rule: LEDBAT, RFC 6817, section 2.4.2, with a target of 10 ms. Threads: the lane's.
+/// Messages to other ranks that wait for their turn. Only as many bytes are in transit at once as keep the link busy,
+/// so that queues stay short: a later, more urgent message need not wait for all earlier ones, and the answers of a
+/// round do not wait behind the next round's data. The number follows the measured delay of messages. Source of the
+/// rule: LEDBAT, RFC 6817, section 2.4.2, with a target of 10 ms. Threads: the lane's.
 class SendQueue final : public LaneTask {
  public:
-  /// One message, as its sender knows it.
+  /// One message, as its sender sees it.
   struct Message {
     std::uint32_t to = 0;
     std::uint64_t size_bytes = 0;
-    Clock::time_point handed_over;  // the queue's
+    Clock::time_point handed_over;  // set by the queue
   };
-  /// Hands over a message; false: the transport has no room now.
+  /// Sends a message; false: the transport has no space now.
   using Send = std::function<bool(Message&)>;
 
-  /// Bounds of the bytes that are on their way before a second message to the same rank may follow.
+  /// Limits of the bytes in transit beyond which no second message to the same rank is sent.
   static constexpr std::uint64_t kFewestAhead = 256 << 10;
   static constexpr std::uint64_t kMostAhead = 16 << 20;
   static constexpr std::chrono::milliseconds kTarget{10};
 
   SendQueue(LaneLoop& loop, std::uint32_t ranks, Send send) : loop_(loop), send_(std::move(send)), queues_(ranks) {}
-  /// `message` is alive until it was sent(). Sends nothing yet: call pump().
+  /// `message` must live until it was sent(). Sends nothing yet: call pump().
   void add(Message& message, Urgency urgency);
   void sent(const Message& message);
   std::uint64_t bytes_ahead() const noexcept { return static_cast<std::uint64_t>(ahead_); }
-  /// Hands over what may go now, now or soon.
+  /// Sends the messages that may be sent, now or soon.
   void pump();
-  /// Forgets what waits.
+  /// Forgets waiting messages.
   void clear();
   void run() noexcept override;
 
@@ -59,7 +59,7 @@ class SendQueue final : public LaneTask {
   };
   struct ToRank {
     std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>> waiting;
-    std::uint32_t on_way = 0;  // messages
+    std::uint32_t on_way = 0;  // number of messages
   };
   ToRank* next() noexcept;
   void take_back(const Message& message);

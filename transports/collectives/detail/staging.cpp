@@ -24,7 +24,7 @@ Staging::Staging(const Ownership& ownership, std::uint32_t self, const StagingNe
     size_bytes_ += aligned(bytes);
     return first;
   };
-  take(2 * count_channels() * (ownership.ranks() + 1) * sizeof(StepSums));  // from the beginning on
+  take(2 * count_channels() * (ownership.ranks() + 1) * sizeof(StepSums));  // at the start of the memory
   reduced_ = take(others * ownership.largest_part() * sizeof(float));
   std::uint64_t elements = 0, largest = 0;
   for (std::uint32_t b = 0; b < ownership.count_buckets(); ++b) {

@@ -13,7 +13,7 @@
 
 namespace troupe {
 
-/// A message in a mailbox: everything is copied.
+/// A message in a mailbox; its contents are copies.
 struct Letter {
   Peer from;
   Channel channel;
@@ -21,7 +21,7 @@ struct Letter {
   std::vector<std::byte> payload;
 };
 
-/// Where one lane of one peer receives. Any thread posts, the lane's owner takes.
+/// Where one lane of one peer receives. Any thread posts; the lane's owner takes.
 class Mailbox {
  public:
   Mailbox();
@@ -33,7 +33,7 @@ class Mailbox {
     std::deque<Letter> letters;
     std::vector<Peer> deaths;
   };
-  /// False when nobody will ever take it.
+  /// False if it will never be taken.
   bool post(Letter letter);
   void announce_death(Peer peer);
   Content take();
@@ -41,30 +41,30 @@ class Mailbox {
   /// Refuses letters from now on.
   void close();
   int fd() const noexcept { return fd_; }
-  /// Takes back what made fd() readable.
+  /// Clears the state that made fd() readable.
   void reset_fd() noexcept;
 
  private:
   void ring() noexcept;
   const int fd_;
-  mutable std::mutex mutex_;  // guards the rest
+  mutable std::mutex mutex_;  // guards the members below
   Content content_;
   bool closed_ = false;
 };
 
-/// One peer's end of the network: a mailbox a lane.
+/// One peer's end of the network: a mailbox for each lane.
 struct Station {
   std::array<Mailbox, 2> lanes;
   std::atomic<bool> dead{false};
 };
 
-/// Knows every station.
+/// Knows all stations.
 class LoopbackHub {
  public:
   explicit LoopbackHub(LoopbackAdversity how) : adversity(how) {}
-  /// Throws Error{invalid} when `peer` was here before.
+  /// Throws Error{invalid} if `peer` has entered before.
   std::shared_ptr<Station> enter(Peer peer);
-  /// Null when there is none of that name.
+  /// Null if there is none with that number.
   std::shared_ptr<Station> find(Peer peer) const;
   /// Stops a station and tells the others, once.
   void kill(Peer peer);
@@ -72,7 +72,7 @@ class LoopbackHub {
   const LoopbackAdversity adversity;
 
  private:
-  mutable std::mutex mutex_;  // guards stations_; mailboxes' own are taken inside
+  mutable std::mutex mutex_;  // guards stations_; a mailbox's mutex is locked within it
   std::map<Peer, std::shared_ptr<Station>> stations_;
 };
 

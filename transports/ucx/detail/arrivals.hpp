@@ -19,21 +19,21 @@ using Receivers = std::array<std::atomic<Receiver*>, 2>;
 
 constexpr std::size_t place(Channel channel) noexcept { return static_cast<std::size_t>(channel) - 1; }
 
-/// The receiving half of a lane: brings payloads to the memory that the receivers name, whatever protocol UCX chose,
-/// and joins chunks.
+/// The receiving half of a lane: stores payloads in the memory that the receivers name, whichever protocol UCX has
+/// chosen, and joins chunks.
 class UcxArrivals {
  public:
-  /// Finds or makes the link of a peer that sent something; null: it is no peer of this process.
+  /// Finds or makes the link of a peer that has sent something; null: it is not a peer of this process.
   using Meet = std::function<PeerLink*(Peer)>;
 
   UcxArrivals(Lane lane, AddressSpace& space, const Receivers& receivers, LaneNews& news, Meet meet)
       : lane_(lane), space_(space), receivers_(receivers), news_(news), meet_(std::move(meet)) {}
 
-  /// Takes the active messages of `worker`, which ends before this object.
+  /// Receives the active messages of `worker`, which is destroyed before this object.
   void listen(ucp_worker_h worker);
-  /// Throws away what arrives from now on.
+  /// Drops everything that arrives from now on.
   void close() noexcept { closed_ = true; }
-  /// After the link was cut, or UCX has ended: drops the landings that UCX does not hold.
+  /// When the link was cut, or UCX has ended: drops the landings that UCX does not use.
   void drop(PeerLink& link);
 
  private:
@@ -41,13 +41,13 @@ class UcxArrivals {
     UcxArrivals* arrivals;
     Channel channel;
   };
-  /// A message, or a chunk of one, as UCX announced it.
+  /// A message, or a chunk of one, as UCX announces it.
   struct Incoming {
-    ChunkPlace place;  // number 0: whole
+    ChunkPlace place;  // number 0: it is not a chunk
     std::span<const std::byte> head;
     void* data;
     std::size_t size;
-    bool announced;  // the data is still with the sender
+    bool announced;  // the data is still at the sender
   };
 
   static ucs_status_t on_message(void* listener, const void* header, std::size_t header_bytes, void* data,

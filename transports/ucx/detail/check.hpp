@@ -4,7 +4,7 @@
 
 #include "runtime/base/error.hpp"
 
-/// Throws Error{code} with the joined parts and UCX's reason when the call does not answer UCS_OK.
+/// Throws Error{code} with the joined parts and UCX's reason if the call does not return UCS_OK.
 #define TROUPE_UCX(call, code, ...)                                                        \
   do {                                                                                     \
     if (const ucs_status_t status_ = (call); status_ != UCS_OK) [[unlikely]]               \

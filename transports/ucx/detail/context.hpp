@@ -16,10 +16,10 @@
 
 namespace troupe {
 
-/// Owns a UCX context, configured by the options and not by the environment (UCX's own variables are read below them).
+/// Owns a UCX context. It is configured by the options; UCX's own variables in the environment have a lower priority.
 class UcxContext {
  public:
-  /// `chosen`: options.means is what with_means() chose.
+  /// `chosen`: options.means is the choice of with_means().
   UcxContext(const UcxOptions& options, bool chosen);
   ~UcxContext();
   UcxContext(const UcxContext&) = delete;
@@ -31,23 +31,23 @@ class UcxContext {
   ucp_context_h context_ = nullptr;
 };
 
-/// Chooses the transports where `options` leaves the choice open and says where the processes are.
+/// Chooses the transports if `options` leaves the choice open and names the processes' hosts.
 UcxOptions with_means(UcxOptions options);
 
-/// How a peer is reached.
+/// How to reach a peer.
 struct PeerAddress {
   std::array<std::vector<std::byte>, 2> worker;  // by lane
-  bool bulk_silent = false;                      // its bulk endpoint is not watched by UCX
+  bool bulk_silent = false;                      // UCX does not watch its bulk endpoint
 };
 
 /// Addresses by peer. Threads: any.
 class Directory {
  public:
   explicit Directory(const UcxOptions& options);
-  /// This process's address, for the others to add.
+  /// This process's address, for the other processes' add().
   std::vector<std::byte> describe(const std::array<std::vector<std::byte>, 2>& workers) const;
-  /// Throws Error{environment} when `bytes` are no address or not one for this transport, Error{invalid} when the peer
-  /// is this process or has another address already.
+  /// Throws Error{environment} if `bytes` are not an address or not one for this transport, Error{invalid} if the peer
+  /// is this process or has a different address already.
   void add(Peer peer, std::span<const std::byte> bytes);
   /// Null: not connected.
   std::shared_ptr<const PeerAddress> find(Peer peer) const;
@@ -55,7 +55,7 @@ class Directory {
  private:
   struct Head;
   const UcxOptions options_;
-  const std::uint64_t host_;  // processes with the same can share memory
+  const std::uint64_t host_;  // processes with the same number can share memory
   mutable std::mutex mutex_;  // guards peers_
   std::map<Peer, std::shared_ptr<const PeerAddress>> peers_;
 };

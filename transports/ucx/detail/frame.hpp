@@ -7,7 +7,7 @@ namespace troupe {
 
 static_assert(std::endian::native == std::endian::little, "the frame is stored as it lies in memory");
 
-/// Stands before the user's head in the header of every active message.
+/// Precedes the user's head in the header of every active message.
 struct Frame {
   static constexpr std::uint32_t kWhole = 1;  // the message's payload is this active message's
   static constexpr std::uint32_t kChunk = 2;  // a ChunkPlace follows
@@ -16,8 +16,8 @@ struct Frame {
 };
 static_assert(sizeof(Frame) == 8);
 
-/// Where an active message's payload belongs in that of its message; the user's head comes with every chunk, as any can
-/// be the first to arrive.
+/// Where the payload of an active message belongs in that of the whole message. The user's head is in every chunk,
+/// since any chunk may arrive first.
 struct ChunkPlace {
   std::uint64_t message;  // the sender's number, per lane
   std::uint64_t size_bytes;

@@ -20,7 +20,7 @@ class UcxLane {
  public:
   UcxLane(const UcxContext& context, Lane lane, AddressSpace& space, const UcxOptions& options,
           const Directory& directory, const Receivers& receivers);
-  /// Gives back what UCX still holds, and tells everyone who still waits.
+  /// Takes back what UCX still uses, and calls all outstanding callbacks.
   ~UcxLane();
   UcxLane(const UcxLane&) = delete;
   UcxLane& operator=(const UcxLane&) = delete;
@@ -35,9 +35,9 @@ class UcxLane {
   int fd() const noexcept { return fd_; }
   void fence(Peer peer, const Status& why) noexcept;
 
-  /// Begins to send out everything that was handed over, and takes no more.
+  /// Begins to send out everything that was passed to it, and accepts no more.
   void begin_flush();
-  /// Continues that; true when it is done.
+  /// Continues the flush; true when it is done.
   bool flushed();
 
  private:
@@ -65,8 +65,8 @@ class UcxLane {
   UcxSends sends_;
   UcxArrivals arrivals_;
   std::unordered_map<std::uint32_t, std::unique_ptr<PeerLink>> links_;
-  PeerLink* last_link_ = nullptr;   // of the last message: the next one is often of the same peer
-  std::vector<PeerLink*> closing_;  // cut off; UCX still holds something of theirs
+  PeerLink* last_link_ = nullptr;   // of the last message: the next one often has the same peer
+  std::vector<PeerLink*> closing_;  // links that are cut, but that UCX still uses
   std::vector<void*> flushes_;
   std::unique_ptr<ucp_worker, WorkerDestroy> worker_;
   int fd_ = -1;

@@ -30,22 +30,22 @@ struct LargeSend {
   std::uint64_t size_bytes;
   std::vector<std::byte> head;
   std::vector<ucp_dt_iov_t> pieces;
-  std::size_t piece = 0;           // where the next chunk starts: the piece,
-  std::uint64_t piece_offset = 0;  // the place in it,
-  std::uint64_t offset = 0;        // and in the message
+  std::size_t piece = 0;           // start of the next chunk: the piece,
+  std::uint64_t piece_offset = 0;  // the offset in it,
+  std::uint64_t offset = 0;        // and the offset in the message
   std::uint32_t chunks_under_way = 0;
-  bool queued = true;  // in the link's `waiting`
+  bool queued = true;  // it is in the link's `waiting`
   Status result;
 };
 
-/// One active message in UCX's hands, with everything that UCX reads until it answers.
+/// One active message that was passed to UCX, with everything that UCX reads until it has answered.
 struct SendOp {
   UcxSends* sends = nullptr;
   PeerLink* link = nullptr;
-  LargeSend* large = nullptr;  // null: a message of its own
-  SendDone* done = nullptr;    // of such a message
+  LargeSend* large = nullptr;  // null: not a chunk
+  SendDone* done = nullptr;    // for a message that is not a chunk
   Class priority = Class::control;
-  bool abandoned = false;  // its sender was told already; kept because UCX may still read
+  bool abandoned = false;  // its sender was told already; kept because UCX may still read it
   std::uint64_t bytes = 0;
   std::vector<std::byte> header;
   std::vector<ucp_dt_iov_t> pieces;
@@ -53,9 +53,9 @@ struct SendOp {
   SendOp* next = nullptr;
 };
 
-/// A message of which not everything has arrived.
+/// A message of which some parts have not arrived.
 struct Arrival {
-  /// A receive in UCX's hands.
+  /// A receive that was passed to UCX.
   struct Part {
     UcxArrivals* arrivals;
     Arrival* arrival;
@@ -67,15 +67,15 @@ struct Arrival {
   std::uint64_t size_bytes;
   std::vector<std::byte> head;
   Memory memory;
-  std::byte* base = nullptr;     // null: the receiver gave no memory that is mapped
-  std::uint64_t seen_bytes = 0;  // arrived, failed or thrown away
+  std::byte* base = nullptr;     // null: the receiver gave no mapped memory
+  std::uint64_t seen_bytes = 0;  // arrived, failed or dropped
   std::uint32_t parts_under_way = 0;
-  std::deque<Part> parts;  // UCX points into it
+  std::deque<Part> parts;  // UCX has pointers to its elements
   Status failed;
   std::list<Arrival>::iterator place;
 };
 
-/// One lane's side of one peer. Made when the peer is first met, lives as long as the lane.
+/// The link to one peer on one lane. Made when it is first needed, lives as long as the lane.
 struct PeerLink {
   struct Load {
     std::uint32_t messages = 0;
@@ -85,29 +85,29 @@ struct PeerLink {
   class LaneNews* news = nullptr;
   ucp_ep_h endpoint = nullptr;
   bool silent = false;  // UCX does not watch the endpoint
-  /// Something has gone over the endpoint, in either direction: both its ends know each other. Says nothing of a silent
+  /// A message has passed the endpoint in either direction, so both of its ends know each other. Not used for a silent
   /// one.
   bool wired = false;
-  // Cut off: fenced by the owner or found dead. Nothing is sent or delivered any more.
+  // Cut: fenced by the owner or found dead. Nothing is sent or delivered any more.
   bool cut = false;
   bool tell_lost = false;
   Status why;
-  std::optional<Deadline> grace;  // for UCX to give back what it holds
-  // Sending.
+  std::optional<Deadline> grace;  // time for UCX to return what it uses
+  // For sending:
   std::array<Load, 3> load;  // by class
-  SendOp* ops = nullptr;     // in UCX's hands
+  SendOp* ops = nullptr;     // passed to UCX
   std::uint32_t chunks_under_way = 0;
   bool pump_queued = false;
   std::list<LargeSend> large;
   std::array<std::deque<LargeSend*>, 3> waiting;  // those with chunks to send, by class
-  // Receiving.
+  // For receiving:
   std::list<Arrival> arrivals;
 
-  /// UCX holds something of this link that has not ended.
+  /// UCX still uses something of this link.
   bool under_way() const { return ops != nullptr || !arrivals.empty(); }
 };
 
-/// What must not be done inside of UCX's callbacks, and so is done at the end of the lane's progress().
+/// Work that must not be done within UCX's callbacks. It is done at the end of the lane's progress().
 class LaneNews {
  public:
   struct Told {
@@ -115,13 +115,13 @@ class LaneNews {
     Status status;
   };
   void tell(SendDone& done, Status status) { told.push_back({&done, std::move(status)}); }
-  /// Takes what was told so far; valid until the next call. The two lists keep their memory, since every send comes by.
+  /// Takes the reports so far; valid until the next call. The two lists keep their memory, since every send uses them.
   std::vector<Told>& take_told() {
     telling_.clear();
     telling_.swap(told);
     return telling_;
   }
-  /// Cuts the peer off, the first time it is called for it.
+  /// Cuts the link, at the first call for it.
   void cut(PeerLink& link, Status why, bool tell_lost) {
     if (link.cut) return;
     link.cut = true;
@@ -142,7 +142,7 @@ class LaneNews {
   std::vector<Told> telling_;
 };
 
-/// A status of UCX about a peer, as one of ours.
+/// UCX's status for a peer, as a Status.
 Status peer_status(const PeerLink& link, ucs_status_t status);
 
 }  // namespace troupe

@@ -11,21 +11,21 @@
 
 namespace troupe {
 
-/// The sending half of a lane: bounds what is under way, cuts large payloads into chunks, keeps what UCX reads alive.
+/// The sending half of a lane: limits what is in progress, cuts large payloads into chunks, keeps alive what UCX reads.
 class UcxSends {
  public:
   UcxSends(AddressSpace& space, const UcxOptions& options, LaneNews& news)
       : space_(space), options_(options), news_(news) {}
 
-  /// The link has an endpoint and is not cut. False: over the bounds. Throws Error{invalid} for a payload that is not
-  /// mapped, having taken nothing.
+  /// The link must have an endpoint and must not be cut. False: a limit is reached. Throws Error{invalid} for a payload
+  /// that is not mapped; then nothing was taken.
   bool start(PeerLink& link, Class priority, Channel channel, std::span<const std::byte> head,
              std::span<const Memory> payload, SendDone& done);
-  /// Sends the chunks that may go now.
+  /// Sends the chunks that may be sent now.
   void pump(PeerLink& link);
-  /// After the link was cut: ends what UCX has not got yet.
+  /// When the link was cut: ends what was not passed to UCX yet.
   void cut(PeerLink& link);
-  /// Ends what UCX has got and may never answer; it stays allocated for UCX's sake.
+  /// Ends what was passed to UCX and may never be answered; its memory stays allocated, since UCX may still use it.
   void abandon(PeerLink& link);
 
  private:
@@ -41,7 +41,7 @@ class UcxSends {
   AddressSpace& space_;
   const UcxOptions& options_;
   LaneNews& news_;
-  std::vector<ucp_dt_iov_t> pieces_;  // of the send that start() looks at
+  std::vector<ucp_dt_iov_t> pieces_;  // of the send in start()
   std::deque<SendOp> all_;
   std::vector<SendOp*> free_;
   std::uint64_t last_number_ = 0;

@@ -2,7 +2,7 @@
 
 namespace troupe {
 
-/// Does nothing itself: naming it makes the linker take the file that gives UCX's signal handlers back before main().
+/// Does nothing. Calling it makes the linker include the file that removes UCX's signal handlers before main().
 void keep_ucx_from_signals() noexcept;
 
 }  // namespace troupe

@@ -1,18 +1,18 @@
-// What the other kernels use. A stream's kernels look at its fault first: when the stream has ended, they do nothing.
-// Work groups have one item each, which goes through a chunk by itself in vectors of eight: what suits a processor. A
-// kernel for a GPU would spread the chunk over the items of a group.
+// Definitions that the other kernels use. A stream's kernels first read its fault: when the stream has failed, they do
+// nothing. Work groups have one item each, which processes a chunk alone in vectors of eight: this suits a CPU. A kernel
+// for a GPU would divide the chunk among the items of a group.
 #pragma OPENCL FP_CONTRACT OFF
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
 
 #define TASK kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 
-// Memory is given as a buffer and an offset in bytes: parts of an arena are aligned to 64 bytes, which is less than a
-// sub-buffer may have to be.
+// Memory is passed as a buffer and an offset in bytes: parts of an arena are aligned to 64 bytes, and a sub-buffer may need
+// a larger alignment.
 #define PLACE(name) global uchar *name##_base, ulong name##_offset
 #define AT(type, name) ((global type *)(name##_base + name##_offset))
 
-// As in stream_progress.hpp.
+// The same as in stream_progress.hpp.
 typedef struct {
   ulong code;
   ulong sequence;
@@ -24,7 +24,7 @@ typedef struct {
 #define RETURN_IF_ENDED                              \
   if (*(volatile global ulong *)&fault->code) return
 
-// The first report stays.
+// The first report is kept.
 static void report(global Fault *fault, ulong code, ulong sequence, ulong where, ulong what) {
   if (atom_cmpxchg((volatile global ulong *)&fault->code, 0UL, 1UL) != 0UL) return;
   fault->sequence = sequence;
@@ -34,7 +34,7 @@ static void report(global Fault *fault, ulong code, ulong sequence, ulong where,
   atom_xchg((volatile global ulong *)&fault->code, code);
 }
 
-// As troupe::StepSums.
+// The same as troupe::StepSums.
 typedef struct {
   double loss;
   ulong correct;

@@ -1,5 +1,4 @@
-// Layers, forward and backward. Sums run in an order that depends on the shapes alone, so every run gives the same
-// bits.
+// Layers, forward and backward. The order of additions depends only on the shapes, so every run gives the same bits.
 
 static float add_up(float8 v) {
   const float4 four = v.lo + v.hi;
@@ -8,7 +7,7 @@ static float add_up(float8 v) {
 }
 
 // y [rows, units] = x [rows, in] W^T [units, in] + b [units]. An item computes 4 rows of 4 units; beyond the edges it
-// repeats the last row or unit and stores nothing.
+// repeats the last row or unit and does not store the result.
 TASK dense(FAULT, PLACE(y), PLACE(x), PLACE(w), PLACE(b), uint rows, uint units, uint in) {
   RETURN_IF_ENDED;
   const uint unit = get_global_id(0) * 4, row = get_global_id(1) * 4;
@@ -47,8 +46,8 @@ TASK dense(FAULT, PLACE(y), PLACE(x), PLACE(w), PLACE(b), uint rows, uint units,
   }
 }
 
-// out [rows, columns]: out[a, i] = sum over k of l[a * l_row + k * l_term] * r[k * columns + i]. The gradients of a
-// dense layer: to its input with l = dy, r = W; to its weights with l = dy transposed, r = x.
+// out [rows, columns]: out[a, i] = sum over k of l[a * l_row + k * l_term] * r[k * columns + i]. Used for the gradients of
+// a dense layer: to its input with l = dy, r = W; to its weights with l = dy transposed, r = x.
 TASK product(FAULT, PLACE(out), PLACE(l), uint l_row, uint l_term, PLACE(r), uint rows, uint terms, uint columns) {
   RETURN_IF_ENDED;
   const uint column = get_global_id(0) * 16, row = get_global_id(1) * 4;
@@ -84,7 +83,7 @@ TASK product(FAULT, PLACE(out), PLACE(l), uint l_row, uint l_term, PLACE(r), uin
   }
 }
 
-// out [units] = sums of dy [rows, units] over the rows; 64 units an item.
+// out [units] = sums of dy [rows, units] over the rows; 64 units per item.
 TASK bias_gradient(FAULT, PLACE(out), PLACE(dy), uint rows, uint units) {
   RETURN_IF_ENDED;
   const uint begin = get_global_id(0) * 64, end = min(begin + 64, units);

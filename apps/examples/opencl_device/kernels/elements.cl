@@ -1,4 +1,5 @@
-// Copies, conversions and sums. Up to four parts are added at a time, in their order; the host adds up more in several calls.
+// Copies, conversions and sums. Up to four parts are added at a time, in their order; for more, the host makes several
+// calls.
 
 TASK copy(FAULT, PLACE(to), PLACE(from), ulong size) {
   RETURN_IF_ENDED;
@@ -100,14 +101,14 @@ TASK clear(FAULT, PLACE(to), ulong size) {
 
 #define BAD_RANK_BITS 20  // as troupe::kBadRankBits
 
-// Stream::reduce_with_norm after the reduction: squares in sixteen lanes, as troupe::add_squares, and the first element that is
-// not finite, laid at the door of rank `own`.
+// Stream::reduce_with_norm after the reduction: squares in sixteen lanes, as troupe::add_squares, and the first element
+// that is not finite, for which rank `own` is named.
 TASK norm(FAULT, PLACE(sum), PLACE(sums), ulong count, ulong first_element, ulong own,
              uint keeps_squares) {
   RETURN_IF_ENDED;
   global const float *sum = AT(float, sum);
   global StepSums *sums = AT(StepSums, sums);
-  double4 squares[4] = {0, 0, 0, 0};  // no wider: a processor without AVX-512 has no registers of 16 floats
+  double4 squares[4] = {0, 0, 0, 0};  // not wider: a processor without AVX-512 has no registers of 16 floats
   ulong i = 0;
   for (; i + 16 <= count; i += 16) {
     for (uint four = 0; four < 4; ++four) {
@@ -130,7 +131,7 @@ TASK norm(FAULT, PLACE(sum), PLACE(sums), ulong count, ulong first_element, ulon
   if (at < count && (sums->bad == 0 || bad < sums->bad)) sums->bad = bad;
 }
 
-// Says that rank `rank` made the element so, when its part is not finite there and nobody but `own` was named.
+// Names rank `rank` for that element, if its part is not finite there and only `own` has been named.
 TASK blame(FAULT, PLACE(part), PLACE(sums), ulong count, ulong first_element, ulong own, ulong rank) {
   RETURN_IF_ENDED;
   global StepSums *sums = AT(StepSums, sums);

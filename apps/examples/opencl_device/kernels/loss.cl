@@ -1,4 +1,4 @@
-// Softmax and cross entropy: every row by itself, then their sums in the rows' order.
+// Softmax and cross entropy: each row separately, then the sums over rows in their order.
 
 typedef struct {
   double loss;
@@ -6,8 +6,8 @@ typedef struct {
   uint correct;
 } RowLoss;
 
-// Also the gradient to the logits [rows, classes], when asked for. A row whose label is negative does not count. Eight
-// rows an item.
+// Also the gradient to the logits [rows, classes], if requested. A row with a negative label does not count. Eight rows per
+// item.
 TASK loss_rows(FAULT, PLACE(found), PLACE(logits), PLACE(labels), PLACE(gradient), uint rows, uint classes,
                uint with_gradient, ulong sequence) {
   RETURN_IF_ENDED;

@@ -1,9 +1,9 @@
-// The optimizers' rules, operation by operation as troupe::update_element has them, so that the bits agree: without
-// contraction, division and root rounded correctly, denormals flushed (the program's build options).
+// The optimizers' rules, operation by operation as in troupe::update_element, so that the bits are the same: without
+// contraction, with correctly rounded division and root, with denormals flushed (the program's build options).
 
-enum { SGD, MOMENTUM, NESTEROV, ADAM, ADAMW, ADAGRAD, RMSPROP, RMSPROP_MOMENTUM, BLOCKS, LARS, LAMB };  // as troupe::RuleKind
+enum { SGD, MOMENTUM, NESTEROV, ADAM, ADAMW, ADAGRAD, RMSPROP, RMSPROP_MOMENTUM, BLOCKS, LARS, LAMB, SWAP };  // as troupe::RuleKind
 
-// As opencl::RuleArguments.
+// The same as opencl::RuleArguments.
 typedef struct {
   uint kind;
   float rate, decay, momentum, beta1, one_minus_beta1, beta2, one_minus_beta2, first_scale, second_scale, epsilon, look_ahead,
@@ -14,6 +14,7 @@ typedef struct {
 
 // As troupe::gradient_scale.
 static float gradient_scale(const Rule *r, global const StepSums *total) {
+  if (r->kind == SWAP) return 1;
   if (total->samples == 0 || (r->judged && !isfinite(total->squares))) return 0;
   const double scale = 1.0 / (double)total->samples;
   if (r->clip_norm <= 0) return (float)scale;
@@ -55,6 +56,10 @@ static float gradient_scale(const Rule *r, global const StepSums *total) {
       *s1 = r->beta2 * *s1 + r->one_minus_beta2 * (g * g);                                                            \
       *p -= r->rate *                                                                                                 \
             (*s0 * r->first_scale / (sqrt(*s1 * r->second_scale) + r->epsilon) + r->decay * *p);                      \
+    } else if (r->kind == SWAP) {                                                                                     \
+      g = *p;                                                                                                         \
+      *p = *s0;                                                                                                       \
+      *s0 = g;                                                                                                        \
     } else {                                                                                                          \
       if (r->kind == ADAMW) *p -= r->decay * *p;                                                                      \
       *s0 = r->beta1 * *s0 + r->one_minus_beta1 * g;                                                                  \
@@ -73,16 +78,16 @@ DEFINE_RULE(float8, uint8, ushort8, convert_ushort8)
 
 #define BLOCK 1024UL  // UpdateJournal::kBlockElements
 
-// A stripe; what is absent is not touched.
+// A stripe; absent memory is not touched.
 typedef struct {
-  global const float *first, *second;  // contributions; `parts` of them
-  global float *p, *s0, *s1;           // `states` of the latter
-  global ushort *bf16;                 // when `image`
+  global const float *first, *second;  // contributions; their number is `parts`
+  global float *p, *s0, *s1;           // the number of states is `states`
+  global ushort *bf16;                 // only if `image`
   uint parts, states, image;
-  global const ulong *ranges;  // first and count of those without decay, of the group's elements; `range_count` of them
+  global const ulong *ranges;  // first and count of elements without decay, in the group; `range_count` of them
   uint range_count;
   ulong first_element;
-  global const ulong *scaled;  // likewise of those whose rate follows from norms; `scaled_count` of them
+  global const ulong *scaled;  // likewise if the learning rate depends on norms; `scaled_count` of them
   global float *squares;       // two numbers for each: of its weights, and of its update
   uint scaled_count;
 } Stripe;
@@ -120,7 +125,7 @@ static float trust_ratio(const Rule *r, global const float *squares) {
   return (float)(weights / update);
 }
 
-// The pieces inside and outside of tensors whose rate follows from norms.
+// Divides a range into pieces inside and outside of tensors whose learning rate depends on norms.
 static void update_scaled(const Rule *rule, float scale, const Stripe *at, ulong i, ulong end) {
   for (uint t = 0; t < at->scaled_count && i < end; ++t) {
     const ulong from = at->scaled[2 * t], to = from + at->scaled[2 * t + 1];
@@ -137,7 +142,7 @@ static void update_scaled(const Rule *rule, float scale, const Stripe *at, ulong
   update_alike(rule, scale, at, i, end);
 }
 
-// The pieces with and without weight decay, as troupe::for_each_piece.
+// Divides a range into pieces with and without weight decay, as troupe::for_each_piece.
 static void update_elements(const Rule *rule, float scale, const Stripe *at, ulong i, ulong end) {
   Rule undecayed = *rule;
   undecayed.decay = 0;
@@ -212,7 +217,7 @@ TASK measure_update(FAULT, STRIPE_ARGUMENTS) {
   if (i < end) measure_piece(&rule, scale, &at, t, i, end);
 }
 
-// Each item updates a block. Not restartable.
+// Each item updates one block. It cannot be restarted.
 TASK update_blocks(FAULT, STRIPE_ARGUMENTS) {
   RETURN_IF_ENDED;
   const float scale = gradient_scale(&rule, AT(StepSums, total));
@@ -239,22 +244,22 @@ static void undo_block(const Stripe *at, global float *undo, ulong block, ulong 
   }
 }
 
-// What was written before is in memory before the word is, and what comes after stays behind it: whoever finishes the
-// pass finds a prefix of it.
+// All earlier writes are in memory before the word is, and later ones come after it: a rank that finishes the pass finds a
+// prefix of it.
 static void publish(volatile global ulong *progress, ulong number, ulong done) {
   mem_fence(CLK_GLOBAL_MEM_FENCE);
   atom_xchg(progress, number << 24 | (done + 1));
   mem_fence(CLK_GLOBAL_MEM_FENCE);
 }
 
-// The pass of troupe::run_update_pass, with its journal, by a single item: its order is the order of the program.
+// The pass of troupe::run_update_pass, with its journal, by a single item: so its order is the order of the program.
 TASK update_pass(FAULT, STRIPE_ARGUMENTS, PLACE(journal), ulong number, ulong sequence) {
   RETURN_IF_ENDED;
   const float scale = gradient_scale(&rule, AT(StepSums, total));
   if (scale == 0) return;
   const Stripe at = STRIPE;
   volatile global ulong *const progress = AT(ulong, journal);
-  global float *const undo = AT(float, journal) + 16;  // behind the journal's 64 bytes
+  global float *const undo = AT(float, journal) + 16;  // after the journal's 64 bytes
   const ulong blocks = (count + BLOCK - 1) / BLOCK;
   const ulong seen = atom_add(progress, 0UL), found = seen >> 24, done = (seen & 0xffffffUL) - 1;
   if (found > number || (found == number && done > blocks)) {

@@ -8,8 +8,8 @@
 
 #include "runtime/exchange/policies/table.hpp"
 
-// What policies have in common. Each has a file of its own with its entry and its state machine, named after the paper
-// that it follows; settings are checked and resolved before.
+// Parts that policies have in common. Each policy has a file of its own, with its entry and its state machine, named
+// after the paper that it follows; its settings have been checked and resolved.
 namespace troupe::policies {
 
 using P = PolicySettings;
@@ -25,7 +25,7 @@ class Blocks {
   /// One of `every_steps` and `block_samples` is 0.
   explicit Blocks(const PolicySettings& settings)
       : steps_each_(settings.every_steps), samples_each_(settings.block_samples) {}
-  /// Counts a step; the block's samples when it ends with this step, otherwise nothing.
+  /// Counts a step. If the block ends with this step, returns the block's samples; otherwise nothing.
   std::optional<std::uint64_t> count(const StepFacts& facts);
 
  private:
@@ -39,20 +39,20 @@ class Blocks {
 std::unique_ptr<RoundPolicy> local_blocks(const PolicySettings& settings, const Rule& outer);
 /// The same with the mean.
 std::unique_ptr<RoundPolicy> averaged_blocks(const PolicySettings& settings, std::uint32_t ranks);
-/// Orders of a step in which ranks work locally, ending its block when `outer` is given.
+/// Orders of a step in which ranks work locally; the step ends the block if `outer` is given.
 StepOrders local_step(const std::optional<Rule>& outer);
 
-/// "deltas, every 8 steps, ", and "averaged", or what the outer rule is.
+/// "deltas, every 8 steps, " followed by "averaged", or by a description of the outer rule.
 std::string describe_averaged(const PolicySettings& settings, std::uint32_t ranks);
 std::string describe_outer(const PolicySettings& settings, std::uint32_t ranks);
-/// Whether a block has room for a step of all ranks.
+/// Checks that a block has room for a step of all ranks.
 std::string check_block(const PolicySettings& settings, std::uint32_t ranks, std::uint32_t batch);
 
-/// The ranks' side of hosted policies: they push to shards, and meet where the group is to be consistent, and at the
-/// end. What is applied when, the shards decide.
+/// The ranks' side of hosted policies: they push to shards, and have a barrier where the group must be consistent, and
+/// at the end. The shards decide when contributions are applied.
 std::unique_ptr<RoundPolicy> pushes(const PolicySettings& settings, std::uint32_t ranks);
 
-/// A shard that answers every read at once, and what hosted policies do alike.
+/// A shard that answers every read at once; the common part of hosted policies.
 class LedgerPolicy : public HostedPolicy {
  public:
   explicit LedgerPolicy(HostedLedger ledger) : ledger_(std::move(ledger)) {}

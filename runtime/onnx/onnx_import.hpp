@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/model/graph.hpp"
+
+namespace troupe {
+
+/// A model that a file of ONNX has, as a graph can have it.
+struct OnnxModel {
+  std::string name;
+  std::vector<Layer> layers;  // without a loss
+  std::string output;         // the layer whose output is the file's
+  /// The numbers with which parameters begin, by their names in a graph (layer.weight), row-major, as
+  /// Graph::parameters() has them.
+  std::map<std::string, std::vector<float>> parameters;
+  std::uint64_t hash = 0;  // xxh3 of the file
+};
+
+/// Reads what write_onnx writes, and what other programs write of the same layers. `fields`: those of the data, to
+/// which the file's inputs belong by name, or, of one input, to the first; images may be [rows, channels, height,
+/// width] in the file. A softmax at the end is left out, since the loss has it. Memory: a few times the bytes. Throws
+/// Error{invalid} for what is no file of ONNX or does not fit the fields, Error{unsupported} naming the node and its
+/// operation for what no layer does. `where` is what messages begin with.
+OnnxModel read_onnx(std::span<const std::byte> bytes, const std::vector<Field>& fields, const std::string& where);
+
+/// The same of a file on the disk, of up to 2 GiB.
+OnnxModel read_onnx_file(const std::string& path, const std::vector<Field>& fields);
+
+}  // namespace troupe
