@@ -303,6 +303,19 @@ int arguments_of_another_size() {
   return 0;
 }
 
+int function_of_an_unloaded_module() {
+  Two rig;
+  Module module = nullptr;
+  Function writer = nullptr;
+  rig.must(rig.driver.module_load_data, &module, static_cast<const void*>(&image()));
+  rig.must(rig.driver.module_get_function, &writer, module, "writer");
+  rig.must(rig.driver.module_unload, module);
+  AddArgs args{};
+  void* parameters[] = {&args};
+  (void)rig.driver.launch_kernel(writer, 1, 1, 1, 64, 1, 1, 0, rig.first, parameters, nullptr);
+  return 0;
+}
+
 int grid_of_another_shape() {
   Two rig;
   AddArgs args{};
@@ -673,6 +686,8 @@ const std::vector<Mistake>& table() {
       TROUPE_MISTAKE(kernel_out_of_range, {"out of range", "kernel writer on stream 1 ", "from cuMemAlloc_v2"}),
       TROUPE_MISTAKE(arguments_of_another_size,
                      {"wrong arguments", "kernel writer on stream 1", "24 bytes of arguments, not 32"}),
+      TROUPE_MISTAKE(function_of_an_unloaded_module, {"use after destruction", "cuLaunchKernel on stream 1",
+                                                      "from cuModuleGetFunction", "cuModuleUnload"}),
       TROUPE_MISTAKE(grid_of_another_shape, {"wrong grid", "kernel writer on stream 1"}),
       TROUPE_MISTAKE(writes_what_it_declares_to_read, {"undeclared write", "kernel liar on stream 1"}),
       TROUPE_MISTAKE(touches_what_it_does_not_declare, {"undeclared memory", "kernel stray on stream 1"}),

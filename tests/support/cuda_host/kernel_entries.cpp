@@ -11,8 +11,8 @@ using namespace host;
 
 std::uintptr_t key_of(void* entry) { return reinterpret_cast<std::uintptr_t>(entry); }
 
-/// The argument struct of a launch, from either way to give it; empty: a report.
-std::vector<std::byte> arguments_of(const HostKernel& kernel, void** parameters, void** extra, const PlacePtr& place) {
+/// The argument struct of a launch, from either way to give it; null: a report.
+Arguments arguments_of(const HostKernel& kernel, void** parameters, void** extra, const PlacePtr& place) {
   const void* from = parameters == nullptr ? nullptr : parameters[0];
   std::size_t given = kernel.args_bytes;
   for (void** at = extra; at != nullptr && key_of(*at) != kLaunchParamEnd; at += 2) {
@@ -22,10 +22,10 @@ std::vector<std::byte> arguments_of(const HostKernel& kernel, void** parameters,
   if (from == nullptr || given != kernel.args_bytes) {
     reports().add("wrong arguments", place->text() + " is given " + std::to_string(from == nullptr ? 0 : given) +
                                          " bytes of arguments, not " + std::to_string(kernel.args_bytes));
-    return {};
+    return nullptr;
   }
   const auto* const bytes = static_cast<const std::byte*>(from);
-  return {bytes, bytes + given};
+  return std::make_shared<const std::vector<std::byte>>(bytes, bytes + given);
 }
 
 }  // namespace
@@ -33,7 +33,7 @@ std::vector<std::byte> arguments_of(const HostKernel& kernel, void** parameters,
 TROUPE_EXPORT Result cuModuleLoadData(Module* module, const void* image) {
   TROUPE_ENTER(cuModuleLoadData, context);
   if (image == nullptr) return Result::invalid_value;
-  auto state = std::make_shared<ModuleState>(ModuleState{host_kernels()});
+  auto state = std::make_shared<ModuleState>(ModuleState{host_kernels(), {}});
   const TestImage marked;
   if (std::strcmp(static_cast<const char*>(image), marked.mark) == 0) {
     const auto& own = *static_cast<const TestImage*>(image);
@@ -45,7 +45,11 @@ TROUPE_EXPORT Result cuModuleLoadData(Module* module, const void* image) {
 
 TROUPE_EXPORT Result cuModuleUnload(Module module) {
   TROUPE_ENTER(cuModuleUnload, driver);
-  return entry.all().modules.end(module, entry.place()) == nullptr ? Result::invalid_handle : Result::success;
+  const PlacePtr place = entry.place();
+  const auto state = entry.all().modules.end(module, place);
+  if (state == nullptr) return Result::invalid_handle;
+  for (const Function function : state->functions) entry.all().functions.end(function, place);
+  return Result::success;
 }
 
 TROUPE_EXPORT Result cuModuleGetFunction(Function* function, Module module, const char* name) {
@@ -55,8 +59,9 @@ TROUPE_EXPORT Result cuModuleGetFunction(Function* function, Module module, cons
   if (state == nullptr) return Result::invalid_handle;
   for (const HostKernel& kernel : state->kernels)
     if (std::strcmp(kernel.name, name) == 0) {
-      // It ends with the module, which the function keeps.
+      // A launch that is under way keeps the module.
       *function = entry.all().functions.add({state, &kernel}, place);
+      state->functions.push_back(*function);
       return Result::success;
     }
   return Result::not_found;
@@ -97,9 +102,9 @@ TROUPE_EXPORT Result cuLaunchKernel(Function function, unsigned grid_x, unsigned
                                     std::to_string(kBlockThreads) + " threads");
     return Result::invalid_value;
   }
-  std::vector<std::byte> args = arguments_of(*kernel, parameters, extra, place);
-  if (args.empty()) return Result::invalid_value;
-  return entry.submit(*on, kernel_operation(place, kernel, std::move(args), grid_x));
+  const auto args = arguments_of(*kernel, parameters, extra, place);
+  if (args == nullptr) return Result::invalid_value;
+  return entry.submit(*on, kernel_operation(place, kernel, args, grid_x));
 }
 
 }  // namespace troupe::cuda

@@ -290,13 +290,13 @@ OperationPtr fill_operation(PlacePtr place, Address to, std::uint32_t value, uns
                 }});
 }
 
-OperationPtr kernel_operation(PlacePtr place, std::shared_ptr<const HostKernel> kernel, std::vector<std::byte> args,
+OperationPtr kernel_operation(PlacePtr place, std::shared_ptr<const HostKernel> kernel, Arguments args,
                               unsigned blocks) {
-  return std::make_shared<Operation>(Operation{place, [place, kernel, args = std::move(args), blocks](Run& run) {
+  return std::make_shared<Operation>(Operation{place, [place, kernel, args, blocks](Run& run) {
                                                  Process& all = process();
                                                  const Result fault = all.calls.next(all.settings, kernel->name);
                                                  if (fault != Result::success) return fail(run.device, fault);
-                                                 run_kernel(run, place, *kernel, args, blocks);
+                                                 run_kernel(run, place, *kernel, *args, blocks);
                                                }});
 }
 

@@ -32,7 +32,9 @@ void perform(const Operation& operation, std::unique_lock<std::mutex>& lock, Clo
 OperationPtr copy_operation(PlacePtr place, Address to, Address from, std::uint64_t size_bytes);
 /// `value` of `width` bytes, `count` times.
 OperationPtr fill_operation(PlacePtr place, Address to, std::uint32_t value, unsigned width, std::uint64_t count);
-OperationPtr kernel_operation(PlacePtr place, std::shared_ptr<const HostKernel> kernel, std::vector<std::byte> args,
+/// The argument struct of a launch.
+using Arguments = std::shared_ptr<const std::vector<std::byte>>;
+OperationPtr kernel_operation(PlacePtr place, std::shared_ptr<const HostKernel> kernel, Arguments args,
                               unsigned blocks);
 OperationPtr wait_value_operation(PlacePtr place, Address word, std::uint64_t value, unsigned flags);
 OperationPtr write_value_operation(PlacePtr place, Address word, std::uint64_t value);

@@ -45,6 +45,7 @@ struct PoolState {
 
 struct ModuleState {
   std::span<const HostKernel> kernels;
+  std::vector<Function> functions;  // that were asked for; they end with it
 };
 
 /// Everything that the driver knows in this process. It lives until the process ends: streams' threads use it.
