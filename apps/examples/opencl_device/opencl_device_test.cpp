@@ -81,6 +81,7 @@ TEST_P(OpenClDevice, EndsWithTheReasonWhenALabelIsNoClass) {
 /// A stripe of AdamW with its contributions, all in one arena; plain data.
 struct Updated {
   static constexpr std::uint64_t kCount = 150 * UpdateJournal::kBlockElements + 100;
+  static constexpr std::size_t kStates = 2;
   StripeMemory stripe;
   std::array<Memory, 6> contributions;
   Memory total;
@@ -88,7 +89,7 @@ struct Updated {
   explicit Updated(Arena& arena) {
     stripe.stripe = {GroupId{}, Rank{}, 0, kCount};
     for (Memory* part : {&stripe.parameters, &stripe.state[0], &stripe.state[1]}) *part = take(arena);
-    stripe.journal = arena.allocate(journal_bytes(2));
+    stripe.journal = arena.allocate(journal_bytes(kStates));
     for (Memory& part : contributions) part = take(arena);
     total = arena.allocate(sizeof(StepSums));
   }
@@ -102,7 +103,7 @@ struct Updated {
         space.address_of<float>(contributions[c])[i] =
             static_cast<float>(random_normal(sub_key(7, c), i)) * (i % 4 == 0 ? 1e-20F : 1.0F);
       space.address_of<float>(stripe.parameters)[i] = static_cast<float>(random_normal(1, i));
-      for (const Memory& state : stripe.state) space.address_of<float>(state)[i] = 0;
+      for (std::size_t s = 0; s < kStates; ++s) space.address_of<float>(stripe.state[s])[i] = 0;
     }
   }
   void enqueue(Stream& stream, std::uint64_t number) const {
@@ -199,7 +200,8 @@ TEST_P(KilledUpdate, IsFinishedByAnotherDeviceWithTheSameBits) {
     while (done < found(killed)) undisturbed.enqueue(*stream, ++done);
     finish(*stream);
     ASSERT_EQ(get(killed.stripe.parameters), get(undisturbed.stripe.parameters)) << "round " << round;
-    for (std::size_t s = 0; s < 2; ++s) ASSERT_EQ(get(killed.stripe.state[s]), get(undisturbed.stripe.state[s])) << s;
+    for (std::size_t s = 0; s < Updated::kStates; ++s)
+      ASSERT_EQ(get(killed.stripe.state[s]), get(undisturbed.stripe.state[s])) << s;
   }
 }
 
