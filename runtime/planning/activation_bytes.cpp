@@ -38,6 +38,7 @@ class StepLives {
     for (std::uint32_t t = 0; t < same_.size(); ++t) same_[t] = t;
     gradient_of_.resize(same_.size());
     value_of_.resize(same_.size());
+    behind_pool_.resize(graph.layers().size());
     for (std::uint32_t l = 0; l < graph.layers().size(); ++l) join(l);
   }
 
@@ -60,11 +61,28 @@ class StepLives {
   void join(std::uint32_t layer) {
     const Operation& operation = graph_.layers()[layer].operation;
     const std::uint32_t input = graph_.inputs_of(layer).front(), fields = field_count();
+    if (std::holds_alternative<MaxPool>(operation)) move_behind_pool(layer);
     if (std::holds_alternative<Flatten>(operation)) same_[graph_.output_tensor(layer)] = same_[input];
     if (!is_activation(operation) || input < fields || graph_.count_readers(input) != 1) return;
     const Operation& before = graph_.layers()[input - fields].operation;
     const bool with_norm = std::holds_alternative<BatchNorm>(before) && std::holds_alternative<Relu>(operation);
     if (is_one_of<Dense, Conv2d>(before) || with_norm) same_[graph_.output_tensor(layer)] = same_[input];
+  }
+  /// The activation between a convolution and a max pool with a smaller output is applied to that output.
+  void move_behind_pool(std::uint32_t pool) {
+    const std::uint32_t input = graph_.inputs_of(pool).front(), fields = field_count();
+    if (input < fields || same_[input] == input || graph_.count_readers(input) != 1) return;
+    const std::uint32_t activation = input - fields, before = same_[input] - fields;
+    const bool shrinks = graph_.output_of(pool).count_elements() < graph_.shape_of(input).count_elements();
+    if (!shrinks || !is_activation(graph_.layers()[activation].operation) ||
+        !std::holds_alternative<Conv2d>(graph_.layers()[before].operation))
+      return;
+    behind_pool_[activation] = behind_pool_[pool] = true;
+  }
+  bool reads_its_output_again(std::uint32_t layer) const {
+    const Operation& operation = graph_.layers()[layer].operation;
+    if (behind_pool_[layer]) return std::holds_alternative<MaxPool>(operation);
+    return reads_output_again(operation);
   }
   std::uint32_t field_count() const { return static_cast<std::uint32_t>(graph_.fields().size()); }
   Block take(std::uint32_t tensor) {
@@ -114,7 +132,7 @@ class StepLives {
     const auto& inputs = graph_.inputs_of(layer);
     std::optional<Block>& gradient = gradient_of_[same_[output]];
     use(gradient);
-    if (reads_output_again(operation)) use(value_of_[same_[output]]);
+    if (reads_its_output_again(layer)) use(value_of_[same_[output]]);
     for (const std::uint32_t input : inputs)
       if (reads_input_again(operation)) use(value_of_[same_[input]]);
     if (same_[output] != output) return;  // its gradient is that of the previous layer
@@ -128,6 +146,7 @@ class StepLives {
   const Graph& graph_;
   const std::uint64_t row_bytes_;  // bytes of one element, over all rows
   std::vector<std::uint32_t> same_;
+  std::vector<bool> behind_pool_;  // by layer: activations that are applied behind a pool, and these pools
   std::vector<std::optional<Block>> value_of_, gradient_of_;  // by tensor
   std::vector<LivingBlock> blocks_;
   std::uint32_t call_ = 0;
