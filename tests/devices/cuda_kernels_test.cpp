@@ -199,11 +199,12 @@ TEST(CudaKernels, DoNothingOnAStreamThatHasFailed) {
 }
 
 TEST(CudaKernels, AWaitEndsItsStreamAndTellsWhy) {
-  const auto waited = [](std::uint64_t word, std::uint64_t value, std::uint64_t end) {
+  const auto waited = [](std::uint64_t word, std::uint64_t value, std::uint64_t end,
+                         std::uint64_t deadline_ns = 60'000'000'000) {
     StreamState state;
     StreamReport report;
     report.end = end;
-    WaitArgs args{&state, &report, /*deadline_ns=*/1000, {}};
+    WaitArgs args{&state, &report, deadline_ns, {}};
     args.given.own = {&word, value};
     launch("wait", args, 1);
     EXPECT_EQ(state.failed, report.fault);
@@ -213,7 +214,7 @@ TEST(CudaKernels, AWaitEndsItsStreamAndTellsWhy) {
   EXPECT_EQ(waited(5 | kPoisonedBit, 5, 0), StreamFault::none);
   EXPECT_EQ(waited(4 | kPoisonedBit, 5, 0), StreamFault::poisoned);
   EXPECT_EQ(waited(4, 5, 1), StreamFault::ended);
-  EXPECT_EQ(waited(4, 5, 0), StreamFault::overdue);
+  EXPECT_EQ(waited(4, 5, 0, /*deadline_ns=*/1000), StreamFault::overdue);
 }
 
 }  // namespace
