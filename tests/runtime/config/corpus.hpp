@@ -226,6 +226,8 @@ inline const std::vector<WrongConfiguration>& wrong_configurations() {
       {"[faults]\nexchange_s = 0.5\ndead_ms = 1000\n",
        {"app.toml:2:14: ", "faults.exchange_s = 0.5 (app.toml:2:14)", "faults.dead_ms = 1000 (app.toml:3:11)"}},
       {"[faults]\ndead_ms = 60000\n", {"app.toml:2:11: ", "faults.exchange_s = 30 (default)"}},
+      {"[data]\nread_s = 30\n",
+       {"app.toml:2:10: ", "faults.exchange_s = 30 (default)", "data.read_s = 30 (app.toml:2:10)"}},
       // Designed, not built.
       {"[cluster]\ntransport = \"rdma\"\n",
        {"app.toml:2:13: cluster.transport", "planned", "\"auto\""},
