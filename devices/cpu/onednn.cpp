@@ -60,6 +60,7 @@ void limit_onednn() {
 
 bool onednn_has_bf16() {
   static const bool has = [] {
+    limit_onednn();
     using dnnl::memory;
     const auto matrix = [](memory::data_type type) { return memory::desc{{16, 16}, type, memory::format_tag::ab}; };
     const memory::desc bias{{16}, memory::data_type::f32, memory::format_tag::a};
@@ -77,6 +78,7 @@ bool onednn_has_bf16() {
 
 bool onednn_has_winograd() {
   static const bool has = [] {
+    limit_onednn();
     using dnnl::memory;
     constexpr memory::dim kChannels = 32, kSide = 16;
     const auto any = [](const memory::dims& dims) {
@@ -103,6 +105,7 @@ bool onednn_has_winograd() {
 }
 
 bool has_bf16_instructions() {
+  limit_onednn();
   const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
   return isa == dnnl::cpu_isa::avx512_core_bf16 || isa == dnnl::cpu_isa::avx512_core_amx;
 }
