@@ -4,11 +4,12 @@ include(GoogleTest)
 # What is worth running under a sanitizer, and all that is built for one.
 add_custom_target(sanitized_tests)
 
-# troupe_add_test(name LABEL unit|contract|cluster|fuzz|slow [ONE_THREAD] SOURCES ... LIBS ... [TIMEOUT seconds] [ENVIRONMENT name=value...])
+# troupe_add_test(name LABEL unit|contract|cluster|fuzz|slow [ONE_THREAD] [GPU] SOURCES ... LIBS ... [TIMEOUT seconds] [ENVIRONMENT name=value...])
 # makes one program of tests; each TEST is a ctest entry of its own. Those of clusters run alone: they watch the whole host.
-# ONE_THREAD: nothing in it is for the thread sanitizer to see.
+# ONE_THREAD: nothing in it is for the thread sanitizer to see. GPU: it includes tests/support/gpu.hpp; here it runs over the
+# stand-in for the driver, with the label gpu too, and tools/bundle takes it along.
 function(troupe_add_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "ONE_THREAD" "LABEL;TIMEOUT" "SOURCES;LIBS;ENVIRONMENT")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "ONE_THREAD;GPU" "LABEL;TIMEOUT" "SOURCES;LIBS;ENVIRONMENT")
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 60)
   endif()
@@ -28,6 +29,13 @@ function(troupe_add_test name)
   if(TROUPE_SANITIZE MATCHES address)
     list(APPEND arg_ENVIRONMENT HWLOC_COMPONENTS=-pci)  # libpciaccess keeps memory, and hwloc unloads it with its plugin
   endif()
+  set(labels ${arg_LABEL})
+  if(arg_GPU)
+    set(labels ${arg_LABEL}\\;gpu)
+    list(APPEND arg_ENVIRONMENT LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/cuda_host)
+    add_dependencies(${name} cuda_host cuda_calls)
+    set_property(GLOBAL APPEND PROPERTY TROUPE_GPU_TESTS ${name})
+  endif()
   set(environment)
   if(arg_ENVIRONMENT)
     string(REPLACE ";" "\\\\;" arg_ENVIRONMENT "${arg_ENVIRONMENT}")
@@ -37,5 +45,5 @@ function(troupe_add_test name)
   if(arg_LABEL STREQUAL cluster)
     set(alone TRUE)
   endif()
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${alone} ${environment})
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES LABELS ${labels} TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${alone} ${environment})
 endfunction()

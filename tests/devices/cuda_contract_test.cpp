@@ -4,15 +4,16 @@
 #include "tests/contracts/layer_contract.hpp"
 #include "tests/contracts/replica_contract.hpp"
 #include "tests/contracts/stream_contract.hpp"
+#include "tests/support/gpu.hpp"
 
-// The CUDA device over the stand-in for the driver, which ends the program with an error when work was not ordered,
+// The CUDA device over the driver that is found. The stand-in ends the program with an error when work was not ordered,
 // memory was used that was freed or not declared, or anything was left behind.
 namespace troupe::contracts {
 namespace {
 
 DeviceCase cuda_case() {
-  return {"StandIn", [](AddressSpace& space, std::chrono::milliseconds deadline) {
-            return make_cuda_device(space, {.wait_deadline = deadline, .driver = TROUPE_CUDA_HOST});
+  return {"Gpu", [](AddressSpace& space, std::chrono::milliseconds deadline) {
+            return make_cuda_device(space, {.wait_deadline = deadline});
           }};
 }
 

@@ -1,16 +1,14 @@
 #include "devices/cuda/cuda_device.hpp"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
 #include <cstdlib>
 #include <string>
 
 #include "tests/contracts/device_world.hpp"
+#include "tests/support/gpu.hpp"
 
-// What the CUDA device does beyond the contracts, over the stand-in for the driver.
+// What the CUDA device does beyond the contracts.
 namespace troupe {
 namespace {
 
@@ -26,31 +24,24 @@ std::string refusal(const CudaDeviceOptions& options) {
 
 /// In a process of its own, where the stand-in plays a machine on which something is wrong.
 std::string refusal_where(const char* variable, const char* value) {
-  std::array<int, 2> pipe_ends{};
-  if (::pipe(pipe_ends.data()) != 0) return "no pipe";
-  const pid_t child = ::fork();
-  if (child == 0) {
+  return gpu::in_child([=] {
     (void)::setenv(variable, value, 1);
-    const std::string said = refusal({.driver = TROUPE_CUDA_HOST});
-    const ssize_t written = ::write(pipe_ends[1], said.data(), said.size());
-    ::_exit(written == static_cast<ssize_t>(said.size()) ? 0 : 1);
-  }
-  (void)::close(pipe_ends[1]);
-  std::array<char, 4096> said{};
-  const ssize_t size = ::read(pipe_ends[0], said.data(), said.size());
-  (void)::close(pipe_ends[0]);
-  int status = 0;
-  (void)::waitpid(child, &status, 0);
-  return {said.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0))};
+    return refusal({});
+  });
 }
 
 void expect_says(const std::string& said, std::initializer_list<const char*> parts) {
   for (const char* const part : parts) EXPECT_NE(said.find(part), said.npos) << said;
 }
 
-TEST(CudaDevice, SaysWhatToDoWhereItCannotBeUsed) {
+TEST(CudaDevice, SaysWhatToDoWithoutADriverOrAGpu) {
   expect_says(refusal({.driver = "libno-such-driver.so.1"}),
               {"environment:", "no usable CUDA driver", "install NVIDIA's driver"});
+  expect_says(gpu::in_child([] { return refusal({.ordinal = 77}); }), {"environment:", "no GPU 77"});
+}
+
+TEST(CudaDevice, SaysWhatToDoWhereItCannotBeUsed) {
+  if (!gpu::is_stand_in()) GTEST_SKIP() << "a real driver has no errors on command";
   expect_says(refusal_where("TROUPE_CUDA_HOST_FAULT", "cuInit=no_device"), {"environment:", "nvidia-smi", "MIG"});
   expect_says(refusal_where("TROUPE_CUDA_HOST_FAULT", "cuInit=not_permitted"), {"environment:", "/dev/nvidia"});
   expect_says(refusal_where("TROUPE_CUDA_HOST_FAULT", "cuInit=system_driver_mismatch"),
@@ -66,18 +57,21 @@ TEST(CudaDevice, SaysWhatToDoWhereItCannotBeUsed) {
   expect_says(refusal_where("TROUPE_CUDA_HOST_DRIVER", "11040"), {"environment:", "11.4", "update it"});
   expect_says(refusal_where("TROUPE_CUDA_HOST_MODE", "prohibited"),
               {"environment:", "prohibited", "nvidia-smi -c DEFAULT"});
-  expect_says(refusal({.ordinal = 77, .driver = TROUPE_CUDA_HOST}), {"environment:", "no GPU 77"});
 }
 
-class CudaDeviceOnStandIn : public contracts::DeviceWorld {};
+struct NoSink final : BucketSink {
+  void ready(const Bucket&, Stream&) noexcept override {}
+};
+
+class CudaDeviceOnGpu : public contracts::DeviceWorld {};
 
 contracts::DeviceCase cuda_case() {
-  return {"StandIn", [](AddressSpace& space, std::chrono::milliseconds deadline) {
-            return make_cuda_device(space, {.wait_deadline = deadline, .driver = TROUPE_CUDA_HOST});
+  return {"Gpu", [](AddressSpace& space, std::chrono::milliseconds deadline) {
+            return make_cuda_device(space, {.wait_deadline = deadline});
           }};
 }
 
-TEST_P(CudaDeviceOnStandIn, NamesTheLayerThatItHasNoKernelsFor) {
+TEST_P(CudaDeviceOnGpu, NamesTheLayerThatItHasNoKernelsFor) {
   const Graph graph{"net",
                     Shape{{8, 8, 1}},
                     DType::f32,
@@ -95,7 +89,7 @@ TEST_P(CudaDeviceOnStandIn, NamesTheLayerThatItHasNoKernelsFor) {
   }
 }
 
-TEST_P(CudaDeviceOnStandIn, ReplaysStepsWithOtherBatchesRatesAndSums) {
+TEST_P(CudaDeviceOnGpu, ReplaysStepsWithOtherBatchesRatesAndSums) {
   const Graph graph{"net",
                     Shape{{12}},
                     DType::f32,
@@ -104,9 +98,6 @@ TEST_P(CudaDeviceOnStandIn, ReplaysStepsWithOtherBatchesRatesAndSums) {
   const BatchLayout rows{5, graph.fields()};
   std::vector<float> start(layout.count_elements());
   fill_initial(graph, layout, 4, start);
-  struct NoSink final : BucketSink {
-    void ready(const Bucket&, Stream&) noexcept override {}
-  };
   std::vector<Memory> batches, sums;
   for (std::uint64_t b = 0; b < 3; ++b) {
     batches.push_back(arena()->allocate(rows.size_bytes()));
@@ -145,7 +136,53 @@ TEST_P(CudaDeviceOnStandIn, ReplaysStepsWithOtherBatchesRatesAndSums) {
   EXPECT_EQ(trained[0], trained[1]);
 }
 
-TEST_P(CudaDeviceOnStandIn, EndsAStreamWhoseBatchHasALabelThatIsNoClass) {
+TEST_P(CudaDeviceOnGpu, ReplaysStepsWithoutAHostThatWaitsForTheGpu) {
+  constexpr const char* kCountingDriver = "libcuda_calls.so";
+  AddressSpace own;
+  const auto counted = make_cuda_device(own, {.driver = kCountingDriver});
+  void* const driver = ::dlopen(kCountingDriver, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(driver, nullptr) << ::dlerror();
+  const auto waits = reinterpret_cast<unsigned long (*)()>(::dlsym(driver, "troupe_cuda_calls_waits"));
+  const Graph graph{"net",
+                    Shape{{12}},
+                    DType::f32,
+                    {{"a", Dense{9}}, {"r", Relu{}}, {"b", Dense{3}}, {"loss", SoftmaxCrossEntropy{}}}};
+  const Layout layout{graph};
+  const BatchLayout rows{5, graph.fields()};
+  const std::uint64_t bytes = layout.count_elements() * sizeof(float);
+  std::uint32_t arenas = 0;
+  const auto take = [&](std::uint64_t size) {
+    return counted->allocate(arena_id(Peer{0}, ++arenas), MemoryKind::device, size);
+  };
+  const ReplicaMemory memory{take(bytes), {}, take(bytes)};
+  const Memory batch = take(rows.size_bytes()), sums = take(sizeof(StepSums));
+  StripeMemory stripe{
+      .stripe = {GroupId{}, Rank{}, 0, layout.count_elements()}, .parameters = memory.parameters, .bf16 = {}};
+  Programs programs;
+  const auto stream = counted->stream();
+  const auto replica = counted->compile(graph, layout, rows, make_buckets(GroupId{}, graph, layout, 0), memory);
+  NoSink sink;
+  const auto steps = [&](std::uint64_t first, std::uint64_t last) {
+    for (std::uint64_t step = first; step <= last; ++step)
+      stream->enqueue(programs, [&] {
+        replica->step(*stream, batch, 5, sums, sink);
+        stream->update(rule_step({.kind = RuleKind::sgd, .rate = 0.5}, step), step, stripe,
+                       std::span{&memory.gradients, 1}, sums);
+      });
+    const Point end = stream->mark();
+    Blocking blocking = Blocking::on_thread("test");
+    return own.timeline(end.line).wait(blocking, end.value, Deadline::after(std::chrono::seconds{30}), "steps");
+  };
+  ASSERT_TRUE(steps(1, 8).ok());
+  const unsigned long before = waits();
+  EXPECT_GT(before, 0U) << "memory is cleared by a call that waits, which was not counted";
+  const std::uint64_t replayed = programs.replayed();
+  ASSERT_TRUE(steps(9, 40).ok());
+  EXPECT_EQ(waits(), before);
+  EXPECT_GE(programs.replayed(), replayed + 32);
+}
+
+TEST_P(CudaDeviceOnGpu, EndsAStreamWhoseBatchHasALabelThatIsNoClass) {
   const Graph graph{"net", Shape{{4}}, DType::f32, {{"a", Dense{3}}, {"loss", SoftmaxCrossEntropy{}}}};
   const Layout layout{graph};
   const BatchLayout rows{2, graph.fields()};
@@ -163,7 +200,7 @@ TEST_P(CudaDeviceOnStandIn, EndsAStreamWhoseBatchHasALabelThatIsNoClass) {
   EXPECT_EQ(value<StepSums>(total).samples, 9U) << "what follows in the stream was done";
 }
 
-TEST_P(CudaDeviceOnStandIn, SignalsAndWaitsForLinesOfThisProcessThatNoGpuReaches) {
+TEST_P(CudaDeviceOnGpu, SignalsAndWaitsForLinesOfThisProcessThatNoGpuReaches) {
   const PrivateTimeline gate{space()}, told{space()};
   const auto stream = device().stream();
   const Memory from = put({1}), to = put({0});
@@ -179,7 +216,7 @@ TEST_P(CudaDeviceOnStandIn, SignalsAndWaitsForLinesOfThisProcessThatNoGpuReaches
   EXPECT_EQ(reach(behind).code(), Code::peer_lost);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cuda, CudaDeviceOnStandIn, ::testing::Values(cuda_case()), contracts::case_name);
+INSTANTIATE_TEST_SUITE_P(Cuda, CudaDeviceOnGpu, ::testing::Values(cuda_case()), contracts::case_name);
 
 }  // namespace
 }  // namespace troupe

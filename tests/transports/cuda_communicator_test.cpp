@@ -1,16 +1,17 @@
 #include "devices/cuda/cuda_device.hpp"
+#include "tests/support/gpu.hpp"
 #include "tests/transports/communicator_worlds.hpp"
 
-// Ranks on one GPU, over the stand-in for its driver: their streams, and the test's own threads, order each other by
+// Ranks on one GPU: their streams, and the test's own threads, order each other by
 // lines in shared arenas, and their gradients and parameters are in the GPU's memory.
 namespace troupe::contracts {
 namespace {
 
 CommunicatorCase cuda_case() {
   const MakeDevice devices = [](AddressSpace& space, std::uint32_t, ActiveWait&) {
-    return make_cuda_device(space, {.driver = TROUPE_CUDA_HOST});
+    return make_cuda_device(space, {});
   };
-  return {"StandIn", [devices](const GroupSpec& spec) { return std::make_unique<ArenaWorld>(spec, devices); }, 1};
+  return {"Gpu", [devices](const GroupSpec& spec) { return std::make_unique<ArenaWorld>(spec, devices); }, 1};
 }
 
 INSTANTIATE_TEST_SUITE_P(CudaArena, CommunicatorContract, ::testing::Values(cuda_case()), communicator_name);

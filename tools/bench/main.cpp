@@ -8,6 +8,7 @@
 #include "runtime/base/error.hpp"
 #include "tools/bench/cases.hpp"
 #include "tools/bench/data/command.hpp"
+#include "tools/bench/gpu/command.hpp"
 #include "tools/bench/group/command.hpp"
 #include "tools/bench/layers/command.hpp"
 #include "tools/bench/messages/command.hpp"
@@ -65,6 +66,7 @@ int main(int argc, char** argv) {
   bench::GroupCommand group{app};
   bench::DataCommand data{app};
   bench::LayersCommand layers{app};
+  bench::GpuCommand gpu{app};
   int line = -1;
   auto* member = app.add_subcommand("member")->group("");  // used only by this program
   member->add_option("--line", line)->required();
@@ -76,6 +78,7 @@ int main(int argc, char** argv) {
   try {
     if (step->parsed()) return bench::run_step(what, rounds);
     if (layers.parsed()) return layers.run();
+    if (gpu.parsed()) return gpu.run();
     if (member->parsed()) {
       be_measured(line);
       return 0;

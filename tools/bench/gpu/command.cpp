@@ -1,0 +1,285 @@
+#include "tools/bench/gpu/command.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <memory>
+
+#include <nlohmann/json.hpp>
+
+#include "apps/models/models.hpp"
+#include "devices/cpu/cpu_device.hpp"
+#include "devices/cuda/cuda_device.hpp"
+#include "runtime/base/blocking.hpp"
+#include "runtime/compute/host_copies.hpp"
+#include "runtime/config/config.hpp"
+#include "tools/bench/cases.hpp"
+#include "tools/bench/options.hpp"
+#include "tools/bench/say.hpp"
+#include "tools/crew/statistics.hpp"
+
+namespace troupe::bench {
+namespace {
+
+constexpr std::chrono::seconds kPatience{120};
+constexpr std::uint64_t kStepsInFlight = 3;
+
+double us_since(Clock::time_point begun) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - begun).count();
+}
+
+/// One of the devices that are compared, with memory of its own kind.
+class Side {
+ public:
+  using Make = std::unique_ptr<Device> (*)(AddressSpace&, const GpuCase&);
+
+  Side(std::string name, Make make, const GpuCase& what) : what(what), name_(std::move(name)) {
+    device_ = make(space_, what);
+    stream_ = device_->stream();
+  }
+
+  const GpuCase& what;
+
+  Device& device() { return *device_; }
+  Stream& stream() { return *stream_; }
+  const DeviceTraits& traits() const { return device_->traits(); }
+
+  Memory take(std::uint64_t size_bytes) { return take(size_bytes, traits().memory); }
+  Memory take(std::uint64_t size_bytes, MemoryKind kind) {
+    return device_->allocate(arena_id(Peer{0}, ++arenas_), kind, size_bytes);
+  }
+  void write(const Memory& to, const std::function<void(std::span<std::byte>)>& fill) {
+    HostCopies{*device_, space_, arena_id(Peer{0}, ++arenas_), kPatience}.write(to, fill);
+  }
+  void wait(Point point) {
+    Blocking blocking = Blocking::on_thread("main");
+    const Status status =
+        space_.timeline(point.line).wait(blocking, point.value, Deadline::after(kPatience), "a device's work");
+    TROUPE_CHECK(status.ok(), status.code(), status.text());
+  }
+  void finish() { wait(stream_->mark()); }
+
+  /// Microseconds of one of `repeats` calls of `enqueue`, with the work that they enqueue; a value for each round.
+  std::vector<double> rounds(std::uint32_t repeats, const std::function<void()>& enqueue) {
+    std::vector<double> found;
+    enqueue();
+    finish();
+    for (std::uint32_t round = 0; round < what.rounds; ++round) {
+      const auto begun = Clock::now();
+      for (std::uint32_t i = 0; i < repeats; ++i) enqueue();
+      finish();
+      found.push_back(us_since(begun) / repeats);
+    }
+    return found;
+  }
+
+  void print(const std::string& measured, const char* unit, const std::vector<double>& values) const {
+    const nlohmann::ordered_json line{
+        {"bench", "gpu"}, {"impl", name_}, {"case", measured}, {"unit", unit}, {"v", values}};
+    std::cout << line.dump() << std::endl;
+  }
+
+ private:
+  const std::string name_;
+  AddressSpace space_;
+  std::uint32_t arenas_ = 0;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Stream> stream_;
+};
+
+std::unique_ptr<Device> make_gpu(AddressSpace& space, const GpuCase& what) {
+  return make_cuda_device(space, {.ordinal = what.ordinal, .wait_deadline = kPatience, .driver = what.driver});
+}
+std::unique_ptr<Device> make_cpu(AddressSpace& space, const GpuCase& what) {
+  return make_cpu_device(space, {.threads = what.threads, .may_spin = true, .wait_deadline = kPatience});
+}
+
+/// What it costs to enqueue the smallest work, and how long it takes until the host sees that it is done.
+void measure_launches(Side& side) {
+  const Memory to = side.take(64), from = side.take(64);
+  std::vector<double> enqueued, seen;
+  for (std::uint32_t round = 0; round < side.what.rounds; ++round) {
+    double us = 0;
+    for (std::uint32_t i = 0; i < side.what.repeats; ++i) {
+      const auto begun = Clock::now();
+      side.stream().copy(to, from);
+      us += us_since(begun);
+      side.finish();
+    }
+    enqueued.push_back(us / side.what.repeats);
+    const auto begun = Clock::now();
+    for (std::uint32_t i = 0; i < side.what.repeats; ++i) side.finish();
+    seen.push_back(us_since(begun) / side.what.repeats);
+  }
+  side.print("enqueue a copy of 64 bytes", "us", enqueued);
+  side.print("mark an empty stream until the host sees it", "us", seen);
+  side.print("a copy of 64 bytes behind others", "us",
+             side.rounds(side.what.repeats, [&] { side.stream().copy(to, from); }));
+}
+
+void measure_copy(Side& side, const std::string& name, const Memory& to, const Memory& from) {
+  std::vector<double> rates;
+  for (const double us : side.rounds(3, [&] { side.stream().copy(to, from); }))
+    rates.push_back(static_cast<double>(to.size_bytes) / us / 1000);
+  side.print(text("copy ", side.what.mib, " MiB ", name), "GB/s", rates);
+}
+
+void measure_copies(Side& side) {
+  const std::uint64_t bytes = std::uint64_t{side.what.mib} << 20;
+  const Memory own = side.take(bytes), other = side.take(bytes);
+  measure_copy(side, "within its memory", own, other);
+  if (side.traits().memory != MemoryKind::device) return;
+  const Memory pinned = side.take(bytes, MemoryKind::pinned);
+  measure_copy(side, "from the host", own, pinned);
+  measure_copy(side, "to the host", pinned, own);
+}
+
+/// One pass of Adam over f32 numbers: read 16 bytes of each, write 12.
+void measure_update(Side& side) {
+  const std::uint64_t count = (std::uint64_t{side.what.mib} << 20) / sizeof(float);
+  const Memory sums = side.take(sizeof(StepSums));
+  side.write(sums, [](std::span<std::byte> bytes) { numbers<StepSums>(bytes)[0].samples = 1; });
+  StripeMemory stripe;
+  stripe.stripe = {GroupId{}, Rank{}, 0, count};
+  stripe.parameters = side.take(count * sizeof(float));
+  for (std::size_t slot = 0; slot < state_slots(RuleKind::adam); ++slot)
+    stripe.state[slot] = side.take(count * sizeof(float));
+  const Memory gradient = side.take(count * sizeof(float));
+  std::uint64_t number = 0;
+  const auto pass = [&] {
+    ++number;
+    side.stream().update(rule_step({.kind = RuleKind::adam}, number), number, stripe, std::span{&gradient, 1}, sums);
+  };
+  side.print(text("adam over ", side.what.mib, " MiB of parameters"), "us", side.rounds(3, pass));
+}
+
+/// A network, trained on one batch again and again.
+class Trained {
+ public:
+  Trained(Side& side, const Network& network, DType dtype) : side_(side), graph_(graph_of(network, dtype)) {
+    memory_.parameters = numbers_of(sizeof(float));
+    memory_.gradients = numbers_of(sizeof(float));
+    if (dtype == DType::bf16) memory_.bf16 = numbers_of(sizeof(std::uint16_t));
+    stripe_.stripe = {GroupId{}, Rank{}, 0, layout_.count_elements()};
+    stripe_.parameters = memory_.parameters;
+    stripe_.bf16 = memory_.bf16;
+    for (std::size_t slot = 0; slot < state_slots(rule_.kind); ++slot) stripe_.state[slot] = numbers_of(sizeof(float));
+    const BatchLayout batch{rows_of(network), graph_.fields()};
+    rows_ = batch.rows();
+    batch_ = side_.take(batch.size_bytes());
+    sums_ = side_.take(sizeof(StepSums));
+    replica_ = side_.device().compile(graph_, layout_, batch, make_buckets(GroupId{}, graph_, layout_, 0), memory_);
+    side_.write(memory_.parameters,
+                [&](std::span<std::byte> bytes) { fill_initial(graph_, layout_, 1, numbers<float>(bytes)); });
+  }
+
+  std::uint32_t rows() const { return rows_; }
+
+  /// Microseconds of a step, with at most kStepsInFlight enqueued, as a job's device actor does it.
+  std::vector<double> run() {
+    std::vector<double> found;
+    for (std::uint32_t round = 0; round <= side_.what.rounds; ++round) {
+      const auto begun = Clock::now();
+      for (std::uint32_t i = 0; i < side_.what.repeats; ++i) step();
+      side_.finish();
+      if (round > 0) found.push_back(us_since(begun) / side_.what.repeats);  // the first one records the program
+    }
+    return found;
+  }
+
+ private:
+  struct NoSink final : BucketSink {
+    void ready(const Bucket&, Stream&) noexcept override {}
+  };
+
+  Graph graph_of(const Network& network, DType dtype) const {
+    std::vector<std::string> overrides{text("model.dtype=\"", name_of(dtype), '"')};
+    overrides.insert(overrides.end(), side_.what.overrides.begin(), side_.what.overrides.end());
+    const Configuration configuration = parse_configuration(std::string(network.settings), "rtbench", overrides);
+    return build_model(configuration.settings, network.draw().facts.fields);
+  }
+  std::uint32_t rows_of(const Network& network) const {
+    return side_.what.batch > 0 ? side_.what.batch : network.batch;
+  }
+  Memory numbers_of(std::uint64_t element_bytes) { return side_.take(layout_.count_elements() * element_bytes); }
+
+  void step() {
+    if (++number_ > kStepsInFlight) side_.wait(done_[number_ % kStepsInFlight]);
+    side_.stream().enqueue(programs_, [&] {
+      replica_->step(side_.stream(), batch_, rows_, sums_, sink_);
+      side_.stream().update(rule_step(rule_, number_), number_, stripe_, std::span{&memory_.gradients, 1}, sums_);
+    });
+    done_[number_ % kStepsInFlight] = side_.stream().mark();
+  }
+
+  Side& side_;
+  const Graph graph_;
+  const Layout layout_{graph_};
+  const Rule rule_{.kind = RuleKind::sgd, .rate = 0};  // the numbers stay as they are, whatever the count of steps
+  ReplicaMemory memory_;
+  StripeMemory stripe_;
+  std::uint32_t rows_ = 0;
+  Memory batch_, sums_;
+  std::unique_ptr<Replica> replica_;
+  Programs programs_;
+  NoSink sink_;
+  std::uint64_t number_ = 0;
+  std::array<Point, kStepsInFlight> done_{};
+};
+
+std::vector<double> measure_steps(Side& side, const Network& network, DType dtype) {
+  Trained trained{side, network, dtype};
+  std::vector<double> us = trained.run();
+  side.print(text("step of ", network.name, ' ', name_of(dtype), ", batch ", trained.rows()), "us", us);
+  return us;
+}
+
+void measure(Side& side) {
+  measure_launches(side);
+  measure_copies(side);
+  measure_update(side);
+}
+
+void compare_steps(Side& gpu, Side& cpu, const Network& network) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Spread on_gpu{measure_steps(gpu, network, dtype)}, on_cpu{measure_steps(cpu, network, dtype)};
+    gpu.print(text("step of ", network.name, ' ', name_of(dtype), ": the CPU's time divided by the GPU's"), "ratio",
+              {on_cpu.median() / on_gpu.median()});
+  }
+}
+
+}  // namespace
+
+GpuCommand::GpuCommand(CLI::App& app)
+    : command_(
+          app.add_subcommand("gpu", "A GPU beside the CPU device: launches, copies, an update pass, training steps")) {
+  Options options{*command_};
+  options.choice("--case", case_.network, "The network", names_of_networks())->capture_default_str();
+  options.number("--batch", case_.batch, "Samples a step; 0: as many as rtbench train takes", 0, 1000000)
+      ->capture_default_str();
+  options.number("--rounds", case_.rounds, "Turns, each a figure", 1, 1000)->capture_default_str();
+  options.number("--repeats", case_.repeats, "Steps or launches a turn", 1, 100000)->capture_default_str();
+  options.number("--mib", case_.mib, "Size of large copies and of the update pass", 1, 4096)->capture_default_str();
+  options.number("--threads", case_.threads, "Threads of the CPU device", 1, 1024)->capture_default_str();
+  command_->add_option("--set", case_.overrides, "A further setting, as in rtrun: section.key=value");
+  command_->add_option("--gpu", case_.ordinal, "Which GPU, as the driver counts them")->capture_default_str();
+  command_->add_flag("--list", case_.list, "Only list the GPUs that the driver shows");
+  command_->add_option("--driver", case_.driver, "The driver's library")->capture_default_str();
+}
+
+int GpuCommand::run() const {
+  if (case_.list) {
+    for (const std::string& gpu : cuda_devices(case_.driver)) std::cout << gpu << std::endl;
+    return 0;
+  }
+  Side gpu{"cuda", make_gpu, case_};
+  say(gpu.traits().description);
+  Side cpu{"cpu", make_cpu, case_};
+  say(text("compared with ", cpu.traits().description));
+  measure(gpu);
+  measure(cpu);
+  compare_steps(gpu, cpu, network_of(case_.network));
+  return 0;
+}
+
+}  // namespace troupe::bench

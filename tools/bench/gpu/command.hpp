@@ -1,0 +1,38 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace troupe::bench {
+
+/// What `rtbench gpu` measures.
+struct GpuCase {
+  std::string driver = "libcuda.so.1";
+  std::uint32_t ordinal = 0;    // which GPU
+  std::string network = "mlp";  // see cases.hpp
+  std::vector<std::string> overrides;
+  std::uint32_t batch = 0;     // samples; 0: the network's
+  std::uint32_t rounds = 5;    // one value for each
+  std::uint32_t repeats = 50;  // steps or launches a round
+  std::uint32_t mib = 64;      // of a large copy and of an update
+  bool list = false;           // only say which GPUs there are
+  std::uint32_t threads = 1;   // of the CPU device
+};
+
+/// `rtbench gpu`: a GPU beside the CPU device, in this process: time to enqueue, time until the host sees a point,
+/// copies, an update pass, steps of a network in f32 and bf16.
+class GpuCommand {
+ public:
+  explicit GpuCommand(CLI::App& app);
+  bool parsed() const { return command_->parsed(); }
+  /// Returns the exit code. Throws Error{environment} or Error{unsupported} where no GPU can be used, with what to do.
+  int run() const;
+
+ private:
+  CLI::App* command_;
+  GpuCase case_;
+};
+
+}  // namespace troupe::bench
