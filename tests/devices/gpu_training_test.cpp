@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "apps/models/models.hpp"
 #include "devices/reference/reference_device.hpp"
 #include "runtime/config/config.hpp"
@@ -14,6 +16,7 @@ struct Training {
   const char* model;  // TOML
   std::vector<Field> fields;
   std::uint32_t rows, steps;
+  double rate;
 };
 
 std::vector<Field> images(std::uint32_t side, std::uint32_t channels) {
@@ -26,7 +29,7 @@ std::vector<Field> windows(std::uint32_t length) {
 
 class GpuTraining : public contracts::DeviceWorld {
  protected:
-  static constexpr std::uint64_t kBatches = 3;
+  static constexpr std::int64_t kBatches = 3;
   using Take = std::function<Memory(std::uint64_t)>;
 
   struct NoSink final : BucketSink {
@@ -49,8 +52,8 @@ class GpuTraining : public contracts::DeviceWorld {
   }
 
   /// Running statistics move by a rule of their own: p -= momentum (p - s), s those of the batch.
-  static void update(Stream& stream, const Graph& graph, const Layout& layout, std::uint64_t number,
-                     const ReplicaMemory& memory, const Memory& momentum, const Memory& sums) {
+  static void update(Stream& stream, const Graph& graph, const Layout& layout, std::uint64_t number, double rate,
+                     const ReplicaMemory& memory, const Memory& sums) {
     for (std::size_t p = 0; p < layout.entries().size(); ++p) {
       const auto part = [&](const Memory& all) {
         return slice(all, layout.entries()[p].first * sizeof(float), layout.entries()[p].count * sizeof(float));
@@ -59,11 +62,8 @@ class GpuTraining : public contracts::DeviceWorld {
       StripeMemory stripe;
       stripe.stripe = {GroupId{}, Rank{}, layout.entries()[p].first, layout.entries()[p].count};
       stripe.parameters = part(memory.parameters);
-      Rule rule{.kind = RuleKind::momentum, .rate = 0.05};
-      if (parameter.is_statistic())
-        rule = {.kind = RuleKind::sgd, .rate = parameter.momentum, .weight_decay = 1};
-      else
-        stripe.state[0] = part(momentum);
+      Rule rule{.kind = RuleKind::sgd, .rate = rate};
+      if (parameter.is_statistic()) rule = {.kind = RuleKind::sgd, .rate = parameter.momentum, .weight_decay = 1};
       const Memory gradient = part(memory.gradients);
       stream.update(rule_step(rule, number), number, stripe, std::span{&gradient, 1}, sums);
     }
@@ -76,22 +76,22 @@ class GpuTraining : public contracts::DeviceWorld {
     const std::uint64_t bytes = layout.count_elements() * sizeof(float);
     const ReplicaMemory memory{take_memory(bytes), {}, take_memory(bytes)};
     const auto replica = on.compile(graph, layout, batch, make_buckets(GroupId{}, graph, layout, 0), memory);
-    const Memory momentum = take_memory(bytes), sums = take_memory(sizeof(StepSums));
+    const Memory sums = take_memory(sizeof(StepSums));
     std::vector<float> start(layout.count_elements());
     fill_initial(graph, layout, 11, start);
     write(memory.parameters, start);
     std::vector<Memory> batches;
-    for (std::uint64_t b = 0; b < kBatches; ++b) {
+    for (std::int64_t b = 0; b < kBatches; ++b) {
       batches.push_back(take_memory(batch.size_bytes()));
-      fill(batch, batches.back(), b);
+      fill(batch, batches.back(), static_cast<std::uint64_t>(b));
     }
     const auto stream = on.stream();
     NoSink sink;
     std::vector<double> found;
     for (std::uint64_t step = 0; step < training.steps; ++step) {
       write_sums(sums, {});
-      replica->step(*stream, batches[step % kBatches], training.rows, sums, sink);
-      update(*stream, graph, layout, step + 1, memory, momentum, sums);
+      replica->step(*stream, batches[step % batches.size()], training.rows, sums, sink);
+      update(*stream, graph, layout, step + 1, training.rate, memory, sums);
       finish(*stream);
       const auto of_step = value<StepSums>(sums);
       found.push_back(of_step.loss / static_cast<double>(of_step.samples));
@@ -115,24 +115,22 @@ class GpuTraining : public contracts::DeviceWorld {
         *reference, [this](std::uint64_t bytes) { return arena()->allocate(bytes); }, graph, training);
     for (std::size_t step = 0; step < wanted.size(); ++step)
       EXPECT_NEAR(found[step], wanted[step], 1e-4 * wanted[step]) << "step " << step;
-    EXPECT_LT(wanted.back(), 0.9 * wanted.front()) << "it does not learn, so the losses say little";
+    const auto sum = [](auto first) { return std::accumulate(first, first + kBatches, 0.0); };
+    EXPECT_LT(sum(wanted.end() - kBatches), 0.9 * sum(wanted.begin())) << "it does not learn, so the losses say little";
   }
 };
 
 TEST_P(GpuTraining, OfAnMlpHasTheLossesOfTheReference) {
-  compare({"model = { name = \"mlp\", units = [128, 65] }", images(28, 1), 33, 24});
+  compare({"model = { name = \"mlp\", units = [128, 65] }", images(28, 1), 33, 24, 0.1});
 }
 TEST_P(GpuTraining, OfLeNetHasTheLossesOfTheReference) {
-  compare({"model = { name = \"lenet\" }", images(28, 1), 5, 12});
-}
-TEST_P(GpuTraining, OfTheConvNetHasTheLossesOfTheReference) {
-  compare({"model = { name = \"convnet\" }", images(32, 3), 2, 9});
+  compare({"model = { name = \"lenet\" }", images(28, 1), 5, 12, 0.01});
 }
 TEST_P(GpuTraining, OfAResidualNetHasTheLossesOfTheReference) {
-  compare({"model = { name = \"resnet\", depth = 8 }", images(16, 3), 4, 9});
+  compare({"model = { name = \"resnet\", depth = 8 }", images(16, 3), 4, 9, 0.1});
 }
 TEST_P(GpuTraining, OfAGptHasTheLossesOfTheReference) {
-  compare({"model = { name = \"gpt\", width = 32, heads = 2, depth = 2 }", windows(16), 3, 15});
+  compare({"model = { name = \"gpt\", width = 32, heads = 2, depth = 2 }", windows(16), 3, 15, 0.5});
 }
 
 contracts::DeviceCase gpu_case() {

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# gpu_bundle.sh BUILD SOURCE: makes a bundle from the build tree, unpacks its archive into a root of its own, which has only glibc, a few tools
+# and the stand-in for a GPU's driver, and runs its checks there, with a GPU and without. Exit code 77: skipped, with the reason.
+set -euo pipefail
+build=$1 source=$2
+readonly tools=(bash env timeout date mkdir cat grep sed awk head tail wc paste cut tr sort uname nproc getconf basename dirname sleep ls)
+
+skip() { echo "skipped: $*"; exit 77; }
+die() { echo "FAILED: $*" >&2; exit 1; }
+
+command -v patchelf >/dev/null || skip "no patchelf; apt-get install patchelf"
+unshare --map-root-user --mount --pid --fork true 2>/dev/null || skip "no namespaces of users and mounts can be made here"
+work=$(mktemp -d)
+root=$work/root
+trap 'rm -rf --one-file-system "$work"' EXIT
+
+# put FILE FOLDER: into the root, with the libraries that it needs where this machine has them.
+put() {
+  install -D "$1" "$root/$2/$(basename "$1")"
+  ldd "$1" | grep -oE '/\S+' | while read -r library; do
+    [ -e "$root$library" ] || install -D "$library" "$root$library"
+  done
+}
+
+# checks LIBRARIES ARGUMENTS...: runs the bundle's checks in the root; returns their exit code.
+checks() {
+  root=$root libraries=$1 arguments="${*:2}" unshare --map-root-user --mount --pid --fork --kill-child --propagation private bash -c '
+    set -e
+    mount -t proc proc "$root/proc"
+    mount --rbind /sys "$root/sys"
+    mount --rbind /dev "$root/dev"
+    exec chroot "$root" env -i HOME=/tmp PATH=/bin LC_ALL=C ${libraries:+LD_LIBRARY_PATH="$libraries"} \
+      bash /moved/bundle/run-gpu-checks --out /tmp/report $arguments'
+}
+
+mkdir -p "$root"/{proc,sys,dev,tmp,moved}
+for tool in "${tools[@]}"; do put "$(command -v "$tool")" bin; done
+folder=$(dirname "$(ldd "$(command -v bash)" | grep -oE '/\S+/libc\.so\.6')")
+for name in dl.so.2 m.so.6 mvec.so.1 pthread.so.0 resolv.so.2 rt.so.1 util.so.1; do  # all of glibc
+  [ ! -e "$folder/lib$name" ] || install -D "$folder/lib$name" "$root$folder/lib$name"
+done
+put "$build/cuda_host/libcuda.so.1" driver
+"$source/tools/bundle" --tree "$build" --out "$work/bundle"
+tar -C "$root/moved" -xzf "$work/bundle.tar.gz"
+rm -rf "$work/bundle"
+
+! checks '' >"$work/without" 2>&1 || die "without a driver the checks passed"
+[ "$(wc -l <"$work/without")" = 1 ] && grep -q 'no GPU can be used: there is no usable CUDA driver' "$work/without" ||
+  { cat "$work/without"; die "without a driver there is to be one line that says so"; }
+
+code=0
+checks /driver --small --tests '*StreamContract.*Line*:*GoldenContract.Has*PyTorch/*:*GpuTraining.*Mlp*:*CudaDevice*ReplaysSteps*:*AllReduce*' || code=$?
+cat "$root/tmp/report/report.md"
+[ $code = 0 ] || { tail -n 20 "$root"/tmp/report/*.log; die "the checks ended with $code"; }
+grep -q 'Host synchronizations in a replayed step: 0, counted' "$root/tmp/report/report.md" || die "nothing was counted"
+python3 - "$root/tmp/report/report.json" <<'PYTHON'
+import json, sys
+report = json.load(open(sys.argv[1]))
+assert report["passed"] and report["gpus"] and report["bundle"]["commit"], report
+tests = [part for part in report["parts"] if part["kind"] == "tests" and part["state"] == "passed"]
+assert len(tests) >= 3, tests
+assert {figure["impl"] for figure in report["figures"]} == {"cuda", "cpu"}, report["figures"]
+PYTHON
