@@ -126,8 +126,8 @@ inline GoldenCase read_golden_case(const std::filesystem::path& path) {
   return found;
 }
 
-/// All files of a folder, by name; of the folder that TROUPE_GOLDEN_FOLDER in the environment names instead, where it is
-/// set. Throws as read_golden_case, and Error{corrupt} where there is none.
+/// All files of a folder, by name; of the folder that TROUPE_GOLDEN_FOLDER in the environment names instead, where it
+/// is set. Throws as read_golden_case, and Error{corrupt} where there is none.
 inline std::vector<GoldenCase> read_golden_cases(std::filesystem::path folder) {
   if (const char* const moved = std::getenv("TROUPE_GOLDEN_FOLDER"); moved != nullptr) folder = moved;
   std::vector<GoldenCase> found;
