@@ -167,6 +167,7 @@ void Group::State::connect() {
   control = std::make_unique<LaneLoop>(*transport, Lane::control, options.control, "lane-control");
   bulk = std::make_unique<LaneLoop>(*transport, Lane::bulk, options.bulk, "lane-bulk");
   if (options.arena_bytes > 0) arenas->create(space, self, options.arena_bytes);
+  if (options.device != nullptr) arenas->use(*options.device, self, options.device_bytes);
   RemoteOptions given = options.remote;
   given.shares = [arenas = arenas, others = options.remote.shares](Peer peer, ArenaId arena) {
     return arenas->shares(peer, arena) || (others && others(peer, arena));
@@ -495,6 +496,12 @@ AddressSpace& Group::space() const noexcept { return state_->space; }
 Arena& Group::arena() const {
   TROUPE_CHECK(state_->arenas->own(), Code::invalid, "this group has no arena; set GroupOptions::arena_bytes");
   return *state_->arenas->own();
+}
+Memory Group::device_memory() const {
+  const Memory memory = state_->arenas->device_memory();
+  TROUPE_CHECK(memory.size_bytes > 0, Code::invalid,
+               "this group has no memory of a device; set GroupOptions::device and device_bytes");
+  return memory;
 }
 RemoteActors& Group::remote() const noexcept { return *state_->remote; }
 Transport& Group::transport() const noexcept { return *state_->transport; }

@@ -28,6 +28,7 @@
 
 namespace troupe {
 
+class Device;
 class Group;
 
 /// What make_transport gets.
@@ -63,6 +64,11 @@ struct GroupOptions {
   /// and user map it, so tensors in it are sent to them by reference; to others their bytes are sent. All of its memory
   /// is taken from the machine at once.
   std::uint64_t arena_bytes = 0;
+  /// Where tensors of this process that never leave a device may lie; its address space is `space`, and it outlives the
+  /// group. Null: none. Processes of the same host whose devices are of the same kind import each other's memory.
+  Device* device = nullptr;
+  /// Size of `device`'s memory for this process's tensors (Group::device_memory); 0: none.
+  std::uint64_t device_bytes = 0;
   /// Called every 5 s while joining, with the processes that are missing.
   std::function<void(const std::string&)> waiting;
   /// Called once for each process that died or fell silent, whoever found out, after the monitors of its actors; not
@@ -190,6 +196,10 @@ class Group {
   /// The arena of GroupOptions::arena_bytes; it lives as long as the address space. Throws Error{invalid} if there is
   /// none.
   Arena& arena() const;
+  /// GroupOptions::device_bytes of memory, of the kind in which the device works fastest. A tensor in it is sent by
+  /// reference to a process that has imported it; to others it is refused as `unsupported`, unless the host can access
+  /// it. Throws Error{invalid} if there is none.
+  Memory device_memory() const;
   RemoteActors& remote() const noexcept;
   Transport& transport() const noexcept;
   LaneLoop& control() const noexcept;

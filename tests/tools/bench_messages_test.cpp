@@ -27,6 +27,12 @@ TEST(MessagesResults, SayWhatWasMeasuredUnlessItIsLatency) {
   EXPECT_EQ(nlohmann::json::parse(json_line(rate, {"raw", 8, {{"kps", {3.0}}}}))["what"], "rate");
 }
 
+TEST(MessagesResults, SayWhereTensorsLieUnlessItIsTheHostsMemory) {
+  EndCase on_gpu;
+  on_gpu.memory = "cuda";
+  EXPECT_EQ(nlohmann::json::parse(json_line(on_gpu, result("arena", 8, {1})))["memory"], "cuda");
+}
+
 TEST(MessagesTable, ShowsMediansAndTheirRatioToRawOfTheSameSize) {
   const std::string table = table_of({result("raw", 8, {1, 9, 2}), result("inline", 8, {3, 3, 100}),
                                       result("raw", 1024, {4}), result("inline", 1024, {4})});

@@ -1,13 +1,14 @@
 #include "tools/bench/messages/actors.hpp"
 
+#include <algorithm>
 #include <caf/actor_cast.hpp>
 #include <caf/event_based_actor.hpp>
-#include <cstring>
 #include <functional>
 #include <vector>
 
 #include "actors/exchange/messages.hpp"
 #include "actors/plain_messages.hpp"
+#include "devices/cuda/cuda_device.hpp"
 #include "runtime/base/error.hpp"
 #include "tools/bench/say.hpp"
 #include "tools/crew/endurance_load.hpp"
@@ -18,6 +19,8 @@ namespace {
 using Bytes = std::vector<char>;
 
 constexpr std::uint32_t kOwnArena = 1;
+constexpr std::uint32_t kCopies = 2;
+constexpr std::chrono::seconds kCopyTime{30};
 /// The number of copies of a stripe that a shard or its worker has.
 constexpr std::uint64_t kStripeCopies = 4;
 
@@ -207,7 +210,14 @@ PairSide::PairSide(Blocking& blocking, const EndCase& what) : what_(what), there
                          arena_bytes(what) * (what.what == "shard" ? kStripeCopies : 1));
     space_.map(own_);
   }
-  side_.emplace(blocking, Means{what.transport, what.tcp() ? "lo" : "", 1}, options_of(what, space_),
+  GroupOptions options = options_of(what, space_);
+  if (what.on_gpu()) {
+    device_ = make_cuda_device(space_, {});
+    copies_.emplace(*device_, space_, arena_id(what.client ? kClient : kServer, kCopies), kCopyTime);
+    options.device = device_.get();
+    options.device_bytes = what.bytes;
+  }
+  side_.emplace(blocking, Means{what.transport, what.tcp() ? "lo" : "", 1}, std::move(options),
                 [](caf::actor_system_config& config) {
                   configure_exchange(config);
                   add_plain_messages(config, MessageName<Block>{Block::name});
@@ -221,17 +231,30 @@ void PairSide::end(Blocking& blocking, Line& line) {
 }
 
 Tensor PairSide::tensor() {
-  const Memory memory = arena_->allocate(arena_bytes(what_));
-  auto* const words = space_.address_of<std::uint32_t>(memory);
-  const std::uint64_t count = memory.size_bytes / sizeof(std::uint32_t);
-  for (std::uint64_t i = 0; i < count; ++i) words[i] = static_cast<std::uint32_t>(i * 2654435761u + 1);
-  return {memory, {count}, DType::f32, {}, own_};
+  const Memory memory = device_ ? side_->group().device_memory() : arena_->allocate(arena_bytes(what_));
+  const auto fill = [](std::span<std::byte> bytes) {
+    const auto words = numbers<std::uint32_t>(bytes);
+    for (std::size_t i = 0; i < words.size(); ++i) words[i] = static_cast<std::uint32_t>(i * 2654435761u + 1);
+  };
+  if (copies_)
+    copies_->write(memory, fill);
+  else
+    fill({space_.address(memory), memory.size_bytes});
+  return {memory, {memory.size_bytes / sizeof(std::uint32_t)}, DType::f32, {}, own_, space_.kind(memory.arena)};
 }
 
-bool PairSide::same(const Tensor& one, const Tensor& other) const {
-  const Memory memory = one.memory();
-  return memory.size_bytes == other.memory().size_bytes &&
-         std::memcmp(space_.address(memory), space_.address(other.memory()), memory.size_bytes) == 0;
+std::vector<std::byte> PairSide::bytes_at(const Memory& memory) {
+  std::vector<std::byte> bytes(memory.size_bytes);
+  const auto keep = [&](std::span<const std::byte> from) { std::ranges::copy(from, bytes.begin()); };
+  if (copies_)
+    copies_->read(memory, keep);
+  else
+    keep({space_.address(memory), memory.size_bytes});
+  return bytes;
+}
+
+bool PairSide::same(const Tensor& one, const Tensor& other) {
+  return bytes_at(one.memory()) == bytes_at(other.memory());
 }
 
 caf::actor spawn_far(const Stage& stage, const EndCase& what) {

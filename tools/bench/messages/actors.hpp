@@ -10,8 +10,10 @@
 #include <memory>
 #include <optional>
 #include <type_traits>
+#include <vector>
 
 #include "actors/remote/remote_actors.hpp"
+#include "runtime/compute/host_copies.hpp"
 #include "tools/bench/messages/measures.hpp"
 #include "tools/crew/endurance_load.hpp"
 #include "tools/crew/side.hpp"
@@ -58,7 +60,7 @@ class PairSide {
 
   /// A tensor over the measured part of the arena, filled; equal at both ends.
   Tensor tensor();
-  bool same(const Tensor& one, const Tensor& other) const;
+  bool same(const Tensor& one, const Tensor& other);
   AddressSpace& space() noexcept { return space_; }
   /// Memory of this side; the other side has mapped it if arenas are measured.
   Arena& arena() noexcept { return *arena_; }
@@ -69,10 +71,14 @@ class PairSide {
   PeerCounters counters() const { return remote().counters(there_); }
 
  private:
+  std::vector<std::byte> bytes_at(const Memory& memory);
+
   const EndCase what_;
   const Peer there_;
   AddressSpace space_;
   std::shared_ptr<Arena> own_;
+  std::unique_ptr<Device> device_;    // null: tensors lie in the host's memory
+  std::optional<HostCopies> copies_;  // with a device
   std::optional<Side> side_;
   Arena* arena_ = nullptr;
 };

@@ -69,7 +69,10 @@ void check(const MessagesCase& what) {
 }
 
 std::vector<std::string> chosen_impls(const MessagesCase& what) {
-  const std::vector<std::string>& possible = usual(what.each.what).impls;
+  TROUPE_CHECK(!what.each.on_gpu() || what.each.what == "latency", Code::invalid,
+               "--memory cuda is measured with --what latency, not ", what.each.what);
+  const std::vector<std::string> possible =
+      what.each.on_gpu() ? std::vector<std::string>{"arena"} : usual(what.each.what).impls;
   std::vector<std::string> chosen;
   for (const std::string& impl : what.impls.empty() ? possible : what.impls) {
     TROUPE_CHECK(std::find(possible.begin(), possible.end(), impl) != possible.end(), Code::invalid, "--impl has ",
@@ -178,6 +181,11 @@ MessagesCommand::MessagesCommand(CLI::App& app)
       .choice("--transport", each.transport, "shm, or tcp over loopback (caf_io always goes over TCP loopback)",
               {"shm", "tcp"})
       ->capture_default_str();
+  options
+      .choice("--memory", each.memory,
+              "Where tensors lie: host; cuda: in the memory of the first GPU, by reference only (latency of arena)",
+              {"host", "cuda"})
+      ->capture_default_str();
   options.list("--sizes", case_.sizes,
                "Bytes of a message, such as 8,1024: 8 a number, 1024 a trivially copyable struct, others up to that "
                "a byte vector, larger ones a tensor, in a flood all strings; default 8, 1 KB, 64 KB, 1 MB and 16 MB "
@@ -268,6 +276,7 @@ std::string json_line(const EndCase& common, const Result& result) {
   if (common.what != "latency") line["what"] = common.what;
   line["impl"] = result.impl;
   line["transport"] = common.transport;
+  if (common.on_gpu()) line["memory"] = common.memory;
   line["bytes"] = result.bytes;
   if (common.floods()) {
     line["memory_mb"] = common.memory_mb;

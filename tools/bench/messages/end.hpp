@@ -18,6 +18,7 @@ struct EndCase {
   std::string what = "latency";  // latency, rate, mixed, idle, endurance, flood, shard
   std::string impl = "raw";
   std::string transport = "shm";  // shm, tcp
+  std::string memory = "host";    // where tensors lie: host, cuda
   std::uint64_t bytes = 8;        // of a message; a multiple of 8
   std::uint32_t span_ms = 150;    // measured time, after the warm-up
   std::uint32_t spin_us = 0;      // how long the control lane polls; 0: its default
@@ -33,12 +34,13 @@ struct EndCase {
 
   bool endures() const noexcept { return what == "endurance"; }
   bool floods() const noexcept { return what == "flood"; }
+  bool on_gpu() const noexcept { return memory == "cuda"; }
   bool tcp() const noexcept { return transport == "tcp"; }
   std::chrono::milliseconds span() const noexcept { return std::chrono::milliseconds(span_ms); }
   /// Whether the payload is sent as a tensor; smaller payloads are numbers or vectors of bytes.
   bool as_tensor() const noexcept { return impl == "arena" || bytes > kMostInBand; }
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EndCase, what, impl, transport, bytes, span_ms, spin_us, messages, tensors,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EndCase, what, impl, transport, memory, bytes, span_ms, spin_us, messages, tensors,
                                    memory_mb, reads, cpu, client, line)
 
 /// The measurements of a client, by name: "us" one way, "us_p99", "kps" thousand messages per second, "gb_s", "core"
