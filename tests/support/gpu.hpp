@@ -45,6 +45,11 @@ inline bool is_stand_in() {
   return driver != nullptr && ::dlsym(driver, "troupe_cuda_host_reports") != nullptr;
 }
 
+/// How many GPUs the driver shows.
+inline std::size_t count() {
+  return std::stoul(in_child([] { return std::to_string(cuda_devices(kDriver).size()); }));
+}
+
 /// Why no GPU can be used, with what to do; empty: one can.
 inline std::string why_none() {
   return in_child([]() -> std::string {

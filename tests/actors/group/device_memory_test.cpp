@@ -108,8 +108,7 @@ class DeviceMemoryMessages : public ::testing::TestWithParam<std::optional<std::
  protected:
   void SetUp() override {
     if (!ucx_available()) GTEST_SKIP() << "this build has no UCX, over which processes talk";
-    const std::string gpus = gpu::in_child([] { return std::to_string(cuda_devices().size()); });
-    if (GetParam() && *GetParam() >= std::stoul(gpus)) GTEST_SKIP() << "the driver shows " << gpus << " GPU";
+    if (GetParam() && *GetParam() >= gpu::count()) GTEST_SKIP() << "the driver shows " << gpu::count() << " GPU";
     const testing::Listener listener;
     member.emplace(testing::ProgramStart{
         .arguments = {"/proc/self/exe", "--member", GetParam() ? std::to_string(*GetParam()) : "none"},
