@@ -83,6 +83,8 @@ std::string Plan::to_string() const {
         << " leader " << node.leader << " memory " << node.memory_there << ' ' << node.memory_used << " numa "
         << node.numa.size();
     for (const NumaUse& numa : node.numa) out << ' ' << numa.os_index << ' ' << numa.there << ' ' << numa.used;
+    for (const GpuUse& gpu : node.gpus)
+      out << " gpu " << std::quoted(gpu.bus) << ' ' << std::quoted(gpu.model) << ' ' << gpu.there << ' ' << gpu.used;
     out << '\n';
   }
   out << "ranks " << ranks.size() << '\n';
@@ -95,6 +97,8 @@ std::string Plan::to_string() const {
     write(out, " bulk", rank.bulk_cpus);
     write(out, " numa", rank.numa_nodes);
     out << " network " << std::quoted(rank.network_device) << " near " << std::quoted(rank.accelerator);
+    if (!rank.gpu.empty() || rank.gpu_bytes != 0)
+      out << " gpu " << std::quoted(rank.gpu) << " memory " << rank.gpu_bytes;
     out << '\n';
   }
   out << "levels " << levels.size() << '\n';

@@ -5,6 +5,7 @@
 // rank makes the same plan. It opens no device and no connection.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,6 +21,8 @@ namespace troupe {
 struct RankFacts {
   NodeIdentity node;
   std::string host;
+  /// The PCI bus ids of the GPUs that the rank's process may use; nothing: all of its node.
+  std::optional<std::vector<std::string>> gpus{};
 };
 
 /// The inputs of a plan, besides the settings.
@@ -29,6 +32,8 @@ struct PlanInputs {
   std::uint64_t train_samples = 0;
   std::uint64_t test_samples = 0;
   std::uint64_t data_bytes = 0;  // both sets, in each process that reads them
+  /// Why the CUDA device cannot compute the graph, which names the layer; empty: it can.
+  std::string cuda_refusal{};
 };
 
 /// All groups by number: those of the settings, then one for each different momentum of running statistics in the
@@ -86,6 +91,10 @@ bool has_landing(const GroupPlan& group, DType dtype);
 /// ranks that share memory.
 std::uint64_t squares_bytes(const GroupPlan& group) noexcept;
 std::uint64_t norm_scratch_bytes(const Plan& plan, const GroupPlan& group) noexcept;
+
+/// Whether ranks train in the memory of their GPUs: if each has one, and no shard hosts stripes, which is done in the
+/// host's memory.
+bool trains_in_gpu_memory(const Plan& plan);
 
 /// Whether the group's ranks keep the rounding errors of a filter.
 bool keeps_residual(const Plan& plan, const GroupPlan& group);

@@ -6,9 +6,11 @@
 
 #include <array>
 #include <cstdlib>
+#include <functional>
 #include <string>
 
 #include "tests/contracts/device_world.hpp"
+#include "tests/contracts/layer_graphs.hpp"
 
 // What the CUDA device does beyond the contracts, over the stand-in for the driver.
 namespace troupe {
@@ -25,13 +27,13 @@ std::string refusal(const CudaDeviceOptions& options) {
 }
 
 /// In a process of its own, where the stand-in plays a machine on which something is wrong.
-std::string refusal_where(const char* variable, const char* value) {
+std::string said_where(const char* variable, const char* value, const std::function<std::string()>& say) {
   std::array<int, 2> pipe_ends{};
   if (::pipe(pipe_ends.data()) != 0) return "no pipe";
   const pid_t child = ::fork();
   if (child == 0) {
     (void)::setenv(variable, value, 1);
-    const std::string said = refusal({.driver = TROUPE_CUDA_HOST});
+    const std::string said = say();
     const ssize_t written = ::write(pipe_ends[1], said.data(), said.size());
     ::_exit(written == static_cast<ssize_t>(said.size()) ? 0 : 1);
   }
@@ -42,6 +44,10 @@ std::string refusal_where(const char* variable, const char* value) {
   int status = 0;
   (void)::waitpid(child, &status, 0);
   return {said.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0))};
+}
+
+std::string refusal_where(const char* variable, const char* value) {
+  return said_where(variable, value, [] { return refusal({.driver = TROUPE_CUDA_HOST}); });
 }
 
 void expect_says(const std::string& said, std::initializer_list<const char*> parts) {
@@ -69,6 +75,35 @@ TEST(CudaDevice, SaysWhatToDoWhereItCannotBeUsed) {
   expect_says(refusal({.ordinal = 77, .driver = TROUPE_CUDA_HOST}), {"environment:", "no GPU 77"});
 }
 
+/// The GPUs that a process finds where `variable` is set.
+std::string found_where(const char* variable, const char* value, const char* driver = TROUPE_CUDA_HOST) {
+  return said_where(variable, value, [driver] {
+    const CudaGpus found = find_cuda_gpus(driver);
+    std::string all = text(found.is_absent ? "absent " : "", found.refusal.text());
+    for (const CudaGpu& gpu : found.gpus)
+      all += text('[', gpu.bus, ' ', gpu.model, ' ', gpu.memory_bytes, gpu.exclusive ? " exclusive" : "", ']');
+    return all;
+  });
+}
+
+TEST(CudaDevice, TellsWhichGpusThereAreOrWhyThereAreNone) {
+  EXPECT_EQ(found_where("TROUPE_CUDA_HOST_DEVICES", "2"),
+            "[0000:10:00.0 Stand-in 2147483648][0000:11:00.0 Stand-in 2147483648]");
+  EXPECT_EQ(found_where("TROUPE_CUDA_HOST_MODE", "exclusive"), "[0000:10:00.0 Stand-in 2147483648 exclusive]");
+  expect_says(found_where("TROUPE_CUDA_HOST_MODE", "mig"), {"[0000:10:00.0 Stand-in MIG"});
+  expect_says(found_where("TROUPE_CUDA_HOST_SEED", "0", "libno-such-driver.so.1"), {"absent", "no usable CUDA driver"});
+  expect_says(found_where("TROUPE_CUDA_HOST_FAULT", "cuInit=no_device"), {"absent", "nvidia-smi"});
+  const std::string broken = found_where("TROUPE_CUDA_HOST_FAULT", "cuInit=system_driver_mismatch");
+  EXPECT_EQ(broken.find("absent"), broken.npos) << broken;
+  expect_says(found_where("TROUPE_CUDA_HOST_MODE", "prohibited"), {"prohibited", "nvidia-smi -c DEFAULT"});
+}
+
+TEST(CudaDevice, IsFoundByItsPciBusId) {
+  expect_says(refusal({.bus = "0000:77:00.0", .driver = TROUPE_CUDA_HOST}),
+              {"environment:", "the GPU at 0000:77:00.0", "CUDA_VISIBLE_DEVICES"});
+  EXPECT_EQ(refusal({.bus = "0000:10:00.0", .driver = TROUPE_CUDA_HOST}), "none");
+}
+
 class CudaDeviceOnStandIn : public contracts::DeviceWorld {};
 
 contracts::DeviceCase cuda_case() {
@@ -93,6 +128,48 @@ TEST_P(CudaDeviceOnStandIn, NamesTheLayerThatItHasNoKernelsFor) {
     EXPECT_EQ(error.code(), Code::unsupported);
     expect_says(error.what(), {"graph net", "layer first", "conv2d"});
   }
+}
+
+/// What is computed of it, and what a plan says of that without a device, agree.
+void expect_agreement(Device& device, const Graph& graph, const ReplicaMemory& memory) {
+  const Layout layout{graph};
+  bool compiled = true;
+  try {
+    (void)device.compile(graph, layout, BatchLayout{2, graph.fields()}, make_buckets(GroupId{}, graph, layout, 0),
+                         memory);
+  } catch (const Error& error) {
+    ASSERT_EQ(error.code(), Code::unsupported) << error.what();
+    compiled = false;
+  }
+  EXPECT_EQ(compiled, cuda_refusal(graph).empty()) << graph.to_string() << ": " << cuda_refusal(graph);
+}
+
+TEST_P(CudaDeviceOnStandIn, RefusesTheGraphsThatAPlanIsToldItRefuses) {
+  const Memory all = take(1 << 20), others = take(1 << 20), bf16 = take(1 << 19);
+  const auto check = [&](const Graph& graph) {
+    const std::uint64_t count = Layout{graph}.count_elements();
+    ASSERT_LE(count * sizeof(float), all.size_bytes);
+    expect_agreement(device(), graph,
+                     {slice(all, 0, count * sizeof(float)),
+                      slice(bf16, 0, graph.dtype() == DType::bf16 ? count * sizeof(std::uint16_t) : 0),
+                      slice(others, 0, count * sizeof(float))});
+  };
+  for (const LayerKind& kind : layer_kinds()) {
+    const bool is_loss = std::string{kind.name}.find("cross_entropy") != std::string::npos || kind.least_inputs == 0;
+    for (std::uint64_t key = 0; key < 4 && !is_loss; ++key)
+      check(contracts::graph_with(kind, key, key % 2 == 0 ? DType::f32 : DType::bf16, 6));
+  }
+  const std::vector<Layer> chain{{"a", Dense{9}}, {"t", Tanh{}}, {"b", Dense{3}}, {"loss", SoftmaxCrossEntropy{}}};
+  check({"chain", Shape{{12}}, DType::f32, chain});
+  check({"chain", Shape{{12}}, DType::bf16, chain});
+  check({"fork",
+         Shape{{12}},
+         DType::f32,
+         {{"a", Dense{9}},
+          {"b", Dense{9}, {"a"}},
+          {"c", Add{}, {"a", "b"}},
+          {"d", Dense{3}, {"c"}},
+          {"loss", SoftmaxCrossEntropy{}}}});
 }
 
 TEST_P(CudaDeviceOnStandIn, ReplaysStepsWithOtherBatchesRatesAndSums) {

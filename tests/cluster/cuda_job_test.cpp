@@ -1,0 +1,209 @@
+// Jobs of rtrun whose ranks compute on GPUs, over the stand-in for the CUDA driver: they learn what CPUs learn, end as
+// they should, and the stand-in, which then makes a process fail, has nothing to report.
+
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/cluster/job_folder.hpp"
+
+namespace troupe::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class CudaJob : public ClusterTest {
+ protected:
+  using Settings = std::vector<std::string>;
+
+  void TearDown() override {
+    std::filesystem::remove_all(folder_.path() / "run" / "checkpoints");
+    ClusterTest::TearDown();
+  }
+
+  /// rtrun with a driver that shows `devices` GPUs; 0: without one.
+  ProgramStart job(std::uint32_t devices, std::uint32_t ranks, Settings settings, std::vector<std::string> words = {}) {
+    const bool is_mlp = std::ranges::none_of(settings, [](const std::string& s) { return s.starts_with("model."); });
+    if (is_mlp) settings.insert(settings.begin(), "model.units=[16]");
+    settings.insert(settings.begin(), {"cluster.nodes=\"local:" + std::to_string(ranks) + '"',
+                                       "train.deterministic=true", "data.batch=" + std::to_string(120 / ranks),
+                                       "optimizer.rate=0.01", "placement.cores=0", "faults.dead_ms=20000"});
+    for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
+    ProgramStart start = folder_.rtrun(words);
+    if (devices == 0) return start;
+    start.environment.insert(start.environment.end(), {{"LD_LIBRARY_PATH", CUDA_HOST_FOLDER},
+                                                       {"TROUPE_CUDA_HOST_SEED", "3"},
+                                                       {"TROUPE_CUDA_HOST_DEVICES", std::to_string(devices)}});
+    return start;
+  }
+  static Settings on(const char* device, Settings settings) {
+    settings.push_back("placement.device=\"" + std::string{device} + '"');
+    return settings;
+  }
+
+  /// The losses of all lines of a run's log, in training and of its test set.
+  std::vector<double> losses() const {
+    std::ifstream file{folder_.path() / "run" / "log"};
+    std::vector<double> all;
+    for (const auto& line : nlohmann::json::parse(file, nullptr, false)) {
+      all.push_back(line.value("main/loss", std::nan("")));
+      if (line.contains("validation/main/loss")) all.push_back(line["validation/main/loss"]);
+    }
+    return all;
+  }
+  std::vector<double> train(const ProgramStart& start) {
+    Program rtrun{start};
+    EXPECT_EQ(rtrun.wait(90s), 0) << rtrun.err();
+    EXPECT_THAT(rtrun.err(), Not(HasSubstr("stand-in"))) << rtrun.out();
+    return losses();
+  }
+  /// Sums have another order on a GPU, so the last bits differ.
+  void expect_near(const std::vector<double>& got, const std::vector<double>& wanted) {
+    ASSERT_FALSE(wanted.empty());
+    ASSERT_EQ(got.size(), wanted.size());
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], wanted[i], 1e-3 * wanted[i]) << "line " << i;
+  }
+  void expect_as_on_cpus(std::uint32_t devices, std::uint32_t ranks, const Settings& settings) {
+    std::string all;
+    for (const std::string& setting : settings) all += ' ' + setting;
+    SCOPED_TRACE(std::to_string(ranks) + " ranks on " + std::to_string(devices) + " GPUs" + all);
+    const std::vector<double> wanted = train(job(0, ranks, on("cpu", settings)));
+    expect_near(train(job(devices, ranks, on("cuda", settings))), wanted);
+  }
+
+  void expect_refused(const ProgramStart& start, int exit_code, const std::string& why) {
+    Program rtrun{start};
+    EXPECT_EQ(rtrun.wait(30s), exit_code) << rtrun.err();
+    EXPECT_THAT(rtrun.err(), HasSubstr(why));
+    EXPECT_EQ(rtrun.err().find('\n'), rtrun.err().size() - 1) << "more than one line: " << rtrun.err();
+  }
+};
+
+TEST_F(CudaJob, OfOneRankLearnsWhatACpuLearns) { expect_as_on_cpus(1, 1, {}); }
+
+TEST_F(CudaJob, OfRanksThatShareAGpuLearnsWhatCpusLearn) { expect_as_on_cpus(1, 2, {}); }
+
+TEST_F(CudaJob, OfRanksWithGpusOfTheirOwnLearnsWhatCpusLearn) { expect_as_on_cpus(2, 2, {}); }
+
+TEST_F(CudaJob, OfFourRanksLearnsWhatCpusLearn) {
+  expect_as_on_cpus(2, 4, {});
+  expect_as_on_cpus(4, 4, {"train.epochs=1"});
+}
+
+TEST_F(CudaJob, LearnsWhatCpusLearnUnderOtherPoliciesRulesAndTypes) {
+  const Settings short_one{"train.epochs=1"};
+  for (Settings settings : std::vector<Settings>{
+           {"update.policy=block_momentum", "update.every_steps=4"},
+           {"update.policy=local_sgd", "update.every_steps=4"},
+           {"update.policy=double_buffered"},
+           {"optimizer.rule=adam", "optimizer.rate=0.001", "optimizer.clip_norm=1", "update.digest_steps=5"}}) {
+    settings.insert(settings.end(), short_one.begin(), short_one.end());
+    expect_as_on_cpus(2, 2, settings);
+  }
+}
+
+TEST_F(CudaJob, SwitchesItsPolicyInARun) {
+  expect_as_on_cpus(2, 2,
+                    {"update.switch=[{ at_step = 10, policy = \"local_sgd\", every_steps = 3 }, { at_step = 20, policy "
+                     "= \"sync\" }]"});
+}
+
+/// Shards on CPUs and replicas on GPUs, in the hosts' memory. Nobody promises an order of the contributions.
+TEST_F(CudaJob, TrainsWithHostedShards) {
+  const std::vector<double> losses = train(job(2, 2, on("cuda", {"update.policy=async"})));
+  ASSERT_GE(losses.size(), 2U);
+  EXPECT_LT(losses.back(), 0.5 * losses.front());
+}
+
+TEST_F(CudaJob, GoesOnFromACheckpointAsIfItHadNotEnded) {
+  const Settings whole{"evaluate.every_epochs=0", "train.steps=40"};
+  const std::vector<double> at_once = train(job(1, 2, on("cuda", whole)));
+  Settings first = whole, second = whole;
+  first.insert(first.end(), {"train.steps=24", "checkpoint.every_steps=8"});
+  second.insert(second.end(), {"checkpoint.every_steps=8", "checkpoint.resume=auto"});
+  (void)train(job(1, 2, on("cuda", first)));
+  const std::vector<double> again = train(job(1, 2, on("cuda", second)));
+  ASSERT_FALSE(again.empty());
+  EXPECT_EQ(again.back(), at_once.back());
+}
+
+TEST_F(CudaJob, EndsWithin4SecondsAndWithCode4WhenOneOfTwoRanksOnAGpuIsKilled) {
+  for (const std::size_t victim : {0U, 1U}) {
+    Program rtrun{job(1, 2, on("cuda", {"train.epochs=100000", "data.batch=2", "evaluate.every_epochs=0"}))};
+    ASSERT_TRUE(rtrun.wait_until(trains, 60s)) << rtrun.out() << rtrun.err();
+    const auto ranks = children_of(rtrun.pid());
+    ASSERT_EQ(ranks.size(), 2U);
+    ::kill(ranks[victim], SIGKILL);
+    EXPECT_EQ(rtrun.wait(4s), 4) << rtrun.err();
+    EXPECT_THAT(rtrun.err(), HasSubstr("rank " + std::to_string(victim)));
+    EXPECT_THAT(rtrun.err(), HasSubstr("[rank " + std::to_string(1 - victim) + "] rtrun: error: "));
+    EXPECT_THAT(rtrun.err(), Not(HasSubstr("stand-in")));
+  }
+}
+
+TEST_F(CudaJob, Ends130AfterCtrlC) {
+  Program rtrun{job(2, 2, on("cuda", {"train.epochs=100000", "data.batch=2", "evaluate.every_epochs=0"}))};
+  ASSERT_TRUE(rtrun.wait_until(trains, 60s)) << rtrun.out() << rtrun.err();
+  rtrun.signal(SIGINT);
+  EXPECT_EQ(rtrun.wait(20s), 130) << rtrun.err();
+  EXPECT_EQ(rtrun.err(), "");
+}
+
+TEST_F(CudaJob, TakesAGpuWhereThereIsOneAndTheCpuOtherwise) {
+  Program on_gpu{job(1, 1, {"train.steps=3"})}, on_cpu{job(0, 1, {"train.steps=3", "report.dir=\"run/cpu\""})};
+  EXPECT_EQ(on_gpu.wait(60s), 0) << on_gpu.err();
+  EXPECT_EQ(on_cpu.wait(60s), 0) << on_cpu.err();
+  EXPECT_THAT(on_gpu.out(), HasSubstr("Using CUDA"));
+  EXPECT_THAT(on_cpu.out(), HasSubstr("Using CPU"));
+  EXPECT_EQ(on_cpu.err(), "");
+  std::filesystem::remove_all(folder_.path() / "run" / "cpu");
+}
+
+TEST_F(CudaJob, SaysWhichLayerKeepsItFromTheGpuAndTakesTheCpu) {
+  Program rtrun{job(1, 1, {"train.steps=2", "model.name=\"lenet\""})};
+  EXPECT_EQ(rtrun.wait(60s), 0) << rtrun.err();
+  EXPECT_THAT(rtrun.out(), HasSubstr("Using CPU"));
+  EXPECT_THAT(rtrun.err(), HasSubstr("GPUs are not used: a cuda device cannot compute layer"));
+}
+
+TEST_F(CudaJob, IsRefusedInOneLineWhereItCannotHaveGpus) {
+  const auto with = [this](const char* variable, const char* value, Settings settings = {}) {
+    ProgramStart start = job(1, 2, on("cuda", std::move(settings)));
+    start.environment.emplace_back(variable, value);
+    return start;
+  };
+  expect_refused(job(0, 2, on("cuda", {})), 3, "placement.device = \"cuda\": there is no usable CUDA driver");
+  expect_refused(with("TROUPE_CUDA_HOST_FAULT", "cuInit=no_device"), 3, "nvidia-smi lists the GPUs");
+  expect_refused(with("TROUPE_CUDA_HOST_FAULT", "cuInit=system_driver_mismatch"), 3, "restart the machine");
+  expect_refused(with("TROUPE_CUDA_HOST_MODE", "prohibited"), 3, "nvidia-smi -c DEFAULT");
+  expect_refused(with("TROUPE_CUDA_HOST_MODE", "exclusive"), 2, "2 ranks on node");
+  expect_refused(with("TROUPE_CUDA_HOST_DRIVER", "11040"), 3, "update it");
+  expect_refused(with("TROUPE_CUDA_HOST_MEMORY", "100000"), 2, "of memory, and its 2 ranks take");
+}
+
+TEST_F(CudaJob, GoesOnOnTheCpuWithALineWhereItsGpusAreBroken) {
+  ProgramStart start = job(1, 1, {"train.steps=2"});
+  start.environment.emplace_back("TROUPE_CUDA_HOST_FAULT", "cuInit=system_driver_mismatch");
+  Program rtrun{start};
+  EXPECT_EQ(rtrun.wait(60s), 0) << rtrun.err();
+  EXPECT_THAT(rtrun.out(), HasSubstr("Using CPU"));
+  EXPECT_THAT(rtrun.err(), HasSubstr("GPUs are not used: "));
+}
+
+TEST_F(CudaJob, HasItsGpusInItsPlan) {
+  ProgramStart start = job(2, 4, on("cuda", {}));
+  start.arguments.insert(start.arguments.begin() + 1, "plan");
+  Program rtrun{start};
+  EXPECT_EQ(rtrun.wait(30s), 0) << rtrun.err();
+  for (const char* const part : {"cuda 0000:10:00.0", "cuda 0000:11:00.0", "Stand-in", "4 ranks compute on 2 GPUs"})
+    EXPECT_THAT(rtrun.out(), HasSubstr(part));
+}
+
+}  // namespace
+}  // namespace troupe::testing
