@@ -39,7 +39,8 @@ std::vector<Accelerator> matched_by_bus(std::vector<Accelerator> cuda, const std
 }
 
 bool may_use_gpus(const SessionOptions& options) {
-  return options.configuration.settings.placement.device != "cpu" && !options.make_device && !options.model;
+  const std::string& device = options.configuration.settings.placement.device;
+  return (device == "cuda" || (device == "auto" && options.owns_process)) && !options.make_device && !options.model;
 }
 
 OwnGpus find_gpus(const Settings& settings, const Topology& node) {

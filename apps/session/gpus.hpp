@@ -18,7 +18,8 @@ struct OwnGpus {
 /// otherwise no driver is opened. Throws Error{environment} with what to do where placement.device = "cuda" and there
 /// are none.
 OwnGpus find_gpus(const Settings& settings, const Topology& node);
-/// Whether ranks of a session may compute on GPUs: the app brings neither a device nor a model of its own.
+/// Whether ranks of a session may compute on GPUs: the app brings neither a device nor a model of its own. A program
+/// that embeds a session may read its tensors, which a GPU's memory would hide, so there "auto" is the CPU.
 bool may_use_gpus(const SessionOptions& options);
 
 /// Adds to each of CUDA's GPUs what `known` ones of the same PCI bus id tell: name, NUMA node, NICs. Others are named

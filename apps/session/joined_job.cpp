@@ -214,7 +214,9 @@ JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline d
   const auto& own = options.model;
   Graph graph = make_graph(options, facts);
   Layout layout = layout_of(settings, graph);
-  if (may_use_gpus(options)) inputs.cuda_refusal = cuda_refusal(graph);
+  inputs.cuda_refusal = options.model         ? "the app computes its model itself"
+                        : options.make_device ? "the app brings its own device"
+                                              : cuda_refusal(graph);
   Plan plan = make_plan(settings, graph, inputs);
   if (place.rank == 0) tell_of_idle_gpus(inputs, listener);
   if (!own && !options.graph && !settings.model.onnx.empty())  // whoever has another file makes another plan

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "tests/cluster/job_folder.hpp"
@@ -64,7 +65,7 @@ class CudaJob : public ClusterTest {
     return losses();
   }
   /// Sums have another order on a GPU, so the last bits differ.
-  void expect_near(const std::vector<double>& got, const std::vector<double>& wanted) {
+  static void expect_near(const std::vector<double>& got, const std::vector<double>& wanted) {
     ASSERT_FALSE(wanted.empty());
     ASSERT_EQ(got.size(), wanted.size());
     for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], wanted[i], 1e-3 * wanted[i]) << "line " << i;
@@ -135,7 +136,7 @@ TEST_F(CudaJob, GoesOnFromACheckpointAsIfItHadNotEnded) {
 
 TEST_F(CudaJob, EndsWithin4SecondsAndWithCode4WhenOneOfTwoRanksOnAGpuIsKilled) {
   for (const std::size_t victim : {0U, 1U}) {
-    Program rtrun{job(1, 2, on("cuda", {"train.epochs=100000", "data.batch=2", "evaluate.every_epochs=0"}))};
+    Program rtrun{job(1, 2, on("cuda", {"train.epochs=100000", "data.batch=20", "evaluate.every_epochs=0"}))};
     ASSERT_TRUE(rtrun.wait_until(trains, 60s)) << rtrun.out() << rtrun.err();
     const auto ranks = children_of(rtrun.pid());
     ASSERT_EQ(ranks.size(), 2U);
@@ -148,11 +149,26 @@ TEST_F(CudaJob, EndsWithin4SecondsAndWithCode4WhenOneOfTwoRanksOnAGpuIsKilled) {
 }
 
 TEST_F(CudaJob, Ends130AfterCtrlC) {
-  Program rtrun{job(2, 2, on("cuda", {"train.epochs=100000", "data.batch=2", "evaluate.every_epochs=0"}))};
+  Program rtrun{job(2, 2, on("cuda", {"train.epochs=100000", "data.batch=20", "evaluate.every_epochs=0"}))};
   ASSERT_TRUE(rtrun.wait_until(trains, 60s)) << rtrun.out() << rtrun.err();
   rtrun.signal(SIGINT);
   EXPECT_EQ(rtrun.wait(20s), 130) << rtrun.err();
-  EXPECT_EQ(rtrun.err(), "");
+  EXPECT_THAT(rtrun.err(), Not(HasSubstr("stand-in")));
+  EXPECT_THAT(rtrun.err(), Not(HasSubstr("error")));
+}
+
+TEST_F(CudaJob, GoesOnInNewViews) {
+  Program rtrun{job(2, 2, on("cuda", {"train.epochs=100000", "data.batch=20", "evaluate.every_epochs=0"}))};
+  ASSERT_TRUE(rtrun.wait_until(trains, 60s)) << rtrun.out() << rtrun.err();
+  for (const char* const request : {"rebuild", "rebuild", "stop"}) {
+    ProgramStart start = folder_.rtrun();
+    start.arguments = {RTRUN_PROGRAM, "control", "run", request};
+    Program control{start};
+    EXPECT_EQ(control.wait(30s), 0) << control.err();
+  }
+  EXPECT_EQ(rtrun.wait(20s), 0) << rtrun.err();
+  EXPECT_THAT(rtrun.err(), HasSubstr("in a new view (number 3)"));
+  EXPECT_THAT(rtrun.err(), Not(HasSubstr("stand-in")));
 }
 
 TEST_F(CudaJob, TakesAGpuWhereThereIsOneAndTheCpuOtherwise) {
@@ -163,6 +179,44 @@ TEST_F(CudaJob, TakesAGpuWhereThereIsOneAndTheCpuOtherwise) {
   EXPECT_THAT(on_cpu.out(), HasSubstr("Using CPU"));
   EXPECT_EQ(on_cpu.err(), "");
   std::filesystem::remove_all(folder_.path() / "run" / "cpu");
+}
+
+/// As another launcher would start it: one of the ranks sees a GPU.
+TEST_F(CudaJob, OfAGpuAndACpuLearnsWhatCpusLearn) {
+  const Settings settings{"train.epochs=1"};
+  const std::vector<double> wanted = train(job(0, 2, on("cpu", settings)));
+  const std::uint16_t port = free_port();
+  const std::string secret = folder_.write_secret("secret", "a secret of more than sixteen letters");
+  std::vector<std::unique_ptr<Program>> ranks;
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    ProgramStart start = job(rank, 2, settings);
+    const ProgramStart place = folder_.rank(rank, 2, "127.0.0.1", port);
+    start.environment.insert(start.environment.end(), place.environment.begin(), place.environment.end());
+    start.environment.emplace_back("TROUPE_SECRET_FILE", secret);
+    ranks.push_back(std::make_unique<Program>(start));
+  }
+  for (const auto& rank : ranks) EXPECT_EQ(rank->wait(60s), 0) << rank->err();
+  EXPECT_THAT(ranks[0]->out(), HasSubstr("Using CPU and CUDA"));
+  EXPECT_THAT(ranks[1]->err(), Not(HasSubstr("stand-in")));
+  expect_near(losses(), wanted);
+}
+
+std::string libraries_of(pid_t pid) {
+  std::ifstream maps{"/proc/" + std::to_string(pid) + "/maps"};
+  return {std::istreambuf_iterator<char>{maps}, {}};
+}
+
+TEST_F(CudaJob, OpensTheDriverOnlyWhereItUsesGpus) {
+  for (const char* const device : {"cpu", "cuda"}) {
+    Program rtrun{job(1, 2, on(device, {"train.epochs=100000", "data.batch=20", "evaluate.every_epochs=0"}))};
+    ASSERT_TRUE(rtrun.wait_until(trains, 60s)) << rtrun.out() << rtrun.err();
+    std::vector<pid_t> all = children_of(rtrun.pid());
+    all.push_back(rtrun.pid());
+    ASSERT_EQ(all.size(), 3U);
+    for (const pid_t pid : all) EXPECT_EQ(libraries_of(pid).find("libcuda") != std::string::npos, device[1] == 'u');
+    rtrun.signal(SIGINT);
+    EXPECT_EQ(rtrun.wait(20s), 130) << rtrun.err();
+  }
 }
 
 TEST_F(CudaJob, SaysWhichLayerKeepsItFromTheGpuAndTakesTheCpu) {
