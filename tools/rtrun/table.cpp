@@ -90,7 +90,7 @@ std::string table_row(const EpochReport& report, const std::vector<std::string>&
 std::string job_header(const Settings& settings, const Plan& plan) {
   std::set<std::string> devices;
   for (const RankPlan& rank : plan.ranks) devices.insert(rank.device);
-  const std::string device = devices.empty() ? settings.placement.device : joined(devices, " and ");
+  const std::string device = devices.empty() ? settings.placement.device : joined(devices);
   return fmt::format(
       "{0}Num process (COMM_WORLD): {1}\nUsing {2}\nUsing {3} communicator\n{4}\nNum Minibatch-size: {5}\n"
       "{6}\n{0}",
