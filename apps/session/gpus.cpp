@@ -61,6 +61,7 @@ OwnGpus find_gpus(const Settings& settings, const Topology& node) {
     made.vendor = "nvidia";
     made.cuda = true;
     made.exclusive = gpu.exclusive;
+    made.reaches = gpu.reaches;
   }
   own.gpus = matched_by_bus(std::move(own.gpus), known_gpus(node));
   return own;

@@ -65,17 +65,11 @@ void add_gpus(Topology& topology, const Topology& more) {
   std::ranges::sort(topology.accelerators, {}, &Accelerator::bus);
 }
 
-std::vector<std::string> buses_of(const Topology& topology) {
-  std::vector<std::string> buses;
-  for (const Accelerator& gpu : topology.accelerators) buses.push_back(gpu.bus);
-  return buses;
-}
-
 /// One topology for each node among the hellos.
 PlanInputs plan_inputs(const std::vector<Hello>& hellos) {
   PlanInputs inputs;
   for (const Hello& hello : hellos) {
-    inputs.ranks.push_back({hello.topology.identity, hello.topology.host, buses_of(hello.topology)});
+    inputs.ranks.push_back({hello.topology.identity, hello.topology.host, hello.topology.accelerators});
     const auto known = std::find_if(inputs.topologies.begin(), inputs.topologies.end(),
                                     [&](const Topology& t) { return t.identity == hello.topology.identity; });
     if (known == inputs.topologies.end()) {

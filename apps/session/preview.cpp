@@ -19,7 +19,8 @@ void add_host(PlanInputs& inputs, const HostSlots& host) {
     topology.identity = {text("unknown-", host.name), 0};
     inputs.topologies.push_back(topology);
   }
-  inputs.ranks.insert(inputs.ranks.end(), host.slots, RankFacts{topology.identity, topology.host});
+  inputs.ranks.insert(inputs.ranks.end(), host.slots,
+                      RankFacts{topology.identity, topology.host, topology.accelerators});
 }
 
 }  // namespace
@@ -34,7 +35,8 @@ Plan preview(const Configuration& configuration, const DataPlace& place, const H
   inputs.topologies = {topology};
   for (const HostSlots& host : hosts.hosts) add_host(inputs, host);
   if (hosts.hosts.empty())
-    inputs.ranks.resize(std::max(1u, settings.cluster.local), RankFacts{topology.identity, topology.host});
+    inputs.ranks.resize(std::max(1u, settings.cluster.local),
+                        RankFacts{topology.identity, topology.host, topology.accelerators});
   inputs.cuda_refusal = cuda_refusal(graph);
   inputs.train_samples = data.train_samples;
   inputs.test_samples = data.test_samples;

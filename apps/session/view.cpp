@@ -159,7 +159,7 @@ void View::make_memory() {
 /// which hosting shards, CPUs of other ranks and a model of the app's own do.
 bool View::uses_device_memory() const {
   if (wires_->device->traits().memory != MemoryKind::device || options_.model) return false;
-  return options_.make_device ? !needs_of(job_.plan).hosted : trains_in_gpu_memory(job_.plan);
+  return options_.make_device ? !needs_of(job_.plan).hosted : job_.plan.in_gpu_memory;
 }
 
 /// Maps the memory that another rank of the node shares, including its device's.

@@ -107,7 +107,7 @@ class CudaDevice final : public HostDevice {
     plain.arena = id;
     gpu_->use();
     TROUPE_CUDA(gpu_->driver(), ipc_get_mem_handle(&plain.handle, plain.address), "a ticket for ", plain.size_bytes,
-                " bytes of ", gpu_->description());
+                " bytes of ", gpu_->name());
     RegionTicket made;
     made.kind = MemoryKind::device;
     std::memcpy(made.bytes.data(), &plain, sizeof plain);
@@ -174,7 +174,20 @@ int ordinal_of(const Driver& driver, const CudaDeviceOptions& options) {
                                " other", count == 1 ? "" : "s", "; CUDA_VISIBLE_DEVICES may hide it"));
 }
 
-CudaGpu look_at(const Driver& driver, int ordinal) {
+/// What keeps a GPU from another one's memory is no error here.
+std::vector<std::string> reached_from(const Driver& driver, DeviceId device, int count) {
+  std::vector<std::string> buses;
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    DeviceId other = 0;
+    int can = 0;
+    if (driver.device_get(&other, ordinal) != Result::success || other == device) continue;
+    if (driver.device_can_access_peer(&can, device, other) == Result::success && can != 0)
+      buses.push_back(bus_of(driver, ordinal));
+  }
+  return buses;
+}
+
+CudaGpu look_at(const Driver& driver, int ordinal, int count) {
   CudaGpu gpu{.bus = bus_of(driver, ordinal), .model = {}};
   DeviceId device = 0;
   std::array<char, 128> name{};
@@ -188,6 +201,7 @@ CudaGpu look_at(const Driver& driver, int ordinal) {
                ": its compute mode is prohibited; nvidia-smi -c DEFAULT allows processes");
   gpu.model = name.data();
   gpu.memory_bytes = bytes;
+  gpu.reaches = reached_from(driver, device, count);
   gpu.exclusive = mode == static_cast<int>(ComputeMode::exclusive_process);
   return gpu;
 }
@@ -210,7 +224,7 @@ CudaGpus find_cuda_gpus(const std::string& library) {
     const int count = cuda::count_devices(driver);
     for (int ordinal = 0; ordinal < count; ++ordinal) {
       try {
-        found.gpus.push_back(cuda::look_at(driver, ordinal));
+        found.gpus.push_back(cuda::look_at(driver, ordinal, count));
       } catch (const Error& error) {  // others may be in order
         found.refusal = error.status();
       }

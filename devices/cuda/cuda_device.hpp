@@ -28,7 +28,8 @@ struct CudaGpu {
   std::string bus;  // PCI bus id as the kernel writes it: 0000:3b:00.0
   std::string model;
   std::uint64_t memory_bytes = 0;
-  bool exclusive = false;  // takes one process only
+  bool exclusive = false;            // takes one process only
+  std::vector<std::string> reaches;  // bus ids of the others whose memory it reaches
 };
 
 /// The GPUs that a process may have.

@@ -41,10 +41,10 @@ class GpusOfHost {
     return static_cast<std::size_t>(std::ranges::count_if(gpus_, [](const Entry& entry) { return entry.ranks > 0; }));
   }
   /// The one with the fewest ranks; null: there is none that takes one more.
-  const Accelerator* take(const std::optional<std::vector<std::string>>& seen) {
+  const Accelerator* take(const std::optional<std::vector<Accelerator>>& seen) {
     Entry* best = nullptr;
     for (Entry& entry : gpus_) {
-      const bool is_seen = !seen || std::ranges::find(*seen, entry.gpu->bus) != seen->end();
+      const bool is_seen = !seen || std::ranges::find(*seen, entry.gpu->bus, &Accelerator::bus) != seen->end();
       const bool takes_one = !entry.gpu->exclusive || entry.ranks == 0;
       if (is_seen && takes_one && (best == nullptr || entry.ranks < best->ranks)) best = &entry;
     }
@@ -105,6 +105,42 @@ void choose_devices(const Settings::Placement& placement, const PlanInputs& inpu
                          on_gpus == 1 ? " computes" : " compute", " on ", used, " GPU", plural_s(used),
                          used > 1 && on_gpus > used ? ", which they take in turn" : "",
                          on_gpus < ranks.size() ? text(", ", ranks.size() - on_gpus, " on CPUs") : "", "."));
+}
+
+namespace {
+
+/// Whether the process of a rank with these facts reaches the memory of another rank's GPU.
+bool reaches(const RankFacts& facts, const std::string& own, const std::string& other) {
+  if (!facts.gpus || own == other) return true;
+  const auto gpu = std::ranges::find(*facts.gpus, own, gpu_id_of);
+  return gpu != facts.gpus->end() && std::ranges::find(gpu->reaches, other) != gpu->reaches.end();
+}
+
+}  // namespace
+
+bool reach_each_other(Plan& plan, const PlanInputs& inputs) {
+  const auto on_gpu = [](const RankPlan& rank) { return rank.device == "cuda"; };
+  if (std::ranges::none_of(plan.ranks, on_gpu)) return false;
+  constexpr const char* kOverTheBus = "all train in the hosts' memory, which GPUs read and write over their bus.";
+  if (!std::ranges::all_of(plan.ranks, on_gpu)) {
+    plan.reasons.push_back(text("Some ranks compute on GPUs, others on CPUs: ", kOverTheBus));
+    return false;
+  }
+  std::vector<std::vector<const RankPlan*>> members(plan.nodes.size());
+  for (const RankPlan& rank : plan.ranks) members[rank.node].push_back(&rank);
+  for (const auto& ranks : members) {
+    for (const RankPlan* const rank : ranks) {
+      const RankFacts& facts = inputs.ranks[rank->rank.value];
+      const auto far = std::ranges::find_if(
+          ranks, [&](const RankPlan* other) { return facts.gpus && !reaches(facts, rank->gpu, other->gpu); });
+      if (far == ranks.end()) continue;
+      plan.reasons.push_back(text("Node ", plan.nodes[rank->node].host, ": the GPU of rank ", rank->rank.value,
+                                  " does not reach the memory of rank ", (*far)->rank.value,
+                                  "'s, or its process does not see that GPU: ", kOverTheBus));
+      return false;
+    }
+  }
+  return true;
 }
 
 void fit_gpu_memory(Plan& plan, const std::vector<const Topology*>& nodes) {

@@ -114,6 +114,9 @@ struct Plan {
   std::uint64_t seed = 0;
   bool deterministic = false;
   bool saves = false;  // writes checkpoints
+  /// All ranks have their weights, gradients and states in the memory of GPUs, which reach each other's on a node;
+  /// otherwise in the hosts' memory.
+  bool in_gpu_memory = false;
   std::vector<NodePlan> nodes;
   std::vector<RankPlan> ranks;            // by rank
   std::vector<ExchangeLevel> levels{{}};  // at least one: of every group's exchange, from within nodes to between them

@@ -175,7 +175,7 @@ std::string memory_note(const Plan& plan) {
       plan.saves ? ", a copy of it and its parameters for checkpoints" : "",
       shares ? ", what is used of the others' arenas" : "",
       !has_gpus(plan) ? ""
-      : trains_in_gpu_memory(plan)
+      : plan.in_gpu_memory
           ? "gpu memory = parameters, gradients, optimizer state and activations of a rank on a GPU, which the "
             "host's then lacks;\n         its context comes on top\n"
           : "gpu memory = activations of a rank on a GPU; its context comes on top\n");

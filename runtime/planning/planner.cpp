@@ -480,7 +480,7 @@ MemoryNeeds memory_of(const Plan& plan, const Graph& graph, const PlanSums& sums
 
 /// Sets the rank's part of the host's memory and of its GPU's. Returns the host's without what its peers have.
 std::uint64_t add_memory(const Plan& plan, RankPlan& rank, const MemoryNeeds& needs) {
-  const bool on_gpu = rank.device == "cuda", trains_there = trains_in_gpu_memory(plan);
+  const bool on_gpu = rank.device == "cuda", trains_there = plan.in_gpu_memory;
   // Sums and lines are in both, in the host's for its CPUs.
   const std::uint64_t moved = trains_there ? needs.device_bytes() - needs.words : 0;
   rank.gpu_bytes = on_gpu ? needs.activations + (trains_there ? needs.device_bytes() : 0) : 0;
@@ -490,21 +490,7 @@ std::uint64_t add_memory(const Plan& plan, RankPlan& rank, const MemoryNeeds& ne
   return own;
 }
 
-/// Where some ranks have GPUs and others have none, all train in memory that both reach.
-void tell_of_mixed_devices(Plan& plan) {
-  const auto on_gpu = [](const RankPlan& rank) { return rank.device == "cuda"; };
-  if (std::ranges::none_of(plan.ranks, on_gpu) || std::ranges::all_of(plan.ranks, on_gpu)) return;
-  plan.reasons.push_back(
-      "Some ranks compute on GPUs, others on CPUs: all train in the hosts' memory, which GPUs read and write over "
-      "their bus.");
-}
-
 }  // namespace
-
-bool trains_in_gpu_memory(const Plan& plan) {
-  return !needs_of(plan).hosted &&
-         std::ranges::all_of(plan.ranks, [](const RankPlan& r) { return r.device == "cuda"; });
-}
 
 GroupPlan gathered_group(const Plan& plan) {
   GroupPlan group;
@@ -643,8 +629,8 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
                "the model has a synchronized batch_norm, whose mean is over the batches that all ranks take in a step, "
                "and under update.policy = async, ssp or easgd ranks do not take their steps together: choose another "
                "policy (also in update.switch and update.group), or leave synchronized out");
-  tell_of_mixed_devices(plan);
   choose_levels(plan, settings, graph, layout);
+  plan.in_gpu_memory = detail::reach_each_other(plan, inputs) && !needs_of(plan).hosted;
   detail::choose_network(plan, settings.cluster.transport, topologies);
   std::vector<std::uint64_t> used;  // by rank; memory that several use counts for its owner
   const PlanSums sums = sums_of(plan, graph);

@@ -21,8 +21,8 @@ namespace troupe {
 struct RankFacts {
   NodeIdentity node;
   std::string host;
-  /// The PCI bus ids of the GPUs that the rank's process may use; nothing: all of its node.
-  std::optional<std::vector<std::string>> gpus{};
+  /// The GPUs that the rank's process may use, as it tells; nothing: all of its node, which reach each other's memory.
+  std::optional<std::vector<Accelerator>> gpus{};
 };
 
 /// The inputs of a plan, besides the settings.
@@ -91,10 +91,6 @@ bool has_landing(const GroupPlan& group, DType dtype);
 /// ranks that share memory.
 std::uint64_t squares_bytes(const GroupPlan& group) noexcept;
 std::uint64_t norm_scratch_bytes(const Plan& plan, const GroupPlan& group) noexcept;
-
-/// Whether ranks train in the memory of their GPUs: if each has one, and no shard hosts stripes, which is done in the
-/// host's memory.
-bool trains_in_gpu_memory(const Plan& plan);
 
 /// Whether the group's ranks keep the rounding errors of a filter.
 bool keeps_residual(const Plan& plan, const GroupPlan& group);

@@ -60,6 +60,7 @@ struct Accelerator {
   std::string vendor;                     // "nvidia"; empty: unknown
   bool cuda = false;                      // the CUDA driver of the running node shows it
   bool exclusive = false;                 // takes one process only
+  std::vector<std::string> reaches;       // bus ids of those whose memory it reaches, as the process sees it
   friend bool operator==(const Accelerator&, const Accelerator&) = default;
 };
 

@@ -64,5 +64,6 @@ struct Topology {
     nearestNics @4 :List(Text);
     bus @5 :Text;             # PCI bus id
     exclusive @6 :Bool;       # takes one process only
+    reaches @7 :List(Text);   # PCI bus ids of those whose memory it reaches
   }
 }

@@ -61,7 +61,7 @@ class CudaJob : public ClusterTest {
   std::vector<double> train(const ProgramStart& start) {
     Program rtrun{start};
     EXPECT_EQ(rtrun.wait(90s), 0) << rtrun.err();
-    EXPECT_THAT(rtrun.err(), Not(HasSubstr("stand-in"))) << rtrun.out();
+    EXPECT_THAT(rtrun.err(), Not(HasSubstr("cuda stand-in"))) << rtrun.out();
     return losses();
   }
   /// Sums have another order on a GPU, so the last bits differ.
@@ -91,6 +91,15 @@ TEST_F(CudaJob, OfOneRankLearnsWhatACpuLearns) { expect_as_on_cpus(1, 1, {}); }
 TEST_F(CudaJob, OfRanksThatShareAGpuLearnsWhatCpusLearn) { expect_as_on_cpus(1, 2, {}); }
 
 TEST_F(CudaJob, OfRanksWithGpusOfTheirOwnLearnsWhatCpusLearn) { expect_as_on_cpus(2, 2, {}); }
+
+TEST_F(CudaJob, OfGpusThatDoNotReachEachOtherLearnsWhatCpusLearn) {
+  const Settings settings{"train.epochs=1"};
+  const std::vector<double> wanted = train(job(0, 2, on("cpu", settings)));
+  ProgramStart start = job(2, 2, on("cuda", settings));
+  start.environment.emplace_back("TROUPE_CUDA_HOST_FAULT",
+                                 "cuDeviceCanAccessPeer=invalid_device,cuIpcOpenMemHandle_v2=invalid_value");
+  expect_near(train(start), wanted);
+}
 
 TEST_F(CudaJob, OfFourRanksLearnsWhatCpusLearn) {
   expect_as_on_cpus(2, 4, {});
@@ -144,7 +153,19 @@ TEST_F(CudaJob, EndsWithin4SecondsAndWithCode4WhenOneOfTwoRanksOnAGpuIsKilled) {
     EXPECT_EQ(rtrun.wait(4s), 4) << rtrun.err();
     EXPECT_THAT(rtrun.err(), HasSubstr("rank " + std::to_string(victim)));
     EXPECT_THAT(rtrun.err(), HasSubstr("[rank " + std::to_string(1 - victim) + "] rtrun: error: "));
-    EXPECT_THAT(rtrun.err(), Not(HasSubstr("stand-in")));
+    EXPECT_THAT(rtrun.err(), Not(HasSubstr("cuda stand-in")));
+  }
+}
+
+TEST_F(CudaJob, EndsWithTheReasonWhenAGpuFails) {
+  for (const char* const fault : {"troupe_multiply:20=illegal_address", "cuGraphLaunch:9=ecc_uncorrectable"}) {
+    ProgramStart start = job(1, 1, on("cuda", {"train.steps=200"}));
+    start.environment.emplace_back("TROUPE_CUDA_HOST_FAULT", fault);
+    Program rtrun{start};
+    EXPECT_EQ(rtrun.wait(60s), 1) << rtrun.err();
+    EXPECT_THAT(rtrun.err(), HasSubstr("Stand-in at 0000:10:00.0"));
+    EXPECT_THAT(rtrun.err(), HasSubstr(std::string{fault}.substr(std::string{fault}.find('=') + 1)));
+    EXPECT_THAT(rtrun.err(), Not(HasSubstr("cuda stand-in")));
   }
 }
 
@@ -153,7 +174,7 @@ TEST_F(CudaJob, Ends130AfterCtrlC) {
   ASSERT_TRUE(rtrun.wait_until(trains, 60s)) << rtrun.out() << rtrun.err();
   rtrun.signal(SIGINT);
   EXPECT_EQ(rtrun.wait(20s), 130) << rtrun.err();
-  EXPECT_THAT(rtrun.err(), Not(HasSubstr("stand-in")));
+  EXPECT_THAT(rtrun.err(), Not(HasSubstr("cuda stand-in")));
   EXPECT_THAT(rtrun.err(), Not(HasSubstr("error")));
 }
 
@@ -168,7 +189,7 @@ TEST_F(CudaJob, GoesOnInNewViews) {
   }
   EXPECT_EQ(rtrun.wait(20s), 0) << rtrun.err();
   EXPECT_THAT(rtrun.err(), HasSubstr("in a new view (number 3)"));
-  EXPECT_THAT(rtrun.err(), Not(HasSubstr("stand-in")));
+  EXPECT_THAT(rtrun.err(), Not(HasSubstr("cuda stand-in")));
 }
 
 TEST_F(CudaJob, TakesAGpuWhereThereIsOneAndTheCpuOtherwise) {
@@ -197,7 +218,7 @@ TEST_F(CudaJob, OfAGpuAndACpuLearnsWhatCpusLearn) {
   }
   for (const auto& rank : ranks) EXPECT_EQ(rank->wait(60s), 0) << rank->err();
   EXPECT_THAT(ranks[0]->out(), HasSubstr("Using CPU, CUDA"));
-  EXPECT_THAT(ranks[1]->err(), Not(HasSubstr("stand-in")));
+  EXPECT_THAT(ranks[1]->err(), Not(HasSubstr("cuda stand-in")));
   expect_near(losses(), wanted);
 }
 
@@ -244,7 +265,15 @@ TEST_F(CudaJob, IsRefusedInOneLineWhereItCannotHaveGpus) {
   expect_refused(with("TROUPE_CUDA_HOST_MODE", "prohibited"), 3, "nvidia-smi -c DEFAULT");
   expect_refused(with("TROUPE_CUDA_HOST_MODE", "exclusive"), 2, "2 ranks on node");
   expect_refused(with("TROUPE_CUDA_HOST_DRIVER", "11040"), 3, "update it");
+  expect_refused(with("TROUPE_CUDA_HOST_FAULT", "cuInit=not_permitted"), 3, "/dev/nvidia");
   expect_refused(with("TROUPE_CUDA_HOST_MEMORY", "100000"), 2, "of memory, and its 2 ranks take");
+}
+
+/// A build without kernels finds out before it starts ranks, one with kernels when a rank makes its device.
+TEST_F(CudaJob, IsRefusedWhereThereAreNoKernelsForAGpu) {
+  ProgramStart start = job(1, 1, on("cuda", {}));
+  start.environment.emplace_back("TROUPE_CUDA_HOST_FAULT", "cuModuleLoadData=no_binary_for_gpu");
+  expect_refused(start, 2, "build Troupe with a CUDA toolkit that knows the GPU");
 }
 
 TEST_F(CudaJob, GoesOnOnTheCpuWithALineWhereItsGpusAreBroken) {

@@ -14,6 +14,10 @@ namespace troupe::detail {
 void choose_devices(const Settings::Placement& placement, const PlanInputs& inputs, const Topology& node,
                     const std::string& host, const std::vector<RankPlan*>& ranks, std::vector<std::string>& reasons);
 
+/// Whether all ranks can train in the memory of GPUs: each has one, and the GPUs of a node reach each other's memory.
+/// Adds to the plan's reasons why some ranks' GPUs do not do for that.
+bool reach_each_other(Plan& plan, const PlanInputs& inputs);
+
 /// Notes for each node what its ranks use of their GPUs' memory. Throws Error{invalid}, which names the GPU, if that is
 /// more than there is.
 void fit_gpu_memory(Plan& plan, const std::vector<const Topology*>& nodes);

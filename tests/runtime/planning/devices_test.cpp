@@ -62,13 +62,28 @@ TEST(Devices, RanksOfANodeTakeItsGpusInTurnAndHaveCoresNearThem) {
 
 TEST(Devices, ARankTakesOnlyAGpuThatItsProcessSees) {
   PlanInputs inputs = inputs_on({with_gpus("a", {0, 1})}, {2});
-  inputs.ranks[0].gpus = {"0000:11:00.0"};
-  inputs.ranks[1].gpus = {"0000:10:00.0"};
+  inputs.ranks[0].gpus = {{.name = "GPU 1", .nearest_nics = {}, .bus = "0000:11:00.0", .reaches = {}}};
+  inputs.ranks[1].gpus = {{.name = "GPU 0", .nearest_nics = {}, .bus = "0000:10:00.0", .reaches = {}}};
   EXPECT_THAT(gpus_of(plan_of("cuda", inputs)), ElementsAre("0000:11:00.0", "0000:10:00.0"));
-  inputs.ranks[1].gpus = std::vector<std::string>{};
+  inputs.ranks[1].gpus.emplace().clear();
   EXPECT_THAT(gpus_of(plan_of("auto", inputs)), ElementsAre("0000:11:00.0", ""));
   EXPECT_THAT(refusal([&] { plan_of("cuda", inputs); }, Code::environment),
               AllOf(HasSubstr("rank 1 on node a sees no GPU"), HasSubstr("CUDA_VISIBLE_DEVICES")));
+}
+
+TEST(Devices, RanksTrainInGpuMemoryWhereTheirGpusReachEachOther) {
+  Topology node = with_gpus("a", {0, 1});
+  node.accelerators[0].reaches = {"0000:11:00.0"};
+  node.accelerators[1].reaches = {"0000:10:00.0"};
+  PlanInputs inputs = inputs_on({node}, {3});
+  for (RankFacts& rank : inputs.ranks) rank.gpus = node.accelerators;
+  EXPECT_TRUE(plan_of("cuda", inputs).in_gpu_memory);
+  for (RankFacts& rank : inputs.ranks) rank.gpus->at(1).reaches.clear();
+  const Plan apart = plan_of("cuda", inputs);
+  EXPECT_FALSE(apart.in_gpu_memory);
+  EXPECT_THAT(apart.reasons, Contains(HasSubstr("the GPU of rank 1 does not reach the memory of rank 0's")));
+  inputs.ranks.resize(1);
+  EXPECT_TRUE(plan_of("cuda", inputs).in_gpu_memory) << "it is alone";
 }
 
 TEST(Devices, GpusAreLeftOutWhereTheyAreNotWantedOrNotThere) {
@@ -118,19 +133,19 @@ TEST(Devices, MemoryThatAGpuDoesNotHaveIsRefused) {
 TEST(Devices, ARankOnAGpuTakesLessOfTheHostsMemory) {
   const PlanInputs inputs = inputs_on({with_gpus("a", {0})}, {2});
   const Plan on_gpus = plan_of("cuda", inputs), on_cpus = plan_of("cpu", inputs);
-  EXPECT_TRUE(trains_in_gpu_memory(on_gpus));
-  EXPECT_FALSE(trains_in_gpu_memory(on_cpus));
+  EXPECT_TRUE(on_gpus.in_gpu_memory);
+  EXPECT_FALSE(on_cpus.in_gpu_memory);
   EXPECT_LT(on_gpus.ranks[0].memory_bytes, on_cpus.ranks[0].memory_bytes);
   EXPECT_GT(on_gpus.ranks[0].gpu_bytes, on_gpus.parameters * sizeof(float));
   Settings hosted = with_device("cuda");
   hosted.update.kind = PolicyKind::async;
-  EXPECT_FALSE(trains_in_gpu_memory(make_plan(hosted, small_mlp(), inputs)));
+  EXPECT_FALSE(make_plan(hosted, small_mlp(), inputs).in_gpu_memory);
 }
 
 TEST(Devices, RanksOnGpusAndOnCpusTrainInMemoryThatBothReach) {
   const Plan plan = plan_of("auto", inputs_on({with_gpus("a", {0}), made_node("b")}, {1, 1}));
   EXPECT_THAT(gpus_of(plan), ElementsAre("0000:10:00.0", ""));
-  EXPECT_FALSE(trains_in_gpu_memory(plan));
+  EXPECT_FALSE(plan.in_gpu_memory);
   EXPECT_THAT(plan.reasons, Contains(HasSubstr("all train in the hosts' memory")));
 }
 

@@ -54,6 +54,7 @@ TEST(Plan, EveryChangeChangesTextAndHash) {
       [](Plan& p) { p.steps = 5; },
       [](Plan& p) { p.seed = 5; },
       [](Plan& p) { p.deterministic = true; },
+      [](Plan& p) { p.in_gpu_memory = true; },
       [](Plan& p) { p.nodes[0].identity.boot_id = "other"; },
       [](Plan& p) { p.nodes[0].identity.network_namespace = 8; },
       [](Plan& p) { p.nodes[0].host = "other"; },

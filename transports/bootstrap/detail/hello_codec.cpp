@@ -23,6 +23,10 @@ unsigned list_size(std::size_t size) {
   return static_cast<unsigned>(size);
 }
 
+void write(capnp::List<capnp::Text>::Builder to, const std::vector<std::string>& from) {
+  for (unsigned i = 0; i < to.size(); ++i) to.set(i, from[i]);
+}
+
 void write(capnp::List<wire::Topology::Gpu>::Builder to, const std::vector<Accelerator>& from) {
   for (unsigned i = 0; i < to.size(); ++i) {
     const Accelerator& gpu = from[i];
@@ -32,8 +36,8 @@ void write(capnp::List<wire::Topology::Gpu>::Builder to, const std::vector<Accel
     to[i].setNuma(gpu.numa);
     to[i].setBus(gpu.bus);
     to[i].setExclusive(gpu.exclusive);
-    auto nics = to[i].initNearestNics(list_size(gpu.nearest_nics.size()));
-    for (unsigned n = 0; n < nics.size(); ++n) nics.set(n, gpu.nearest_nics[n]);
+    write(to[i].initNearestNics(list_size(gpu.nearest_nics.size())), gpu.nearest_nics);
+    write(to[i].initReaches(list_size(gpu.reaches.size())), gpu.reaches);
   }
 }
 
@@ -101,6 +105,7 @@ Topology read(wire::Topology::Reader from) {
     made.cuda = true;
     made.exclusive = gpu.getExclusive();
     for (const auto nic : gpu.getNearestNics()) made.nearest_nics.emplace_back(nic);
+    for (const auto bus : gpu.getReaches()) made.reaches.emplace_back(bus);
   }
   to.l2_bytes = from.getL2Bytes();
   to.l3_bytes = from.getL3Bytes();
