@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/cluster/job_folder.hpp"
+#include "tests/support/network.hpp"
 
 namespace troupe::testing {
 namespace {
@@ -76,6 +77,29 @@ class CudaJob : public ClusterTest {
     SCOPED_TRACE(std::to_string(ranks) + " ranks on " + std::to_string(devices) + " GPUs" + all);
     const std::vector<double> wanted = train(job(0, ranks, on("cpu", settings)));
     expect_near(train(job(devices, ranks, on("cuda", settings))), wanted);
+  }
+
+  /// Runs ranks as another launcher would, over `nodes` in order; what they print.
+  std::vector<std::string> run_ranks(const std::vector<ProgramStart>& starts, const NamespaceCluster* nodes = nullptr) {
+    const auto count = static_cast<std::uint32_t>(starts.size());
+    const std::uint16_t port = nodes != nullptr ? 29600 : free_port();
+    const std::string secret = folder_.write_secret("secret", "a secret of more than sixteen letters");
+    std::vector<std::unique_ptr<Program>> ranks;
+    for (std::uint32_t rank = 0; rank < count; ++rank) {
+      ProgramStart start = starts[rank];
+      const ProgramStart place = folder_.rank(rank, count, nodes != nullptr ? nodes->address(0) : "127.0.0.1", port);
+      start.environment.insert(start.environment.end(), place.environment.begin(), place.environment.end());
+      start.environment.emplace_back("TROUPE_SECRET_FILE", secret);
+      if (nodes != nullptr) start.run_by(nodes->enter(rank * 2 / count));
+      ranks.push_back(std::make_unique<Program>(start));
+    }
+    std::vector<std::string> out;
+    for (const auto& rank : ranks) {
+      EXPECT_EQ(rank->wait(90s), 0) << rank->err();
+      EXPECT_THAT(rank->err(), Not(HasSubstr("cuda stand-in")));
+      out.push_back(rank->out());
+    }
+    return out;
   }
 
   void expect_refused(const ProgramStart& start, int exit_code, const std::string& why) {
@@ -206,20 +230,29 @@ TEST_F(CudaJob, TakesAGpuWhereThereIsOneAndTheCpuOtherwise) {
 TEST_F(CudaJob, OfAGpuAndACpuLearnsWhatCpusLearn) {
   const Settings settings{"train.epochs=1"};
   const std::vector<double> wanted = train(job(0, 2, on("cpu", settings)));
-  const std::uint16_t port = free_port();
-  const std::string secret = folder_.write_secret("secret", "a secret of more than sixteen letters");
-  std::vector<std::unique_ptr<Program>> ranks;
-  for (std::uint32_t rank = 0; rank < 2; ++rank) {
-    ProgramStart start = job(rank, 2, settings);
-    const ProgramStart place = folder_.rank(rank, 2, "127.0.0.1", port);
-    start.environment.insert(start.environment.end(), place.environment.begin(), place.environment.end());
-    start.environment.emplace_back("TROUPE_SECRET_FILE", secret);
-    ranks.push_back(std::make_unique<Program>(start));
-  }
-  for (const auto& rank : ranks) EXPECT_EQ(rank->wait(60s), 0) << rank->err();
-  EXPECT_THAT(ranks[0]->out(), HasSubstr("Using CPU, CUDA"));
-  EXPECT_THAT(ranks[1]->err(), Not(HasSubstr("cuda stand-in")));
+  const std::vector<std::string> out = run_ranks({job(1, 2, settings), job(0, 2, settings)});
+  EXPECT_THAT(out[0], HasSubstr("Using CPU, CUDA"));
   expect_near(losses(), wanted);
+}
+
+TEST_F(CudaJob, OfSeveralNodesLearnsWhatCpusLearn) {
+  if (const std::string reason = why_no_namespaces(); !reason.empty()) GTEST_SKIP() << reason;
+  const NamespaceCluster nodes{2};
+  struct Case {
+    std::uint32_t ranks;
+    Settings settings;
+  };
+  for (const Case& one : {Case{2, {}}, Case{2, {"update.compress=bf16"}}, Case{4, {"optimizer.clip_norm=0.5"}}}) {
+    Settings settings = one.settings;
+    settings.emplace_back("train.epochs=1");
+    std::vector<std::vector<double>> found;
+    for (const char* const device : {"cpu", "cuda"}) {
+      const std::vector<ProgramStart> starts(one.ranks, job(2, one.ranks, on(device, settings)));
+      (void)run_ranks(starts, &nodes);
+      found.push_back(losses());
+    }
+    expect_near(found[1], found[0]);
+  }
 }
 
 std::string libraries_of(pid_t pid) {
