@@ -37,7 +37,7 @@ Plan preview(const Configuration& configuration, const DataPlace& place, const H
   if (hosts.hosts.empty())
     inputs.ranks.resize(std::max(1u, settings.cluster.local),
                         RankFacts{topology.identity, topology.host, topology.accelerators});
-  inputs.cuda_refusal = cuda_refusal(graph);
+  inputs.cuda_refusal = cuda_refusal(graph, inputs.ranks.size());
   inputs.train_samples = data.train_samples;
   inputs.test_samples = data.test_samples;
   inputs.data_bytes = data.size_bytes;

@@ -43,7 +43,7 @@ struct CudaGpus {
 /// for them. Takes some tenths of a second where a driver is.
 CudaGpus find_cuda_gpus(const std::string& driver = "libcuda.so.1");
 
-/// Why the device cannot compute the graph, as its refusal says; empty: it can.
-std::string cuda_refusal(const Graph& graph);
+/// Why the device cannot compute the graph in a job of `ranks` ranks, as its refusal says; empty: it can.
+std::string cuda_refusal(const Graph& graph, std::size_t ranks);
 
 }  // namespace troupe

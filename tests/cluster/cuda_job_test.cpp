@@ -273,17 +273,17 @@ TEST_F(CudaJob, OpensTheDriverOnlyWhereItUsesGpus) {
   }
 }
 
+/// Batch norms that gather numbers of several ranks are for CPUs.
 TEST_F(CudaJob, SaysWhichLayerKeepsItFromTheGpuAndTakesTheCpu) {
-  const std::filesystem::path file = folder_.path() / "app.toml";
-  std::ifstream old{file};
-  std::string toml{std::istreambuf_iterator<char>{old}, {}};
-  const std::string mlp = "units = [32, 32]";
-  toml.replace(toml.find(mlp), mlp.size(), "name = \"lenet\"");
-  std::ofstream{file} << toml;
-  Program rtrun{job(1, 1, {"train.steps=2", "model.dtype=\"f32\""})};
+  const Settings net{"train.steps=2", "model.units=[1000,1000]",
+                     "model.layers=[{kind=\"dense\",units=16},{kind=\"batch_norm\",synchronized=true},{kind=\"dense\","
+                     "units=10}]"};
+  Program rtrun{job(1, 2, net)};
   EXPECT_EQ(rtrun.wait(60s), 0) << rtrun.err();
   EXPECT_THAT(rtrun.out(), HasSubstr("Using CPU"));
-  EXPECT_THAT(rtrun.err(), HasSubstr("GPUs are not used: a cuda device cannot compute layer"));
+  EXPECT_THAT(rtrun.err(), HasSubstr("GPUs are not used: a cuda device cannot compute layer batch_norm"));
+  expect_refused(job(1, 2, on("cuda", net)), 2,
+                 "placement.device = \"cuda\": a cuda device cannot compute layer batch_norm");
 }
 
 TEST_F(CudaJob, IsRefusedInOneLineWhereItCannotHaveGpus) {

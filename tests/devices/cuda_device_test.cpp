@@ -146,7 +146,7 @@ void expect_agreement(Device& device, const Graph& graph, const ReplicaMemory& m
     ASSERT_EQ(error.code(), Code::unsupported) << error.what();
     compiled = false;
   }
-  EXPECT_EQ(compiled, cuda_refusal(graph).empty()) << graph.to_string() << ": " << cuda_refusal(graph);
+  EXPECT_EQ(compiled, cuda_refusal(graph, 1).empty()) << graph.to_string() << ": " << cuda_refusal(graph, 1);
 }
 
 TEST_P(CudaDeviceOnStandIn, RefusesTheGraphsThatAPlanIsToldItRefuses) {
@@ -163,6 +163,12 @@ TEST_P(CudaDeviceOnStandIn, RefusesTheGraphsThatAPlanIsToldItRefuses) {
     for (std::uint64_t key = 0; key < 4; ++key)
       check(contracts::graph_with(*kind, key, key % 2 == 0 ? DType::f32 : DType::bf16, 6));
   }
+  const Graph gathers{
+      "gathers",
+      Shape{{12}},
+      DType::f32,
+      {{"a", Dense{9}}, {"n", BatchNorm{.synchronized = true}}, {"b", Dense{3}}, {"loss", SoftmaxCrossEntropy{}}}};
+  expect_says(cuda_refusal(gathers, 2), {"layer n", "numbers of other ranks"});
   const std::vector<Layer> chain{{"a", Dense{9}}, {"t", Tanh{}}, {"b", Dense{3}}, {"loss", SoftmaxCrossEntropy{}}};
   check({"chain", Shape{{12}}, DType::f32, chain});
   check({"chain", Shape{{12}}, DType::bf16, chain});

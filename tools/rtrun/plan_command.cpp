@@ -79,7 +79,7 @@ PlannedMachines plan_of_machines(const CommandLine& line, const Configuration& c
   inputs.train_samples = data.train_samples;
   inputs.test_samples = data.test_samples;
   inputs.data_bytes = data.size_bytes;
-  inputs.cuda_refusal = cuda_refusal(graph);
+  inputs.cuda_refusal = cuda_refusal(graph, inputs.ranks.size());
   made.plan = make_plan(settings, graph, inputs);
   if (!hosts.hosts.empty() || (!line.nodes.empty() && settings.cluster.local != 0))
     made.plan.reasons.push_back(text("The machines and ranks are those of the command line; cluster.nodes (",
