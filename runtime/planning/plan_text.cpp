@@ -113,13 +113,16 @@ std::string gpus_table(const Plan& plan) {
     GpuUse use;
     std::vector<std::uint32_t> ranks{};
   };
+  std::vector<std::vector<const RankPlan*>> members(plan.nodes.size());  // a plan may have 65,536 ranks
+  for (const RankPlan& rank : plan.ranks) members.at(rank.node).push_back(&rank);
   std::vector<Entry> entries;
-  for (std::size_t n = 0; n < plan.nodes.size(); ++n)
+  for (std::size_t n = 0; n < plan.nodes.size(); ++n) {
     for (const GpuUse& use : plan.nodes[n].gpus) {
       Entry& entry = entries.emplace_back(Entry{n, use});
-      for (const RankPlan& rank : plan.ranks)
-        if (rank.node == n && rank.gpu == use.bus) entry.ranks.push_back(rank.rank.value);
+      for (const RankPlan* const rank : members[n])
+        if (rank->gpu == use.bus) entry.ranks.push_back(rank->rank.value);
     }
+  }
   return table_of({"node", "gpu", "model", "ranks", "memory"}, entries, [](std::size_t, const Entry& entry) {
     return Row{std::to_string(entry.node), entry.use.bus, entry.use.model.empty() ? "-" : entry.use.model,
                ranges(entry.ranks), use_text(entry.use.used, entry.use.there)};
