@@ -166,7 +166,14 @@ troupe_result stepped(troupe_session& session, const std::optional<StepSums>& to
   return TROUPE_OK;
 }
 
+void check_in_reach(const float* data, const SessionTensor& tensor) {
+  TROUPE_CHECK(data != nullptr, Code::unsupported, "tensor ", tensor.name,
+               " is in the memory of a GPU, which this process cannot read; placement.device = \"cpu\" keeps it in the "
+               "host's");
+}
+
 DLManagedTensor* borrow_tensor(const float* data, const SessionTensor& tensor) {
+  check_in_reach(data, tensor);
   return capi::borrow(data, kF32, {tensor.extents.begin(), tensor.extents.end()});
 }
 
@@ -182,6 +189,7 @@ void take_gradients(const troupe_session& session, DLManagedTensor* const* gradi
   TROUPE_CHECK(gradients != nullptr && count == tensors.size(), Code::invalid, count,
                " gradients were given, the model has ", tensors.size(), " parameters");
   std::vector<std::span<const float>> found;
+  for (const SessionTensor& tensor : tensors) check_in_reach(tensor.gradients.data(), tensor);
   for (std::size_t i = 0; i < count; ++i)
     found.push_back(capi::numbers_of(gradients[i], tensors[i].extents, tensors[i].name.c_str()));
   for (std::size_t i = 0; i < count; ++i) {

@@ -7,7 +7,9 @@
 
 #include "actors/group/group.hpp"
 #include "apps/models/models.hpp"
+#include "apps/session/gpus.hpp"
 #include "apps/session/system_config.hpp"
+#include "devices/cuda/cuda_device.hpp"
 #include "devices/discovery/discovery.hpp"
 #include "runtime/model/dropout.hpp"
 #include "runtime/model/recomputation.hpp"
@@ -18,12 +20,18 @@
 namespace troupe {
 namespace {
 
-Hello own_hello(const Configuration& configuration, const LaunchPlace& place) {
+Hello own_hello(const SessionOptions& options, const LaunchPlace& place, SessionListener* listener) {
+  const Configuration& configuration = options.configuration;
   Hello hello;
   hello.ucx_version = ucx_available() ? ucx_version() : std::string{};
   hello.settings_hash = configuration.hash();
   hello.settings = configuration.lines();
   hello.topology = discover();
+  if (may_use_gpus(options)) {
+    OwnGpus own = find_gpus(configuration.settings, hello.topology);
+    hello.topology.accelerators = std::move(own.gpus);
+    if (listener != nullptr && place.local_rank == 0 && !own.note.empty()) listener->note(own.note);
+  }
   return own_hello(std::move(hello), place, SystemConfig{1});
 }
 
@@ -49,19 +57,36 @@ void add_cores(Topology& topology, const Topology& more) {
   std::ranges::sort(topology.cores, {}, [](const Core& core) { return std::tie(core.index, core.cpus); });
 }
 
+/// Likewise GPUs: a launcher may show each rank of a node its own.
+void add_gpus(Topology& topology, const Topology& more) {
+  for (const Accelerator& gpu : more.accelerators)
+    if (std::ranges::find(topology.accelerators, gpu.bus, &Accelerator::bus) == topology.accelerators.end())
+      topology.accelerators.push_back(gpu);
+  std::ranges::sort(topology.accelerators, {}, &Accelerator::bus);
+}
+
 /// One topology for each node among the hellos.
 PlanInputs plan_inputs(const std::vector<Hello>& hellos) {
   PlanInputs inputs;
   for (const Hello& hello : hellos) {
-    inputs.ranks.push_back({hello.topology.identity, hello.topology.host});
+    inputs.ranks.push_back({hello.topology.identity, hello.topology.host, hello.topology.accelerators});
     const auto known = std::find_if(inputs.topologies.begin(), inputs.topologies.end(),
                                     [&](const Topology& t) { return t.identity == hello.topology.identity; });
-    if (known == inputs.topologies.end())
+    if (known == inputs.topologies.end()) {
       inputs.topologies.push_back(hello.topology);
-    else
+    } else {
       add_cores(*known, hello.topology);
+      add_gpus(*known, hello.topology);
+    }
   }
   return inputs;
+}
+
+/// A run with GPUs at hand says why it does not use them.
+void tell_of_idle_gpus(const PlanInputs& inputs, SessionListener* listener) {
+  const auto has_gpus = [](const Topology& node) { return !node.accelerators.empty(); };
+  if (listener == nullptr || inputs.cuda_refusal.empty() || std::ranges::none_of(inputs.topologies, has_gpus)) return;
+  listener->note(text("GPUs are not used: ", inputs.cuda_refusal));
 }
 
 /// Whether this rank is the first of its node.
@@ -164,7 +189,7 @@ JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline d
   if (options.group != nullptr) {
     hellos = hellos_of(*options.group);
   } else {
-    hellos = {own_hello(options.configuration, place)};
+    hellos = {own_hello(options, place, listener)};
   }
   if (options.group == nullptr && place.world_size > 1) {
     const auto waiting = [&](const std::string& note) {
@@ -183,7 +208,11 @@ JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline d
   const auto& own = options.model;
   Graph graph = make_graph(options, facts);
   Layout layout = layout_of(settings, graph);
+  inputs.cuda_refusal = options.model         ? "the app computes its model itself"
+                        : options.make_device ? "the app brings its own device"
+                                              : cuda_refusal(graph, hellos.size());
   Plan plan = make_plan(settings, graph, inputs);
+  if (place.rank == 0) tell_of_idle_gpus(inputs, listener);
   if (!own && !options.graph && !settings.model.onnx.empty())  // whoever has another file makes another plan
     plan.reasons.push_back(fmt::format("Weights start as {} has them, whose xxh3 is {:016x}.", settings.model.onnx,
                                        read_onnx_file(settings.model.onnx_file, facts.fields).hash));

@@ -1,7 +1,9 @@
 #include <algorithm>
 
 #include "apps/models/models.hpp"
+#include "apps/session/gpus.hpp"
 #include "apps/session/session.hpp"
+#include "devices/cuda/cuda_device.hpp"
 #include "devices/discovery/discovery.hpp"
 #include "runtime/planning/planner.hpp"
 
@@ -17,7 +19,8 @@ void add_host(PlanInputs& inputs, const HostSlots& host) {
     topology.identity = {text("unknown-", host.name), 0};
     inputs.topologies.push_back(topology);
   }
-  inputs.ranks.insert(inputs.ranks.end(), host.slots, RankFacts{topology.identity, topology.host});
+  inputs.ranks.insert(inputs.ranks.end(), host.slots,
+                      RankFacts{topology.identity, topology.host, topology.accelerators});
 }
 
 }  // namespace
@@ -26,12 +29,15 @@ Plan preview(const Configuration& configuration, const DataPlace& place, const H
   const Settings& settings = configuration.settings;
   const DataFacts data = look_at_data(place);
   const Graph graph = build_model(settings, data.fields);
-  const Topology topology = discover();
+  Topology topology = discover();
+  topology.accelerators = find_gpus(settings, topology).gpus;
   PlanInputs inputs;
   inputs.topologies = {topology};
   for (const HostSlots& host : hosts.hosts) add_host(inputs, host);
   if (hosts.hosts.empty())
-    inputs.ranks.resize(std::max(1u, settings.cluster.local), RankFacts{topology.identity, topology.host});
+    inputs.ranks.resize(std::max(1u, settings.cluster.local),
+                        RankFacts{topology.identity, topology.host, topology.accelerators});
+  inputs.cuda_refusal = cuda_refusal(graph, inputs.ranks.size());
   inputs.train_samples = data.train_samples;
   inputs.test_samples = data.test_samples;
   inputs.data_bytes = data.size_bytes;

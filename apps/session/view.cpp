@@ -10,6 +10,7 @@
 #include "apps/session/run_log.hpp"
 #include "devices/cpu/cpu_device.hpp"
 #include "devices/cpu/try_threads.hpp"
+#include "devices/cuda/cuda_device.hpp"
 #include "runtime/compute/rules/verdict.hpp"
 #include "runtime/onnx/onnx_import.hpp"
 #include "runtime/planning/planner.hpp"
@@ -134,7 +135,7 @@ void View::make_memory() {
     const std::uint64_t own = needs.device_bytes();
     const std::uint64_t staging = device_staging_bytes(job_.plan, job_.self());
     arena_ = Arena::create(space_.new_arena(self),
-                           job_.mine().arena_bytes - own - needs.staging + needs.words + staging + kLeftInArena,
+                           needs.arena_bytes() - own - needs.staging + needs.words + staging + kLeftInArena,
                            home_.place().memory());
     space_.map(arena_);
     const ArenaId id = space_.new_arena(self);
@@ -155,9 +156,10 @@ void View::make_memory() {
 }
 
 /// Whether to use device memory: if the device has some, unless others than the device access gradients and parameters,
-/// which hosting shards and a model of the app's own do.
+/// which hosting shards, CPUs of other ranks and a model of the app's own do.
 bool View::uses_device_memory() const {
-  return wires_->device->traits().memory == MemoryKind::device && !needs_of(job_.plan).hosted && !options_.model;
+  if (wires_->device->traits().memory != MemoryKind::device || options_.model) return false;
+  return options_.make_device ? !needs_of(job_.plan).hosted : job_.plan.in_gpu_memory;
 }
 
 /// Maps the memory that another rank of the node shares, including its device's.
@@ -391,6 +393,7 @@ std::unique_ptr<Device> View::device_for(const RankPlan& mine) {
   // Ranks that push to shards may be ahead of others by more than any deadline; their workers monitor the progress.
   const auto deadline = needs_of(job_.plan).hosted ? kWithWatch : settings().faults.exchange;
   if (options_.make_device) return options_.make_device({space_, mine, deadline, wires_->waits.get()});
+  if (mine.device == "cuda") return make_cuda_device(space_, {.bus = mine.gpu, .wait_deadline = deadline});
   return make_cpu_device(space_, {.cpus = mine.cpus,
                                   .threads = threads_for(mine),
                                   .may_spin = mine.may_spin,

@@ -2,12 +2,16 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <cctype>
 #include <cstdlib>
 #include <cstring>
 #include <unordered_map>
 
 #include "devices/cuda/cuda_replica.hpp"
 #include "devices/cuda/cuda_stream.hpp"
+#include "devices/cuda/image.hpp"
 #include "runtime/base/host_identity.hpp"
 #include "runtime/compute/host_device.hpp"
 
@@ -40,6 +44,20 @@ int count_devices(const Driver& driver) {
   TROUPE_CUDA(driver, device_get_count(&count), "the GPUs of this machine");
   if (count == 0) fail_call(driver, Result::no_device, "the CUDA driver shows no GPU");
   return count;
+}
+
+/// As the kernel writes it: lower case, a domain of four digits.
+std::string bus_of(const Driver& driver, int ordinal) {
+  DeviceId device = 0;
+  std::array<char, 32> bus{};
+  TROUPE_CUDA(driver, device_get(&device, ordinal), "GPU ", ordinal, " cannot be used");
+  TROUPE_CUDA(driver, device_get_pci_bus_id(bus.data(), bus.size() - 1, device), "the place of a GPU");
+  std::string made{bus.data()};
+  std::ranges::transform(made, made.begin(),
+                         [](char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); });
+  const auto colon = made.find(':');
+  if (colon != made.npos && colon > 4) made.erase(0, colon - 4);
+  return made;
 }
 
 /// What another process needs to reach a GPU's memory.
@@ -89,7 +107,7 @@ class CudaDevice final : public HostDevice {
     plain.arena = id;
     gpu_->use();
     TROUPE_CUDA(gpu_->driver(), ipc_get_mem_handle(&plain.handle, plain.address), "a ticket for ", plain.size_bytes,
-                " bytes of ", gpu_->description());
+                " bytes of ", gpu_->name());
     RegionTicket made;
     made.kind = MemoryKind::device;
     std::memcpy(made.bytes.data(), &plain, sizeof plain);
@@ -140,22 +158,87 @@ class CudaDevice final : public HostDevice {
 }  // namespace
 }  // namespace cuda
 
+namespace cuda {
+namespace {
+
+int ordinal_of(const Driver& driver, const CudaDeviceOptions& options) {
+  const int count = count_devices(driver);
+  if (options.bus.empty()) {
+    TROUPE_CHECK(options.ordinal < static_cast<std::uint32_t>(count), Code::environment, "there is no GPU ",
+                 options.ordinal, ": the CUDA driver shows ", count, ", counted from 0");
+    return static_cast<int>(options.ordinal);
+  }
+  for (int ordinal = 0; ordinal < count; ++ordinal)
+    if (bus_of(driver, ordinal) == options.bus) return ordinal;
+  fail(Code::environment, text("the CUDA driver does not show this process the GPU at ", options.bus, ", but ", count,
+                               " other", count == 1 ? "" : "s", "; CUDA_VISIBLE_DEVICES may hide it"));
+}
+
+/// What keeps a GPU from another one's memory is no error here.
+std::vector<std::string> reached_from(const Driver& driver, DeviceId device, int count) {
+  std::vector<std::string> buses;
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    DeviceId other = 0;
+    int can = 0;
+    if (driver.device_get(&other, ordinal) != Result::success || other == device) continue;
+    if (driver.device_can_access_peer(&can, device, other) == Result::success && can != 0)
+      buses.push_back(bus_of(driver, ordinal));
+  }
+  return buses;
+}
+
+CudaGpu look_at(const Driver& driver, int ordinal, int count) {
+  CudaGpu gpu{.bus = bus_of(driver, ordinal), .model = {}};
+  DeviceId device = 0;
+  std::array<char, 128> name{};
+  std::size_t bytes = 0;
+  int mode = 0;
+  TROUPE_CUDA(driver, device_get(&device, ordinal), "GPU ", ordinal, " cannot be used");
+  TROUPE_CUDA(driver, device_get_name(name.data(), name.size() - 1, device), "the name of a GPU");
+  TROUPE_CUDA(driver, device_total_mem(&bytes, device), "the memory of a GPU");
+  TROUPE_CUDA(driver, device_get_attribute(&mode, DeviceAttribute::compute_mode, device), "the mode of a GPU");
+  TROUPE_CHECK(mode != static_cast<int>(ComputeMode::prohibited), Code::environment, name.data(), " at ", gpu.bus,
+               ": its compute mode is prohibited; nvidia-smi -c DEFAULT allows processes");
+  gpu.model = name.data();
+  gpu.memory_bytes = bytes;
+  gpu.reaches = reached_from(driver, device, count);
+  gpu.exclusive = mode == static_cast<int>(ComputeMode::exclusive_process);
+  return gpu;
+}
+
+}  // namespace
+}  // namespace cuda
+
 std::unique_ptr<Device> make_cuda_device(AddressSpace& space, CudaDeviceOptions options) {
   TROUPE_CHECK(options.wait_deadline.count() > 0, Code::invalid, "a cuda device's waits need a deadline above 0, not ",
                options.wait_deadline.count(), " ms");
   const cuda::Driver driver = cuda::open_driver(options.driver);
-  const int count = cuda::count_devices(driver);
-  TROUPE_CHECK(options.ordinal < static_cast<std::uint32_t>(count), Code::environment, "there is no GPU ",
-               options.ordinal, ": the CUDA driver shows ", count, ", counted from 0");
-  auto gpu = std::make_shared<const cuda::Gpu>(driver, static_cast<int>(options.ordinal));
+  auto gpu = std::make_shared<const cuda::Gpu>(driver, cuda::ordinal_of(driver, options));
   return std::make_unique<cuda::CudaDevice>(space, std::move(gpu), options.wait_deadline);
 }
 
-std::vector<std::string> cuda_devices(const std::string& library) {
-  const cuda::Driver driver = cuda::open_driver(library);
-  std::vector<std::string> found;
-  for (int ordinal = 0; ordinal < cuda::count_devices(driver); ++ordinal)
-    found.push_back(cuda::Gpu{driver, ordinal}.description());
+CudaGpus find_cuda_gpus(const std::string& library) {
+  CudaGpus found;
+  try {
+    const cuda::Driver driver = cuda::open_driver(library);
+    const int count = cuda::count_devices(driver);
+    for (int ordinal = 0; ordinal < count; ++ordinal) {
+      try {
+        found.gpus.push_back(cuda::look_at(driver, ordinal, count));
+      } catch (const Error& error) {  // others may be in order
+        found.refusal = error.status();
+      }
+    }
+    // A driver refuses a build without kernels, a stand-in for it has its own.
+    if (!cuda::has_kernel_image() && !found.gpus.empty()) const cuda::Gpu any{driver, 0};
+    if (!found.gpus.empty()) found.refusal = {};
+  } catch (const Error& error) {
+    found.gpus.clear();
+    found.refusal = error.status();
+    std::string why;
+    const auto driver = cuda::Driver::load(why, library.c_str());
+    found.is_absent = !driver || driver->init(0) == cuda::Result::no_device;
+  }
   return found;
 }
 

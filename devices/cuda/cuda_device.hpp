@@ -12,6 +12,7 @@ namespace troupe {
 
 struct CudaDeviceOptions {
   std::uint32_t ordinal = 0;                       // which GPU, as the driver counts them
+  std::string bus;                                 // or which, by PCI bus id; empty: by `ordinal`
   std::chrono::milliseconds wait_deadline{30000};  // a wait that takes longer fails the stream with Code::timeout
   std::string driver = "libcuda.so.1";             // opened at run time
 };
@@ -22,7 +23,27 @@ struct CudaDeviceOptions {
 /// there is no GPU or none may be used, Error{unsupported} where this build cannot use it, each with what to do.
 std::unique_ptr<Device> make_cuda_device(AddressSpace& space, CudaDeviceOptions options);
 
-/// For people: the GPUs that the driver shows, a line each; throws as make_cuda_device.
-std::vector<std::string> cuda_devices(const std::string& driver = "libcuda.so.1");
+/// A GPU that the driver shows to this process.
+struct CudaGpu {
+  std::string bus;  // PCI bus id as the kernel writes it: 0000:3b:00.0
+  std::string model;
+  std::uint64_t memory_bytes = 0;
+  bool exclusive = false;            // takes one process only
+  std::vector<std::string> reaches;  // bus ids of the others whose memory it reaches
+};
+
+/// The GPUs that a process may have.
+struct CudaGpus {
+  std::vector<CudaGpu> gpus;
+  Status refusal;          // why there are none; ok: there are some
+  bool is_absent = false;  // there is no driver, or no GPU at all: nothing that somebody would want to know of
+};
+
+/// Asks the driver, if there is one, which it starts. Makes no context on a GPU, except where this build has no kernels
+/// for them. Takes some tenths of a second where a driver is.
+CudaGpus find_cuda_gpus(const std::string& driver = "libcuda.so.1");
+
+/// Why the device cannot compute the graph in a job of `ranks` ranks, as its refusal says; empty: it can.
+std::string cuda_refusal(const Graph& graph, std::size_t ranks);
 
 }  // namespace troupe

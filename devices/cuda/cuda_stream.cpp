@@ -37,7 +37,7 @@ CudaStream::CudaStream(DeviceState& device)
     : device_(device), gpu_(device.gpu()), line_(device.make_line()), state_(gpu_, sizeof(StreamState)) {
   gpu_->use();
   TROUPE_CUDA(gpu_->driver(), stream_create_with_priority(&stream_, kStreamNonBlocking, 0), "a stream of ",
-              gpu_->description());
+              gpu_->name());
   watch_ = std::make_unique<StreamWatch>(*gpu_, stream_, line_.report(), line_.line(), device.wait_deadline());
   device.notifier().add(*watch_);
 }
@@ -49,7 +49,7 @@ CudaStream::~CudaStream() {
   device_.notifier().remove(*watch_);
   watch_->look(false);
   if (result != Result::success)
-    watch_->end({code_of(result), text(gpu_->description(), ": ", name_of_result(driver, result))});
+    watch_->end({code_of(result), text(gpu_->name(), ": ", name_of_result(driver, result))});
   if (recorder_ != nullptr) (void)driver.stream_destroy(recorder_);
   (void)driver.stream_destroy(stream_);
 }
@@ -67,7 +67,7 @@ void CudaStream::launch_now(const Launch& launch, void* args, StreamHandle strea
   TROUPE_CUDA(
       gpu_->driver(),
       launch_kernel(gpu_->function(launch.kernel), launch.blocks, 1, 1, kBlockThreads, 1, 1, 0, stream, &args, nullptr),
-      "kernel ", kKernelNames[static_cast<std::size_t>(launch.kernel)], " on ", gpu_->description());
+      "kernel ", kKernelNames[static_cast<std::size_t>(launch.kernel)], " on ", gpu_->name());
 }
 
 /// What the driver does not take ends the stream, as what a GPU cannot do.

@@ -87,8 +87,9 @@ void Gpu::describe() {
   const int major = attribute(DeviceAttribute::compute_capability_major);
   const int minor = attribute(DeviceAttribute::compute_capability_minor);
   capability_ = 10 * major + minor;
-  description_ = text(name.data(), " at ", bus.data(), ", compute capability ", major, ".", minor, ", ", bytes >> 20,
-                      " MiB, kernels ", kernel_image_name());
+  name_ = text(name.data(), " at ", bus.data());
+  description_ =
+      text(name_, ", compute capability ", major, ".", minor, ", ", bytes >> 20, " MiB, kernels ", kernel_image_name());
   TROUPE_CHECK(attribute(DeviceAttribute::compute_mode) != static_cast<int>(ComputeMode::prohibited), Code::environment,
                description_, ": its compute mode is prohibited; nvidia-smi -c DEFAULT allows processes");
   TROUPE_CHECK(attribute(DeviceAttribute::unified_addressing) != 0 &&
@@ -127,9 +128,8 @@ DeviceMemory::DeviceMemory(std::shared_ptr<const Gpu> gpu, std::uint64_t size_by
   if (const Result result = driver.mem_alloc(&pointer, size_bytes); result != Result::success) {
     std::size_t free = 0, total = 0;
     (void)driver.mem_get_info(&free, &total);
-    fail_call(
-        driver, result,
-        text("cannot take ", size_bytes, " bytes of ", gpu_->description(), ", ", free, " of ", total, " are free"));
+    fail_call(driver, result,
+              text("cannot take ", size_bytes, " bytes of ", gpu_->name(), ", ", free, " of ", total, " are free"));
   }
   at_ = reinterpret_cast<std::byte*>(pointer);
   // On a stream of its own: this memory is nobody's yet.

@@ -19,9 +19,11 @@ namespace troupe::cuda {
 
 #if defined(TROUPE_KERNEL_IMAGE)
 const void* kernel_image() noexcept { return troupe_kernel_image; }
+bool has_kernel_image() noexcept { return true; }
 const char* kernel_image_name() noexcept { return TROUPE_KERNEL_IMAGE_NAME; }
 #else
 const void* kernel_image() noexcept { return ""; }
+bool has_kernel_image() noexcept { return false; }
 const char* kernel_image_name() noexcept { return "none: built without the CUDA toolkit"; }
 #endif
 

@@ -39,7 +39,7 @@ void MemoryMap::reach(const Region& region) {
   if (result != Result::success) {
     fail_call(gpu_->driver(), result,
               text("arena ", region.id.value, " of ", region.size_bytes, " bytes cannot be made known to ",
-                   gpu_->description(), " (ulimit -l, LimitMEMLOCK)"));
+                   gpu_->name(), " (ulimit -l, LimitMEMLOCK)"));
   }
   reached_.emplace(region.id, region);
 }

@@ -74,7 +74,7 @@ std::uint64_t RecordedWork::count_under_way() const noexcept {
 void RecordedWork::replay(StreamHandle stream, std::span<const std::uint64_t> words) {
   std::copy(words.begin(), words.end(), block_.ring + (block_.begun % StepBlocks::kSlots) * count_words_);
   ++block_.begun;
-  TROUPE_CUDA(gpu_->driver(), graph_launch(graph_, stream), "a recorded step on ", gpu_->description());
+  TROUPE_CUDA(gpu_->driver(), graph_launch(graph_, stream), "a recorded step on ", gpu_->name());
 }
 
 }  // namespace troupe::cuda

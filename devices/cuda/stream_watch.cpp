@@ -82,7 +82,7 @@ StreamWatch::Seen StreamWatch::look(bool asks) noexcept {
     (void)gpu_.driver().ctx_set_current(gpu_.context());
     const Result result = gpu_.driver().stream_query(stream_);
     if (result != Result::success && result != Result::not_ready) {
-      end({code_of(result), text(gpu_.description(), ": ", name_of_result(gpu_.driver(), result))});
+      end({code_of(result), text(gpu_.name(), ": ", name_of_result(gpu_.driver(), result))});
       return Seen::news;
     }
   }

@@ -319,9 +319,13 @@ Keys train_keys() {
 
 Keys other_keys() {
   return {
-      {"placement.device", at<&S::placement, &P::device>,
-       one_of({"auto", "cpu"}, {"cuda"}, "placement.device = \"cpu\" (or \"auto\")"), "what a rank computes on",
-       "\"auto\"", "auto is cpu in this build."},
+      {"placement.device", at<&S::placement, &P::device>, one_of({"auto", "cpu", "cuda"}), "what a rank computes on",
+       "\"auto\"",
+       "cpu: its cores. cuda: a GPU of its node, by NVIDIA's driver; the ranks of a node take its GPUs in turn, and "
+       "may share one. auto: a GPU where CUDA shows one and can compute the model's layers, otherwise the cores. auto "
+       "is "
+       "cpu in programs that embed a session, which may read its tensors, and for machines from files (rtrun plan "
+       "--nodes), since a file does not say what CUDA can use."},
       {"placement.policy", at<&S::placement, &P::policy>, one_of({"auto", "spread", "pack"}),
        "which cores of its node a rank gets", "\"spread\"",
        "auto: cores in order, the same number for each rank; where a machine from a file has GPUs, those near the "

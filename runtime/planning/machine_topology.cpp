@@ -149,7 +149,10 @@ class Conversion {
       Accelerator made{.name = topo::label_of(index_, gpu.part),
                        .model = gpu.model,
                        .memory_bytes = gpu.memory_bytes,
-                       .numa = numa_near(gpu.part)};
+                       .numa = numa_near(gpu.part),
+                       .nearest_nics = {},
+                       .bus = part(gpu.part).pci ? part(gpu.part).pci->bus : std::string{},
+                       .vendor = gpu.vendor};
       topo::Path nearest;
       for (const auto& [at, name] : up_) {
         const topo::Path here = topo::best_path(index_, gpu.part, at);

@@ -70,7 +70,7 @@ void set_threads(std::uint32_t wanted, const std::string& host, const std::vecto
 }
 
 void tell_of_trial(const std::string& host, const std::vector<RankPlan*>& ranks, std::vector<std::string>& reasons) {
-  if (std::ranges::any_of(ranks, [](const RankPlan* rank) { return rank->device_threads > 1; })) {
+  if (std::ranges::any_of(ranks, [](const RankPlan* rank) { return rank->gpu.empty() && rank->device_threads > 1; })) {
     reasons.push_back(text("Node ", host,
                            ": placement.device_threads = \"auto\" lets a trial at the start find on how ",
                            "many of its cores each rank's device computes."));
@@ -223,11 +223,14 @@ Homes packed(const std::vector<Pool>& pools, std::size_t ranks, std::size_t shar
 
 /// Each rank in the pool of its accelerator, if that is known; if there are fewer accelerators than ranks, several
 /// ranks share one.
-Homes near_accelerators(const Topology& node, const std::vector<Pool>& pools, std::size_t ranks) {
-  const std::size_t devices = node.accelerators.size();
-  Homes homes = spread_out(pools, ranks);
-  for (std::size_t i = 0; i < ranks; ++i) {
-    const std::int32_t numa = node.accelerators[ranks <= devices ? i : i * devices / ranks].numa;
+Homes near_accelerators(const Topology& node, const std::vector<Pool>& pools, const std::vector<RankPlan*>& ranks) {
+  const std::size_t devices = node.accelerators.size(), count = ranks.size();
+  Homes homes = spread_out(pools, count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto own = std::ranges::find(node.accelerators, ranks[i]->accelerator, &Accelerator::name);
+    const Accelerator& near =
+        own != node.accelerators.end() ? *own : node.accelerators[count <= devices ? i : i * devices / count];
+    const std::int32_t numa = near.numa;
     const auto pool = std::find_if(pools.begin(), pools.end(),
                                    [&](const Pool& p) { return static_cast<std::int32_t>(p.numa) == numa; });
     if (pool != pools.end()) homes[i] = {static_cast<std::size_t>(pool - pools.begin())};
@@ -377,20 +380,23 @@ bool place_near_accelerators(const Settings::Placement& placement, const Topolog
   const auto is_known = [](const Accelerator& device) { return device.numa >= 0; };
   if (std::none_of(node.accelerators.begin(), node.accelerators.end(), is_known)) return false;
   std::vector<Pool> pools = pools_of(cores);
-  Homes homes = near_accelerators(node, pools, ranks.size());
+  Homes homes = near_accelerators(node, pools, ranks);
   PlacementAtHome at_home{node, std::move(pools), std::move(homes), /*apart=*/true};
   const std::size_t most = at_home.most();
   if (most == 0 || placement.cores > most) return false;
   at_home.place(ranks, placement.cores != 0 ? placement.cores : most, lanes_beside(placement.cores, most, with_lanes));
-  reasons.push_back(text("Node ", host,
-                         ": each rank has cores near its GPU, and computes on the cores: no device of "
-                         "this build uses GPUs."));
+  const bool on_gpus = std::ranges::any_of(ranks, [](const RankPlan* rank) { return !rank->gpu.empty(); });
+  reasons.push_back(
+      text("Node ", host, ": each rank has cores near its GPU", on_gpus ? "." : ", and computes on the cores."));
   return true;
 }
 
 /// Gives each rank an accelerator that no other rank has, near its memory if there is one.
 void name_accelerators(const Topology& node, const std::vector<RankPlan*>& ranks) {
   std::vector<bool> used(node.accelerators.size());
+  for (const RankPlan* rank : ranks)
+    for (std::size_t a = 0; a < used.size(); ++a)
+      if (node.accelerators[a].name == rank->accelerator) used[a] = true;
   const auto number = [&](const Accelerator& device) {
     return device.numa < 0 ? -1 : static_cast<std::int64_t>(node.numa[static_cast<std::size_t>(device.numa)].os_index);
   };

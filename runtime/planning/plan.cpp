@@ -76,13 +76,15 @@ std::string Plan::to_string() const {
       << '\n'
       << "samples " << train_samples << ' ' << test_samples << " bytes " << data_bytes << '\n'
       << "steps " << steps << " seed " << seed << " deterministic " << deterministic << " saves " << saves
-      << " digests " << digest_steps << '\n'
+      << " digests " << digest_steps << (in_gpu_memory ? " in gpu memory" : "") << '\n'
       << "nodes " << nodes.size() << '\n';
   for (const NodePlan& node : nodes) {
     out << std::quoted(node.identity.boot_id) << ' ' << node.identity.network_namespace << ' ' << std::quoted(node.host)
         << " leader " << node.leader << " memory " << node.memory_there << ' ' << node.memory_used << " numa "
         << node.numa.size();
     for (const NumaUse& numa : node.numa) out << ' ' << numa.os_index << ' ' << numa.there << ' ' << numa.used;
+    for (const GpuUse& gpu : node.gpus)
+      out << " gpu " << std::quoted(gpu.bus) << ' ' << std::quoted(gpu.model) << ' ' << gpu.there << ' ' << gpu.used;
     out << '\n';
   }
   out << "ranks " << ranks.size() << '\n';
@@ -95,6 +97,8 @@ std::string Plan::to_string() const {
     write(out, " bulk", rank.bulk_cpus);
     write(out, " numa", rank.numa_nodes);
     out << " network " << std::quoted(rank.network_device) << " near " << std::quoted(rank.accelerator);
+    if (!rank.gpu.empty() || rank.gpu_bytes != 0)
+      out << " gpu " << std::quoted(rank.gpu) << " memory " << rank.gpu_bytes;
     out << '\n';
   }
   out << "levels " << levels.size() << '\n';

@@ -22,7 +22,8 @@ struct RankPlan {
   Rank rank;
   std::uint32_t node = 0;            // index into Plan::nodes
   std::uint32_t local_rank = 0;      // on its node, from 0
-  std::string device;                // cpu
+  std::string device;                // cpu, cuda
+  std::string gpu;                   // PCI bus id of the GPU that it computes on; empty: none
   std::vector<std::uint32_t> cpus;   // the process's threads, the loader's included, are pinned to these, except lanes
                                      // that have CPUs of their own
   std::uint32_t device_threads = 1;  // threads of a CPU device
@@ -33,9 +34,10 @@ struct RankPlan {
                                             // ascending; empty: any
   std::string network_device;               // used by its transport: an interface (eth0), or a port of an RDMA device
                                             // (mlx5_0:1); empty: any
-  std::string accelerator;                  // near its cores, as named in its file; nothing runs on it; empty: none
+  std::string accelerator;                  // near its cores, as named in its file, or its own GPU; empty: none
   std::uint64_t arena_bytes = 0;            // shared with its node: gradients, stripe state, pool
-  std::uint64_t memory_bytes = 0;           // all that it will use, including the data set, without libraries
+  std::uint64_t memory_bytes = 0;  // all that it will use of the host's, including the data set, without libraries
+  std::uint64_t gpu_bytes = 0;     // all that it will use of its GPU's memory, likewise
   friend bool operator==(const RankPlan&, const RankPlan&) = default;
 };
 
@@ -47,6 +49,15 @@ struct NumaUse {
   friend bool operator==(const NumaUse&, const NumaUse&) = default;
 };
 
+/// The memory of a GPU that ranks compute on, and how much of it they use, in bytes.
+struct GpuUse {
+  std::string bus;          // PCI bus id
+  std::string model;        // may be empty
+  std::uint64_t there = 0;  // 0: unknown
+  std::uint64_t used = 0;
+  friend bool operator==(const GpuUse&, const GpuUse&) = default;
+};
+
 struct NodePlan {
   NodeIdentity identity;
   std::string host;
@@ -54,6 +65,7 @@ struct NodePlan {
   std::uint64_t memory_there = 0;  // of the host, or a cgroup's limit if that is less, in bytes; 0: unknown
   std::uint64_t memory_used = 0;   // by all its ranks
   std::vector<NumaUse> numa;       // those with cores
+  std::vector<GpuUse> gpus;        // those that its ranks compute on
   friend bool operator==(const NodePlan&, const NodePlan&) = default;
 };
 
@@ -102,6 +114,9 @@ struct Plan {
   std::uint64_t seed = 0;
   bool deterministic = false;
   bool saves = false;  // writes checkpoints
+  /// All ranks have their weights, gradients and states in the memory of GPUs, which reach each other's on a node;
+  /// otherwise in the hosts' memory.
+  bool in_gpu_memory = false;
   std::vector<NodePlan> nodes;
   std::vector<RankPlan> ranks;            // by rank
   std::vector<ExchangeLevel> levels{{}};  // at least one: of every group's exchange, from within nodes to between them

@@ -102,6 +102,33 @@ std::string nodes_table(const Plan& plan) {
                   });
 }
 
+bool has_gpus(const Plan& plan) {
+  return std::ranges::any_of(plan.nodes, [](const NodePlan& node) { return !node.gpus.empty(); });
+}
+
+/// The GPUs that ranks compute on.
+std::string gpus_table(const Plan& plan) {
+  struct Entry {
+    std::size_t node;
+    GpuUse use;
+    std::vector<std::uint32_t> ranks{};
+  };
+  std::vector<std::vector<const RankPlan*>> members(plan.nodes.size());  // a plan may have 65,536 ranks
+  for (const RankPlan& rank : plan.ranks) members.at(rank.node).push_back(&rank);
+  std::vector<Entry> entries;
+  for (std::size_t n = 0; n < plan.nodes.size(); ++n) {
+    for (const GpuUse& use : plan.nodes[n].gpus) {
+      Entry& entry = entries.emplace_back(Entry{n, use});
+      for (const RankPlan* const rank : members[n])
+        if (rank->gpu == use.bus) entry.ranks.push_back(rank->rank.value);
+    }
+  }
+  return table_of({"node", "gpu", "model", "ranks", "memory"}, entries, [](std::size_t, const Entry& entry) {
+    return Row{std::to_string(entry.node), entry.use.bus, entry.use.model.empty() ? "-" : entry.use.model,
+               ranges(entry.ranks), use_text(entry.use.used, entry.use.there)};
+  });
+}
+
 std::string network_text(const Plan& plan, const RankPlan& rank) {
   if (!plan.crosses_nodes()) return "-";
   return rank.network_device.empty() ? "any" : rank.network_device;
@@ -113,6 +140,8 @@ std::string ranks_table(const Plan& plan) {
   Row header{"rank",  "node",  "device",  "cpus",   "numa",  "threads",
              "lanes", "waits", "network", "stripe", "arena", "memory"};
   if (has_near) header.insert(header.begin() + 3, "near");
+  const bool on_gpus = has_gpus(plan);
+  if (on_gpus) header.emplace_back("gpu memory");
   std::vector<std::uint64_t> owned(plan.ranks.size());
   for (const GroupPlan& group : plan.groups)
     for (const Stripe& stripe : group.stripes) owned.at(stripe.tenant.value) += stripe.count;
@@ -120,7 +149,7 @@ std::string ranks_table(const Plan& plan) {
     const std::uint64_t own = owned[i];
     Row row{std::to_string(rank.rank.value),
             std::to_string(rank.node),
-            rank.device,
+            rank.gpu.empty() ? rank.device : rank.device + " " + rank.gpu,
             ranges(rank.cpus),
             rank.numa_nodes.empty() ? "any" : ranges(rank.numa_nodes),
             std::to_string(rank.device_threads),
@@ -131,6 +160,7 @@ std::string ranks_table(const Plan& plan) {
             scaled(static_cast<double>(rank.arena_bytes), "B"),
             scaled(static_cast<double>(rank.memory_bytes), "B")};
     if (has_near) row.insert(row.begin() + 3, rank.accelerator.empty() ? "-" : rank.accelerator);
+    if (on_gpus) row.push_back(rank.gpu.empty() ? "-" : scaled(static_cast<double>(rank.gpu_bytes), "B"));
     return row;
   });
 }
@@ -140,13 +170,18 @@ std::string memory_note(const Plan& plan) {
   const bool shares = plan.shares_memory() && plan.world_size() > 1;
   return fmt::format(
       "memory = the data set ({}{}), the arena (parameters{}, gradients, optimizer state{}, batches),\n"
-      "         activations (estimated){}; libraries come on top\n",
+      "         activations (estimated){}; libraries come on top\n{}",
       scaled(static_cast<double>(plan.data_bytes), "B"), plan.node_loader ? ", once a node" : "",
       !shares                ? ""
       : plan.crosses_nodes() ? " in one of each node's"
                              : " in one of them",
       plan.saves ? ", a copy of it and its parameters for checkpoints" : "",
-      shares ? ", what is used of the others' arenas" : "");
+      shares ? ", what is used of the others' arenas" : "",
+      !has_gpus(plan) ? ""
+      : plan.in_gpu_memory
+          ? "gpu memory = parameters, gradients, optimizer state and activations of a rank on a GPU, which the "
+            "host's then lacks;\n         its context comes on top\n"
+          : "gpu memory = activations of a rank on a GPU; its context comes on top\n");
 }
 
 /// Who makes batches, and where: a loader is a part of its rank, whose cores are near its device.
@@ -261,7 +296,7 @@ std::string describe(const Plan& plan) {
     fmt::format_to(line, "         of every size: {}\n", how(plan, group));
   }
   out += "\n";
-  out += nodes_table(plan) + "\n" + ranks_table(plan);
+  out += nodes_table(plan) + "\n" + (has_gpus(plan) ? gpus_table(plan) + "\n" : "") + ranks_table(plan);
   out += memory_note(plan) + "\n";
   for (const std::string& reason : plan.reasons) out += "- " + reason + "\n";
   return out;

@@ -17,6 +17,7 @@
 #include "runtime/memory/timeline.hpp"
 #include "runtime/model/layout.hpp"
 #include "runtime/planning/detail/activation_bytes.hpp"
+#include "runtime/planning/detail/choose_devices.hpp"
 #include "runtime/planning/detail/choose_network.hpp"
 #include "runtime/planning/detail/fit_memory.hpp"
 #include "runtime/planning/detail/place_ranks.hpp"
@@ -119,7 +120,9 @@ std::vector<const Topology*> place_on_nodes(Plan& plan, const Settings& settings
       for (const std::uint32_t r : members[n]) ranks.push_back(&plan.ranks[r]);
     const NodePlan& first = plan.nodes[nodes.front()];
     std::vector<std::string> of_host;
-    detail::place_on_cores(settings.placement, *topologies.at(first.identity), first.host, ranks,
+    const Topology& topology = *topologies.at(first.identity);
+    detail::choose_devices(settings.placement, inputs, topology, first.host, ranks, of_host);
+    detail::place_on_cores(settings.placement, topology, first.host, ranks,
                            /*with_lanes=*/plan.ranks.size() > 1, of_host);
     reasons.add(first.host, of_host);
   }
@@ -475,6 +478,18 @@ MemoryNeeds memory_of(const Plan& plan, const Graph& graph, const PlanSums& sums
   return needs;
 }
 
+/// Sets the rank's part of the host's memory and of its GPU's. Returns the host's without what its peers have.
+std::uint64_t add_memory(const Plan& plan, RankPlan& rank, const MemoryNeeds& needs) {
+  const bool on_gpu = rank.device == "cuda", trains_there = plan.in_gpu_memory;
+  // Sums and lines are in both, in the host's for its CPUs.
+  const std::uint64_t moved = trains_there ? needs.device_bytes() - needs.words : 0;
+  rank.gpu_bytes = on_gpu ? needs.activations + (trains_there ? needs.device_bytes() : 0) : 0;
+  rank.arena_bytes = needs.arena_bytes() - moved;
+  const std::uint64_t own = needs.memory_bytes() - needs.peers - moved - (on_gpu ? needs.activations : 0);
+  rank.memory_bytes = own + (trains_there ? 0 : needs.peers);
+  return own;
+}
+
 }  // namespace
 
 GroupPlan gathered_group(const Plan& plan) {
@@ -615,16 +630,13 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
                "and under update.policy = async, ssp or easgd ranks do not take their steps together: choose another "
                "policy (also in update.switch and update.group), or leave synchronized out");
   choose_levels(plan, settings, graph, layout);
+  plan.in_gpu_memory = detail::reach_each_other(plan, inputs) && !needs_of(plan).hosted;
   detail::choose_network(plan, settings.cluster.transport, topologies);
   std::vector<std::uint64_t> used;  // by rank; memory that several use counts for its owner
   const PlanSums sums = sums_of(plan, graph);
-  for (RankPlan& rank : plan.ranks) {
-    const MemoryNeeds needs = memory_of(plan, graph, sums, rank.rank);
-    rank.arena_bytes = needs.arena_bytes();
-    rank.memory_bytes = needs.memory_bytes();
-    used.push_back(needs.memory_bytes() - needs.peers);
-  }
+  for (RankPlan& rank : plan.ranks) used.push_back(add_memory(plan, rank, memory_of(plan, graph, sums, rank.rank)));
   detail::fit_memory(plan, settings.placement, topologies, used);
+  detail::fit_gpu_memory(plan, topologies);
   return plan;
 }
 

@@ -5,6 +5,7 @@
 // rank makes the same plan. It opens no device and no connection.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,6 +21,8 @@ namespace troupe {
 struct RankFacts {
   NodeIdentity node;
   std::string host;
+  /// The GPUs that the rank's process may use, as it tells; nothing: all of its node, which reach each other's memory.
+  std::optional<std::vector<Accelerator>> gpus{};
 };
 
 /// The inputs of a plan, besides the settings.
@@ -29,6 +32,8 @@ struct PlanInputs {
   std::uint64_t train_samples = 0;
   std::uint64_t test_samples = 0;
   std::uint64_t data_bytes = 0;  // both sets, in each process that reads them
+  /// Why the CUDA device cannot compute the graph, which names the layer; empty: it can.
+  std::string cuda_refusal{};
 };
 
 /// All groups by number: those of the settings, then one for each different momentum of running statistics in the

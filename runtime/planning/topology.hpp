@@ -49,13 +49,18 @@ inline bool is_called(const Nic& nic, const std::string& name) {
   return nic.name == name || (!nic.infiniband.empty() && rdma_name(nic) == name);
 }
 
-/// A GPU. No device of this build uses it yet, but ranks are placed near it.
+/// A GPU. Ranks are placed near it; those whose device is cuda compute on it.
 struct Accelerator {
   std::string name;   // GPU 0
   std::string model;  // may be empty
   std::uint64_t memory_bytes = 0;
   std::int32_t numa = -1;                 // index into Topology::numa, -1: unknown
   std::vector<std::string> nearest_nics;  // names of the nearest NICs that are up
+  std::string bus;                        // PCI bus id, 0000:3b:00.0; empty: unknown
+  std::string vendor;                     // "nvidia"; empty: unknown
+  bool cuda = false;                      // the CUDA driver of the running node shows it
+  bool exclusive = false;                 // takes one process only
+  std::vector<std::string> reaches;       // bus ids of those whose memory it reaches, as the process sees it
   friend bool operator==(const Accelerator&, const Accelerator&) = default;
 };
 
@@ -72,7 +77,7 @@ struct Topology {
   double cpu_quota = 0;                  // number of cores whose time a cgroup grants; 0: no limit
   std::uint64_t memory_bytes = 0;        // of the host; a NUMA node's own figure may be lower if memory was added later
   std::uint64_t memory_limit_bytes = 0;  // limit of a cgroup; 0: no limit
-  std::vector<Accelerator> accelerators;  // of machines from files; runs do not look for them, hellos omit them
+  std::vector<Accelerator> accelerators;  // of machines from files all, in runs those that CUDA shows
   friend bool operator==(const Topology&, const Topology&) = default;
 };
 

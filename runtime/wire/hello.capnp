@@ -34,6 +34,7 @@ struct Topology {
   cpuQuota @9 :Float64;         # number of cores whose time is granted; 0: no limit
   memoryLimitBytes @10 :UInt64; # 0: no limit
   memoryBytes @11 :UInt64;
+  gpus @12 :List(Gpu);          # that CUDA shows the process, in jobs that may use them
 
   struct NumaNode {
     osIndex @0 :UInt32;
@@ -54,5 +55,15 @@ struct Topology {
     up @4 :Bool;
     loopback @5 :Bool;
     infiniband @6 :Text;
+  }
+  struct Gpu {
+    name @0 :Text;
+    model @1 :Text;
+    memoryBytes @2 :UInt64;
+    numa @3 :Int32;
+    nearestNics @4 :List(Text);
+    bus @5 :Text;             # PCI bus id
+    exclusive @6 :Bool;       # takes one process only
+    reaches @7 :List(Text);   # PCI bus ids of those whose memory it reaches
   }
 }

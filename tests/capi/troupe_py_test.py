@@ -53,6 +53,21 @@ class Module(unittest.TestCase):
         return troupe.Session(settings={**self.common, **settings}, parameters=[("w", [2, 1]), ("b", [1], 0.1)],
                               own_samples=100)
 
+    def test_tensors_in_a_gpus_memory_are_refused_in_words(self):
+        host = os.environ["CUDA_HOST_FOLDER"]
+        script = ("import sys, troupe\n"
+                  "settings = {'data.path': sys.argv[1] + '/data', 'data.batch': 20, 'model.units': [8], 'train.epochs': 1,\n"
+                  "            'checkpoint.every_steps': 0, 'report.dir': sys.argv[1] + '/run', 'placement.device': sys.argv[2]}\n"
+                  "try:\n"
+                  "    with troupe.Session(settings=settings) as session:\n"
+                  "        print(sorted(session.parameters))\n"
+                  "except troupe.Error as error:\n"
+                  "    print(error)\n")
+        for device, said in (("auto", "l1.weight"), ("cuda", "is in the memory of a GPU")):
+            run = subprocess.run([sys.executable, "-c", script, self.folder.name, device], capture_output=True, text=True, timeout=60,
+                                 env={**os.environ, "LD_LIBRARY_PATH": host, "PYTHONPATH": MODULE_FOLDER})
+            self.assertIn(said, run.stdout, run.stderr)
+
     def test_batches_are_the_files_samples_in_place(self):
         seen = []
         with self.on_data() as session:

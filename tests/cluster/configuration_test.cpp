@@ -33,7 +33,9 @@ TEST_F(Start, IsRefusedWith2AndAPlaceForBrokenToml) {
   expect_refusal({}, 2, "app.toml:19:7");
 }
 
-TEST_F(Start, IsRefusedWith2ForWhatIsNotBuiltYet) { expect_refusal({"--set", "placement.device=\"cuda\""}, 2, "cuda"); }
+TEST_F(Start, IsRefusedWith2ForWhatIsNotBuiltYet) {
+  expect_refusal({"--set", "faults.on_loss=\"shrink\""}, 2, "shrink");
+}
 
 TEST_F(Start, IsRefusedWith2WhenTheDataAreMissing) { expect_refusal({"--set", "data.path=nowhere"}, 2, "nowhere"); }
 

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <functional>
 #include <string>
 
 #include "tests/contracts/device_world.hpp"
+#include "tests/contracts/layer_graphs.hpp"
 #include "tests/support/gpu.hpp"
 
 // What the CUDA device does beyond the contracts.
@@ -23,11 +25,15 @@ std::string refusal(const CudaDeviceOptions& options) {
 }
 
 /// In a process of its own, where the stand-in plays a machine on which something is wrong.
-std::string refusal_where(const char* variable, const char* value) {
-  return gpu::in_child([=] {
+std::string said_where(const char* variable, const char* value, const std::function<std::string()>& say) {
+  return gpu::in_child([&] {
     (void)::setenv(variable, value, 1);
-    return refusal({});
+    return say();
   });
+}
+
+std::string refusal_where(const char* variable, const char* value) {
+  return said_where(variable, value, [] { return refusal({}); });
 }
 
 void expect_says(const std::string& said, std::initializer_list<const char*> parts) {
@@ -59,6 +65,37 @@ TEST(CudaDevice, SaysWhatToDoWhereItCannotBeUsed) {
               {"environment:", "prohibited", "nvidia-smi -c DEFAULT"});
 }
 
+/// The GPUs that a process finds where `variable` is set.
+std::string found_where(const char* variable, const char* value, const char* driver = gpu::kDriver) {
+  return said_where(variable, value, [driver] {
+    const CudaGpus found = find_cuda_gpus(driver);
+    std::string all = text(found.is_absent ? "absent " : "", found.refusal.text());
+    for (const CudaGpu& gpu : found.gpus)
+      all += text('[', gpu.bus, ' ', gpu.model, ' ', gpu.memory_bytes, gpu.exclusive ? " exclusive" : "", ']');
+    return all;
+  });
+}
+
+TEST(CudaDevice, TellsWhichGpusThereAreOrWhyThereAreNone) {
+  if (!gpu::is_stand_in()) GTEST_SKIP() << "a real driver shows other GPUs";
+  EXPECT_EQ(found_where("TROUPE_CUDA_HOST_DEVICES", "2"),
+            "[0000:10:00.0 Stand-in 2147483648][0000:11:00.0 Stand-in 2147483648]");
+  EXPECT_EQ(found_where("TROUPE_CUDA_HOST_MODE", "exclusive"), "[0000:10:00.0 Stand-in 2147483648 exclusive]");
+  expect_says(found_where("TROUPE_CUDA_HOST_MODE", "mig"), {"[0000:10:00.0 Stand-in MIG"});
+  expect_says(found_where("TROUPE_CUDA_HOST_SEED", "0", "libno-such-driver.so.1"), {"absent", "no usable CUDA driver"});
+  expect_says(found_where("TROUPE_CUDA_HOST_FAULT", "cuInit=no_device"), {"absent", "nvidia-smi"});
+  const std::string broken = found_where("TROUPE_CUDA_HOST_FAULT", "cuInit=system_driver_mismatch");
+  EXPECT_EQ(broken.find("absent"), broken.npos) << broken;
+  expect_says(found_where("TROUPE_CUDA_HOST_MODE", "prohibited"), {"prohibited", "nvidia-smi -c DEFAULT"});
+}
+
+TEST(CudaDevice, IsFoundByItsPciBusId) {
+  if (!gpu::is_stand_in()) GTEST_SKIP() << "a real driver shows other GPUs";
+  expect_says(gpu::in_child([] { return refusal({.bus = "0000:77:00.0"}); }),
+              {"environment:", "the GPU at 0000:77:00.0", "CUDA_VISIBLE_DEVICES"});
+  EXPECT_EQ(gpu::in_child([] { return refusal({.bus = "0000:10:00.0"}); }), "none");
+}
+
 struct NoSink final : BucketSink {
   void ready(const Bucket&, Stream&) noexcept override {}
 };
@@ -87,6 +124,53 @@ TEST_P(CudaDeviceOnGpu, NamesTheLayerThatItHasNoKernelsFor) {
     EXPECT_EQ(error.code(), Code::unsupported);
     expect_says(error.what(), {"graph net", "layer first", "conv2d"});
   }
+}
+
+/// What is computed of it, and what a plan says of that without a device, agree.
+void expect_agreement(Device& device, const Graph& graph, const ReplicaMemory& memory) {
+  const Layout layout{graph};
+  bool compiled = true;
+  try {
+    (void)device.compile(graph, layout, BatchLayout{2, graph.fields()}, make_buckets(GroupId{}, graph, layout, 0),
+                         memory);
+  } catch (const Error& error) {
+    ASSERT_EQ(error.code(), Code::unsupported) << error.what();
+    compiled = false;
+  }
+  EXPECT_EQ(compiled, cuda_refusal(graph, 1).empty()) << graph.to_string() << ": " << cuda_refusal(graph, 1);
+}
+
+TEST_P(CudaDeviceOnGpu, RefusesTheGraphsThatAPlanIsToldItRefuses) {
+  const Memory all = take(1 << 20), others = take(1 << 20), bf16 = take(1 << 19);
+  const auto check = [&](const Graph& graph) {
+    const std::uint64_t count = Layout{graph}.count_elements();
+    ASSERT_LE(count * sizeof(float), all.size_bytes);
+    expect_agreement(device(), graph,
+                     {slice(all, 0, count * sizeof(float)),
+                      slice(bf16, 0, graph.dtype() == DType::bf16 ? count * sizeof(std::uint16_t) : 0),
+                      slice(others, 0, count * sizeof(float))});
+  };
+  for (const LayerKind* const kind : contracts::kinds_of_layers()) {
+    for (std::uint64_t key = 0; key < 4; ++key)
+      check(contracts::graph_with(*kind, key, key % 2 == 0 ? DType::f32 : DType::bf16, 6));
+  }
+  const Graph gathers{
+      "gathers",
+      Shape{{12}},
+      DType::f32,
+      {{"a", Dense{9}}, {"n", BatchNorm{.synchronized = true}}, {"b", Dense{3}}, {"loss", SoftmaxCrossEntropy{}}}};
+  expect_says(cuda_refusal(gathers, 2), {"layer n", "numbers of other ranks"});
+  const std::vector<Layer> chain{{"a", Dense{9}}, {"t", Tanh{}}, {"b", Dense{3}}, {"loss", SoftmaxCrossEntropy{}}};
+  check({"chain", Shape{{12}}, DType::f32, chain});
+  check({"chain", Shape{{12}}, DType::bf16, chain});
+  check({"fork",
+         Shape{{12}},
+         DType::f32,
+         {{"a", Dense{9}},
+          {"b", Dense{9}, {"a"}},
+          {"c", Add{}, {"a", "b"}},
+          {"d", Dense{3}, {"c"}},
+          {"loss", SoftmaxCrossEntropy{}}}});
 }
 
 TEST_P(CudaDeviceOnGpu, ReplaysStepsWithOtherBatchesRatesAndSums) {

@@ -11,7 +11,6 @@
 #include <string>
 
 #include "devices/cuda/cuda_device.hpp"
-#include "runtime/base/error.hpp"
 
 // For tests that need a GPU. They run on the driver that the loader finds: in ctest that is the stand-in, whose folder
 // is in LD_LIBRARY_PATH, in a bundle on a machine with a GPU it is NVIDIA's. Where there is none, all tests of a
@@ -47,18 +46,12 @@ inline bool is_stand_in() {
 
 /// How many GPUs the driver shows.
 inline std::size_t count() {
-  return std::stoul(in_child([] { return std::to_string(cuda_devices(kDriver).size()); }));
+  return std::stoul(in_child([] { return std::to_string(find_cuda_gpus(kDriver).gpus.size()); }));
 }
 
 /// Why no GPU can be used, with what to do; empty: one can.
 inline std::string why_none() {
-  return in_child([]() -> std::string {
-    try {
-      return cuda_devices(kDriver).empty() ? "the driver shows none; nvidia-smi lists them" : "";
-    } catch (const Error& error) {
-      return error.what();
-    }
-  });
+  return in_child([] { return std::string{find_cuda_gpus(kDriver).refusal.text()}; });
 }
 
 class Needed final : public ::testing::Environment {

@@ -137,6 +137,16 @@ bootstrap::WireHello rich_hello() {
   topology.identity = {"0b5c1d2e", 4026531840};
   topology.host = "n\u00f6de";
   topology.cpu_model = "some processor";
+  topology.accelerators = {{.name = "GPU 0",
+                            .model = "H100",
+                            .memory_bytes = 1ull << 36,
+                            .numa = 1,
+                            .nearest_nics = {"eth0"},
+                            .bus = "0000:3b:00.0",
+                            .vendor = "nvidia",
+                            .cuda = true,
+                            .exclusive = true,
+                            .reaches = {"0000:af:00.0"}}};
   topology.numa = {{0, 1ull << 34}, {1, 1ull << 35}};
   topology.cores = {{0, 0, 0, {0, 4}, 0}, {1, 1, 0, {1, 5}, 1}, {2, 1, 1, {}, 3}};
   topology.nics = {{"eth0", "10.0.0.1", -1, 10'000'000'000, true, false, "mlx5_0"},

@@ -9,6 +9,7 @@
 #include "apps/session/session.hpp"
 #include "apps/topology/plan_picture.hpp"
 #include "apps/topology/text_view.hpp"
+#include "devices/cuda/cuda_device.hpp"
 #include "devices/discovery/discovery.hpp"
 #include "devices/discovery/machine_discovery.hpp"
 #include "runtime/base/new_file.hpp"
@@ -74,10 +75,12 @@ PlannedMachines plan_of_machines(const CommandLine& line, const Configuration& c
   if (line.nodes.empty()) request.ranks_of_machine = settings.cluster.local;
   PlanInputs inputs = made_up_cluster(settings.placement, kinds, request);
   const DataFacts data = look_at_data(look_for_data(configuration));
+  const Graph graph = build_model(settings, data.fields);
   inputs.train_samples = data.train_samples;
   inputs.test_samples = data.test_samples;
   inputs.data_bytes = data.size_bytes;
-  made.plan = make_plan(settings, build_model(settings, data.fields), inputs);
+  inputs.cuda_refusal = cuda_refusal(graph, inputs.ranks.size());
+  made.plan = make_plan(settings, graph, inputs);
   if (!hosts.hosts.empty() || (!line.nodes.empty() && settings.cluster.local != 0))
     made.plan.reasons.push_back(text("The machines and ranks are those of the command line; cluster.nodes (",
                                      hosts.hosts.empty() ? text("local:", settings.cluster.local) : describe(hosts),

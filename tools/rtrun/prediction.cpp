@@ -54,6 +54,8 @@ Plan plan_like(const Settings& settings, const Graph& graph, const DataFacts& da
 std::string predicted_text(const Configuration& configuration, const DataPlace& data, const Plan& plan,
                            const Topology& node, bool is_here, const std::string& figures) {
   const Settings& settings = configuration.settings;
+  if (std::ranges::any_of(plan.ranks, [](const RankPlan& rank) { return rank.device == "cuda"; }))
+    return "\nNo step time is predicted: there are no figures for GPUs.\n";
   const Graph graph = build_model(settings, look_at_data(data).fields);
   std::string trouble;
   const CostFigures costs = find_figures(figures, node, is_here, trouble);
@@ -68,6 +70,9 @@ std::string compared_text(const Configuration& configuration, const DataPlace& d
                           const std::string& figures) {
   const report::RunSummary run = report::read_summary(report);
   const MeasuredSteps measured = run.measured();
+  TROUPE_CHECK(configuration.settings.placement.device != "cuda", Code::unsupported,
+               "placement.device = \"cuda\": no step time is predicted that could be compared, since there are no "
+               "figures for GPUs");
   TROUPE_CHECK(measured.steps > 0 && !run.node_of_rank.empty(), Code::invalid, report,
                ": this run has made no step yet; compare when it has");
   const Settings& settings = configuration.settings;

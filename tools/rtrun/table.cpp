@@ -6,7 +6,10 @@
 #include <array>
 #include <cmath>
 #include <optional>
+#include <set>
 #include <string_view>
+
+#include "runtime/base/words.hpp"
 
 namespace troupe::rtrun {
 namespace {
@@ -85,7 +88,9 @@ std::string table_row(const EpochReport& report, const std::vector<std::string>&
 }
 
 std::string job_header(const Settings& settings, const Plan& plan) {
-  const std::string device = plan.ranks.empty() ? settings.placement.device : plan.ranks.front().device;
+  std::set<std::string> devices;
+  for (const RankPlan& rank : plan.ranks) devices.insert(rank.device);
+  const std::string device = devices.empty() ? settings.placement.device : joined(devices);
   return fmt::format(
       "{0}Num process (COMM_WORLD): {1}\nUsing {2}\nUsing {3} communicator\n{4}\nNum Minibatch-size: {5}\n"
       "{6}\n{0}",

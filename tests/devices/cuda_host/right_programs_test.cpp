@@ -120,6 +120,28 @@ int words_order_a_stream_and_the_cpu() {
   return 0;
 }
 
+/// The CPU carries a word of one stream on to another one, without a call of the driver in between.
+int the_cpu_carries_words_between_streams() {
+  Rig rig;
+  const std::array<StreamHandle, 2> streams{rig.stream(), rig.stream()};
+  const DevicePointer data = rig.memory(kCount);
+  std::uint64_t* const host = rig.pinned(kCount);
+  std::uint64_t* const words = rig.pinned(2);
+  const std::atomic_ref<std::uint64_t> from{words[0]}, to{words[1]};
+  for (std::uint64_t step = 1; step <= 5; ++step) {
+    rig.must(rig.driver.memset_d8_async, data, static_cast<unsigned char>(step), kCount * 8, streams[0]);
+    rig.must(rig.driver.stream_write_value64, streams[0], Rig::pointer_to(words), step, kWriteValueDefault);
+    if (rig.launch("await", WordArgs{words + 1, step}, streams[1]) != Result::success) return 2;
+    rig.must(rig.driver.memcpy_dtoh_async, static_cast<void*>(host), data, kCount * 8, streams[1]);
+    const Deadline deadline = Deadline::after(std::chrono::seconds{10});
+    while (from.load(std::memory_order_acquire) < step && !deadline.passed()) std::this_thread::yield();
+    to.store(step, std::memory_order_release);
+    rig.must(rig.driver.stream_synchronize, streams[1]);
+    if (!all_are(host, kOnes * step)) return 1;
+  }
+  return 0;
+}
+
 int words_order_kernels_of_two_streams() {
   Rig rig;
   const std::array<StreamHandle, 2> streams{rig.stream(), rig.stream()};
@@ -390,6 +412,7 @@ constexpr Right kRight[] = {
     {"Pool", memory_of_a_pool_lives_and_dies_in_stream_order},
     {"WordsOfTheCpu", words_order_a_stream_and_the_cpu},
     {"WordsOfKernels", words_order_kernels_of_two_streams},
+    {"WordsCarriedByTheCpu", the_cpu_carries_words_between_streams},
     {"GraphAgain", a_graph_of_two_branches_is_launched_again_with_other_values},
     {"GraphOnTwoStreams", launches_of_one_graph_follow_each_other},
     {"ThreadsAndCaptures", another_thread_may_allocate_while_a_thread_captures},

@@ -132,7 +132,7 @@ TEST(Placement, RanksOfAMachineWithGpusHaveCoresNearThem) {
   EXPECT_EQ(plan.ranks[0].accelerator, "GPU 0");
   EXPECT_EQ(plan.ranks[1].accelerator, "GPU 1");
   EXPECT_EQ(plan.ranks[0].device, "cpu");
-  EXPECT_THAT(describe(plan), HasSubstr("no device of this build uses GPUs"));
+  EXPECT_THAT(describe(plan), HasSubstr("near its GPU, and computes on the cores"));
   Settings settings;
   settings.placement.device = "cpu";
   EXPECT_THAT(plan_on({with_accelerators({1, 0})}, {2}, settings).ranks,

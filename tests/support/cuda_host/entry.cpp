@@ -33,7 +33,16 @@ Entry::Entry(const char* name, const void* caller, Needs needs) : name_(name), c
   if (current_device < 0 || device().retained == 0)
     refused_ = Result::invalid_context;
   else
-    refused_ = device().fault;
+    refuse_after_fault();
+}
+
+/// The answer of an ended context tells the CPU that what ran there has ended.
+void Entry::refuse_after_fault() {
+  refused_ = device().fault;
+  if (refused_ == Result::success) return;
+  all_.streams.for_each([&](const StreamThread& stream) {
+    if (&stream.device == &device() && stream.idle()) all_.cpu.join(stream.clock);
+  });
 }
 
 DeviceState& Entry::device() { return all_.devices[static_cast<std::size_t>(current_device)]; }

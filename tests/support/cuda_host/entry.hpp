@@ -44,6 +44,7 @@ class Entry {
 
  private:
   Result report_endless_wait();
+  void refuse_after_fault();
 
   Process& all_ = process();
   std::unique_lock<std::mutex> lock_{all_.mutex};

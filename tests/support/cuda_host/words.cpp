@@ -32,7 +32,7 @@ void Words::released(Address word, std::uint64_t number, std::uint64_t value, co
   }
 }
 
-void Words::acquired(Address word, std::uint64_t value, const Clock& cpu, Clock& waiter) {
+void Words::acquired(Address word, std::uint64_t value, Clock& cpu, Clock& waiter) {
   bool by_stream = false;
   const auto found = writes_.find(word);
   if (found != writes_.end()) {
@@ -42,7 +42,10 @@ void Words::acquired(Address word, std::uint64_t value, const Clock& cpu, Clock&
       by_stream = by_stream || write.under_way || write.value == value;
     }
   }
-  if (!by_stream) waiter.join(cpu);
+  if (by_stream) return;
+  // The host wrote it, perhaps because it had seen another word, with no call of the driver in between.
+  seen_by_cpu(cpu);
+  waiter.join(cpu);
 }
 
 void Words::seen_by_cpu(Clock& cpu) {

@@ -24,7 +24,7 @@ class Words {
   /// That writer is through, `value` stands there, and `clock` is all that the writer has come behind.
   void released(Address word, std::uint64_t number, std::uint64_t value, const Clock& clock);
   /// What a waiter knows that has seen `value` there: the writer's clock, or the CPU's where no stream wrote it.
-  void acquired(Address word, std::uint64_t value, const Clock& cpu, Clock& waiter);
+  void acquired(Address word, std::uint64_t value, Clock& cpu, Clock& waiter);
   /// The CPU reads words without telling anybody: it knows what the words show by now.
   void seen_by_cpu(Clock& cpu);
   void forget(Range range);

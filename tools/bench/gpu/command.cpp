@@ -269,7 +269,10 @@ GpuCommand::GpuCommand(CLI::App& app)
 
 int GpuCommand::run() const {
   if (case_.list) {
-    for (const std::string& gpu : cuda_devices(case_.driver)) std::cout << gpu << std::endl;
+    const CudaGpus found = find_cuda_gpus(case_.driver);
+    if (!found.refusal.ok()) fail(found.refusal.code(), std::string{found.refusal.text()});
+    for (const CudaGpu& gpu : found.gpus)
+      std::cout << gpu.model << " at " << gpu.bus << ", " << gpu.memory_bytes << " bytes" << std::endl;
     return 0;
   }
   Side gpu{"cuda", make_gpu, case_};

@@ -23,6 +23,24 @@ unsigned list_size(std::size_t size) {
   return static_cast<unsigned>(size);
 }
 
+void write(capnp::List<capnp::Text>::Builder to, const std::vector<std::string>& from) {
+  for (unsigned i = 0; i < to.size(); ++i) to.set(i, from[i]);
+}
+
+void write(capnp::List<wire::Topology::Gpu>::Builder to, const std::vector<Accelerator>& from) {
+  for (unsigned i = 0; i < to.size(); ++i) {
+    const Accelerator& gpu = from[i];
+    to[i].setName(gpu.name);
+    to[i].setModel(gpu.model);
+    to[i].setMemoryBytes(gpu.memory_bytes);
+    to[i].setNuma(gpu.numa);
+    to[i].setBus(gpu.bus);
+    to[i].setExclusive(gpu.exclusive);
+    write(to[i].initNearestNics(list_size(gpu.nearest_nics.size())), gpu.nearest_nics);
+    write(to[i].initReaches(list_size(gpu.reaches.size())), gpu.reaches);
+  }
+}
+
 void write(wire::Topology::Builder to, const Topology& from) {
   to.setBootId(from.identity.boot_id);
   to.setNetworkNamespace(from.identity.network_namespace);
@@ -54,6 +72,7 @@ void write(wire::Topology::Builder to, const Topology& from) {
     nics[i].setLoopback(nic.loopback);
     nics[i].setInfiniband(nic.infiniband);
   }
+  write(to.initGpus(list_size(from.accelerators.size())), from.accelerators);
   to.setL2Bytes(from.l2_bytes);
   to.setL3Bytes(from.l3_bytes);
   to.setCpuQuota(from.cpu_quota);
@@ -74,6 +93,19 @@ Topology read(wire::Topology::Reader from) {
   for (const auto nic : from.getNics()) {
     to.nics.push_back({nic.getName(), nic.getAddress(), nic.getNuma(), nic.getBitsPerSecond(), nic.getUp(),
                        nic.getLoopback(), nic.getInfiniband()});
+  }
+  for (const auto gpu : from.getGpus()) {
+    Accelerator& made = to.accelerators.emplace_back();
+    made.name = gpu.getName();
+    made.model = gpu.getModel();
+    made.memory_bytes = gpu.getMemoryBytes();
+    made.numa = gpu.getNuma();
+    made.bus = gpu.getBus();
+    made.vendor = "nvidia";
+    made.cuda = true;
+    made.exclusive = gpu.getExclusive();
+    for (const auto nic : gpu.getNearestNics()) made.nearest_nics.emplace_back(nic);
+    for (const auto bus : gpu.getReaches()) made.reaches.emplace_back(bus);
   }
   to.l2_bytes = from.getL2Bytes();
   to.l3_bytes = from.getL3Bytes();

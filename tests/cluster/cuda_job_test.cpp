@@ -1,0 +1,331 @@
+// Jobs of rtrun whose ranks compute on GPUs, over the stand-in for the CUDA driver: they learn what CPUs learn, end as
+// they should, and the stand-in, which then makes a process fail, has nothing to report.
+
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "tests/cluster/job_folder.hpp"
+#include "tests/support/network.hpp"
+
+namespace troupe::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class CudaJob : public ClusterTest {
+ protected:
+  using Settings = std::vector<std::string>;
+
+  void TearDown() override {
+    std::filesystem::remove_all(folder_.path() / "run" / "checkpoints");
+    ClusterTest::TearDown();
+  }
+
+  /// rtrun with a driver that shows `devices` GPUs; 0: without one.
+  ProgramStart job(std::uint32_t devices, std::uint32_t ranks, Settings settings, std::vector<std::string> words = {}) {
+    const bool is_mlp = std::ranges::none_of(settings, [](const std::string& s) { return s.starts_with("model."); });
+    if (is_mlp) settings.insert(settings.begin(), "model.units=[16]");
+    settings.insert(settings.begin(), {"cluster.nodes=\"local:" + std::to_string(ranks) + '"',
+                                       "train.deterministic=true", "data.batch=" + std::to_string(120 / ranks),
+                                       "optimizer.rate=0.01", "placement.cores=0", "faults.dead_ms=20000"});
+    for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
+    ProgramStart start = folder_.rtrun(words);
+    if (devices == 0) return start;
+    start.environment.insert(start.environment.end(), {{"LD_LIBRARY_PATH", CUDA_HOST_FOLDER},
+                                                       {"TROUPE_CUDA_HOST_SEED", "3"},
+                                                       {"TROUPE_CUDA_HOST_DEVICES", std::to_string(devices)}});
+    return start;
+  }
+  static Settings on(const char* device, Settings settings) {
+    settings.push_back("placement.device=\"" + std::string{device} + '"');
+    return settings;
+  }
+
+  /// The losses of all lines of a run's log, in training and of its test set.
+  std::vector<double> losses() const {
+    std::ifstream file{folder_.path() / "run" / "log"};
+    std::vector<double> all;
+    for (const auto& line : nlohmann::json::parse(file, nullptr, false)) {
+      all.push_back(line.value("main/loss", std::nan("")));
+      if (line.contains("validation/main/loss")) all.push_back(line["validation/main/loss"]);
+    }
+    return all;
+  }
+  std::vector<double> train(const ProgramStart& start) {
+    Program rtrun{start};
+    EXPECT_EQ(rtrun.wait(90s), 0) << rtrun.err();
+    EXPECT_THAT(rtrun.err(), Not(HasSubstr("cuda stand-in"))) << rtrun.out();
+    return losses();
+  }
+  /// Sums have another order on a GPU, so the last bits differ.
+  static void expect_near(const std::vector<double>& got, const std::vector<double>& wanted) {
+    ASSERT_FALSE(wanted.empty());
+    ASSERT_EQ(got.size(), wanted.size());
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], wanted[i], 1e-3 * wanted[i]) << "line " << i;
+  }
+  void expect_as_on_cpus(std::uint32_t devices, std::uint32_t ranks, const Settings& settings) {
+    std::string all;
+    for (const std::string& setting : settings) all += ' ' + setting;
+    SCOPED_TRACE(std::to_string(ranks) + " ranks on " + std::to_string(devices) + " GPUs" + all);
+    const std::vector<double> wanted = train(job(0, ranks, on("cpu", settings)));
+    expect_near(train(job(devices, ranks, on("cuda", settings))), wanted);
+  }
+
+  /// Runs ranks as another launcher would, over `nodes` in order; what they print.
+  std::vector<std::string> run_ranks(const std::vector<ProgramStart>& starts, const NamespaceCluster* nodes = nullptr) {
+    const auto count = static_cast<std::uint32_t>(starts.size());
+    const std::uint16_t port = nodes != nullptr ? 29600 : free_port();
+    const std::string secret = folder_.write_secret("secret", "a secret of more than sixteen letters");
+    std::vector<std::unique_ptr<Program>> ranks;
+    for (std::uint32_t rank = 0; rank < count; ++rank) {
+      ProgramStart start = starts[rank];
+      const ProgramStart place = folder_.rank(rank, count, nodes != nullptr ? nodes->address(0) : "127.0.0.1", port);
+      start.environment.insert(start.environment.end(), place.environment.begin(), place.environment.end());
+      start.environment.emplace_back("TROUPE_SECRET_FILE", secret);
+      if (nodes != nullptr) start.run_by(nodes->enter(rank * 2 / count));
+      ranks.push_back(std::make_unique<Program>(start));
+    }
+    std::vector<std::string> out;
+    for (const auto& rank : ranks) {
+      EXPECT_EQ(rank->wait(90s), 0) << rank->err();
+      EXPECT_THAT(rank->err(), Not(HasSubstr("cuda stand-in")));
+      out.push_back(rank->out());
+    }
+    return out;
+  }
+
+  void expect_refused(const ProgramStart& start, int exit_code, const std::string& why) {
+    Program rtrun{start};
+    EXPECT_EQ(rtrun.wait(30s), exit_code) << rtrun.err();
+    EXPECT_THAT(rtrun.err(), HasSubstr(why));
+    EXPECT_EQ(rtrun.err().find('\n'), rtrun.err().size() - 1) << "more than one line: " << rtrun.err();
+  }
+};
+
+TEST_F(CudaJob, OfOneRankLearnsWhatACpuLearns) { expect_as_on_cpus(1, 1, {}); }
+
+TEST_F(CudaJob, OfRanksThatShareAGpuLearnsWhatCpusLearn) { expect_as_on_cpus(1, 2, {}); }
+
+TEST_F(CudaJob, OfRanksWithGpusOfTheirOwnLearnsWhatCpusLearn) { expect_as_on_cpus(2, 2, {}); }
+
+TEST_F(CudaJob, OfGpusThatDoNotReachEachOtherLearnsWhatCpusLearn) {
+  const Settings settings{"train.epochs=1"};
+  const std::vector<double> wanted = train(job(0, 2, on("cpu", settings)));
+  ProgramStart start = job(2, 2, on("cuda", settings));
+  start.environment.emplace_back("TROUPE_CUDA_HOST_FAULT",
+                                 "cuDeviceCanAccessPeer=invalid_device,cuIpcOpenMemHandle_v2=invalid_value");
+  expect_near(train(start), wanted);
+}
+
+TEST_F(CudaJob, OfFourRanksLearnsWhatCpusLearn) {
+  expect_as_on_cpus(2, 4, {});
+  expect_as_on_cpus(4, 4, {"train.epochs=1"});
+}
+
+TEST_F(CudaJob, LearnsWhatCpusLearnUnderOtherPoliciesRulesAndTypes) {
+  const Settings short_one{"train.epochs=1"};
+  for (Settings settings : std::vector<Settings>{
+           {"update.policy=block_momentum", "update.block_samples=480"},
+           {"update.policy=local_sgd", "update.every_steps=4"},
+           {"update.policy=double_buffered"},
+           {"optimizer.rule=adam", "optimizer.rate=0.001", "optimizer.clip_norm=1", "update.digest_steps=5"}}) {
+    settings.insert(settings.end(), short_one.begin(), short_one.end());
+    expect_as_on_cpus(2, 2, settings);
+  }
+}
+
+TEST_F(CudaJob, SwitchesItsPolicyInARun) {
+  expect_as_on_cpus(2, 2,
+                    {"update.switch=[{ at_step = 10, policy = \"local_sgd\", every_steps = 3 }, { at_step = 20, policy "
+                     "= \"sync\" }]"});
+}
+
+/// Shards on CPUs and replicas on GPUs, in the hosts' memory. Nobody promises an order of the contributions.
+TEST_F(CudaJob, TrainsWithHostedShards) {
+  const std::vector<double> losses = train(job(2, 2, on("cuda", {"update.policy=async"})));
+  ASSERT_GE(losses.size(), 2U);
+  EXPECT_LT(losses.back(), 0.5 * losses.front());
+}
+
+TEST_F(CudaJob, GoesOnFromACheckpointAsIfItHadNotEnded) {
+  const Settings whole{"evaluate.every_epochs=0", "train.steps=40"};
+  const std::vector<double> at_once = train(job(1, 2, on("cuda", whole)));
+  Settings first = whole, second = whole;
+  first.insert(first.end(), {"train.steps=24", "checkpoint.every_steps=8"});
+  second.insert(second.end(), {"checkpoint.every_steps=8", "checkpoint.resume=auto"});
+  (void)train(job(1, 2, on("cuda", first)));
+  const std::vector<double> again = train(job(1, 2, on("cuda", second)));
+  ASSERT_FALSE(again.empty());
+  EXPECT_EQ(again.back(), at_once.back());
+}
+
+TEST_F(CudaJob, EndsWithin4SecondsAndWithCode4WhenOneOfTwoRanksOnAGpuIsKilled) {
+  for (const std::size_t victim : {0U, 1U}) {
+    Program rtrun{job(1, 2, on("cuda", {"train.epochs=100000", "data.batch=20", "evaluate.every_epochs=0"}))};
+    ASSERT_TRUE(rtrun.wait_until(trains, 60s)) << rtrun.out() << rtrun.err();
+    const auto ranks = children_of(rtrun.pid());
+    ASSERT_EQ(ranks.size(), 2U);
+    ::kill(ranks[victim], SIGKILL);
+    EXPECT_EQ(rtrun.wait(4s), 4) << rtrun.err();
+    EXPECT_THAT(rtrun.err(), HasSubstr("rank " + std::to_string(victim)));
+    EXPECT_THAT(rtrun.err(), HasSubstr("[rank " + std::to_string(1 - victim) + "] rtrun: error: "));
+    EXPECT_THAT(rtrun.err(), Not(HasSubstr("cuda stand-in")));
+  }
+}
+
+TEST_F(CudaJob, EndsWithTheReasonWhenAGpuFails) {
+  for (const char* const fault : {"troupe_multiply:20=illegal_address", "cuGraphLaunch:9=ecc_uncorrectable"}) {
+    ProgramStart start = job(1, 1, on("cuda", {"train.steps=200"}));
+    start.environment.emplace_back("TROUPE_CUDA_HOST_FAULT", fault);
+    Program rtrun{start};
+    EXPECT_EQ(rtrun.wait(60s), 1) << rtrun.err();
+    EXPECT_THAT(rtrun.err(), HasSubstr("Stand-in at 0000:10:00.0"));
+    EXPECT_THAT(rtrun.err(), HasSubstr(std::string{fault}.substr(std::string{fault}.find('=') + 1)));
+    EXPECT_THAT(rtrun.err(), Not(HasSubstr("cuda stand-in")));
+  }
+}
+
+TEST_F(CudaJob, Ends130AfterCtrlC) {
+  Program rtrun{job(2, 2, on("cuda", {"train.epochs=100000", "data.batch=20", "evaluate.every_epochs=0"}))};
+  ASSERT_TRUE(rtrun.wait_until(trains, 60s)) << rtrun.out() << rtrun.err();
+  rtrun.signal(SIGINT);
+  EXPECT_EQ(rtrun.wait(20s), 130) << rtrun.err();
+  EXPECT_THAT(rtrun.err(), Not(HasSubstr("cuda stand-in")));
+  EXPECT_THAT(rtrun.err(), Not(HasSubstr("error")));
+}
+
+TEST_F(CudaJob, GoesOnInNewViews) {
+  Program rtrun{job(2, 2, on("cuda", {"train.epochs=100000", "data.batch=20", "evaluate.every_epochs=0"}))};
+  ASSERT_TRUE(rtrun.wait_until(trains, 60s)) << rtrun.out() << rtrun.err();
+  for (const char* const request : {"rebuild", "rebuild", "stop"}) {
+    ProgramStart start = folder_.rtrun();
+    start.arguments = {RTRUN_PROGRAM, "control", "run", request};
+    Program control{start};
+    EXPECT_EQ(control.wait(30s), 0) << control.err();
+  }
+  EXPECT_EQ(rtrun.wait(20s), 0) << rtrun.err();
+  EXPECT_THAT(rtrun.err(), HasSubstr("in a new view (number 3)"));
+  EXPECT_THAT(rtrun.err(), Not(HasSubstr("cuda stand-in")));
+}
+
+TEST_F(CudaJob, TakesAGpuWhereThereIsOneAndTheCpuOtherwise) {
+  Program on_gpu{job(1, 1, {"train.steps=3"})}, on_cpu{job(0, 1, {"train.steps=3", "report.dir=\"run/cpu\""})};
+  EXPECT_EQ(on_gpu.wait(60s), 0) << on_gpu.err();
+  EXPECT_EQ(on_cpu.wait(60s), 0) << on_cpu.err();
+  EXPECT_THAT(on_gpu.out(), HasSubstr("Using CUDA"));
+  EXPECT_THAT(on_cpu.out(), HasSubstr("Using CPU"));
+  EXPECT_EQ(on_cpu.err(), "");
+  std::filesystem::remove_all(folder_.path() / "run" / "cpu");
+}
+
+/// As another launcher would start it: one of the ranks sees a GPU.
+TEST_F(CudaJob, OfAGpuAndACpuLearnsWhatCpusLearn) {
+  const Settings settings{"train.epochs=1"};
+  const std::vector<double> wanted = train(job(0, 2, on("cpu", settings)));
+  const std::vector<std::string> out = run_ranks({job(1, 2, settings), job(0, 2, settings)});
+  EXPECT_THAT(out[0], HasSubstr("Using CPU, CUDA"));
+  expect_near(losses(), wanted);
+}
+
+TEST_F(CudaJob, OfSeveralNodesLearnsWhatCpusLearn) {
+  if (const std::string reason = why_no_namespaces(); !reason.empty()) GTEST_SKIP() << reason;
+  const NamespaceCluster nodes{2};
+  struct Case {
+    std::uint32_t ranks;
+    Settings settings;
+  };
+  for (const Case& one : {Case{2, {}}, Case{2, {"update.compress=bf16"}}, Case{4, {"optimizer.clip_norm=0.5"}}}) {
+    Settings settings = one.settings;
+    settings.emplace_back("train.epochs=1");
+    std::vector<std::vector<double>> found;
+    for (const char* const device : {"cpu", "cuda"}) {
+      const std::vector<ProgramStart> starts(one.ranks, job(2, one.ranks, on(device, settings)));
+      (void)run_ranks(starts, &nodes);
+      found.push_back(losses());
+    }
+    expect_near(found[1], found[0]);
+  }
+}
+
+std::string libraries_of(pid_t pid) {
+  std::ifstream maps{"/proc/" + std::to_string(pid) + "/maps"};
+  return {std::istreambuf_iterator<char>{maps}, {}};
+}
+
+TEST_F(CudaJob, OpensTheDriverOnlyWhereItUsesGpus) {
+  for (const char* const device : {"cpu", "cuda"}) {
+    Program rtrun{job(1, 2, on(device, {"train.epochs=100000", "data.batch=20", "evaluate.every_epochs=0"}))};
+    ASSERT_TRUE(rtrun.wait_until(trains, 60s)) << rtrun.out() << rtrun.err();
+    std::vector<pid_t> all = children_of(rtrun.pid());
+    all.push_back(rtrun.pid());
+    ASSERT_EQ(all.size(), 3U);
+    for (const pid_t pid : all) EXPECT_EQ(libraries_of(pid).find("libcuda") != std::string::npos, device[1] == 'u');
+    rtrun.signal(SIGINT);
+    EXPECT_EQ(rtrun.wait(20s), 130) << rtrun.err();
+  }
+}
+
+/// Batch norms that gather numbers of several ranks are for CPUs.
+TEST_F(CudaJob, SaysWhichLayerKeepsItFromTheGpuAndTakesTheCpu) {
+  const Settings net{"train.steps=2", "model.units=[1000,1000]",
+                     "model.layers=[{kind=\"dense\",units=16},{kind=\"batch_norm\",synchronized=true},{kind=\"dense\","
+                     "units=10}]"};
+  Program rtrun{job(1, 2, net)};
+  EXPECT_EQ(rtrun.wait(60s), 0) << rtrun.err();
+  EXPECT_THAT(rtrun.out(), HasSubstr("Using CPU"));
+  EXPECT_THAT(rtrun.err(), HasSubstr("GPUs are not used: a cuda device cannot compute layer batch_norm"));
+  expect_refused(job(1, 2, on("cuda", net)), 2,
+                 "placement.device = \"cuda\": a cuda device cannot compute layer batch_norm");
+}
+
+TEST_F(CudaJob, IsRefusedInOneLineWhereItCannotHaveGpus) {
+  const auto with = [this](const char* variable, const char* value, Settings settings = {}) {
+    ProgramStart start = job(1, 2, on("cuda", std::move(settings)));
+    start.environment.emplace_back(variable, value);
+    return start;
+  };
+  expect_refused(job(0, 2, on("cuda", {})), 3, "placement.device = \"cuda\": there is no usable CUDA driver");
+  expect_refused(with("TROUPE_CUDA_HOST_FAULT", "cuInit=no_device"), 3, "nvidia-smi lists the GPUs");
+  expect_refused(with("TROUPE_CUDA_HOST_FAULT", "cuInit=system_driver_mismatch"), 3, "restart the machine");
+  expect_refused(with("TROUPE_CUDA_HOST_MODE", "prohibited"), 3, "nvidia-smi -c DEFAULT");
+  expect_refused(with("TROUPE_CUDA_HOST_MODE", "exclusive"), 2, "2 ranks on node");
+  expect_refused(with("TROUPE_CUDA_HOST_DRIVER", "11040"), 3, "update it");
+  expect_refused(with("TROUPE_CUDA_HOST_FAULT", "cuInit=not_permitted"), 3, "/dev/nvidia");
+  expect_refused(with("TROUPE_CUDA_HOST_MEMORY", "100000"), 2, "of memory, and its 2 ranks take");
+}
+
+/// A build without kernels finds out before it starts ranks, one with kernels when a rank makes its device.
+TEST_F(CudaJob, IsRefusedWhereThereAreNoKernelsForAGpu) {
+  ProgramStart start = job(1, 1, on("cuda", {}));
+  start.environment.emplace_back("TROUPE_CUDA_HOST_FAULT", "cuModuleLoadData=no_binary_for_gpu");
+  expect_refused(start, 2, "build Troupe with a CUDA toolkit that knows the GPU");
+}
+
+TEST_F(CudaJob, GoesOnOnTheCpuWithALineWhereItsGpusAreBroken) {
+  ProgramStart start = job(1, 1, {"train.steps=2"});
+  start.environment.emplace_back("TROUPE_CUDA_HOST_FAULT", "cuInit=system_driver_mismatch");
+  Program rtrun{start};
+  EXPECT_EQ(rtrun.wait(60s), 0) << rtrun.err();
+  EXPECT_THAT(rtrun.out(), HasSubstr("Using CPU"));
+  EXPECT_THAT(rtrun.err(), HasSubstr("GPUs are not used: "));
+}
+
+TEST_F(CudaJob, HasItsGpusInItsPlan) {
+  ProgramStart start = job(2, 4, on("cuda", {}));
+  start.arguments.insert(start.arguments.begin() + 1, "plan");
+  Program rtrun{start};
+  EXPECT_EQ(rtrun.wait(30s), 0) << rtrun.err();
+  for (const char* const part : {"cuda 0000:10:00.0", "cuda 0000:11:00.0", "Stand-in", "4 ranks compute on 2 GPUs"})
+    EXPECT_THAT(rtrun.out(), HasSubstr(part));
+}
+
+}  // namespace
+}  // namespace troupe::testing
