@@ -50,7 +50,9 @@ void CudaReplica::read_layers(const Graph& graph) {
   std::vector<bool> others_read(tensors_.size());
   for (std::uint32_t l = 0; l < graph.layers().size(); ++l) {
     const std::uint32_t output = graph.output_tensor(l);
-    Stage stage{.operation = graph.layers()[l].operation, .read = graph.inputs_of(l), .written = output};
+    Stage& stage = stages_.emplace_back();
+    stage.operation = graph.layers()[l].operation;
+    stage.read = graph.inputs_of(l), stage.written = output;
     stage.work.layer = l;
     stage.is_loss = kind_of(stage.operation).is_loss;
     stage.has_backward = !stage.is_loss && graph.is_trained(output);
@@ -60,7 +62,6 @@ void CudaReplica::read_layers(const Graph& graph) {
     } else if (!stage.is_loss) {
       for (const std::uint32_t t : stage.read) others_read[same_[t]] = true;
     }
-    stages_.push_back(std::move(stage));
   }
   for (Stage& stage : stages_)
     if (stage.is_loss && !tensors_[same_[stage.read[0]]].is_field && !others_read[same_[stage.read[0]]])

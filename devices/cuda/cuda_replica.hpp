@@ -26,13 +26,13 @@ class CudaReplica final : public Replica {
   /// A layer of the graph.
   struct Stage {
     Operation operation;
-    LayerWork work{};
-    LayerRoom room{};
+    LayerWork work;
+    LayerRoom room;
     std::vector<std::uint32_t> read;  // tensors
     std::uint32_t written = 0;        // of a loss: none
     bool is_loss = false;
-    bool has_backward = false;             // what it puts out depends on a parameter
-    std::vector<std::uint32_t> buckets{};  // that its parameters are in, and no stage before reads
+    bool has_backward = false;           // what it puts out depends on a parameter
+    std::vector<std::uint32_t> buckets;  // that its parameters are in, and no stage before reads
   };
   /// A field of a batch that the graph reads.
   struct Field {

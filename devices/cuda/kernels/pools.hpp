@@ -56,6 +56,7 @@ struct PoolArgs {
   PoolKind kind;
   Stored to_type;
   Stored from_type;
+  std::uint32_t reserved;
 };
 TROUPE_KERNEL_BODY void pool(const Block& block, const PoolArgs& args) {
   void* const to = block.at(args.to);

@@ -262,6 +262,7 @@ struct ConvolveArgs {
   Stored images_type;
   Stored weights_type;
   ConvolutionShape shape;
+  std::uint32_t reserved;
 };
 constexpr ProductExtents extents_of(const ConvolveArgs& args) noexcept {
   const ConvolutionShape& s = args.shape;
@@ -309,6 +310,7 @@ struct ConvolveToImagesArgs {
   Stored gradient_type;
   Stored weights_type;
   ConvolutionShape shape;
+  std::uint32_t reserved;
 };
 constexpr ProductExtents extents_of(const ConvolveToImagesArgs& args) noexcept {
   const ConvolutionShape& s = args.shape;
@@ -356,6 +358,7 @@ struct ConvolveToWeightsArgs {
   Stored gradient_type;
   Stored images_type;
   ConvolutionShape shape;
+  std::uint32_t reserved;
 };
 constexpr ProductExtents extents_of(const ConvolveToWeightsArgs& args) noexcept {
   const ConvolutionShape& s = args.shape;
