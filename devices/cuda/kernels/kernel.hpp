@@ -152,6 +152,12 @@ class KernelMemory {
   ~KernelMemory() = default;
 };
 
+#if defined(TROUPE_KERNEL_BLOCK)
+}  // namespace troupe::cuda
+#include TROUPE_KERNEL_BLOCK  // another Block, and its OfEachThread
+namespace troupe::cuda {
+#else
+
 /// One block on the host: its threads follow each other, from one barrier to the next.
 class Block {
  public:
@@ -229,6 +235,8 @@ class OfEachThread {
  private:
   T all_[kBlockThreads];
 };
+
+#endif
 
 /// What a kernel does with a range of memory. `acquires`: it ends when the word there says so, and what was done before
 /// that was written is done before what follows the kernel. `releases`: it writes the word, behind everything before
