@@ -194,8 +194,9 @@ TROUPE_KERNEL_BODY void multiply(const Block& block, const MultiplyArgs& args) {
   multiply_tiles(block, args.extents, args.to, MatrixProduct{args, block.at(args.a.at), block.at(args.b.at)});
 }
 
-/// A convolution's numbers. Images are [image, height, width, channels], weights [filter, channel of its group, height,
-/// width].
+/// A convolution's numbers. Images are [image, height, width, channels], weights [filter, height, width, channel of its
+/// group], so that neighbours in memory are neighbours here; the gradient to weights is [filter, channel of its group,
+/// height, width], as parameters are.
 struct ConvolutionShape {
   std::uint32_t images, height, width, channels, out_height, out_width, filters;
   std::uint32_t kernel_height, kernel_width, padding_height, padding_width, dilation_height, dilation_width;
@@ -244,10 +245,6 @@ struct ConvolutionReads {
     return ((std::uint64_t{image} * shape.out_height + h) * shape.out_width + w) * shape.filters +
            group * shape.filters_of_group() + filter;
   }
-  TROUPE_KERNEL_MEMBER std::uint64_t weight(std::uint64_t group, std::uint64_t filter, std::uint32_t tap,
-                                            std::uint64_t channel) const {
-    return ((group * shape.filters_of_group() + filter) * shape.channels_of_group() + channel) * shape.taps() + tap;
-  }
 };
 TROUPE_KERNEL_BODY float load_inside(const void* from, Stored type, std::uint64_t index) {
   return index == ConvolutionReads::kOutside ? 0.0F : load(from, type, index);
@@ -284,10 +281,9 @@ struct ConvolutionProduct {
     const std::uint32_t tap = divide(channel, args.shape.by_channels);
     return load_inside(images, args.images_type, reads.input(group, static_cast<std::uint32_t>(row), tap, channel));
   }
-  TROUPE_KERNEL_MEMBER float right(std::uint64_t group, std::uint64_t term, std::uint64_t column) const {
-    auto channel = static_cast<std::uint32_t>(term);
-    const std::uint32_t tap = divide(channel, args.shape.by_channels);
-    return load(weights, args.weights_type, reads.weight(group, column, tap, channel));
+  TROUPE_KERNEL_MEMBER float right(std::uint64_t group, std::uint64_t term, std::uint64_t filter) const {
+    const std::uint64_t terms = args.shape.taps() * args.shape.channels_of_group();
+    return load(weights, args.weights_type, column(group, filter) * terms + term);
   }
   TROUPE_KERNEL_MEMBER std::uint64_t column(std::uint64_t group, std::uint64_t column) const {
     return group * args.shape.filters_of_group() + column;
@@ -332,10 +328,11 @@ struct ToImagesProduct {
     const std::uint32_t tap = divide(filter, args.shape.by_filters);
     return load_inside(gradient, args.gradient_type, reads.output(group, static_cast<std::uint32_t>(row), tap, filter));
   }
-  TROUPE_KERNEL_MEMBER float right(std::uint64_t group, std::uint64_t term, std::uint64_t column) const {
+  TROUPE_KERNEL_MEMBER float right(std::uint64_t group, std::uint64_t term, std::uint64_t channel) const {
     auto filter = static_cast<std::uint32_t>(term);
     const std::uint32_t tap = divide(filter, args.shape.by_filters);
-    return load(weights, args.weights_type, reads.weight(group, filter, tap, column));
+    const std::uint64_t row = (group * args.shape.filters_of_group() + filter) * args.shape.taps() + tap;
+    return load(weights, args.weights_type, row * args.shape.channels_of_group() + channel);
   }
   TROUPE_KERNEL_MEMBER std::uint64_t column(std::uint64_t group, std::uint64_t column) const {
     return group * args.shape.channels_of_group() + column;
@@ -387,7 +384,8 @@ struct ToWeightsProduct {
   TROUPE_KERNEL_MEMBER std::uint64_t index(std::uint64_t group, std::uint64_t row, std::uint64_t column) const {
     auto channel = static_cast<std::uint32_t>(column);
     const std::uint32_t tap = divide(channel, args.shape.by_channels);
-    return reads.weight(group, row, tap, channel);
+    const std::uint64_t filter = group * args.shape.filters_of_group() + row;
+    return (filter * args.shape.channels_of_group() + channel) * args.shape.taps() + tap;
   }
 };
 TROUPE_KERNEL_BODY void convolve_to_weights(const Block& block, const ConvolveToWeightsArgs& args) {

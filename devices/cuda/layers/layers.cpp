@@ -35,7 +35,10 @@ LayerRoom room_for(const Kind&, const LayerWork& work, std::uint32_t rows) {
     const std::uint64_t channels = last_extent(*work.output), positions = rows * (work.output->width() / channels);
     room.summed_columns = channels;
     if constexpr (std::is_same_v<Kind, Position>) room.summed_columns = work.output->width();
-    if constexpr (std::is_same_v<Kind, Conv2d>) check_pixels(work, rows);
+    if constexpr (std::is_same_v<Kind, Conv2d>) {
+      check_pixels(work, rows);
+      room.kept = work.parameters[0].count * bytes_of(work.parameters[0].type);  // in another order
+    }
     if constexpr (std::is_same_v<Kind, Add> || std::is_same_v<Kind, Multiply>)
       check_at_most(work.inputs.size(), kMostInputs, "inputs");
     if constexpr (std::is_same_v<Kind, Transpose>)

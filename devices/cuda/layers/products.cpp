@@ -41,6 +41,22 @@ ConvolutionShape shape_of(const Conv2d& conv, const LayerWork& work, std::uint32
   return s;
 }
 
+/// The weights as the products of a convolution read them: channels last.
+const void* channels_last(const LayerWork& work, const ConvolutionShape& shape) {
+  return shape.taps() == 1 ? work.parameters[0].values : work.kept;
+}
+void bring_channels_last(const LayerWork& work, const ConvolutionShape& shape, const Pass& pass) {
+  if (shape.taps() == 1) return;
+  PermuteArgs args{};
+  args.to = {work.kept, work.parameters[0].type, 0};
+  args.from = work.parameters[0].values, args.from_type = work.parameters[0].type;
+  args.count = work.parameters[0].count, args.width = shape.taps() * shape.channels_of_group();
+  args.extents[0] = static_cast<std::uint32_t>(shape.taps()), args.strides[0] = 1;
+  args.extents[1] = shape.channels_of_group(), args.strides[1] = shape.taps();
+  args.count_extents = 2;
+  pass.stream.launch(args, args.count);
+}
+
 }  // namespace
 
 void forward(const Dense& dense, const LayerWork& work, const Pass& pass) {
@@ -82,8 +98,9 @@ void forward(const Conv2d& conv, const LayerWork& work, const Pass& pass) {
   args.to = written_to(work.output->at, work.output->type);
   if (conv.bias) args.to.bias = work.parameters[1].as_floats();
   args.images = work.inputs[0]->at, args.images_type = work.inputs[0]->type;
-  args.weights = work.parameters[0].values, args.weights_type = work.parameters[0].type;
   args.shape = shape_of(conv, work, pass.rows);
+  bring_channels_last(work, args.shape, pass);
+  args.weights = channels_last(work, args.shape), args.weights_type = work.parameters[0].type;
   pass.math.convolve(pass.stream, args);
 }
 
@@ -100,8 +117,8 @@ void backward(const Conv2d& conv, const LayerWork& work, const Pass& pass) {
   ConvolveToImagesArgs to_images{};
   to_images.to = gradient_to(work.gradients[0]);
   to_images.gradient = output.gradient, to_images.gradient_type = output.gradient_type;
-  to_images.weights = work.parameters[0].values, to_images.weights_type = work.parameters[0].type;
   to_images.shape = to_weights.shape;
+  to_images.weights = channels_last(work, to_images.shape), to_images.weights_type = work.parameters[0].type;
   pass.math.convolve_to_images(pass.stream, to_images);
 }
 
