@@ -1,15 +1,17 @@
 #pragma once
 
 #include "devices/cuda/kernels/bytes.hpp"
+#include "devices/cuda/kernels/channel_norms.hpp"
 #include "devices/cuda/kernels/column_sums.hpp"
 #include "devices/cuda/kernels/convert.hpp"
+#include "devices/cuda/kernels/convolutions.hpp"
 #include "devices/cuda/kernels/digest.hpp"
 #include "devices/cuda/kernels/elements.hpp"
 #include "devices/cuda/kernels/losses.hpp"
-#include "devices/cuda/kernels/norms.hpp"
 #include "devices/cuda/kernels/points.hpp"
 #include "devices/cuda/kernels/pools.hpp"
 #include "devices/cuda/kernels/products.hpp"
+#include "devices/cuda/kernels/row_norms.hpp"
 #include "devices/cuda/kernels/sequences.hpp"
 #include "devices/cuda/kernels/sums.hpp"
 #include "devices/cuda/kernels/update.hpp"

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "devices/cuda/layers/layers.hpp"
 
 namespace troupe::cuda {

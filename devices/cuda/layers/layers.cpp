@@ -1,6 +1,5 @@
 #include "devices/cuda/layers/layers.hpp"
 
-#include <algorithm>
 #include <type_traits>
 #include <variant>
 
@@ -29,7 +28,8 @@ template <class Kind>
 LayerRoom room_for(const Kind&, const LayerWork& work, std::uint32_t rows) {
   LayerRoom room;
   if constexpr (kIsLoss<Kind>) {
-    room.kept = rows * work.inputs[1]->width() * sizeof(RowLoss);
+    const bool has_labels = std::is_same_v<Kind, SoftmaxCrossEntropy>;
+    room.kept = rows * (has_labels ? work.inputs[1]->width() : 1) * sizeof(RowLoss);
     return room;
   } else {
     const std::uint64_t channels = last_extent(*work.output), positions = rows * (work.output->width() / channels);

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <utility>
 
 #include "devices/cuda/layers/layers.hpp"
 
