@@ -49,7 +49,7 @@ class CudaModels : public LayerContract {
   }
 };
 
-TEST_P(CudaModels, HaveTheGradientsOfTheReference) { compare_models(DType::f32, {1e-3, 1e-5}); }
+TEST_P(CudaModels, HaveTheGradientsOfTheReference) { compare_models(DType::f32, tolerance_of(DType::f32)); }
 TEST_P(CudaModels, HaveNearlyTheGradientsOfTheReferenceInBf16) { compare_models(DType::bf16, {0.3, 0.03}); }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, CudaModels, ::testing::Values(cuda_case()), case_name);
