@@ -1,34 +1,16 @@
 #include "devices/cuda/cuda_replica.hpp"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 #include <variant>
 
+#include "runtime/model/dropout.hpp"
 #include "runtime/model/layer_kinds.hpp"
 
 namespace troupe::cuda {
 namespace {
 
-std::optional<Curve> curve_of(const Operation& operation) {
-  if (std::holds_alternative<Relu>(operation)) return Curve::relu;
-  if (std::holds_alternative<Tanh>(operation)) return Curve::tanh;
-  if (std::holds_alternative<Sigmoid>(operation)) return Curve::sigmoid;
-  if (std::holds_alternative<Gelu>(operation)) return Curve::gelu;
-  return std::nullopt;
-}
-
-[[noreturn]] void refuse(const Graph& graph, std::uint32_t layer, const std::string& why) {
-  const Layer& refused = graph.layers()[layer];
-  fail(Code::unsupported,
-       text("graph ", graph.name(), ", layer ", refused.name, " (", text_of(refused.operation), "): ", why,
-            "; a cuda device computes one chain of dense, relu, tanh, sigmoid, gelu and flatten up to a "
-            "softmax_cross_entropy"));
-}
-
 Stored stored_of(DType type) { return type == DType::bf16 ? Stored::bf16 : Stored::f32; }
-
-std::uint64_t on_a_boundary(std::uint64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 }  // namespace
 
@@ -36,91 +18,82 @@ CudaReplica::CudaReplica(DeviceState& device, const Graph& graph, const Layout& 
                          const std::vector<Bucket>& buckets, const ReplicaMemory& memory)
     : device_(device), batch_(batch), buckets_(buckets), type_(stored_of(graph.dtype())) {
   batch_.check_fits(graph);
-  const std::uint64_t count = layout.count_elements();
-  parameters_ =
-      device.memory().address_of<const float>(memory.parameters, count * sizeof(float), "a graph's parameters");
-  gradients_ = device.memory().address_of<float>(memory.gradients, count * sizeof(float), "a graph's gradients");
-  if (graph.dtype() == DType::bf16)
-    bf16_ = device.memory().address_of<const std::uint16_t>(memory.bf16, count * 2, "a graph's bf16 weights");
-  read_fields(graph);
-  read_layers(graph, layout);
+  TROUPE_CHECK(memory.gather == nullptr || gathered_bytes(graph) == 0, Code::unsupported, "graph ", graph.name(),
+               ": a cuda device gathers nothing of other ranks, which its synchronized batch norms need");
+  read_tensors(graph);
+  read_layers(graph);
+  read_parameters(graph, layout, memory);
   find_buckets(graph, layout);
+  find_losses();
+  find_rooms(graph);
   take_memory(graph);
+  connect();
 }
 
-void CudaReplica::read_fields(const Graph& graph) {
+void CudaReplica::read_tensors(const Graph& graph) {
   tensors_.resize(graph.fields().size() + graph.layers().size());
   for (std::uint32_t t = 0; t < tensors_.size(); ++t) {
     same_.push_back(t);
-    tensors_[t].width = graph.shape_of(t).count_elements();
-    tensors_[t].type = type_;
+    tensors_[t].shape = graph.shape_of(t);
+    tensors_[t].type = tensors_[t].gradient_type = type_;
+    tensors_[t].is_field = t < graph.fields().size();
   }
   for (std::uint32_t t = 0; t < graph.fields().size(); ++t) {
-    if (graph.count_readers(t) == 0) continue;
+    if (graph.count_readers(t) == 0 && graph.fields()[t].name != kSampleKey) continue;
     const BatchLayout::Entry& entry = batch_.entry(graph.fields()[t].name);
     fields_.push_back({t, entry.offset, entry.row_bytes()});
   }
 }
 
-void CudaReplica::read_layers(const Graph& graph, const Layout& layout) {
+/// What only losses read is f32, whatever else is stored.
+void CudaReplica::read_layers(const Graph& graph) {
+  std::vector<bool> others_read(tensors_.size());
   for (std::uint32_t l = 0; l < graph.layers().size(); ++l) {
-    const Operation& operation = graph.layers()[l].operation;
-    const std::uint32_t input = graph.inputs_of(l).front(), output = graph.output_tensor(l);
-    if (graph.count_readers(input) != 1) refuse(graph, l, "several layers read what it reads");
-    if (input < graph.fields().size() && graph.fields()[input].dtype != graph.dtype())
-      refuse(graph, l, "it reads a field that is not of the graph's type");
-    Stage stage{.layer = l, .input = same_[input], .output = output};
-    if (std::holds_alternative<Flatten>(operation)) {
-      same_[output] = same_[input];
-    } else if (const auto* const dense = std::get_if<Dense>(&operation)) {
-      add_dense(graph, layout, *dense, stage);
-    } else if (const auto curve = curve_of(operation)) {
-      stage.curve = *curve;
-      stages_.push_back(stage);
-    } else if (std::holds_alternative<SoftmaxCrossEntropy>(operation) && l + 1 == graph.layers().size()) {
-      add_loss(graph, l);
-    } else {
-      refuse(graph, l, "it has no kernels for that");
+    const std::uint32_t output = graph.output_tensor(l);
+    Stage& stage = stages_.emplace_back();
+    stage.operation = graph.layers()[l].operation;
+    stage.read = graph.inputs_of(l), stage.written = output;
+    stage.work.layer = l;
+    stage.is_loss = kind_of(stage.operation).is_loss;
+    stage.has_backward = !stage.is_loss && graph.is_trained(output);
+    if (std::holds_alternative<Flatten>(stage.operation)) {
+      same_[output] = same_[stage.read.front()];
+      stage.has_backward = false;
+    } else if (!stage.is_loss) {
+      for (const std::uint32_t t : stage.read) others_read[same_[t]] = true;
     }
   }
+  for (Stage& stage : stages_)
+    if (stage.is_loss && !tensors_[same_[stage.read[0]]].is_field && !others_read[same_[stage.read[0]]])
+      tensors_[same_[stage.read[0]]].type = Stored::f32;
 }
 
-void CudaReplica::add_dense(const Graph& graph, const Layout& layout, const Dense& dense, Stage& stage) {
-  const Shape& read = graph.shape_of(graph.inputs_of(stage.layer).front());
-  stage.is_dense = true;
-  stage.inner = dense.flatten ? read.count_elements() : read.extents.back();
-  stage.units = dense.units;
-  stage.has_bias = dense.bias;
-  bool first = true;
+/// Weights of a bf16 graph are read as bf16, biases and scales as f32.
+void CudaReplica::read_parameters(const Graph& graph, const Layout& layout, const ReplicaMemory& memory) {
+  const std::uint64_t count = layout.count_elements();
+  MemoryMap& map = device_.memory();
+  const auto* const values = map.address_of<const float>(memory.parameters, count * sizeof(float), "parameters");
+  const std::uint16_t* const bf16 =
+      type_ == Stored::bf16 ? map.address_of<const std::uint16_t>(memory.bf16, count * 2, "bf16 weights") : nullptr;
+  gradients_ = map.address_of<float>(memory.gradients, count * sizeof(float), "gradients");
   for (std::size_t p = 0; p < graph.parameters().size(); ++p) {
-    if (graph.parameters()[p].layer != stage.layer) continue;
-    (first ? stage.weight : stage.bias) = layout.entries()[p].first;
-    first = false;
+    const Parameter& parameter = graph.parameters()[p];
+    const Layout::Entry& at = layout.entries()[p];
+    LayerParameter found{values + at.first, gradients_ + at.first, at.count, Stored::f32};
+    if (bf16 != nullptr && parameter.extents.size() > 1) found.values = bf16 + at.first, found.type = Stored::bf16;
+    stages_[parameter.layer].work.parameters.push_back(found);
   }
-  stages_.push_back(stage);
-}
-
-/// The last dense layer gives its loss f32, whatever else is stored.
-void CudaReplica::add_loss(const Graph& graph, std::uint32_t layer) {
-  loss_ = std::get<SoftmaxCrossEntropy>(graph.layers()[layer].operation);
-  logits_ = same_[graph.inputs_of(layer).front()];
-  labels_ = graph.inputs_of(layer).back();
-  if (stages_.empty()) refuse(graph, layer, "nothing is trained before it");
-  const std::uint64_t labels = graph.shape_of(labels_).count_elements();
-  rows_of_logits_ = labels;
-  classes_ = static_cast<std::uint32_t>(tensors_[logits_].width / labels);
-  if (stages_.back().is_dense) tensors_[logits_].type = Stored::f32;
 }
 
 void CudaReplica::find_buckets(const Graph& graph, const Layout& layout) {
   std::vector<bool> found(buckets_.size());
-  for (Stage& stage : stages_) {
-    for (std::uint32_t b = 0; b < buckets_.size() && stage.is_dense; ++b) {
-      const std::uint64_t first = buckets_[b].first_in_layout(), end = first + buckets_[b].count;
-      const auto has = [&](std::uint64_t element) { return element >= first && element < end; };
-      if (found[b] || !(has(stage.weight) || (stage.has_bias && has(stage.bias)))) continue;
+  for (std::size_t p = 0; p < graph.parameters().size(); ++p) {
+    const std::uint64_t at = layout.entries()[p].first;
+    for (std::uint32_t b = 0; b < buckets_.size(); ++b) {
+      const std::uint64_t first = buckets_[b].first_in_layout();
+      if (found[b] || at < first || at >= first + buckets_[b].count) continue;
       found[b] = true;
-      stage.buckets.push_back(b);
+      stages_[graph.parameters()[p].layer].buckets.push_back(b);
     }
   }
   std::uint64_t covered = 0;
@@ -132,26 +105,116 @@ void CudaReplica::find_buckets(const Graph& graph, const Layout& layout) {
                layout.count_elements(), " elements of graph ", graph.name());
 }
 
-/// Gradients have places of their own, but that of a curve is computed where the gradient to its output stands.
+void CudaReplica::find_losses() {
+  const auto is_loss = [](const Stage& stage) { return stage.is_loss; };
+  std::find_if(stages_.begin(), stages_.end(), is_loss)->work.is_first_loss = true;
+  stages_.back().work.is_last_loss = true;
+}
+
+void CudaReplica::find_rooms(const Graph& graph) {
+  for (Stage& stage : stages_) {
+    for (const std::uint32_t t : stage.read) stage.work.inputs.push_back(&tensors_[t]);
+    if (!stage.is_loss) stage.work.output = &tensors_[stage.written];
+    try {
+      stage.room = room_for(stage.work, stage.operation, batch_.rows());
+    } catch (const Error& error) {
+      fail(error.code(), text("graph ", graph.name(), ", layer ", graph.layers()[stage.work.layer].name, " (",
+                              text_of(stage.operation), "): ", error.what()));
+    }
+  }
+}
+
+void CudaReplica::use_gradients(const Graph& graph, std::vector<Use>& uses) const {
+  std::uint32_t turn = 0;
+  const auto take_turn = [&](std::uint32_t tensor) {
+    Use& use = uses[same_[tensor]];
+    if (!graph.is_trained(tensor)) return;
+    if (!use.is_used) use.first = turn;
+    use.is_used = true, use.last = turn;
+  };
+  for (const Stage& stage : stages_) {
+    if (stage.is_loss) take_turn(stage.read[0]), ++turn;
+  }
+  for (auto stage = stages_.rbegin(); stage != stages_.rend(); ++stage, ++turn) {
+    if (!stage->has_backward) continue;
+    take_turn(stage->written);
+    for (const std::uint32_t t : stage->read) take_turn(t);
+  }
+}
+
+/// Each at the first place that no other one has in its time. Gives the bytes that all take.
+std::uint64_t CudaReplica::place_gradients(std::vector<Use>& uses) const {
+  std::vector<Use*> order, placed;
+  for (Use& use : uses)
+    if (use.is_used) order.push_back(&use);
+  std::stable_sort(order.begin(), order.end(), [](const Use* a, const Use* b) { return a->bytes > b->bytes; });
+  std::uint64_t end = 0;
+  for (Use* const use : order) {
+    for (const Use* const other : placed) {  // by place
+      if (other->last < use->first || other->first > use->last) continue;
+      if (use->place + use->bytes > other->place && use->place < other->place + other->bytes)
+        use->place = other->place + other->bytes;
+    }
+    end = std::max(end, use->place + use->bytes);
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), use,
+                                   [](const Use* a, const Use* b) { return a->place < b->place; }),
+                  use);
+  }
+  return end;
+}
+
 void CudaReplica::take_memory(const Graph& graph) {
   const std::uint64_t rows = batch_.rows();
   std::uint64_t bytes = 0;
   const auto take = [&](std::uint64_t size) { return std::exchange(bytes, bytes + on_a_boundary(size)); };
-  std::vector<std::uint64_t> places(tensors_.size()), gradients(tensors_.size(), ~std::uint64_t{0});
+  std::vector<std::uint64_t> places(tensors_.size()), kept;
   for (const Field& field : fields_) places[field.tensor] = take(rows * field.row_bytes);
-  for (const Stage& stage : stages_) places[stage.output] = take(rows * tensors_[stage.output].width * 4);
-  for (auto stage = stages_.rbegin(); stage != stages_.rend(); ++stage) {
-    if (gradients[stage->output] == ~std::uint64_t{0})
-      gradients[stage->output] = take(rows * tensors_[stage->output].width * bytes_of(type_));
-    if (!stage->is_dense && graph.is_trained(stage->input)) gradients[stage->input] = gradients[stage->output];
+  LayerRoom most;
+  for (const Stage& stage : stages_) {
+    if (!stage.is_loss && same_[stage.written] == stage.written)
+      places[stage.written] = take(rows * tensors_[stage.written].width() * bytes_of(tensors_[stage.written].type));
+    kept.push_back(take(stage.room.kept));
+    most.scratch = std::max(most.scratch, stage.room.scratch);
+    most.summed_columns = std::max(most.summed_columns, stage.room.summed_columns);
   }
-  const std::uint64_t losses = take(rows * rows_of_logits_ * sizeof(RowLoss));
+  std::vector<Use> uses(tensors_.size());
+  for (std::uint32_t t = 0; t < tensors_.size(); ++t)
+    uses[t].bytes = on_a_boundary(rows * tensors_[t].width() * bytes_of(type_));
+  use_gradients(graph, uses);
+  const std::uint64_t gradients = take(place_gradients(uses)), samples = take(sizeof *samples_);
+  math_ = std::make_unique<Math>(device_.gpu()->processors(), most.summed_columns);
+  const std::uint64_t scratch = take(most.scratch), for_math = take(math_->scratch_bytes());
   memory_ = DeviceMemory{device_.gpu(), bytes};
   for (std::uint32_t t = 0; t < tensors_.size(); ++t) {
     tensors_[t].at = memory_.at() + places[t];
-    if (gradients[t] != ~std::uint64_t{0}) tensors_[t].gradient = memory_.at() + gradients[t];
+    if (uses[t].is_used) tensors_[t].gradient = memory_.at() + gradients + uses[t].place;
   }
-  row_losses_ = memory_.as<RowLoss>(losses);
+  for (std::size_t l = 0; l < stages_.size(); ++l) stages_[l].work.kept = memory_.at() + kept[l];
+  samples_ = memory_.as<std::uint64_t>(samples);
+  scratch_ = memory_.at() + scratch;
+  math_->take_scratch(memory_.at() + for_math);
+  for (const Field& field : fields_)
+    if (graph.fields()[field.tensor].name == kSampleKey) keys_ = memory_.as<std::int32_t>(places[field.tensor]);
+}
+
+/// Whoever has the first turn writes a gradient, the others add to it.
+void CudaReplica::connect() {
+  for (std::uint32_t t = 0; t < tensors_.size(); ++t) {
+    const Tensor& same = tensors_[same_[t]];
+    tensors_[t].at = same.at, tensors_[t].gradient = same.gradient;
+    tensors_[t].type = same.type, tensors_[t].gradient_type = same.gradient_type;
+  }
+  std::vector<bool> written(tensors_.size());
+  const auto give = [&](Stage& stage, std::uint32_t tensor) {
+    const Tensor& to = tensors_[tensor];
+    const bool adds = to.gradient != nullptr && written[same_[tensor]];
+    written[same_[tensor]] = true;
+    stage.work.gradients.push_back({to.gradient, to.gradient_type, adds ? 1U : 0U});
+  };
+  for (Stage& stage : stages_)
+    if (stage.is_loss) give(stage, stage.read[0]);
+  for (auto stage = stages_.rbegin(); stage != stages_.rend(); ++stage)
+    for (std::size_t n = 0; stage->has_backward && n < stage->read.size(); ++n) give(*stage, stage->read[n]);
 }
 
 CudaStream& CudaReplica::own(Stream& stream, const Memory& batch, std::uint32_t rows) const {
@@ -176,89 +239,15 @@ void CudaReplica::take_batch(CudaStream& stream, Memory batch, std::uint32_t row
   }
 }
 
-Matrix CudaReplica::weights(const Stage& stage, std::uint64_t row_stride, std::uint64_t column_stride) const {
-  if (bf16_ != nullptr) return {bf16_ + stage.weight, row_stride, column_stride, Stored::bf16, 0};
-  return {parameters_ + stage.weight, row_stride, column_stride, Stored::f32, 0};
-}
-
-namespace {
-
-void multiply(CudaStream& stream, MultiplyArgs& args) {
-  const auto tiles = [](std::uint64_t extent) { return (extent + kTile - 1) / kTile; };
-  stream.launch(args, tiles(args.count_rows) * tiles(args.count_columns) * kBlockThreads);
-}
-
-}  // namespace
-
-void CudaReplica::forward(CudaStream& stream, const Stage& stage, std::uint32_t rows) {
-  const Tensor &input = tensors_[stage.input], &output = tensors_[stage.output];
-  if (!stage.is_dense) {
-    ActivateArgs args{};
-    args.to = output.at, args.to_type = output.type;
-    args.from = input.at, args.from_type = input.type;
-    args.curve = stage.curve, args.count = rows * output.width;
-    return stream.launch(args, args.count);
-  }
-  MultiplyArgs args{};
-  args.to = output.at, args.to_type = output.type;
-  if (stage.has_bias) args.bias = parameters_ + stage.bias;
-  args.a = {input.at, stage.inner, 1, input.type, 0};
-  args.b = weights(stage, 1, stage.inner);
-  args.count_rows = rows * (input.width / stage.inner);
-  args.count_columns = stage.units;
-  args.count_inner = stage.inner;
-  multiply(stream, args);
-}
-
-void CudaReplica::backward(CudaStream& stream, const Stage& stage, std::uint32_t rows) {
-  const Tensor &input = tensors_[stage.input], &output = tensors_[stage.output];
-  if (!stage.is_dense) {
-    const Tensor& kept = stage.curve == Curve::gelu ? input : output;
-    ActivateBackArgs args{};
-    args.gradient = output.gradient, args.gradient_type = type_;
-    args.kept = kept.at, args.kept_type = kept.type;
-    args.curve = stage.curve, args.count = rows * output.width;
-    return stream.launch(args, args.count);
-  }
-  const std::uint64_t count_rows = rows * (input.width / stage.inner);
-  MultiplyArgs to_weights{};
-  to_weights.to = gradients_ + stage.weight;
-  to_weights.a = {output.gradient, 1, stage.units, type_, 0};
-  to_weights.b = {input.at, stage.inner, 1, input.type, 0};
-  to_weights.count_rows = stage.units;
-  to_weights.count_columns = stage.inner;
-  to_weights.count_inner = count_rows;
-  multiply(stream, to_weights);
-  if (stage.has_bias) {
-    SumRowsArgs to_bias{nullptr, gradients_ + stage.bias, output.gradient, count_rows, stage.units, type_, 0};
-    stream.launch(to_bias, stage.units);
-  }
-  if (input.gradient == nullptr) return;
-  MultiplyArgs to_input{};
-  to_input.to = input.gradient, to_input.to_type = type_;
-  to_input.a = {output.gradient, stage.units, 1, type_, 0};
-  to_input.b = weights(stage, stage.inner, 1);
-  to_input.count_rows = count_rows;
-  to_input.count_columns = stage.inner;
-  to_input.count_inner = stage.units;
-  multiply(stream, to_input);
-}
-
-void CudaReplica::loss(CudaStream& stream, std::uint32_t rows, Memory sums, bool trains) {
-  CrossEntropyArgs args{};
-  args.rows = row_losses_;
-  args.logits = tensors_[logits_].at, args.logits_type = tensors_[logits_].type;
-  args.labels = reinterpret_cast<const std::int32_t*>(tensors_[labels_].at);
-  if (trains) args.gradient = tensors_[logits_].gradient, args.gradient_type = type_;
-  args.count_rows = rows * rows_of_logits_;
-  args.classes = classes_, args.ignore = loss_.ignore;
-  args.weight = static_cast<float>(loss_.weight), args.smoothing = static_cast<float>(loss_.smoothing);
-  stream.launch(args, args.count_rows);
-  SumLossesArgs total{};
-  total.rows = row_losses_, total.count_rows = args.count_rows;
-  total.weight = static_cast<double>(args.weight), total.adds = trains ? 0 : 1;
-  total.given.own.sums = device_.memory().address_of<StepSums>(sums, sizeof(StepSums), "a step's sums");
-  stream.launch_blocks(total, 1);
+Pass CudaReplica::pass_on(CudaStream& stream, std::uint32_t rows, Memory sums, bool trains) {
+  return {.stream = stream,
+          .math = *math_,
+          .rows = rows,
+          .training = trains,
+          .scratch = scratch_,
+          .keys = trains ? keys_ : nullptr,
+          .samples = samples_,
+          .sums = device_.memory().address_of<StepSums>(sums, sizeof(StepSums), "a step's sums")};
 }
 
 void CudaReplica::step_without_rows(CudaStream& stream, Memory sums, BucketSink& sink) {
@@ -276,15 +265,15 @@ void CudaReplica::step(Stream& stream, Memory batch, std::uint32_t rows, Memory 
   CudaStream& queue = own(stream, batch, rows);
   if (rows == 0) return step_without_rows(queue, sums, sink);
   take_batch(queue, batch, rows);
+  const Pass pass = pass_on(queue, rows, sums, true);
   for (const Stage& stage : stages_) {
     for (const std::uint32_t b : stage.buckets) sink.acquire(buckets_[b], stream);
-    forward(queue, stage, rows);
+    forward(stage.work, stage.operation, pass);
   }
-  loss(queue, rows, sums, true);
   std::size_t next = 0;
   for (auto stage = stages_.rbegin(); stage != stages_.rend(); ++stage) {
-    backward(queue, *stage, rows);
-    while (next < buckets_.size() && last_layers_[next] == stage->layer) sink.ready(buckets_[next++], stream);
+    if (stage->has_backward) backward(stage->work, stage->operation, pass);
+    while (next < buckets_.size() && last_layers_[next] == stage->work.layer) sink.ready(buckets_[next++], stream);
   }
 }
 
@@ -292,8 +281,8 @@ void CudaReplica::evaluate(Stream& stream, Memory batch, std::uint32_t rows, Mem
   CudaStream& queue = own(stream, batch, rows);
   if (rows == 0) return;
   take_batch(queue, batch, rows);
-  for (const Stage& stage : stages_) forward(queue, stage, rows);
-  loss(queue, rows, sums, false);
+  const Pass pass = pass_on(queue, rows, sums, false);
+  for (const Stage& stage : stages_) forward(stage.work, stage.operation, pass);
 }
 
 }  // namespace troupe::cuda

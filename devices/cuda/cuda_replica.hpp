@@ -1,17 +1,21 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "devices/cuda/cuda_stream.hpp"
+#include "devices/cuda/layers/layers.hpp"
 #include "runtime/compute/device.hpp"
 
 namespace troupe::cuda {
 
-/// A replica of a graph that is one chain of dense layers, curves and flattenings up to a softmax cross entropy, by
-/// kernels of ours. Sums are in f32 and in one order, so the same batch gives the same bits.
+/// A replica of a graph, by kernels of ours. Sums are in one order, so the same batch gives the same bits. All layers'
+/// outputs are kept until the backward pass; a gradient has its memory from the first layer that writes it to the one
+/// that reads it.
 class CudaReplica final : public Replica {
  public:
+  /// Throws Error{unsupported}, which names the layer, for what it does not compute.
   CudaReplica(DeviceState& device, const Graph& graph, const Layout& layout, const BatchLayout& batch,
               const std::vector<Bucket>& buckets, const ReplicaMemory& memory);
 
@@ -19,22 +23,15 @@ class CudaReplica final : public Replica {
   void evaluate(Stream& stream, Memory batch, std::uint32_t rows, Memory sums) override;
 
  private:
-  /// A tensor of a batch, and the gradient to it.
-  struct Tensor {
-    std::byte* at = nullptr;
-    std::byte* gradient = nullptr;  // null: none is computed
-    std::uint64_t width = 0;        // elements of a row
-    Stored type = Stored::f32;
-  };
-  /// A layer that computes something.
+  /// A layer of the graph.
   struct Stage {
-    std::uint32_t layer = 0;
-    std::uint32_t input = 0, output = 0;  // tensors
-    bool is_dense = false;                // else a curve
-    Curve curve = Curve::relu;
-    std::uint64_t inner = 0, units = 0;  // of a dense layer
-    std::uint64_t weight = 0, bias = 0;  // elements of the layout
-    bool has_bias = false;
+    Operation operation;
+    LayerWork work;
+    LayerRoom room;
+    std::vector<std::uint32_t> read;  // tensors
+    std::uint32_t written = 0;        // of a loss: none
+    bool is_loss = false;
+    bool has_backward = false;           // what it puts out depends on a parameter
     std::vector<std::uint32_t> buckets;  // that its parameters are in, and no stage before reads
   };
   /// A field of a batch that the graph reads.
@@ -42,38 +39,43 @@ class CudaReplica final : public Replica {
     std::uint32_t tensor = 0;
     std::uint64_t offset = 0, row_bytes = 0;
   };
+  /// When a gradient is in use: from one turn to another, both included. Losses have the first turns, in their order;
+  /// then the other layers have theirs, from the last one to the first.
+  struct Use {
+    std::uint32_t first = 0, last = 0;
+    std::uint64_t bytes = 0, place = 0;
+    bool is_used = false;
+  };
 
-  void read_fields(const Graph& graph);
-  void read_layers(const Graph& graph, const Layout& layout);
-  void add_dense(const Graph& graph, const Layout& layout, const Dense& dense, Stage& stage);
-  void add_loss(const Graph& graph, std::uint32_t layer);
-  void take_memory(const Graph& graph);
+  void read_tensors(const Graph& graph);
+  void read_layers(const Graph& graph);
+  void read_parameters(const Graph& graph, const Layout& layout, const ReplicaMemory& memory);
   void find_buckets(const Graph& graph, const Layout& layout);
+  void find_losses();
+  void find_rooms(const Graph& graph);
+  void use_gradients(const Graph& graph, std::vector<Use>& uses) const;
+  std::uint64_t place_gradients(std::vector<Use>& uses) const;
+  void take_memory(const Graph& graph);
+  void connect();
   CudaStream& own(Stream& stream, const Memory& batch, std::uint32_t rows) const;
+  Pass pass_on(CudaStream& stream, std::uint32_t rows, Memory sums, bool trains);
   void step_without_rows(CudaStream& stream, Memory sums, BucketSink& sink);
   void take_batch(CudaStream& stream, Memory batch, std::uint32_t rows);
-  void forward(CudaStream& stream, const Stage& stage, std::uint32_t rows);
-  void backward(CudaStream& stream, const Stage& stage, std::uint32_t rows);
-  void loss(CudaStream& stream, std::uint32_t rows, Memory sums, bool trains);
-  Matrix weights(const Stage& stage, std::uint64_t row_stride, std::uint64_t column_stride) const;
 
   DeviceState& device_;
   const BatchLayout batch_;
   const std::vector<Bucket> buckets_;
-  const float* parameters_ = nullptr;
-  const std::uint16_t* bf16_ = nullptr;  // null: the graph is f32
   float* gradients_ = nullptr;
   Stored type_ = Stored::f32;  // of activations
   std::vector<Tensor> tensors_;
   std::vector<std::uint32_t> same_;  // by tensor: the one whose memory it has
   std::vector<Field> fields_;
-  std::vector<Stage> stages_;
+  std::vector<Stage> stages_;               // by layer
   std::vector<std::uint32_t> last_layers_;  // by bucket: when the backward pass has come there, it is finished
-  SoftmaxCrossEntropy loss_;
-  std::uint32_t logits_ = 0, labels_ = 0;  // tensors
-  std::uint32_t classes_ = 0;
-  std::uint64_t rows_of_logits_ = 0;  // of one sample
-  RowLoss* row_losses_ = nullptr;
+  const std::int32_t* keys_ = nullptr;      // of samples; null: the graph drops nothing
+  std::byte* scratch_ = nullptr;
+  std::uint64_t* samples_ = nullptr;
+  std::unique_ptr<Math> math_;
   DeviceMemory memory_;
 };
 

@@ -62,6 +62,12 @@ Status StreamWatch::why() const {
     case StreamFault::bad_label:
       return {Code::corrupt, text("row ", report_.value, " of a batch has label ", report_.word,
                                   ", which is no class of the model: check the data set's labels")};
+    case StreamFault::bad_target:
+      return {Code::corrupt, text("row ", report_.value, " of a batch has ", report_.word,
+                                  " targets above 1; targets are 0 to 1, or below 0 where none is known")};
+    case StreamFault::bad_token:
+      return {Code::corrupt, text("place ", report_.value, " of a batch has token ", report_.word,
+                                  ", which is not in the model's vocabulary: check the data set")};
     case StreamFault::foreign_journal:
       return {Code::corrupt,
               text("update ", report_.value, ": the journal tells of update ", report_.word >> kJournalBits, " with ",

@@ -100,7 +100,53 @@ struct NoSink final : BucketSink {
   void ready(const Bucket&, Stream&) noexcept override {}
 };
 
-class CudaDeviceOnGpu : public contracts::DeviceWorld {};
+class CudaDeviceOnGpu : public contracts::DeviceWorld {
+ protected:
+  /// Steps that are launched one by one, and recorded ones, train alike. A row of the graph has 12 numbers.
+  void replay_steps(const Graph& graph) {
+    SCOPED_TRACE(graph.name());
+    const Layout layout{graph};
+    const BatchLayout rows{5, graph.fields()};
+    std::vector<float> start(layout.count_elements());
+    fill_initial(graph, layout, 4, start);
+    std::vector<Memory> batches, sums;
+    for (std::uint64_t b = 0; b < 3; ++b) {
+      batches.push_back(arena()->allocate(rows.size_bytes()));
+      write(slice(batches.back(), 0, 5 * 12 * sizeof(float)), random_floats(b, 60));
+      sums.push_back(put_sums({}));
+    }
+    std::vector<std::vector<float>> trained;
+    for (const bool as_one : {false, true}) {
+      Programs programs;
+      const auto stream = device().stream();
+      const ReplicaMemory memory{put(start), {}, put(std::vector<float>(start.size()))};
+      const auto replica = device().compile(graph, layout, rows, make_buckets(GroupId{}, graph, layout, 0), memory);
+      NoSink sink;
+      StripeMemory stripe{
+          .stripe = {GroupId{}, Rank{}, 0, layout.count_elements()}, .parameters = memory.parameters, .bf16 = {}};
+      for (std::uint64_t step = 1; step <= 20; ++step) {
+        const auto work = [&] {
+          const Memory own = sums[step % 3];
+          replica->step(*stream, batches[(step / 2) % 3], 5, own, sink);
+          stream->update(rule_step({.kind = RuleKind::sgd, .rate = 0.5 / static_cast<double>(step)}, step), step,
+                         stripe, std::span{&memory.gradients, 1}, own);
+        };
+        if (as_one)
+          stream->enqueue(programs, work);
+        else
+          work();
+      }
+      finish(*stream);
+      trained.push_back(get(memory.parameters));
+      if (as_one) {
+        EXPECT_EQ(programs.recorded(), 1U);
+        EXPECT_GT(programs.replayed(), 0U);
+      }
+    }
+    EXPECT_NE(trained[0], start);
+    EXPECT_EQ(trained[0], trained[1]);
+  }
+};
 
 contracts::DeviceCase cuda_case() {
   return {"Gpu", [](AddressSpace& space, std::chrono::milliseconds deadline) {
@@ -110,9 +156,12 @@ contracts::DeviceCase cuda_case() {
 
 TEST_P(CudaDeviceOnGpu, NamesTheLayerThatItHasNoKernelsFor) {
   const Graph graph{"net",
-                    Shape{{8, 8, 1}},
+                    Shape{{8}},
                     DType::f32,
-                    {{"first", Conv2d{4, {3, 3}}}, {"out", Dense{3}}, {"loss", SoftmaxCrossEntropy{}}}};
+                    {{"a", Dense{4}},
+                     {"sum", Add{}, std::vector<std::string>(17, "a")},
+                     {"out", Dense{3}},
+                     {"loss", SoftmaxCrossEntropy{}}}};
   const Layout layout{graph};
   const ReplicaMemory memory{
       put(std::vector<float>(layout.count_elements())), {}, put(std::vector<float>(layout.count_elements()))};
@@ -122,7 +171,7 @@ TEST_P(CudaDeviceOnGpu, NamesTheLayerThatItHasNoKernelsFor) {
     FAIL() << "it was not refused";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::unsupported);
-    expect_says(error.what(), {"graph net", "layer first", "conv2d"});
+    expect_says(error.what(), {"graph net", "layer sum", "add", "17 inputs"});
   }
 }
 
@@ -171,53 +220,35 @@ TEST_P(CudaDeviceOnGpu, RefusesTheGraphsThatAPlanIsToldItRefuses) {
           {"c", Add{}, {"a", "b"}},
           {"d", Dense{3}, {"c"}},
           {"loss", SoftmaxCrossEntropy{}}}});
+  check({"many",
+         Shape{{12}},
+         DType::f32,
+         {{"a", Dense{9}},
+          {"sum", Add{}, std::vector<std::string>(17, "a")},
+          {"out", Dense{3}},
+          {"loss", SoftmaxCrossEntropy{}}}});
+}
+
+/// A chain of dense layers; a network with a batch norm, dropped elements and a tensor that several layers read.
+std::vector<Graph> graphs_to_replay() {
+  return {{"chain",
+           Shape{{12}},
+           DType::f32,
+           {{"a", Dense{9}}, {"t", Tanh{}}, {"b", Dense{3}}, {"loss", SoftmaxCrossEntropy{}}}},
+          {"net",
+           Shape{{4, 3, 1}},
+           DType::f32,
+           {{"c", Conv2d{.filters = 3, .kernel = {3, 3}, .padding = {1, 1}}},
+            {"n", BatchNorm{}},
+            {"r", Relu{}},
+            {"s", Add{}, {"r", "c"}},
+            {"d", Dropout{}},
+            {"out", Dense{3}},
+            {"loss", SoftmaxCrossEntropy{}}}}};
 }
 
 TEST_P(CudaDeviceOnGpu, ReplaysStepsWithOtherBatchesRatesAndSums) {
-  const Graph graph{"net",
-                    Shape{{12}},
-                    DType::f32,
-                    {{"a", Dense{9}}, {"t", Tanh{}}, {"b", Dense{3}}, {"loss", SoftmaxCrossEntropy{}}}};
-  const Layout layout{graph};
-  const BatchLayout rows{5, graph.fields()};
-  std::vector<float> start(layout.count_elements());
-  fill_initial(graph, layout, 4, start);
-  std::vector<Memory> batches, sums;
-  for (std::uint64_t b = 0; b < 3; ++b) {
-    batches.push_back(arena()->allocate(rows.size_bytes()));
-    write(slice(batches.back(), 0, 5 * 12 * sizeof(float)), random_floats(b, 60));
-    sums.push_back(put_sums({}));
-  }
-  std::vector<std::vector<float>> trained;
-  for (const bool as_one : {false, true}) {
-    Programs programs;
-    const auto stream = device().stream();
-    const ReplicaMemory memory{put(start), {}, put(std::vector<float>(start.size()))};
-    const auto replica = device().compile(graph, layout, rows, make_buckets(GroupId{}, graph, layout, 0), memory);
-    NoSink sink;
-    StripeMemory stripe{
-        .stripe = {GroupId{}, Rank{}, 0, layout.count_elements()}, .parameters = memory.parameters, .bf16 = {}};
-    for (std::uint64_t step = 1; step <= 20; ++step) {
-      const auto work = [&] {
-        const Memory own = sums[step % 3];
-        replica->step(*stream, batches[(step / 2) % 3], 5, own, sink);
-        stream->update(rule_step({.kind = RuleKind::sgd, .rate = 0.5 / static_cast<double>(step)}, step), step, stripe,
-                       std::span{&memory.gradients, 1}, own);
-      };
-      if (as_one)
-        stream->enqueue(programs, work);
-      else
-        work();
-    }
-    finish(*stream);
-    trained.push_back(get(memory.parameters));
-    if (as_one) {
-      EXPECT_EQ(programs.recorded(), 1U);
-      EXPECT_GT(programs.replayed(), 0U);
-    }
-  }
-  EXPECT_NE(trained[0], start);
-  EXPECT_EQ(trained[0], trained[1]);
+  for (const Graph& graph : graphs_to_replay()) replay_steps(graph);
 }
 
 TEST_P(CudaDeviceOnGpu, ReplaysStepsWithoutAHostThatWaitsForTheGpu) {
@@ -282,6 +313,45 @@ TEST_P(CudaDeviceOnGpu, EndsAStreamWhoseBatchHasALabelThatIsNoClass) {
   EXPECT_EQ(status.code(), Code::corrupt);
   expect_says(std::string{status.text()}, {"row 1", "label 3"});
   EXPECT_EQ(value<StepSums>(total).samples, 9U) << "what follows in the stream was done";
+}
+
+TEST_P(CudaDeviceOnGpu, EndsAStreamWhoseBatchHasATokenThatTheModelDoesNotKnow) {
+  const Graph graph{"net",
+                    {{"tokens", Shape{{3}}, DType::i32, 5}, {std::string{kLabel}, {}, DType::i32}},
+                    DType::f32,
+                    {{"e", Embedding{5, 2}}, {"out", Dense{3}}, {"loss", SoftmaxCrossEntropy{}}}};
+  const Layout layout{graph};
+  const BatchLayout rows{2, graph.fields()};
+  const ReplicaMemory memory{
+      put(std::vector<float>(layout.count_elements())), {}, put(std::vector<float>(layout.count_elements()))};
+  const auto replica = device().compile(graph, layout, rows, make_buckets(GroupId{}, graph, layout, 0), memory);
+  const Memory batch = arena()->allocate(rows.size_bytes());
+  write(slice(batch, rows.entry("tokens").offset, 6 * sizeof(std::int32_t)),
+        std::vector<std::int32_t>{4, -1, 0, 1, 5, 2});
+  const auto stream = device().stream();
+  replica->evaluate(*stream, batch, 2, put_sums({}));
+  const Status status = reach(stream->mark());
+  EXPECT_EQ(status.code(), Code::corrupt);
+  expect_says(std::string{status.text()}, {"place 4", "token 5"});
+}
+
+TEST_P(CudaDeviceOnGpu, EndsAStreamWhoseBatchHasATargetAboveOne) {
+  const Graph graph{"net",
+                    {{std::string{kImage}, Shape{{4}}, DType::f32}, {"wanted", Shape{{3}}, DType::f32}},
+                    DType::f32,
+                    {{"a", Dense{3}}, {"loss", SigmoidCrossEntropy{}, {"a", "wanted"}}}};
+  const Layout layout{graph};
+  const BatchLayout rows{2, graph.fields()};
+  const ReplicaMemory memory{
+      put(std::vector<float>(layout.count_elements())), {}, put(std::vector<float>(layout.count_elements()))};
+  const auto replica = device().compile(graph, layout, rows, make_buckets(GroupId{}, graph, layout, 0), memory);
+  const Memory batch = arena()->allocate(rows.size_bytes());
+  write(slice(batch, rows.entry("wanted").offset, 6 * sizeof(float)), std::vector<float>{0, 1, -1, 0.5F, 2, 1});
+  const auto stream = device().stream();
+  replica->evaluate(*stream, batch, 2, put_sums({}));
+  const Status status = reach(stream->mark());
+  EXPECT_EQ(status.code(), Code::corrupt);
+  expect_says(std::string{status.text()}, {"row 1", "targets above 1"});
 }
 
 TEST_P(CudaDeviceOnGpu, SignalsAndWaitsForLinesOfThisProcessThatNoGpuReaches) {

@@ -169,10 +169,11 @@ TEST(CudaKernels, MultiplyMatricesOfOddExtentsInBothOrders) {
                              bias = random_floats(12, columns);
     std::vector<float> to(rows * columns, NAN);
     MultiplyArgs args{};
-    args.to = to.data(), args.bias = bias.data();
-    args.a = {a.data(), inner, 1, Stored::f32, 0};
-    args.b = {b.data(), 1, inner, Stored::f32, 0};  // [columns, inner]: transposed
-    args.count_rows = rows, args.count_columns = columns, args.count_inner = inner;
+    args.to.at = to.data(), args.to.bias = bias.data(), args.to.parts = 1, args.to.scale = 1;
+    args.place = {nullptr, columns, 1, 0, 0, Stored::f32, 0};
+    args.a = {a.data(), inner, 1, 0, 0, Stored::f32, 0};
+    args.b = {b.data(), 1, inner, 0, 0, Stored::f32, 0};  // [columns, inner]: transposed
+    args.extents = {1, rows, columns, inner};
     launch("multiply", args, 3);
     for (std::size_t i = 0; i < rows; ++i) {
       for (std::size_t j = 0; j < columns; ++j) {
@@ -184,6 +185,78 @@ TEST(CudaKernels, MultiplyMatricesOfOddExtentsInBothOrders) {
         ASSERT_NEAR(static_cast<double>(to[i * columns + j]), sum, 1e-6 * size) << i << ", " << j;
       }
     }
+  }
+}
+
+TEST(CudaKernels, AddUpAProductThatWasCutIntoParts) {
+  for (const std::uint32_t parts : {2U, 3U, 7U}) {
+    SCOPED_TRACE(parts);
+    constexpr std::size_t kRows = 65, kColumns = 31, kInner = 333;
+    const std::vector<float> a = random_floats(10, kRows * kInner), b = random_floats(11, kInner * kColumns),
+                             bias = random_floats(12, kColumns);
+    std::vector<float> whole(kRows * kColumns), cut(kRows * kColumns, 2), partial(parts * cut.size(), NAN);
+    MultiplyArgs args{};
+    args.to = {whole.data(), bias.data(), nullptr, whole.size(), Stored::f32, 0, 1, 0.5F};
+    args.place = {nullptr, kColumns, 1, 0, 0, Stored::f32, 0};
+    args.a = {a.data(), kInner, 1, 0, 0, Stored::f32, 0};
+    args.b = {b.data(), kColumns, 1, 0, 0, Stored::f32, 0};
+    args.extents = {1, kRows, kColumns, kInner};
+    launch("multiply", args, 3);
+    args.to.at = cut.data(), args.to.partial = partial.data(), args.to.parts = parts, args.to.adds = 1;
+    launch("multiply", args, 4);
+    launch("add_parts", AddPartsArgs{nullptr, args.to, kColumns});
+    for (std::size_t i = 0; i < whole.size(); ++i) ASSERT_NEAR(cut[i], whole[i] + 2, 1e-4) << i;
+  }
+}
+
+TEST(CudaKernels, SumColumnsAndNormalizeRowsOfOddExtents) {
+  for (const auto& [rows, columns] :
+       {std::array<std::size_t, 2>{0, 1}, {1, 1}, {31, 33}, {33, 31}, {4097, 3}, {3, 4097}}) {
+    SCOPED_TRACE(text(rows, " x ", columns));
+    const std::vector<float> from = random_floats(20, rows * columns), scale = random_floats(21, columns);
+    std::vector<float> partial(3 * columns, NAN), to(rows * columns + 1, 9.0F);
+    std::vector<RowMoments> moments(rows + 1);
+    launch(
+        "sum_columns",
+        SumColumnsArgs{
+            nullptr, partial.data(), from.data(), nullptr, nullptr, {rows, columns, 3, 0}, Stored::f32, Stored::f32});
+    NormalizeRowsArgs norm{};
+    norm.to = to.data(), norm.moments = moments.data(), norm.from = from.data(), norm.scale = scale.data();
+    norm.count_rows = rows, norm.width = columns, norm.epsilon = 1e-5F, norm.is_layer_norm = 1;
+    launch("normalize_rows", norm, 2);
+    EXPECT_EQ(to.back(), 9.0F);
+    for (std::size_t c = 0; c < columns; ++c) {
+      double sum = 0;
+      for (std::size_t r = 0; r < rows; ++r) sum += static_cast<double>(from[r * columns + c]);
+      ASSERT_NEAR(static_cast<double>(partial[c] + partial[columns + c] + partial[2 * columns + c]), sum, 1e-3) << c;
+    }
+    for (std::size_t r = 0; r < rows; ++r) {
+      double mean = 0, variance = 0;
+      for (std::size_t c = 0; c < columns; ++c) mean += static_cast<double>(from[r * columns + c]);
+      mean /= static_cast<double>(columns);
+      for (std::size_t c = 0; c < columns; ++c)
+        variance += std::pow(static_cast<double>(from[r * columns + c]) - mean, 2);
+      variance /= static_cast<double>(columns);
+      for (std::size_t c = 0; c < columns; ++c) {
+        const double normal = (static_cast<double>(from[r * columns + c]) - mean) / std::sqrt(variance + 1e-5);
+        ASSERT_NEAR(static_cast<double>(to[r * columns + c]), normal * static_cast<double>(scale[c]), 2e-5)
+            << r << ", " << c;
+      }
+    }
+  }
+}
+
+TEST(CudaKernels, DivideAsDivisionsDo) {
+  for (const std::uint32_t divisor : {1U, 2U, 3U, 7U, 28U, 784U, 1000U, 65537U, 0x7fffffffU}) {
+    const Divisor by = divisor_of(divisor);
+    for (std::uint64_t key = 0; key < 200; ++key) {
+      const auto number = static_cast<std::uint32_t>(random_below(7, key, std::uint64_t{1} << (1 + key % 31)));
+      std::uint32_t rest = number;
+      ASSERT_EQ(divide(rest, by), number / divisor) << number << " / " << divisor;
+      ASSERT_EQ(rest, number % divisor) << number << " % " << divisor;
+    }
+    for (const std::uint32_t number : {0U, divisor - 1, divisor, 0x7fffffffU})
+      ASSERT_EQ(quotient(number, by), number / divisor) << number << " / " << divisor;
   }
 }
 

@@ -11,10 +11,12 @@
 //   }
 //   inline void declare(Accesses& touched, const ClearArgs& args) { touched.writes(args.to, args.size_bytes); }
 //
-// list.hpp names all kernels. nvcc makes `extern "C" __global__ void troupe_clear(const __grid_constant__ ClearArgs)`
-// of it; another compiler makes an entry of host_kernels(), which runs block after block on the thread that calls it.
-// Both compute the same bits: no contraction to fused multiply-add, denormals of f32 flushed to zero, sums in one
-// order.
+// A function of a class that bodies call is marked TROUPE_KERNEL_MEMBER. list.hpp names all kernels. nvcc makes `extern
+// "C" __global__ void troupe_clear(const __grid_constant__ ClearArgs)` of it; another compiler makes an entry of
+// host_kernels(), which runs block after block on the thread that calls it. Both compute the same bits: no contraction
+// to fused multiply-add, denormals of f32 flushed to zero, sums in one order. Two things differ in the last bits:
+// functions such as exp, and products of matrices, which a GPU adds up by fused multiply-add (multiply_add in
+// numbers.hpp).
 
 #include <cstddef>
 #include <cstdint>
@@ -31,7 +33,16 @@
 namespace troupe::cuda {
 
 /// What went wrong on a stream.
-enum class StreamFault : std::uint32_t { none, poisoned, overdue, ended, bad_label, foreign_journal };
+enum class StreamFault : std::uint32_t {
+  none,
+  poisoned,
+  overdue,
+  ended,
+  bad_label,
+  bad_target,
+  bad_token,
+  foreign_journal
+};
 
 /// Of one stream, in device memory. A kernel of a stream that has failed does nothing.
 struct StreamState {
@@ -60,6 +71,7 @@ inline constexpr unsigned kBlockThreads = 256;
 #if defined(__CUDACC__)
 
 #define TROUPE_KERNEL_BODY __device__ inline
+#define TROUPE_KERNEL_MEMBER __device__
 
 /// The threads of one block on a GPU: of all blocks, each runs the body with all its threads.
 class Block {
@@ -83,6 +95,10 @@ class Block {
   template <class Act>
   __device__ void for_each_here(std::uint64_t count_elements, Act&& act) const {
     for (std::uint64_t i = threadIdx.x; i < count_elements; i += blockDim.x) act(i);
+  }
+  template <class Act>
+  __device__ void for_each_thread(Act&& act) const {
+    act(threadIdx.x);
   }
   template <class Act>
   __device__ void once(Act&& act) const {
@@ -111,9 +127,20 @@ class Block {
   }
 };
 
+/// A T of each thread of a block.
+template <class T>
+class OfEachThread {
+ public:
+  __device__ T& operator[](unsigned) { return own_; }
+
+ private:
+  T own_;
+};
+
 #else
 
 #define TROUPE_KERNEL_BODY inline
+#define TROUPE_KERNEL_MEMBER
 
 /// Where kernels find memory on the host: device memory has addresses at which nobody else may look.
 class KernelMemory {
@@ -124,6 +151,12 @@ class KernelMemory {
  protected:
   ~KernelMemory() = default;
 };
+
+#if defined(TROUPE_KERNEL_BLOCK)
+}  // namespace troupe::cuda
+#include TROUPE_KERNEL_BLOCK  // another Block, and its OfEachThread
+namespace troupe::cuda {
+#else
 
 /// One block on the host: its threads follow each other, from one barrier to the next.
 class Block {
@@ -156,6 +189,11 @@ class Block {
   void for_each_here(std::uint64_t count_elements, Act&& act) const {
     for (std::uint64_t i = 0; i < count_elements; ++i) act(i);
   }
+  /// Calls act(t) in each thread of this block with its number.
+  template <class Act>
+  void for_each_thread(Act&& act) const {
+    for (unsigned t = 0; t < kBlockThreads; ++t) act(t);
+  }
   /// Calls act() in one thread of this block.
   template <class Act>
   void once(Act&& act) const {
@@ -186,6 +224,19 @@ class Block {
   const std::uint32_t index_;
   const std::uint32_t count_;
 };
+
+/// A T of each thread of a block, by the thread's number, which it keeps over barriers: in registers on a GPU. Not
+/// initialized.
+template <class T>
+class OfEachThread {
+ public:
+  T& operator[](unsigned thread) noexcept { return all_[thread]; }
+
+ private:
+  T all_[kBlockThreads];
+};
+
+#endif
 
 /// What a kernel does with a range of memory. `acquires`: it ends when the word there says so, and what was done before
 /// that was written is done before what follows the kernel. `releases`: it writes the word, behind everything before

@@ -1,36 +1,70 @@
 #pragma once
 
 #include "devices/cuda/kernels/bytes.hpp"
+#include "devices/cuda/kernels/channel_norms.hpp"
+#include "devices/cuda/kernels/column_sums.hpp"
 #include "devices/cuda/kernels/convert.hpp"
+#include "devices/cuda/kernels/convolutions.hpp"
 #include "devices/cuda/kernels/digest.hpp"
-#include "devices/cuda/kernels/layers.hpp"
+#include "devices/cuda/kernels/elements.hpp"
+#include "devices/cuda/kernels/losses.hpp"
 #include "devices/cuda/kernels/points.hpp"
+#include "devices/cuda/kernels/pools.hpp"
+#include "devices/cuda/kernels/products.hpp"
+#include "devices/cuda/kernels/row_norms.hpp"
+#include "devices/cuda/kernels/sequences.hpp"
 #include "devices/cuda/kernels/sums.hpp"
 #include "devices/cuda/kernels/update.hpp"
 
 // All kernels: KERNEL(name, arguments). The body is troupe::cuda::name, the symbol troupe_name.
-#define TROUPE_CUDA_KERNELS(KERNEL)                      \
-  KERNEL(copy, CopyArgs)                                 \
-  KERNEL(clear, ClearArgs)                               \
-  KERNEL(wait, WaitArgs)                                 \
-  KERNEL(signal, SignalArgs)                             \
-  KERNEL(load_step_block, LoadStepBlockArgs)             \
-  KERNEL(end_step_block, EndStepBlockArgs)               \
-  KERNEL(reduce, ReduceArgs)                             \
-  KERNEL(measure_gradient, MeasureGradientArgs)          \
-  KERNEL(sum_up, SumUpArgs)                              \
-  KERNEL(copy_sums, CopySumsArgs)                        \
-  KERNEL(weighted_delta, WeightedDeltaArgs)              \
-  KERNEL(convert, ConvertArgs)                           \
-  KERNEL(convert_with_residual, ConvertWithResidualArgs) \
-  KERNEL(add_converted, AddConvertedArgs)                \
-  KERNEL(digest, DigestArgs)                             \
-  KERNEL(measure_update, MeasureUpdateArgs)              \
-  KERNEL(update, UpdateArgs)                             \
-  KERNEL(take_batch, TakeBatchArgs)                      \
-  KERNEL(multiply, MultiplyArgs)                         \
-  KERNEL(sum_rows, SumRowsArgs)                          \
-  KERNEL(activate, ActivateArgs)                         \
-  KERNEL(activate_back, ActivateBackArgs)                \
-  KERNEL(cross_entropy, CrossEntropyArgs)                \
+#define TROUPE_CUDA_KERNELS(KERNEL)                          \
+  KERNEL(copy, CopyArgs)                                     \
+  KERNEL(clear, ClearArgs)                                   \
+  KERNEL(wait, WaitArgs)                                     \
+  KERNEL(signal, SignalArgs)                                 \
+  KERNEL(load_step_block, LoadStepBlockArgs)                 \
+  KERNEL(end_step_block, EndStepBlockArgs)                   \
+  KERNEL(reduce, ReduceArgs)                                 \
+  KERNEL(measure_gradient, MeasureGradientArgs)              \
+  KERNEL(sum_up, SumUpArgs)                                  \
+  KERNEL(copy_sums, CopySumsArgs)                            \
+  KERNEL(weighted_delta, WeightedDeltaArgs)                  \
+  KERNEL(convert, ConvertArgs)                               \
+  KERNEL(convert_with_residual, ConvertWithResidualArgs)     \
+  KERNEL(add_converted, AddConvertedArgs)                    \
+  KERNEL(digest, DigestArgs)                                 \
+  KERNEL(measure_update, MeasureUpdateArgs)                  \
+  KERNEL(update, UpdateArgs)                                 \
+  KERNEL(take_batch, TakeBatchArgs)                          \
+  KERNEL(multiply, MultiplyArgs)                             \
+  KERNEL(convolve, ConvolveArgs)                             \
+  KERNEL(convolve_to_images, ConvolveToImagesArgs)           \
+  KERNEL(convolve_to_weights, ConvolveToWeightsArgs)         \
+  KERNEL(add_parts, AddPartsArgs)                            \
+  KERNEL(sum_columns, SumColumnsArgs)                        \
+  KERNEL(pool, PoolArgs)                                     \
+  KERNEL(pool_back, PoolBackArgs)                            \
+  KERNEL(activate, ActivateArgs)                             \
+  KERNEL(activate_back, ActivateBackArgs)                    \
+  KERNEL(combine, CombineArgs)                               \
+  KERNEL(factor_back, FactorBackArgs)                        \
+  KERNEL(move_columns, MoveColumnsArgs)                      \
+  KERNEL(permute, PermuteArgs)                               \
+  KERNEL(drop, DropArgs)                                     \
+  KERNEL(sum_channels, SumChannelsArgs)                      \
+  KERNEL(channel_moments, ChannelMomentsArgs)                \
+  KERNEL(normalize_channels, NormalizeChannelsArgs)          \
+  KERNEL(sum_channel_slopes, SumChannelSlopesArgs)           \
+  KERNEL(channel_gradients, ChannelGradientsArgs)            \
+  KERNEL(normalize_channels_back, NormalizeChannelsBackArgs) \
+  KERNEL(normalize_rows, NormalizeRowsArgs)                  \
+  KERNEL(normalize_rows_back, NormalizeRowsBackArgs)         \
+  KERNEL(embed, EmbedArgs)                                   \
+  KERNEL(link_tokens, LinkTokensArgs)                        \
+  KERNEL(embed_back, EmbedBackArgs)                          \
+  KERNEL(add_repeated, AddRepeatedArgs)                      \
+  KERNEL(softmax_rows, SoftmaxRowsArgs)                      \
+  KERNEL(softmax_rows_back, SoftmaxRowsBackArgs)             \
+  KERNEL(cross_entropy, CrossEntropyArgs)                    \
+  KERNEL(number_loss, NumberLossArgs)                        \
   KERNEL(sum_losses, SumLossesArgs)

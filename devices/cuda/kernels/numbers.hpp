@@ -1,5 +1,7 @@
 #pragma once
 
+#include <math.h>
+
 #include <cstdint>
 #include <cstring>
 
@@ -41,6 +43,39 @@ TROUPE_KERNEL_BODY void store(void* to, Stored type, std::uint64_t index, float 
     static_cast<float*>(to)[index] = value;
   else
     static_cast<std::uint16_t*>(to)[index] = rounded(value);
+}
+
+/// a b + c, on a GPU with one rounding.
+TROUPE_KERNEL_BODY float multiply_add(float a, float b, float c) {
+#if defined(__CUDACC__)
+  return __fmaf_rn(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+/// Divides numbers below 2^31 by one number without a division. Source: Granlund, Montgomery 1994 (Division by
+/// invariant integers using multiplication), figure 4.1.
+struct Divisor {
+  std::uint32_t divisor;
+  std::uint32_t factor;
+  std::uint32_t shift;
+};
+inline Divisor divisor_of(std::uint32_t divisor) {
+  std::uint32_t shift = 0;
+  while ((std::uint64_t{1} << shift) < divisor) ++shift;
+  const std::uint64_t over = (std::uint64_t{1} << shift) - divisor;
+  return {divisor, static_cast<std::uint32_t>((over << 32) / divisor + 1), shift};
+}
+TROUPE_KERNEL_BODY std::uint32_t quotient(std::uint32_t number, const Divisor& by) {
+  const auto high = static_cast<std::uint32_t>((std::uint64_t{number} * by.factor) >> 32);
+  return (high + number) >> by.shift;
+}
+/// The quotient; `number` becomes the remainder.
+TROUPE_KERNEL_BODY std::uint32_t divide(std::uint32_t& number, const Divisor& by) {
+  const std::uint32_t found = quotient(number, by);
+  number -= found * by.divisor;
+  return found;
 }
 
 }  // namespace troupe::cuda

@@ -1,0 +1,87 @@
+#include "devices/cuda/layers/layers.hpp"
+
+#include <type_traits>
+#include <variant>
+
+namespace troupe::cuda {
+namespace {
+
+template <class Kind>
+inline constexpr bool kIsLoss = std::is_same_v<Kind, SoftmaxCrossEntropy> || std::is_same_v<Kind, SmoothL1> ||
+                                std::is_same_v<Kind, SigmoidCrossEntropy>;
+
+std::uint64_t last_extent(const Tensor& tensor) {
+  return tensor.shape.extents.empty() ? 1 : tensor.shape.extents.back();
+}
+
+void check_at_most(std::uint64_t found, std::uint64_t most, const char* what) {
+  TROUPE_CHECK(found <= most, Code::unsupported, "it has ", found, " ", what, ", a cuda device takes ", most);
+}
+
+/// Pixels are counted in 31 bits.
+void check_pixels(const LayerWork& work, std::uint32_t rows) {
+  for (const Tensor* const images : {work.inputs[0], work.output})
+    check_at_most(rows * (images->width() / last_extent(*images)), (std::uint64_t{1} << 31) - 1, "pixels in a batch");
+}
+
+template <class Kind>
+LayerRoom room_for(const Kind&, const LayerWork& work, std::uint32_t rows) {
+  LayerRoom room;
+  if constexpr (kIsLoss<Kind>) {
+    const bool has_labels = std::is_same_v<Kind, SoftmaxCrossEntropy>;
+    room.kept = rows * (has_labels ? work.inputs[1]->width() : 1) * sizeof(RowLoss);
+    return room;
+  } else {
+    const std::uint64_t channels = last_extent(*work.output), positions = rows * (work.output->width() / channels);
+    room.summed_columns = channels;
+    if constexpr (std::is_same_v<Kind, Position>) room.summed_columns = work.output->width();
+    if constexpr (std::is_same_v<Kind, Conv2d>) {
+      check_pixels(work, rows);
+      room.kept = work.parameters[0].count * bytes_of(work.parameters[0].type);  // in another order
+    }
+    if constexpr (std::is_same_v<Kind, Add> || std::is_same_v<Kind, Multiply>)
+      check_at_most(work.inputs.size(), kMostInputs, "inputs");
+    if constexpr (std::is_same_v<Kind, Transpose>)
+      check_at_most(work.output->shape.extents.size(), kMostExtents, "extents");
+    if constexpr (std::is_same_v<Kind, BatchNorm>)
+      room.kept = on_a_boundary(channels * sizeof(ChannelMoments)) + channels * sizeof(SlopeSums);
+    if constexpr (std::is_same_v<Kind, LayerNorm> || std::is_same_v<Kind, L2Norm>)
+      room.kept = positions * sizeof(RowMoments);
+    if constexpr (std::is_same_v<Kind, Embedding>) {
+      check_at_most(positions, (std::uint64_t{1} << 31) - 1, "tokens in a batch");
+      room.scratch = positions * sizeof(TokenLink);
+    }
+    return room;
+  }
+}
+
+/// The weights, and in the backward pass the gradients to them.
+LayerRoom room_for(const Attention& attention, const LayerWork& work, std::uint32_t rows) {
+  const std::uint64_t length = work.output->shape.extents[0];
+  const std::uint64_t weights = rows * attention.heads * length * length * sizeof(float);
+  return {.kept = weights, .scratch = weights, .summed_columns = 0};
+}
+
+}  // namespace
+
+LayerRoom room_for(const LayerWork& work, const Operation& operation, std::uint32_t rows) {
+  return std::visit([&](const auto& kind) { return room_for(kind, work, rows); }, operation);
+}
+
+void forward(const LayerWork& work, const Operation& operation, const Pass& pass) {
+  std::visit(
+      [&]<class Kind>(const Kind& kind) {
+        if constexpr (!std::is_same_v<Kind, Flatten>) forward(kind, work, pass);
+      },
+      operation);
+}
+
+void backward(const LayerWork& work, const Operation& operation, const Pass& pass) {
+  std::visit(
+      [&]<class Kind>(const Kind& kind) {
+        if constexpr (!std::is_same_v<Kind, Flatten> && !kIsLoss<Kind>) backward(kind, work, pass);
+      },
+      operation);
+}
+
+}  // namespace troupe::cuda

@@ -1,0 +1,120 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "devices/cuda/math.hpp"
+#include "runtime/model/layer_kinds.hpp"
+
+// What the layers of a graph enqueue: a pair of functions for each kind.
+namespace troupe::cuda {
+
+/// A tensor of a batch, and the gradient to it.
+struct Tensor {
+  Shape shape;                    // of one row
+  std::byte* at = nullptr;        // [rows, shape]
+  std::byte* gradient = nullptr;  // likewise; null: none is computed
+  Stored type = Stored::f32;      // of the values
+  Stored gradient_type = Stored::f32;
+  bool is_field = false;
+
+  std::uint64_t width() const noexcept { return shape.count_elements(); }
+};
+
+struct LayerParameter {
+  const void* values = nullptr;
+  float* gradient = nullptr;
+  std::uint64_t count = 0;
+  Stored type = Stored::f32;
+  const float* as_floats() const noexcept { return static_cast<const float*>(values); }
+};
+
+/// A layer with everything that it works on.
+struct LayerWork {
+  std::uint32_t layer = 0;            // index in the graph
+  std::vector<const Tensor*> inputs;  // a tensor may be here twice
+  std::vector<GradientTo> gradients;  // by input; at null: none is computed
+  const Tensor* output = nullptr;     // of a loss: null
+  std::vector<LayerParameter> parameters{};
+  std::byte* kept = nullptr;  // memory from the forward to the backward pass
+  bool is_first_loss = false, is_last_loss = false;
+};
+
+/// A step or an evaluation that is being enqueued.
+struct Pass {
+  CudaStream& stream;
+  const Math& math;
+  std::uint32_t rows;
+  bool training;
+  std::byte* scratch;        // of the layer, until its function returns
+  const std::int32_t* keys;  // of the rows' samples; null: nothing is dropped
+  std::uint64_t* samples;    // that count in this step; known behind the last loss
+  StepSums* sums;
+};
+
+/// Memory is taken in pieces that begin on such a boundary.
+constexpr std::uint64_t on_a_boundary(std::uint64_t bytes) noexcept { return (bytes + 255) / 256 * 256; }
+
+/// Bytes that a layer keeps, and of scratch, for batches of `rows`.
+struct LayerRoom {
+  std::uint64_t kept = 0, scratch = 0;
+  std::uint64_t summed_columns = 0;  // the most
+};
+/// Throws Error{unsupported} with the reason for what has no kernels.
+LayerRoom room_for(const LayerWork& work, const Operation& operation, std::uint32_t rows);
+
+void forward(const LayerWork& work, const Operation& operation, const Pass& pass);
+/// Of a loss: nothing, since its forward pass gives the gradient, too.
+void backward(const LayerWork& work, const Operation& operation, const Pass& pass);
+
+/// All elements, one after the other. At null: nothing is done.
+void move_all(const GradientTo& to, const void* from, Stored type, std::uint64_t count, const Pass& pass);
+
+// By kind; forward(Loss) also adds to the sums.
+void forward(const Dense& dense, const LayerWork& work, const Pass& pass);
+void backward(const Dense& dense, const LayerWork& work, const Pass& pass);
+void forward(const Conv2d& conv, const LayerWork& work, const Pass& pass);
+void backward(const Conv2d& conv, const LayerWork& work, const Pass& pass);
+void forward(const MaxPool& pool, const LayerWork& work, const Pass& pass);
+void backward(const MaxPool& pool, const LayerWork& work, const Pass& pass);
+void forward(const AveragePool& pool, const LayerWork& work, const Pass& pass);
+void backward(const AveragePool& pool, const LayerWork& work, const Pass& pass);
+void forward(const GlobalAveragePool& pool, const LayerWork& work, const Pass& pass);
+void backward(const GlobalAveragePool& pool, const LayerWork& work, const Pass& pass);
+void forward(const Relu& curve, const LayerWork& work, const Pass& pass);
+void backward(const Relu& curve, const LayerWork& work, const Pass& pass);
+void forward(const Tanh& curve, const LayerWork& work, const Pass& pass);
+void backward(const Tanh& curve, const LayerWork& work, const Pass& pass);
+void forward(const Sigmoid& curve, const LayerWork& work, const Pass& pass);
+void backward(const Sigmoid& curve, const LayerWork& work, const Pass& pass);
+void forward(const Gelu& curve, const LayerWork& work, const Pass& pass);
+void backward(const Gelu& curve, const LayerWork& work, const Pass& pass);
+void forward(const Add& add, const LayerWork& work, const Pass& pass);
+void backward(const Add& add, const LayerWork& work, const Pass& pass);
+void forward(const Multiply& multiply, const LayerWork& work, const Pass& pass);
+void backward(const Multiply& multiply, const LayerWork& work, const Pass& pass);
+void forward(const Concat& concat, const LayerWork& work, const Pass& pass);
+void backward(const Concat& concat, const LayerWork& work, const Pass& pass);
+void forward(const Transpose& transpose, const LayerWork& work, const Pass& pass);
+void backward(const Transpose& transpose, const LayerWork& work, const Pass& pass);
+void forward(const Dropout& dropout, const LayerWork& work, const Pass& pass);
+void backward(const Dropout& dropout, const LayerWork& work, const Pass& pass);
+void forward(const BatchNorm& norm, const LayerWork& work, const Pass& pass);
+void backward(const BatchNorm& norm, const LayerWork& work, const Pass& pass);
+void forward(const LayerNorm& norm, const LayerWork& work, const Pass& pass);
+void backward(const LayerNorm& norm, const LayerWork& work, const Pass& pass);
+void forward(const L2Norm& norm, const LayerWork& work, const Pass& pass);
+void backward(const L2Norm& norm, const LayerWork& work, const Pass& pass);
+void forward(const Embedding& embedding, const LayerWork& work, const Pass& pass);
+void backward(const Embedding& embedding, const LayerWork& work, const Pass& pass);
+void forward(const Position& position, const LayerWork& work, const Pass& pass);
+void backward(const Position& position, const LayerWork& work, const Pass& pass);
+void forward(const Attention& attention, const LayerWork& work, const Pass& pass);
+void backward(const Attention& attention, const LayerWork& work, const Pass& pass);
+void forward(const SoftmaxCrossEntropy& loss, const LayerWork& work, const Pass& pass);
+void forward(const SmoothL1& loss, const LayerWork& work, const Pass& pass);
+void forward(const SigmoidCrossEntropy& loss, const LayerWork& work, const Pass& pass);
+
+}  // namespace troupe::cuda

@@ -1,0 +1,128 @@
+#include "devices/cuda/layers/layers.hpp"
+
+namespace troupe::cuda {
+namespace {
+
+/// Of a batch norm's parameters.
+enum : std::size_t { kScale, kShift, kRunningMean, kRunningVariance };
+
+ColumnSums over_channels(const LayerWork& work, const Pass& pass) {
+  const std::uint64_t channels = work.output->shape.extents.back();
+  ColumnSums sums{pass.rows * (work.output->width() / channels), channels, 1, 0};
+  pass.math.cut(sums);
+  return sums;
+}
+
+/// Of a batch norm: the channels' moments, and behind them the sums of the backward pass.
+ChannelMoments* moments_of(const LayerWork& work) { return reinterpret_cast<ChannelMoments*>(work.kept); }
+SlopeSums* slopes_of(const LayerWork& work, std::uint64_t channels) {
+  return reinterpret_cast<SlopeSums*>(work.kept + on_a_boundary(channels * sizeof(ChannelMoments)));
+}
+
+void find_moments(const BatchNorm& norm, const LayerWork& work, const Pass& pass, const ColumnSums& sums) {
+  ChannelMomentsArgs args{};
+  args.to = moments_of(work), args.sums = sums, args.epsilon = static_cast<float>(norm.epsilon);
+  if (pass.training) {
+    SumChannelsArgs batch{};
+    batch.partial = reinterpret_cast<Moments*>(pass.math.scratch());
+    batch.from = work.inputs[0]->at, batch.from_type = work.inputs[0]->type;
+    batch.sums = sums;
+    pass.stream.launch(batch, count_tiles(sums) * kBlockThreads);
+    args.partial = batch.partial;
+  } else {
+    args.running_mean = work.parameters[kRunningMean].as_floats();
+    args.running_variance = work.parameters[kRunningVariance].as_floats();
+  }
+  pass.stream.launch(args, sums.count_columns);
+}
+
+void normalize_rows_forward(const LayerWork& work, const Pass& pass, double epsilon, bool is_layer_norm) {
+  const std::uint64_t width = work.output->shape.extents.back();
+  NormalizeRowsArgs args{};
+  args.to = work.output->at, args.to_type = work.output->type;
+  args.from = work.inputs[0]->at, args.from_type = work.inputs[0]->type;
+  args.moments = reinterpret_cast<RowMoments*>(work.kept);
+  args.scale = work.parameters[0].as_floats();
+  if (is_layer_norm) args.shift = work.parameters[1].as_floats();
+  args.count_rows = pass.rows * (work.output->width() / width), args.width = width;
+  args.epsilon = static_cast<float>(epsilon), args.is_layer_norm = is_layer_norm ? 1 : 0;
+  pass.stream.launch(args, args.count_rows * kSummedColumns);
+}
+
+void normalize_rows_backward(const LayerWork& work, const Pass& pass, bool is_layer_norm) {
+  const Tensor &input = *work.inputs[0], &output = *work.output;
+  const std::uint64_t width = output.shape.extents.back(), rows = pass.rows * (output.width() / width);
+  const auto* const moments = reinterpret_cast<const RowMoments*>(work.kept);
+  SumColumnsArgs to_scale{};
+  to_scale.from = output.gradient, to_scale.from_type = output.gradient_type;
+  to_scale.times = input.at, to_scale.times_type = input.type, to_scale.moments = moments;
+  to_scale.sums = {rows, width, 1, 0};
+  pass.math.sum_columns(pass.stream, to_scale, work.parameters[0].gradient);
+  if (is_layer_norm) {
+    SumColumnsArgs to_shift{};
+    to_shift.from = output.gradient, to_shift.from_type = output.gradient_type;
+    to_shift.sums = {rows, width, 1, 0};
+    pass.math.sum_columns(pass.stream, to_shift, work.parameters[1].gradient);
+  }
+  if (work.gradients[0].at == nullptr) return;
+  NormalizeRowsBackArgs args{};
+  args.to = work.gradients[0];
+  args.gradient = output.gradient, args.gradient_type = output.gradient_type;
+  args.from = input.at, args.from_type = input.type;
+  args.moments = moments, args.scale = work.parameters[0].as_floats();
+  args.count_rows = rows, args.width = width, args.is_layer_norm = is_layer_norm ? 1 : 0;
+  pass.stream.launch(args, rows * kSummedColumns);
+}
+
+}  // namespace
+
+void forward(const BatchNorm& norm, const LayerWork& work, const Pass& pass) {
+  const ColumnSums sums = over_channels(work, pass);
+  find_moments(norm, work, pass, sums);
+  NormalizeChannelsArgs args{};
+  args.to = work.output->at, args.to_type = work.output->type;
+  args.from = work.inputs[0]->at, args.from_type = work.inputs[0]->type;
+  args.moments = moments_of(work);
+  args.scale = work.parameters[kScale].as_floats(), args.shift = work.parameters[kShift].as_floats();
+  args.count = pass.rows * work.output->width(), args.channels = sums.count_columns;
+  pass.stream.launch(args, args.count);
+}
+
+void backward(const BatchNorm&, const LayerWork& work, const Pass& pass) {
+  const Tensor &input = *work.inputs[0], &output = *work.output;
+  const ColumnSums sums = over_channels(work, pass);
+  SumChannelSlopesArgs slopes{};
+  slopes.partial = reinterpret_cast<SlopeSums*>(pass.math.scratch());
+  slopes.gradient = output.gradient, slopes.gradient_type = output.gradient_type;
+  slopes.from = input.at, slopes.from_type = input.type;
+  slopes.moments = moments_of(work), slopes.sums = sums;
+  pass.stream.launch(slopes, count_tiles(sums) * kBlockThreads);
+  ChannelGradientsArgs gradients{};
+  gradients.sums_to = slopes_of(work, sums.count_columns);
+  gradients.scale_to = work.parameters[kScale].gradient, gradients.shift_to = work.parameters[kShift].gradient;
+  gradients.mean_to = work.parameters[kRunningMean].gradient;
+  gradients.variance_to = work.parameters[kRunningVariance].gradient;
+  gradients.partial = slopes.partial, gradients.moments = slopes.moments;
+  gradients.samples = pass.samples, gradients.sums = sums;
+  pass.stream.launch(gradients, sums.count_columns);
+  if (work.gradients[0].at == nullptr) return;
+  NormalizeChannelsBackArgs args{};
+  args.to = work.gradients[0];
+  args.gradient = output.gradient, args.gradient_type = output.gradient_type;
+  args.from = input.at, args.from_type = input.type;
+  args.moments = slopes.moments, args.sums = gradients.sums_to;
+  args.scale = work.parameters[kScale].as_floats();
+  args.count = pass.rows * output.width(), args.channels = sums.count_columns;
+  pass.stream.launch(args, args.count);
+}
+
+void forward(const LayerNorm& norm, const LayerWork& work, const Pass& pass) {
+  normalize_rows_forward(work, pass, norm.epsilon, true);
+}
+void backward(const LayerNorm&, const LayerWork& work, const Pass& pass) { normalize_rows_backward(work, pass, true); }
+void forward(const L2Norm& norm, const LayerWork& work, const Pass& pass) {
+  normalize_rows_forward(work, pass, norm.epsilon, false);
+}
+void backward(const L2Norm&, const LayerWork& work, const Pass& pass) { normalize_rows_backward(work, pass, false); }
+
+}  // namespace troupe::cuda

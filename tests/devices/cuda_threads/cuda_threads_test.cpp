@@ -1,0 +1,187 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "devices/cuda/kernels/list.hpp"
+#include "runtime/base/random.hpp"
+
+// Kernels with barriers, whose blocks have 256 threads of the host each (block_of_threads.hpp), against plain loops.
+namespace troupe::cuda {
+namespace {
+
+template <class Args>
+void run(void (*body)(const Block&, const Args&), const Args& args, std::uint32_t blocks) {
+  for (std::uint32_t index = 0; index < blocks; ++index) {
+    SharedByThreads shared;
+    std::vector<std::thread> threads;
+    for (unsigned t = 0; t < kBlockThreads; ++t)
+      threads.emplace_back([&, t] { body(Block{shared, t, index, blocks}, args); });
+    for (std::thread& thread : threads) thread.join();
+  }
+}
+
+std::vector<float> random_floats(std::uint64_t key, std::size_t count) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<float>(random_normal(key, i));
+  return values;
+}
+double dot(const std::vector<float>& a, const std::vector<float>& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+  return sum;
+}
+ProductTo written(std::vector<float>& to) { return {to.data(), nullptr, nullptr, to.size(), Stored::f32, 0, 1, 1}; }
+
+TEST(CudaThreads, MultiplyInPartsAndWhole) {
+  constexpr std::size_t kRows = 70, kColumns = 66, kInner = 37;
+  const std::vector<float> a = random_floats(1, kRows * kInner), b = random_floats(2, kInner * kColumns);
+  std::vector<float> whole(kRows * kColumns), cut(whole.size()), partial(3 * whole.size());
+  MultiplyArgs args{};
+  args.to = written(whole);
+  args.place = {nullptr, kColumns, 1, 0, 0, Stored::f32, 0};
+  args.a = {a.data(), kInner, 1, 0, 0, Stored::f32, 0};
+  args.b = {b.data(), kColumns, 1, 0, 0, Stored::f32, 0};
+  args.extents = {1, kRows, kColumns, kInner};
+  run(multiply, args, 2);
+  args.to = written(cut), args.to.partial = partial.data(), args.to.parts = 3;
+  run(multiply, args, 3);
+  run(add_parts, AddPartsArgs{nullptr, args.to, kColumns}, 1);
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    double sum = 0;
+    for (std::size_t k = 0; k < kInner; ++k)
+      sum += static_cast<double>(a[i / kColumns * kInner + k]) * static_cast<double>(b[k * kColumns + i % kColumns]);
+    ASSERT_NEAR(static_cast<double>(whole[i]), sum, 1e-4) << i;
+    ASSERT_NEAR(static_cast<double>(cut[i]), sum, 1e-4) << i;
+  }
+}
+
+/// The three products of a convolution belong to one trilinear form, which has one value.
+TEST(CudaThreads, ConvolveAsOneForm) {
+  ConvolutionShape s{};
+  s.images = 2, s.height = 7, s.width = 6, s.channels = 4, s.out_height = 4, s.out_width = 3, s.filters = 6;
+  s.kernel_height = s.kernel_width = 3, s.padding_height = s.padding_width = 1, s.groups = 2;
+  s.dilation_height = s.dilation_width = 1, s.stride_height = s.stride_width = 2;
+  s.by_image = divisor_of(42), s.by_width = divisor_of(6), s.by_out_image = divisor_of(12);
+  s.by_out_width = divisor_of(3), s.by_kernel_width = divisor_of(3), s.by_channels = divisor_of(2);
+  s.by_filters = divisor_of(3), s.by_stride_height = s.by_stride_width = divisor_of(2);
+  const std::vector<float> x = random_floats(3, s.count_in()), w = random_floats(4, s.count_weights()),
+                           g = random_floats(5, s.count_out());
+  std::vector<float> y(g.size()), to_x(x.size()), to_w(w.size());
+  run(convolve, ConvolveArgs{nullptr, written(y), x.data(), w.data(), Stored::f32, Stored::f32, s, 0}, 2);
+  run(convolve_to_images, ConvolveToImagesArgs{nullptr, written(to_x), g.data(), w.data(), {}, {}, s, 0}, 2);
+  run(convolve_to_weights, ConvolveToWeightsArgs{nullptr, written(to_w), g.data(), x.data(), {}, {}, s, 0}, 1);
+  EXPECT_NE(dot(y, g), 0);
+  EXPECT_NEAR(dot(to_x, x), dot(y, g), 1e-3);
+  // Weights are read channels last, and their gradient is written channels first.
+  double along = 0;
+  for (std::size_t f = 0; f < 6; ++f)
+    for (std::size_t i = 0; i < 18; ++i)
+      along += static_cast<double>(to_w[f * 18 + i % 2 * 9 + i / 2]) * static_cast<double>(w[f * 18 + i]);
+  EXPECT_NEAR(along, dot(y, g), 1e-3);
+}
+
+TEST(CudaThreads, SumColumnsAndChannels) {
+  constexpr std::size_t kRows = 67, kColumns = 35;
+  const ColumnSums sums{kRows, kColumns, 2, 0};
+  const std::vector<float> x = random_floats(6, kRows * kColumns);
+  std::vector<float> partial(2 * kColumns);
+  std::vector<Moments> moments(2 * kColumns);
+  std::vector<ChannelMoments> channels(kColumns);
+  std::vector<SlopeSums> slopes(2 * kColumns);
+  run(sum_columns, SumColumnsArgs{nullptr, partial.data(), x.data(), nullptr, nullptr, sums, {}, {}}, 2);
+  run(sum_channels, SumChannelsArgs{nullptr, moments.data(), x.data(), sums, {}, 0}, 3);
+  run(channel_moments, ChannelMomentsArgs{nullptr, channels.data(), moments.data(), nullptr, nullptr, sums, 0, 0}, 1);
+  run(sum_channel_slopes,
+      SumChannelSlopesArgs{nullptr, slopes.data(), x.data(), x.data(), channels.data(), sums, {}, {}}, 2);
+  for (std::size_t c = 0; c < kColumns; ++c) {
+    double sum = 0, squares = 0;
+    for (std::size_t r = 0; r < kRows; ++r) sum += static_cast<double>(x[r * kColumns + c]);
+    for (std::size_t r = 0; r < kRows; ++r)
+      squares += std::pow(static_cast<double>(x[r * kColumns + c]) - sum / static_cast<double>(kRows), 2);
+    EXPECT_NEAR(static_cast<double>(partial[c] + partial[kColumns + c]), sum, 1e-4);
+    EXPECT_NEAR(static_cast<double>(channels[c].mean), sum / static_cast<double>(kRows), 1e-6);
+    EXPECT_NEAR(static_cast<double>(channels[c].variance), squares / static_cast<double>(kRows), 1e-5);
+    EXPECT_NEAR(static_cast<double>(slopes[c].slopes + slopes[kColumns + c].slopes), sum, 1e-4);
+  }
+}
+
+TEST(CudaThreads, NormalizeRowsAndMakeWeightsOfThem) {
+  constexpr std::size_t kRows = 19, kColumns = 35;
+  const std::vector<float> x = random_floats(7, kRows * kColumns), ones(kColumns, 1.0F);
+  std::vector<float> y(x.size()), to_x(x.size()), weights = x, slopes = random_floats(8, x.size());
+  std::vector<RowMoments> moments(kRows);
+  NormalizeRowsArgs norm{};
+  norm.to = y.data(), norm.moments = moments.data(), norm.from = x.data(), norm.scale = ones.data();
+  norm.count_rows = kRows, norm.width = kColumns, norm.is_layer_norm = 1;
+  run(normalize_rows, norm, 2);
+  NormalizeRowsBackArgs back{};
+  back.to = {to_x.data(), Stored::f32, 0}, back.gradient = slopes.data(), back.from = x.data();
+  back.moments = moments.data(), back.scale = ones.data();
+  back.count_rows = kRows, back.width = kColumns, back.is_layer_norm = 1;
+  run(normalize_rows_back, back, 2);
+  run(softmax_rows, SoftmaxRowsArgs{nullptr, weights.data(), kRows, kColumns, 1}, 2);
+  run(softmax_rows_back, SoftmaxRowsBackArgs{nullptr, slopes.data(), weights.data(), kRows, kColumns, 1, 0}, 2);
+  for (std::size_t r = 0; r < kRows; ++r) {
+    double sum = 0, squares = 0, back_sum = 0, weight = 0, slope = 0;
+    for (std::size_t i = r * kColumns; i < (r + 1) * kColumns; ++i) {
+      sum += static_cast<double>(y[i]), squares += std::pow(static_cast<double>(y[i]), 2);
+      back_sum += static_cast<double>(to_x[i]);
+      weight += static_cast<double>(weights[i]), slope += static_cast<double>(slopes[i]);
+      EXPECT_EQ(weights[i] == 0, i % kColumns > r) << i;
+    }
+    EXPECT_NEAR(sum, 0, 1e-4);
+    EXPECT_NEAR(squares, kColumns, 1e-3);
+    EXPECT_NEAR(back_sum, 0, 1e-4);  // a layer norm does not see what all elements have in common
+    EXPECT_NEAR(weight, 1, 1e-5);
+    EXPECT_NEAR(slope, 0, 1e-5);  // nor does a softmax
+  }
+}
+
+TEST(CudaThreads, AddUpLosses) {
+  constexpr std::size_t kRows = 67, kClasses = 35;
+  const std::vector<float> logits = random_floats(9, kRows * kClasses), targets(logits.size(), 0.25F);
+  std::vector<float> gradient(logits.size());
+  std::vector<std::int32_t> labels(kRows, 3);
+  labels[5] = -1;
+  std::vector<RowLoss> rows(kRows);
+  StreamState state;
+  StreamReport report;
+  CrossEntropyArgs entropy{};
+  entropy.stream = &state, entropy.report = &report, entropy.rows = rows.data(), entropy.logits = logits.data();
+  entropy.gradient = {gradient.data(), Stored::f32, 0}, entropy.labels = labels.data();
+  entropy.count_rows = kRows, entropy.classes = kClasses, entropy.ignore = -1, entropy.weight = 1;
+  run(cross_entropy, entropy, 2);
+  StepSums sums{};
+  SumLossesArgs total{};
+  total.rows = rows.data(), total.count_rows = kRows, total.weight = 1, total.counts = 1, total.given.own.sums = &sums;
+  run(sum_losses, total, 1);
+  double loss = 0;
+  for (std::size_t r = 0; r < kRows; ++r) {
+    double exponentials = 0, slope = 0;
+    for (std::size_t k = 0; k < kClasses; ++k) {
+      exponentials += std::exp(static_cast<double>(logits[r * kClasses + k]));
+      slope += static_cast<double>(gradient[r * kClasses + k]);
+    }
+    if (labels[r] >= 0) loss += std::log(exponentials) - static_cast<double>(logits[r * kClasses + 3]);
+    EXPECT_NEAR(slope, 0, 1e-5);
+  }
+  EXPECT_NEAR(sums.loss, loss, 1e-4);
+  EXPECT_EQ(sums.samples, kRows - 1);
+  NumberLossArgs numbers{};
+  numbers.stream = &state, numbers.report = &report, numbers.rows = rows.data(), numbers.numbers = logits.data();
+  numbers.gradient = {gradient.data(), Stored::f32, 0}, numbers.targets = targets.data();
+  numbers.count_rows = kRows, numbers.width = kClasses, numbers.weight = 1;
+  run(number_loss, numbers, 2);
+  double mean = 0;
+  for (std::size_t k = 0; k < kClasses; ++k) {
+    const double z = static_cast<double>(logits[k]);
+    mean += (std::log1p(std::exp(z)) - 0.25 * z) / static_cast<double>(kClasses);
+  }
+  EXPECT_NEAR(rows[0].loss, mean, 1e-5);
+}
+
+}  // namespace
+}  // namespace troupe::cuda
