@@ -18,9 +18,9 @@ struct CudaDeviceOptions {
 };
 
 /// A GPU of NVIDIA by the driver's own interface. All work of its streams is kernels of ours; its replicas compute any
-/// graph but those that cuda_refusal() names, and refuse these with Error{unsupported} naming the layer. `space` outlives
-/// the device. Throws Error{environment} where
-/// there is no GPU or none may be used, Error{unsupported} where this build cannot use it, each with what to do.
+/// graph but those that cuda_refusal() names, and refuse these with Error{unsupported} naming the layer. `space`
+/// outlives the device. Throws Error{environment} where there is no GPU or none may be used, Error{unsupported} where
+/// this build cannot use it, each with what to do.
 std::unique_ptr<Device> make_cuda_device(AddressSpace& space, CudaDeviceOptions options);
 
 /// A GPU that the driver shows to this process.
