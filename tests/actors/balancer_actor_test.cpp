@@ -15,7 +15,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Balancers of a job, each with a loader that is noted, and devices that spend what the test says.
+/// The balancers of a job, each with a loader that records what it gets, and devices that take the times that the test
+/// sets.
 struct World {
   World(std::vector<std::chrono::nanoseconds> compute_a_sample, bool adapts) : a_sample(std::move(compute_a_sample)) {
     const auto ranks = static_cast<std::uint32_t>(a_sample.size());

@@ -27,7 +27,7 @@ using ::testing::Pair;
 
 constexpr std::uint64_t kElements = 16;
 
-/// Takes buckets and does nothing with them but note them.
+/// Accepts buckets and only records them.
 class NotingExchange final : public Exchange {
  public:
   void begin(Stream&, const StepFacts& told, Memory its_sums, Memory its_total) override {
@@ -72,7 +72,7 @@ class NotingExchange final : public Exchange {
   Memory sums, total;
 };
 
-/// What a device tells the step coordinator.
+/// The messages that a device sends to the step coordinator.
 struct NotedCoordinator {
   static StepCoordinatorPeer::behavior_type listen(StepCoordinatorPeer::pointer, NotedCoordinator* to) {
     return {[to](const JoinSteps&) { ++to->joined; }, [to](const StepsHeld& held) { to->held.push_back(held); },
@@ -85,7 +85,7 @@ struct NotedCoordinator {
   int wishes = 0;
 };
 
-/// A device actor on a fake device, with everybody it tells.
+/// A device actor on a fake device, with all receivers of its messages.
 struct World {
   explicit World(Schedule given, std::optional<SavePlan> saves = {}, bool sums_are_common = true,
                  std::uint64_t digest_steps = 0, bool awaits_verdicts = false)
@@ -167,7 +167,7 @@ struct World {
     actors.send(actor, BatchLease{std::move(*slot).publish(), {step}, evaluation, last, batch.rows()});
     actors.run();
   }
-  /// Lets the device do all it can, and the actors after it.
+  /// Runs the device until it has nothing to do, and then the actors.
   void run_device() {
     device.run_until_idle();
     actors.run();
@@ -354,7 +354,7 @@ TEST(DeviceActor, FinishesWithTheVerdictOnABadStepAndTellsNobodyOfThatStep) {
   EXPECT_EQ(w.exchange.steps.size(), kStepsAhead + 1) << "step 0 gave one credit back";
 }
 
-/// Gives the device all steps, and lets it do each before the next comes.
+/// Sends the device all steps, and lets it finish each one before the next.
 void train(World& w, std::uint64_t first, std::uint64_t end, bool frees = true) {
   for (std::uint64_t k = first; k < end; ++k) {
     w.give(k);
@@ -532,7 +532,7 @@ void order_rebuild(World& w, std::uint64_t at) {
   w.actors.run();
 }
 
-TEST(DeviceActor, RetiresAfterTheFirstStepOfItsOrderThatLeavesNoRoundUnderWay) {
+TEST(DeviceActor, RetiresAfterTheFirstStepOfItsOrderThatLeavesNoRoundInProgress) {
   World w{steps_without_evaluation(100), SavePlan{}};
   w.exchange.consistent_every = 4;
   w.begin();
@@ -559,7 +559,7 @@ TEST(DeviceActor, StaysInItsViewOnceItWasAskedToEnd) {
   EXPECT_EQ(w.coordinator.held[0].refusal, "the run was asked to end");
 }
 
-TEST(DeviceActor, LetsShardsMeetForTheViewsEnd) {
+TEST(DeviceActor, HasABarrierOfTheShardsAtTheViewsEnd) {
   World w{steps_without_evaluation(100)};
   w.exchange.in_force = {.kind = PolicyKind::ssp};
   w.begin();
@@ -627,7 +627,7 @@ TEST(DeviceActor, TellsDigestsOfItsWeightsWhereRanksShouldHaveTheSame) {
   }
 }
 
-TEST(DeviceActor, TellsDigestsOfWhatRanksHaveInCommonWhereTheyMeetAtShards) {
+TEST(DeviceActor, SendsDigestsOfWhatRanksHaveInCommonAtABarrierOfTheShards) {
   World w{steps_without_evaluation(6), {}, true, /*digest_steps=*/1};
   w.exchange.in_force.kind = PolicyKind::easgd;
   w.exchange.consistent_every = 3;

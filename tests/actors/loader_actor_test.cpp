@@ -26,11 +26,11 @@ struct Received {
   std::uint32_t count = 0;  // as the message says
 };
 
-/// A loader whose batches are noted and, unless told otherwise, given back at once.
+/// A loader whose batches are recorded and, unless stated otherwise, returned at once.
 struct World {
   World(Schedule schedule, Rank rank, std::size_t slots = 3, bool holds = false, const Source* other = nullptr)
       : World(schedule, rank, slots, holds, Ledger{schedule}, schedule.rows, other) {}
-  /// `other`: in the place of numbered samples.
+  /// `other` is used instead of numbered samples.
   World(const Schedule& schedule, Rank rank, std::size_t slots, bool holds, const Ledger& ledger, std::uint32_t room,
         const Source* other = nullptr)
       : hold(holds), train(schedule.train_samples), test(schedule.test_samples), batch(room, test::numbered_fields()) {
@@ -108,7 +108,7 @@ TEST(LoaderActor, SendsNothingWithoutAFreeSlotAndGoesOnWhenOneComesBack) {
   EXPECT_EQ(w.received.size(), 4u);
 }
 
-/// Fills nothing before a test says so.
+/// Fills nothing until the test asks for it.
 class SlowNumbers final : public Source {
  public:
   struct Asked {

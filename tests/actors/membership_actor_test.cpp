@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// One process's membership and what it caused.
+/// The membership actor of one process, and the effects that it had.
 struct Process {
   Process(test::ActorWorld& world, std::uint32_t rank) : self(rank), actor(spawn_membership(world.system())) {
     device = world.listener<BeginReceiver, Begin>([this](const Begin&) { ++begun; });

@@ -1,4 +1,4 @@
-// What messages carry to other processes.
+// The content that messages transport to other processes.
 
 #include "actors/messages.hpp"
 

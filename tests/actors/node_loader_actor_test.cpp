@@ -27,7 +27,8 @@ struct Received {
   friend bool operator==(const Received&, const Received&) = default;
 };
 
-/// One rank of the node: its arena, pool, lender, and a device that notes batches and holds what it is told to.
+/// One rank of the node: its arena, pool and lender, and a device that records batches and keeps those that the test
+/// names.
 struct Device {
   std::shared_ptr<Arena> arena;
   std::unique_ptr<LeasePool> pool;
@@ -88,7 +89,7 @@ struct Node {
   NodeLoaderActor loader;
 };
 
-/// What a loader of the rank's own gives it.
+/// The batches that a loader for this rank alone sends.
 std::vector<Received> alone(const Schedule& schedule, Rank rank, const Ledger& ledger, std::uint32_t room) {
   Numbers train{schedule.train_samples};
   Numbers tests{schedule.test_samples};

@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// A rank's device as the coordinator sees it: joins, and answers at once, or when it is told to.
+/// A rank's device from the coordinator's point of view: joins, and answers at once, or when the test says so.
 struct FakeDeviceActor {
   static StepOrderReceiver::behavior_type listen(StepOrderReceiver::pointer self, FakeDeviceActor* to) {
     self->send(to->coordinator, JoinSteps{to->rank});
@@ -144,7 +144,7 @@ TEST_F(StepCoordinatorTest, WaitsForEveryRankToJoin) {
   EXPECT_EQ(outcomes.size(), 1u);
 }
 
-TEST_F(StepCoordinatorTest, AnswersOneWishAfterTheOther) {
+TEST_F(StepCoordinatorTest, AnswersOneRequestAfterTheOther) {
   join_all();
   devices[2]->answers = false;
   wish({.kind = PolicyKind::local_sgd});
@@ -181,7 +181,7 @@ TEST_F(StepCoordinatorTest, EndsAllRanksAfterTheSameStepHoweverManyAskForIt) {
   EXPECT_THAT(std::string{outcomes[0].status.text()}, HasSubstr("about to end"));
 }
 
-TEST_F(StepCoordinatorTest, EndsTheViewAtOneStepOfAllRanksAndTakesNoOtherWishUntilTheNext) {
+TEST_F(StepCoordinatorTest, EndsTheViewAtOneStepOfAllRanksAndTakesNoOtherRequestUntilTheNext) {
   join_all();
   wish_rebuild();
   for (const auto& device : devices) {
@@ -231,7 +231,7 @@ TEST_F(StepCoordinatorTest, NamesTheRanksThatDoNotAnswer) {
   EXPECT_THAT(std::string{ended.text()}, ::testing::Not(HasSubstr("rank 2")));
 }
 
-TEST_F(StepCoordinatorTest, RefusesMoreWishesThanItKeeps) {
+TEST_F(StepCoordinatorTest, RefusesMoreRequestsThanItKeeps) {
   for (std::size_t i = 0; i <= kWishesKept; ++i) wish({.kind = PolicyKind::local_sgd});
   ASSERT_EQ(outcomes.size(), 1u);
   EXPECT_THAT(std::string{outcomes[0].status.text()}, HasSubstr("wishes wait"));

@@ -1,4 +1,4 @@
-// What a step costs in messages: all actors of a rank together, on a fake device.
+// The number of messages in a step: all actors of a rank together, on a fake device.
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@
 namespace troupe {
 namespace {
 
-/// As many samples as wanted, all alike.
+/// Any number of samples, all equal.
 class Blank final : public Source {
  public:
   explicit Blank(std::uint64_t count) : count_(count) {}
@@ -115,7 +115,7 @@ std::size_t count_messages(std::uint64_t steps) {
   return messages;
 }
 
-// A slot that came back, a batch, a point that was reached, and what that meant for membership and reporter.
+// A free slot, a batch, a reached point, and the resulting messages to membership and reporter.
 TEST(StepMessages, AreFiveAtTheRankThatReportsHoweverManyStepsThereAre) {
   const std::size_t few = count_messages(20);
   EXPECT_EQ(count_messages(50) - few, 30 * 5);

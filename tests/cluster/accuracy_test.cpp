@@ -1,4 +1,4 @@
-// What the first command of the README promises: the example learns.
+// The promise of the README's first command: the example learns.
 
 #include <cstdlib>
 #include <filesystem>

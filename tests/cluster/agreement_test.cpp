@@ -68,7 +68,8 @@ class Agreement : public ClusterTest {
     return read(file);
   }
 
-  /// Runs with `deterministic` settings, interrupted and gone on at 1, 2 and 3 ranks, against one that was not.
+  /// Compares a run with `deterministic` settings that is interrupted and resumed at 1, 2 and 3 ranks with one that is
+  /// not interrupted.
   void expect_agreement_after_a_resume(const std::vector<std::string>& deterministic) {
     global_batch_ = 120;
     const auto job = [&](std::uint32_t ranks, std::vector<std::string> settings) {
@@ -166,7 +167,7 @@ TEST_F(Agreement, OfNodesOfSeveralRanksWithOneProcess) {
   const Trained adam = train(1, kAdam), sgd = train(1, kShortSgd);
   EXPECT_LT(loss_distance(train(4, kAdam, &nodes, 2), adam), 1e-5);
   EXPECT_LT(parameter_distance(train(4, kShortSgd, &nodes, 2), sgd), 5e-5);
-  // A node of two and one of one, which stands in for its missing second.
+  // A node of two ranks, and one of one rank, which is also the counterpart of the first node's second rank.
   global_batch_ = 300;
   EXPECT_LT(loss_distance(train(3, kAdam, &nodes, 2), train(1, kAdam)), 1e-5);
 }
@@ -233,7 +234,7 @@ TEST_F(Agreement, OfLossesAtAnyNumberOfRanksThatGoOnFromACheckpoint) {
   expect_agreement_after_a_resume({"optimizer.rule=adam", "optimizer.rate=0.001", "train.deterministic=true"});
 }
 
-/// What is dropped belongs to the sample, wherever and whenever it is computed.
+/// The dropped elements depend on the sample, not on the place and time of the computation.
 TEST_F(Agreement, OfLossesWithDropoutAtAnyNumberOfRanksThatGoOnFromACheckpoint) {
   expect_agreement_after_a_resume(
       {"optimizer.rule=adam", "optimizer.rate=0.001", "train.deterministic=true",

@@ -1,4 +1,4 @@
-// What rtbench group measures happens as it should: who dies is lost, once, and nobody else is.
+// The events that rtbench group measures are as they should be: a process that dies is lost, once, and no other one is.
 
 #include <signal.h>
 
@@ -18,9 +18,9 @@ class BenchGroup : public ClusterTest {
     start.arguments.insert(start.arguments.end(), arguments.begin(), arguments.end());
     return start;
   }
-  /// The line that it printed; null: not one.
+  /// The line that it printed; null: not exactly one.
   static nlohmann::json line_of(const Program& program) { return nlohmann::json::parse(program.out(), nullptr, false); }
-  /// Runs it to a good end.
+  /// Runs it until it ends without an error.
   nlohmann::json measure(const std::vector<std::string>& arguments) const {
     Program program{rtbench(arguments)};
     EXPECT_EQ(program.wait(100s), 0) << program.err();

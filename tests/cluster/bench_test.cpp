@@ -22,7 +22,7 @@ class Bench : public ClusterTest {
   }
 };
 
-TEST_F(Bench, RefusesToTellASpeedFromTooFewSteps) {
+TEST_F(Bench, RefusesToReportASpeedOfTooFewSteps) {
   const std::string data = "data.path=\"" + (folder_.path() / "data").string() + "\"";
   Program rtbench{this->rtbench({"train", "--np", "1", "--seconds", "0.5", "--batch", "5000", "--set", data})};
   EXPECT_EQ(rtbench.wait(60s), 2) << rtbench.out();

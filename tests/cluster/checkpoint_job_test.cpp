@@ -1,4 +1,4 @@
-// Jobs that save checkpoints, are ended in every way, and go on.
+// Jobs that save checkpoints, end in all possible ways, and are resumed.
 
 #include <gmock/gmock.h>
 #include <signal.h>
@@ -244,7 +244,8 @@ TEST_F(ImpatientJob, EndsUnderEveryPolicyWhereTheRanksAgree) {
 }
 
 TEST_F(ImpatientJob, EndsAtTheSameStepWithTheSameBitsWhereverItWasKilledAndWentOn) {
-  // No checkpoint is of a step that is evaluated: one that is killed during an evaluation makes it when it goes on.
+  // No checkpoint is of a step that is evaluated: a job that is killed during an evaluation repeats it when it is
+  // resumed.
   const std::vector<std::string> settings{every(33), "checkpoint.keep_best=false", "evaluate.patience=30"};
   constexpr std::uint64_t kEnd = 31 * 50;
   Program whole(impatient(settings));
@@ -360,7 +361,7 @@ TEST_F(CheckpointedJob, AsksWhichRunIsMeantWhenATrialIsNewerThanALongerRun) {
   ASSERT_EQ(trial.wait(60s), 0) << trial.err();
   Program doubt(job(1, resume({steps(40), every(10)})));
   EXPECT_EQ(doubt.wait(60s), 2) << doubt.err();
-  // How many were saved before depends on how quick the disk is.
+  // How many were saved before depends on the speed of the disk.
   const std::regex said(
       "the newest has 10 steps, one of another run has 30; say which one to resume from: --resume "
       "(run/checkpoints/\\d+-step-30), or --resume run/checkpoints/\\d+-step-10; and give runs "
@@ -423,7 +424,7 @@ class SmallDisk {
   SmallDisk(const SmallDisk&) = delete;
   SmallDisk& operator=(const SmallDisk&) = delete;
   bool mounted() const noexcept { return mounted_; }
-  /// Takes all the room that is left.
+  /// Fills the rest of the disk.
   void fill() const {
     std::ofstream filler{folder_ / "filler", std::ios::app | std::ios::binary};
     const std::string page(4096, 'x');
@@ -489,7 +490,7 @@ TEST_F(CheckpointedJob, RefusesASecondJobInTheSameFoldersAndNamesTheFirst) {
   const fs::path other = folder_.path() / "tmp" / "run";
   Program first(job(2, {steps(1'000'000), every(20)}));
   ASSERT_TRUE(becomes_true([this] { return !store().list().empty(); }, 30s)) << first.err();
-  // One process less or more, and in the same report's folder or only in the same checkpoints.
+  // One process fewer or more, in the same report folder or with the same checkpoints only.
   for (const std::uint32_t ranks : {1U, 2U}) {
     Program same(job(ranks, {steps(20), every(10)}));
     EXPECT_EQ(same.wait(30s), 3) << same.err();
@@ -505,7 +506,7 @@ TEST_F(CheckpointedJob, RefusesASecondJobInTheSameFoldersAndNamesTheFirst) {
   fs::remove_all(other);
   first.signal(SIGKILL);
   first.wait(10s);
-  // Whoever was killed keeps nobody away.
+  // A killed job does not block the folder.
   const std::uint64_t end = store().list().front().steps + 1000;
   Program next(job(2, resume({steps(end), every(10'000)})));
   EXPECT_EQ(next.wait(60s), 0) << next.err();

@@ -1,4 +1,4 @@
-// What is wrong before a job starts is told with place and cure, and no process is started.
+// Errors that are found before a job starts are reported with place and cure, and no process is started.
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

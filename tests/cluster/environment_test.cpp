@@ -1,4 +1,4 @@
-// What a machine does not have is told with its limit and the cure, exit code 3, and nothing hangs.
+// Missing resources of a machine are reported with limit and cure and exit code 3, and nothing hangs.
 
 #include <gmock/gmock.h>
 
@@ -31,7 +31,7 @@ ProgramStart behind(const std::string& commands, ProgramStart start) {
   return start;
 }
 
-/// The same where mounts are seen by nobody else, and go when it has ended.
+/// The same with mounts that no other process sees, and that disappear when it has ended.
 ProgramStart with_mounts(const std::string& mounts, ProgramStart start) {
   start = behind(mounts, std::move(start));
   start.arguments.insert(start.arguments.begin(), {"unshare", "--mount"});
@@ -45,13 +45,13 @@ class Environment : public ClusterTest {
     for (std::string& setting : settings) arguments.insert(arguments.end(), {"--set", std::move(setting)});
     return arguments;
   }
-  /// Runs it to its end, and gives what it said.
+  /// Runs it to its end, and returns its output.
   std::string expect_end(const ProgramStart& start, int code) {
     Program program{start};
     EXPECT_EQ(program.wait(60s), code) << program.err();
     return program.err();
   }
-  /// The same for a job that must not have begun.
+  /// The same for a job that must be refused before it begins.
   std::string expect_refusal(const ProgramStart& start) {
     const std::string said = expect_end(start, 3);
     EXPECT_EQ(said.find('\n'), said.size() - 1) << "more than one message: " << said;

@@ -11,7 +11,7 @@ using ::testing::HasSubstr;
 
 class Examples : public ClusterTest {
  protected:
-  /// One process for each rank, all with these arguments; their ends, and what rank 0 said.
+  /// Starts one process for each rank, all with these arguments; their exit codes, and the output of rank 0.
   void run(const std::string& example, std::uint32_t ranks, const std::vector<std::string>& arguments) {
     const std::uint16_t port = free_port();
     const std::string secret = folder_.write_secret("secret", "a secret of more than sixteen letters");

@@ -1,5 +1,5 @@
-// Jobs of several processes whose devices have memory of their own, at which no host can look: what they learn has the
-// bits of the same jobs in the hosts' memory.
+// Jobs of several processes whose devices have memory of their own, which no host can access: the results have the same
+// bits as with host memory.
 
 #include <gtest/gtest.h>
 

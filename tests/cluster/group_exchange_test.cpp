@@ -65,7 +65,7 @@ struct Job {
   bool replays = false;  // steps are enqueued as programs where that can be
 };
 
-/// One rank and everything it has.
+/// One rank and all its parts.
 struct Member {
   AddressSpace space;
   std::shared_ptr<Arena> arena;
@@ -96,7 +96,7 @@ class GroupedRun {
   GroupedRun(const Job& job, const Settings& settings)
       : job_(job), settings_(settings), graph_(small_mlp(job.dtype)), layout_(layout_of(settings, graph_)) {
     plan_ = make_plan(settings_, graph_, testing::plan_inputs(job_.ranks, job_.nodes));
-    // So small a model would have one bucket.
+    // Otherwise such a small model would have one bucket.
     for (GroupPlan& group : plan_.groups)
       if (job.bucket_bytes != 0) group.buckets = make_buckets(group.id, graph_, layout_, job.bucket_bytes);
     for (std::uint32_t r = 0; r < job.ranks; ++r) members_.push_back(std::make_unique<Member>());
@@ -419,7 +419,7 @@ INSTANTIATE_TEST_SUITE_P(Jobs, Groups, ::testing::ValuesIn(jobs({Kind::fakes, Ki
 class SimulatedGroups : public ::testing::TestWithParam<Job> {};
 INSTANTIATE_TEST_SUITE_P(Jobs, SimulatedGroups, ::testing::ValuesIn(jobs({Kind::fakes})), job_name);
 
-/// The host can look at no gradient, parameter or sum of such a device.
+/// The host can access no gradient, parameter or sum of such a device.
 class FarMemoryGroups : public ::testing::TestWithParam<Job> {};
 INSTANTIATE_TEST_SUITE_P(Jobs, FarMemoryGroups, ::testing::ValuesIn(jobs({Kind::far})), job_name);
 
@@ -518,7 +518,7 @@ TEST_P(Groups, ShowTheAverageOfTheWeightsToEvaluationsAndTrainAsIfThereWereNone)
       ASSERT_EQ(run.weights(), plain);
       const auto weights = run.weights_seen(0), averages = run.averages_seen(0);
       std::vector<float> expected = run.start();
-      // Step 3 ends the round that is under way, too, so that not all weights are seen from there on.
+      // Step 3 also ends the round in progress, so from then on not all weights are visible there.
       const std::uint64_t end = one.late == 0 ? job.steps : 2;
       for (std::uint64_t step = one.every - 1; step < end; step += one.every) {
         expected = averaged(expected, weights[step + one.late], kDecay, (step + 1) / one.every);

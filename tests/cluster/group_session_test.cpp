@@ -1,4 +1,4 @@
-// Sessions in a group that the app has made and goes on with.
+// Sessions in a group that the app has made and continues to use.
 
 #include <gmock/gmock.h>
 
@@ -25,7 +25,7 @@ caf::behavior doubler(caf::event_based_actor*) {
   return {[](std::int32_t number) { return 2 * number; }};
 }
 
-/// What the actor says to 21.
+/// The actor's answer to 21.
 std::int32_t ask(caf::actor_system& system, const caf::actor& actor) {
   std::int32_t answer = 0;
   caf::scoped_actor self(system);
@@ -89,7 +89,7 @@ class GroupSession : public SessionThreads {
     for (const RunResult& result : results) EXPECT_TRUE(result.status.ok()) << result.status.text();
     return results.front().parameters_hash;
   }
-  /// Why no session starts there.
+  /// The reason for which no session starts there.
   std::string refusal(Blocking& blocking, Group& group, std::vector<std::string> settings = {}) const {
     try {
       SessionOptions made = options(std::move(settings));

@@ -140,7 +140,7 @@ TEST_F(HostedSession, RefuseALogThatIsThereAndAReplayWithoutLogs) {
   EXPECT_THAT(std::string{none[0].status.text()}, ::testing::HasSubstr("cannot be read"));
 }
 
-/// A way through `count` places that goes once from each to each other one, back to the first.
+/// A sequence of `count` places that goes once from each place to each other one, and back to the first.
 std::vector<std::size_t> every_pair(std::size_t count) {
   std::vector<std::size_t> way, open{0};
   std::vector<std::size_t> next(count, 0);  // by place: the neighbours that it has led to
@@ -177,7 +177,7 @@ TEST_F(HostedSession, SwitchesFromEachPolicyToEachOther) {
 
 TEST_F(HostedSession, EndsForAllAtOneStepWhenOneRankIsAskedToStop) {
   for (const std::string policy : {"async", "ssp", "easgd"}) {
-    // An end that waited for a deadline would not come within the test's time.
+    // If the end waited for a deadline, it would not come within the test's time.
     const auto results =
         run(3, shared({"train.steps=1000000", "faults.exchange_s=600", "update.policy=\"" + policy + "\""}),
             [&](Blocking& blocking, Session& session, std::uint32_t rank) {

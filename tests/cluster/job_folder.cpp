@@ -42,7 +42,7 @@ stop_s = 5
 
 const std::string kSegment = "System V segment ";
 
-/// Images whose label can be learnt: the label's row of pixels is bright, the rest is noise.
+/// Images whose label can be learned: the label's row of pixels is bright, the rest is noise.
 void write_set(const fs::path& folder, const std::string& name, std::uint32_t count) {
   constexpr std::uint32_t kSide = 28;
   std::vector<std::uint8_t> images(std::size_t{count} * kSide * kSide);
@@ -77,7 +77,7 @@ std::vector<std::string> shared_memory() {
   return found;
 }
 
-/// What a job that saves is asked to leave; nothing that is half written.
+/// The files that a job that saves may leave; no temporary files.
 bool is_of_checkpoints(const std::string& name) {
   return name.starts_with("run/checkpoints") && name.find("/.") == name.npos;
 }

@@ -26,7 +26,7 @@ class JobFolder {
   const std::filesystem::path& path() const noexcept { return path_; }
   /// rtrun in this folder on its app.toml, with more arguments behind.
   ProgramStart rtrun(std::vector<std::string> more = {}) const;
-  /// The same as rank `rank` of `world`, as a launcher of somebody else's would start it.
+  /// The same as rank `rank` of `world`, as a foreign launcher would start it.
   ProgramStart rank(std::uint32_t rank, std::uint32_t world, const std::string& address, std::uint16_t port) const;
   /// Arguments that make it train until it is ended.
   static std::vector<std::string> endless();

@@ -1,4 +1,4 @@
-// Ranks that somebody else's launcher started, one process each, on one node.
+// Ranks that a foreign launcher has started, one process each, on one node.
 
 #include <signal.h>
 

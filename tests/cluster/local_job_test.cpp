@@ -1,4 +1,4 @@
-// rtrun on this machine, from the start to a good end or a signal.
+// rtrun on this machine, from the start to a normal end or a signal.
 
 #include <signal.h>
 
@@ -12,7 +12,7 @@ namespace {
 
 using LocalJob = ClusterTest;
 
-/// Trains until it is ended, and takes no rank that falls silent for dead.
+/// Trains until it is ended, and never takes a silent rank for dead.
 std::vector<std::string> endless_and_patient() {
   auto arguments = JobFolder::endless();
   arguments.insert(arguments.end(), {"--set", "faults.dead_ms=20000"});

@@ -58,7 +58,7 @@ class RandomKills : public ClusterTest {
   }
   std::uint64_t below(std::uint64_t bound) { return random_below(seed_, draws_++, bound); }
 
-  /// Kills rtrun or one of its ranks and waits until all is gone; it may have come to its end before.
+  /// Kills rtrun or one of its ranks and waits until all processes have ended; the job may have ended before.
   void kill_one(Program& rtrun) {
     const auto ranks = children_of(rtrun.pid());
     const std::uint64_t victim = below(ranks.size() + 1);

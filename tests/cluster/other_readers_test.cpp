@@ -1,4 +1,4 @@
-// What others make of the weights that a job saved: Python with nothing but NumPy, and the safetensors package.
+// Other programs read the weights that a job saved: Python with only NumPy, and the safetensors package.
 
 #include <gmock/gmock.h>
 

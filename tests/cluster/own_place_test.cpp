@@ -1,4 +1,4 @@
-// Which network device a rank takes, and what is found out about its place.
+// Which network device a rank uses, and which facts about its placement are found.
 
 #include "apps/session/own_place.hpp"
 

@@ -1,4 +1,4 @@
-// Where the threads of running ranks are, as the system shows it, beside what `rtrun plan` says.
+// Where the threads of running ranks are according to the system, compared with `rtrun plan`.
 
 #include <gmock/gmock.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-// `rtrun control RUN rebuild`, again and again, and what it leaves: the same run, and as much memory as before.
+// `rtrun control RUN rebuild` many times, and its effect: the same run, and as much memory as before.
 
 #include <gmock/gmock.h>
 
@@ -53,7 +53,7 @@ class RebuildJob : public ClusterTest {
   std::vector<std::string> control_words(const std::string& folder, const std::string& request) const {
     return {RTRUN_PROGRAM, "control", "run/" + folder, request};
   }
-  /// Its answer; fails the test where it is refused.
+  /// The command's answer; fails the test if it is refused.
   std::string ask(const std::string& folder, const std::string& request,
                   const std::vector<std::string>& run_by = {}) const {
     ProgramStart start = folder_.rtrun();
@@ -116,8 +116,8 @@ TEST_F(RebuildJob, TwoHundredTimesInOneRunIsTheRunWithoutThemAndHardlyTakesMemor
     for (const auto& [rank, before] : warm) {
       const Holdings after = holdings_of(rank);
       RecordProperty(text("resident_kib_", rank), text(before.resident_kib, " to ", after.resident_kib));
-      // 1 % is the aim. The actors of an ended view, some 4.5 KiB, stay until their last deadline: in a process as small
-      // as this one that is more when rebuilds come faster at the end than at first.
+      // 1 % is the aim. The actors of an ended view, some 4.5 KiB, stay until their last deadline: in a process as
+      // small as this one that is more when rebuilds come faster at the end than at first.
       EXPECT_LT(after.resident_kib, before.resident_kib * 1.03) << "after " << kRebuilds << " rebuilds";
       EXPECT_EQ(after.descriptors, before.descriptors);
       EXPECT_EQ(after.threads, before.threads);

@@ -1,4 +1,4 @@
-// Sessions whose views are retired and built anew on the way: the run is the one that it would have been.
+// Sessions whose views are retired and replaced during the run: the result is that of an uninterrupted run.
 
 #include <gmock/gmock.h>
 
@@ -14,7 +14,7 @@ namespace {
 using Settings = std::vector<std::string>;
 using ::testing::HasSubstr;
 
-/// What rank 0 is told of a run.
+/// The notifications that rank 0 gets about a run.
 class Told final : public SessionListener {
  public:
   void note(const std::string& text) override { notes += text + '\n'; }
@@ -196,7 +196,7 @@ TEST_F(RebuildSessions, StopsWhereverItIsAskedTo) {
   }
 }
 
-/// What rebuild() says at rank 0 while the ranks of `settings` do what `rank` says.
+/// The result of rebuild() at rank 0 while the ranks of `settings` execute `rank`.
 class RefusedRebuild : public RebuildSessions {
  protected:
   std::string refusal(Settings settings, const Rank& rank) const {

@@ -1,4 +1,4 @@
-// SIGUSR1: what is it doing?
+// SIGUSR1 makes a run report what it is doing.
 
 #include <signal.h>
 
@@ -26,7 +26,7 @@ std::vector<std::string> some_seconds() {
 
 bool said(const Program& program, const std::string& what) { return program.err().find(what) != std::string::npos; }
 
-/// Asks what it is doing; true when all of this was said.
+/// Requests the report; true if all of this text was in it.
 bool asked_until(Program& program, const std::vector<std::string>& all) {
   const auto complete = [&](const Program& p) {
     return std::all_of(all.begin(), all.end(), [&](const std::string& what) { return said(p, what); });

@@ -1,5 +1,4 @@
-// What a filter takes away of what ranks send, in checkpoints: it comes back to as many ranks as it was, bit by bit,
-// and to others without loss.
+// The residuals of filters in checkpoints: restored bit by bit at the same number of ranks, and without loss at others.
 
 #include <gtest/gtest.h>
 

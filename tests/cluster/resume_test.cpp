@@ -1,4 +1,4 @@
-// Jobs of every policy that lends its stripes go on from checkpoints of themselves.
+// Jobs of every policy that lends its stripes are resumed from their own checkpoints.
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-// Gradients that are not finite: one verdict of all ranks, and what follows from it.
+// Gradients that are not finite: one verdict of all ranks, and its consequences.
 
 #include <gmock/gmock.h>
 
@@ -12,7 +12,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// Ranks on threads of this process; the second one's gradient of "b" is spoilt.
+/// Ranks on threads of this process; the second one's gradient of "b" contains a NaN.
 class RollBack : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -82,7 +82,7 @@ TEST_F(RollBack, WorksBehindTheNextStepToo) {
   EXPECT_THAT(ran.notes, HasSubstr("the gradient of b, first at rank 1 is not finite: the run returns"));
 }
 
-/// Real processes, each saying what it saw.
+/// Separate processes, each of which reports what it saw.
 class Verdict : public ClusterTest {
  protected:
   std::vector<std::unique_ptr<Program>> run(std::uint32_t ranks, const std::vector<std::string>& settings) {

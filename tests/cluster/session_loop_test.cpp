@@ -22,12 +22,12 @@ namespace {
 
 constexpr double kRate = 0.5;
 
-/// One scalar that wants to be the mean of what it sees: loss (w - x)^2 / 2.
+/// One scalar that approaches the mean of its samples: loss (w - x)^2 / 2.
 OwnModel scalar_model() { return {.name = "scalar", .parameters = {{"w", {1}}}, .step = {}, .evaluate = {}}; }
 
 class SessionLoop : public SessionThreads {
  protected:
-  /// A session for the arithmetic of the app alone.
+  /// A session in which only the app computes.
   SessionOptions scalar_options(std::uint64_t steps) const {
     SessionOptions made = options(
         {"optimizer.rule=\"sgd\"", text("optimizer.rate=", kRate), text("train.steps=", steps), "data.batch=4"});
@@ -323,7 +323,7 @@ TEST_F(SessionLoop, EndsForAllWhenOneRankFinishesEarly) {
   }
 }
 
-/// Counts what the session asks of a model.
+/// Counts the session's calls of a model.
 struct Asked {
   std::atomic<std::uint64_t> trained{0};
   std::atomic<std::uint64_t> tested{0};

@@ -11,7 +11,7 @@
 
 namespace troupe::testing {
 
-/// What the ranks of a job came to.
+/// The results of a job's ranks.
 struct RanksRan {
   std::vector<RunResult> results;          // by rank
   std::vector<std::vector<float>> began;   // by rank: the weights before the first step

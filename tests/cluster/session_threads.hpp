@@ -12,7 +12,7 @@
 
 namespace troupe::testing {
 
-/// What a rank does with its session.
+/// The work of a rank with its session.
 using RankBody = std::function<RunResult(Blocking&, Session&, std::uint32_t rank)>;
 
 /// What the sessions of a job's ranks came to, each made on a thread of its own from what `options` gives it.
@@ -59,7 +59,7 @@ class SessionThreads : public ::testing::Test {
     return {.configuration = read_configuration(folder_.path() / "app.toml", settings)};
   }
 
-  /// What each rank's session came to.
+  /// The result of each rank's session.
   std::vector<RunResult> run(std::uint32_t ranks, const SessionOptions& options, const Rank& rank) const {
     return run_sessions(
         ranks, [&](std::uint32_t) { return options; }, rank);

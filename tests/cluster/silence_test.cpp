@@ -1,4 +1,4 @@
-// A rank falls silent, though its process lives and its sockets are open.
+// A rank becomes silent, although its process lives and its sockets are open.
 
 #include <sched.h>
 #include <signal.h>
@@ -67,7 +67,7 @@ TEST_F(Pause, ShorterThanDeadMsEndsNothing) {
   const auto ranks = children_of(rtrun.pid());
   ASSERT_EQ(ranks.size(), 2u);
   ::kill(ranks[1], SIGSTOP);
-  // rtrun itself may tell first that the rank is stopped.
+  // rtrun itself may report first that the rank is stopped.
   EXPECT_TRUE(rtrun.wait_until(
       [](const Program& p) { return p.err().find(") has been silent for 2000 ms") != std::string::npos; }, 20s))
       << rtrun.out() << rtrun.err();

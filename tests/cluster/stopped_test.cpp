@@ -1,4 +1,4 @@
-// A rank of a job on this machine is stopped before all have met.
+// A rank of a job on this machine is stopped (SIGSTOP) before all ranks have joined.
 
 #include <signal.h>
 

@@ -1,4 +1,4 @@
-// Whoever is on the network, but not of the job, and finds the ports of UCX.
+// Processes on the network that do not belong to the job, and find the ports of UCX.
 
 #include <arpa/inet.h>
 #include <fcntl.h>

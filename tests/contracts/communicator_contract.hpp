@@ -31,7 +31,7 @@
 //   communicator_name);
 namespace troupe::contracts {
 
-/// What is exchanged among whom.
+/// The ranks, and the data that they exchange.
 struct GroupSpec {
   std::uint32_t ranks = 1;
   std::uint64_t elements = 0;
@@ -124,7 +124,7 @@ class CommunicatorWorld {
  public:
   virtual ~CommunicatorWorld() = default;
   virtual RankView& rank(std::uint32_t rank) = 0;
-  /// Lets every rank go on a little; called again and again, by one thread.
+  /// Lets every rank make some progress; called repeatedly, by one thread.
   virtual void drive() { std::this_thread::yield(); }
 };
 
@@ -292,7 +292,7 @@ class WorkingGroup {
     }
   }
 
-  /// What one rank sees of one step.
+  /// What one rank observes in one step.
   struct Sight {
     Memory before, after, bf16, total;
   };
@@ -646,7 +646,7 @@ TEST_P(CommunicatorContract, BroadcastGivesAllWhatTheRootHas) {
   }
 }
 
-TEST_P(CommunicatorContract, NobodyPassesABarrierBeforeAllHaveCome) {
+TEST_P(CommunicatorContract, NoRankLeavesABarrierBeforeAllHaveReachedIt) {
   for (std::uint32_t ranks = 2; ranks <= 4; ++ranks) {
     const GroupSpec spec = random_group(ranks, 80);
     WorkingGroup group{spec, GetParam()};

@@ -166,7 +166,7 @@ TEST_P(ExchangeContract, RefusesABucketBeyondItsGroupAndGoesOnWithTheRightOnes) 
   group.expect_bits(serial, 0);
 }
 
-TEST_P(ExchangeContract, RetiringEndsWhatIsUnderWayWithTheReason) {
+TEST_P(ExchangeContract, RetiringEndsWorkInProgressWithTheReason) {
   const GroupSpec spec = random_group(3, 32);
   ExchangingGroup group{spec, GetParam()};
   group.enqueue_steps(0, 1);
@@ -208,7 +208,7 @@ TEST_P(ExchangeContract, GivesItsStripesBackEveryTimeItIsRetired) {
   }
 }
 
-TEST_P(ExchangeContract, GivesBackStripesFromWhichTheNextTenantsGoOn) {
+TEST_P(ExchangeContract, GivesBackStripesFromWhichTheNextOwnersContinue) {
   for (std::uint64_t seed = 35; seed < 39 && !HasFatalFailure(); ++seed) {
     const GroupSpec spec = random_group(3, seed);
     SCOPED_TRACE(text("seed ", seed));

@@ -41,7 +41,7 @@ class LayerContract : public DeviceWorld {
     std::uint64_t used_ = 0;
   };
 
-  /// Gives what one step and one evaluation of the graph give; nothing when the device refuses the graph.
+  /// The results of one step and one evaluation of the graph; nothing if the device refuses the graph.
   std::optional<Run> run(Device& on, Room room, const Graph& graph, const BatchLayout& batch_layout,
                          std::uint64_t key) {
     const Layout layout{graph};

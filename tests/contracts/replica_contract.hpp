@@ -189,7 +189,7 @@ TEST_P(ReplicaContract, TakesTheFirstRowsOfABatchBitwiseAsABatchOfAsManyRows) {
   for (const std::uint32_t rows : {kRows, std::uint32_t{1}, 2 * kRows, kRows}) {
     Model exact = make_model(graph(), 0, rows);
     const Memory batch = make_batch(exact.batch, 3);
-    // What lies behind the rows would spoil everything it touched.
+    // The rows after the last one that counts would corrupt everything that reads them.
     const Memory in_room = arena()->allocate(roomy.batch.size_bytes());
     std::memset(space().address(in_room), 0xff, roomy.batch.size_bytes());
     const auto copy = [&](std::uint64_t to, std::uint64_t from, std::uint64_t bytes) {

@@ -237,7 +237,7 @@ TEST_P(StreamContract, WeighsADifferenceByTheSamplesThatMadeIt) {
   EXPECT_EQ(get(moved), expected);
 }
 
-TEST_P(StreamContract, MeasuresWhatItReducesWithTheBitsOfTheDefinition) {
+TEST_P(StreamContract, ReducesWithNormWithTheBitsOfTheDefinition) {
   const auto stream = device().stream();
   for (const std::size_t count : {std::size_t{1}, std::size_t{16}, std::size_t{1000}, std::size_t{4113}}) {
     for (const std::size_t ranks : {std::size_t{1}, std::size_t{2}, std::size_t{3}, std::size_t{6}}) {
@@ -561,7 +561,7 @@ TEST_P(StreamContract, LeavesOutWeightDecayWhereTheStripeSaysSo) {
 inline constexpr std::array<Layout::Entry, 5> kScaled{
     {{3000, 1100}, {4200, 1}, {4300, 900}, {4096 + 1500, 2000}, {9000, 10}}};
 
-TEST_P(StreamContract, MeasuresTensorsWithTheBitsOfTheDefinition) {
+TEST_P(StreamContract, AddsUpTheSquaresOfTensorsWithTheBitsOfTheDefinition) {
   const auto stream = device().stream();
   const std::array<Layout::Entry, 2> no_decay{{{4000, 150}, {5000, 300}}};
   for (const RuleKind kind : kRuleKinds) {

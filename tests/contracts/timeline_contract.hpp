@@ -21,7 +21,7 @@
 //   TimelineCase::name_of);
 namespace troupe::testing {
 
-/// One fresh line and what it lives in.
+/// One fresh line and the object that holds it.
 class TimelineHome {
  public:
   virtual ~TimelineHome() = default;
@@ -31,7 +31,7 @@ class TimelineHome {
   virtual Timeline& peer() { return line(); }
   /// False for a line that one thread drives (a logical clock): tests with threads are left out.
   virtual bool has_threads() const { return true; }
-  /// Lets what is due happen, where somebody must drive it.
+  /// Executes what is due, for lines that a thread must drive.
   virtual void settle() {}
 };
 
@@ -43,7 +43,7 @@ struct TimelineCase {
   friend void PrintTo(const TimelineCase& c, std::ostream* out) { *out << c.name; }
 };
 
-/// Notes what it was told.
+/// Records its notifications.
 class NotedWaker final : public Waker {
  public:
   void reached(Point point, Status status) noexcept override {
@@ -78,7 +78,7 @@ class TimelineContract : public ::testing::TestWithParam<TimelineCase> {
   Timeline& line() { return home_->line(); }
   Timeline& peer() { return home_->peer(); }
   bool has_threads() const { return home_->has_threads(); }
-  /// Whether `waker` is told within a generous time.
+  /// Whether `waker` is called within a generous time.
   bool told(const NotedWaker& waker) {
     const Deadline deadline = Deadline::after(kSoon);
     while (waker.times() == 0 && !deadline.passed()) {

@@ -69,7 +69,7 @@ class TransportContract : public ::testing::TestWithParam<TransportCase> {
       for (auto& [number, each] : nodes_) each->progress();
     }
   }
-  /// Sends, trying again as long as the transport has no room.
+  /// Sends, trying again as long as the transport has no space.
   bool send(TransportNode& from, Peer to, Lane lane, std::uint64_t seed, Memory payload, SendDone& done,
             Channel channel = Channel::actors, std::size_t head_bytes = 16) {
     return drive([&] { return from.send(to, lane, seed, payload, done, channel, head_bytes); });
@@ -202,7 +202,7 @@ TEST_P(TransportContract, BringsEachMessageToItsChannel) {
   ASSERT_TRUE(drive([&] { return to_actors.times() == 1 && to_exchange.times() == 1; }));
 }
 
-TEST_P(TransportContract, DeliversManyMessagesUnderWayExactlyOnce) {
+TEST_P(TransportContract, DeliversManyMessagesInFlightExactlyOnce) {
   constexpr std::uint64_t kMessages = 400;
   std::mt19937_64 random{5};
   std::deque<NotedSend> sends(2 * kMessages);
@@ -458,7 +458,7 @@ TEST_P(TransportContract, AnArmedLaneBecomesReadableWhenAMessageComes) {
   }
 }
 
-/// Sends `count` messages from a lane's thread, as many as the transport has room for at a time.
+/// Sends `count` messages from a lane's thread, as many at a time as the transport has space for.
 class SendingTask final : public LaneTask {
  public:
   SendingTask(TransportNode& from, Peer to, Lane lane, std::uint64_t count, std::uint64_t size)

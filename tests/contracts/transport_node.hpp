@@ -17,13 +17,13 @@
 #include "runtime/lanes/transport.hpp"
 #include "runtime/memory/arena.hpp"
 
-// What the tests of transports are made of: a process's side of a transport, with memory and receivers that check.
+// Parts for the tests of transports: a process's side of a transport, with memory and receivers that check.
 namespace troupe::testing {
 
 inline constexpr std::array kLanes{Lane::control, Lane::bulk};
 inline constexpr std::array kChannels{Channel::actors, Channel::exchange};
 
-/// Counts how often a send was told, and what.
+/// Counts the notifications of a send, and keeps their status.
 class NotedSend final : public SendDone {
  public:
   void sent(Status status) noexcept override {
@@ -118,7 +118,7 @@ class CheckingReceiver final : public Receiver {
     losses_.push_back(peer);
   }
 
-  /// From now on every landing has this size, whatever is announced.
+  /// From now on every landing has this size, whatever size is announced.
   void give_landings_of(std::uint64_t size_bytes) { landing_bytes_ = size_bytes; }
   std::size_t count() const noexcept { return count_.load(); }
   std::vector<Got> got() const {

@@ -51,7 +51,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// Exchanges as an arena does: waits for the other's gradients, updates, tells.
+/// Exchanges as an arena does: waits for the other rank's gradients, updates, signals.
 struct UpdatingSink final : BucketSink {
   StripeMemory stripe;
   std::vector<Memory> gradients;
@@ -268,7 +268,7 @@ TEST_F(CpuStream, FlushesDenormalsToZero) {
   EXPECT_EQ(*space_.address_of<float>(to), 0);
 }
 
-/// Waits as lines do, and notes what it is asked. The stream's thread writes, the test reads when that is done.
+/// Waits as lines do, and records its calls. The stream's thread writes, the test reads after it has finished.
 struct NotedWait final : ActiveWait {
   void about_to_wait() noexcept override { calls.emplace_back("about"); }
   Status wait(Blocking& blocking, Timeline& line, std::uint64_t at, Deadline deadline, std::string_view what) override {
@@ -349,7 +349,7 @@ TEST_F(CpuStreamThatHasAWait, LetsDenormalsBeInWhatItDoesMeanwhile) {
 
 constexpr std::chrono::milliseconds kAWhile{2};
 
-/// Lets the clock go on.
+/// Advances the clock.
 void pass(std::chrono::nanoseconds span) {
   for (const auto deadline = Deadline::after(span); !deadline.passed();) sched_yield();
 }

@@ -60,7 +60,7 @@ TEST(CudaKernels, CopyAndClearAllBytesAndNoMore) {
   }
 }
 
-TEST(CudaKernels, ReduceAndMeasureWithTheBitsOfTheDefinition) {
+TEST(CudaKernels, ReduceWithNormWithTheBitsOfTheDefinition) {
   for (const std::size_t count : kSizes) {
     SCOPED_TRACE(count);
     std::array<std::vector<float>, 3> parts{random_floats(1, count), random_floats(2, count), random_floats(3, count)};

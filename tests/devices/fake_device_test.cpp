@@ -150,7 +150,7 @@ TEST_F(FakeDeviceTest, WaitingForAStreamsPointMakesTimePass) {
   EXPECT_TRUE(done);
 }
 
-/// What every suite that runs on far memory relies on.
+/// What every suite that runs on simulated device memory relies on.
 TEST(FarMemoryDeathTest, EndsAProcessWhoseHostLooksAtAGradientAndSaysWhere) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   AddressSpace space;

@@ -1,5 +1,5 @@
-// Strings of every kind through the C functions for a second: whatever an app hands in, the answer is a session, or a
-// result with a text that says what was wrong.
+// Passes strings of every kind to the C functions for a second: for every input the answer is a session, or a result
+// with a text that says what was wrong.
 
 #include <gtest/gtest.h>
 

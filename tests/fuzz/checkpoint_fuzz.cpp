@@ -68,7 +68,7 @@ class Mutator {
     if (below(8) != 0) bytes = damaged(std::move(bytes));
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
-  /// What rank 0 hears of another rank's file.
+  /// The message to rank 0 about another rank's file.
   std::string file() {
     const std::string text = format_checkpoint_file(
         {"rank-00001.safetensors", 100, 7, {{.key = "a[0:6]", .tensor = "a", .count = 6, .hash = 9}}});

@@ -1,4 +1,4 @@
-// Mutates configurations for a second: whatever is read, the answer is a configuration or an Error that says so.
+// Mutates configurations for a second: for every input the answer is a configuration or an Error with a text.
 
 #include <gtest/gtest.h>
 

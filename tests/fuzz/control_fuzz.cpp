@@ -1,4 +1,4 @@
-// Mutates what a run and `rtrun control` tell each other for a second: whatever is read, it is taken or refused.
+// Mutates the messages between a run and `rtrun control` for a second: each is accepted or refused.
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Mutates host files for a second: whatever is read, the answer is a list within its limits or an Error that says so.
+// Mutates host files for a second: for every input the answer is a list within its limits or an Error with a text.
 
 #include <gtest/gtest.h>
 
@@ -75,7 +75,7 @@ void expect_within_limits(const HostList& list) {
   }
 }
 
-/// True when it was a list.
+/// Whether it was a list.
 bool read(const std::string& text) {
   HostList list;
   try {

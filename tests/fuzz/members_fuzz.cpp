@@ -1,5 +1,5 @@
-// What members of a job tell each other after the join: places of ranks, members of a group, and the heads and last
-// words of exchanges over the network. Read or refused, in memory that the bytes bound.
+// The messages between members of a job after the join: placements of ranks, members of a group, and the heads and
+// abort notices of exchanges over the network. Each is accepted or refused, in memory that its bytes bound.
 
 #include <gtest/gtest.h>
 

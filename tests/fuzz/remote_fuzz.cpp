@@ -13,7 +13,7 @@
 #include "tests/fuzz/damage.hpp"
 #include "tests/fuzz/seed.hpp"
 
-// What arrives from other processes is read by RemoteActors as it comes: it may be anything.
+// RemoteActors reads bytes from other processes as they arrive: they may be anything.
 namespace troupe::test {
 namespace {
 
@@ -23,7 +23,7 @@ constexpr int kTurnsOfOne = 4;  // before the next stranger has a try
 /// A frame of 100 KB, read as what takes most room, and then some.
 constexpr std::size_t kLargestBlock = std::size_t{8} << 20;
 
-/// Takes whatever comes, and does not end by it.
+/// Accepts all messages, and does not end because of one.
 caf::behavior target(caf::event_based_actor* self, const AddressSpace*) {
   self->set_default_handler(caf::drop);
   self->set_exit_handler([](caf::exit_msg&) {});

@@ -69,7 +69,7 @@ std::string mutated(std::mt19937& dice) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// True when it was a machine.
+/// Whether it was a machine.
 bool read(const std::string& text) {
   Machine machine;
   try {

@@ -25,7 +25,7 @@ class ActorWorld {
   caf::actor_system& system() { return system_; }
   /// Runs until every mailbox is empty; how many messages that took.
   std::size_t run() { return static_cast<caf::scheduler::test_coordinator&>(system_.scheduler()).run(); }
-  /// An actor that hands every message to `heard`.
+  /// An actor that passes every message to `heard`.
   template <class Handle, class Message>
   Handle listener(std::function<void(const Message&)> heard) {
     return system_.spawn(&listen<Handle, Message>, std::move(heard));

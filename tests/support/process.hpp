@@ -13,7 +13,7 @@
 
 namespace troupe::testing {
 
-/// What a program is started with.
+/// The parameters with which a program is started.
 struct ProgramStart {
   /// Makes another program start it, such as `ip netns exec NAME`.
   void run_by(const std::vector<std::string>& command) {
@@ -42,7 +42,7 @@ class Program {
   bool wait_until(const std::function<bool(const Program&)>& condition, std::chrono::milliseconds span);
   /// The most memory it had in use at once, once it has ended.
   std::uint64_t peak_bytes() const noexcept { return peak_bytes_; }
-  /// What it has written so far.
+  /// Its output so far.
   const std::string& out() const noexcept { return out_; }
   const std::string& err() const noexcept { return err_; }
 

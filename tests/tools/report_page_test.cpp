@@ -107,7 +107,7 @@ TEST(ReportPage, HasSomethingToSayBeforeTheFirstEpoch) {
   EXPECT_THAT(page, Not(HasSubstr("<figure>")));
 }
 
-TEST(ReportPage, IsLookedAtAgainOnlyWhileTheRunIsUnderWay) {
+TEST(ReportPage, IsReloadedOnlyWhileTheRunIsInProgress) {
   RunRecord record = run_of(1);
   EXPECT_THAT(page_of(record), Not(HasSubstr("http-equiv=\"refresh\"")));
   record.state = RunState::running;

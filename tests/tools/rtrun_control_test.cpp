@@ -70,7 +70,7 @@ TEST(ControlAnswer, ReadsBackAsItWasWhateverLinesItHas) {
   EXPECT_THROW((void)parse_control_answer("ok \\x"), Error);
 }
 
-/// A folder, and whoever asks what writes into it.
+/// A folder, and a client that asks the run that writes into it.
 class ControlTest : public ::testing::Test {
  protected:
   ControlTest() {

@@ -1,4 +1,5 @@
-// What ranks on hosts are started with: who is where, where they meet, and the line that a remote shell is given.
+// The parameters of ranks on hosts: where each rank runs, the address of the rendezvous, and the command line for a
+// remote shell.
 
 #include <gmock/gmock.h>
 #include <stdlib.h>
@@ -46,14 +47,14 @@ TEST(RankSites, AreOneHereWhenNothingIsSaidAndNeedALauncherOtherwise) {
   EXPECT_TRUE(wants_launcher(sites_on({{"node1", 1}})));
 }
 
-TEST(MeetingPlace, IsOnLoopbackWhenAllRanksAreHere) {
+TEST(RendezvousAddress, IsOnLoopbackWhenAllRanksAreHere) {
   const Meeting meeting = meeting_of(sites_on({{"localhost", 2}}), 0);
   EXPECT_EQ(meeting.address, "127.0.0.1");
   EXPECT_NE(meeting.port, 0);
   EXPECT_TRUE(meeting.listener);
 }
 
-TEST(MeetingPlace, IsTheFirstHostUnderAPortBelowThoseOfTheKernel) {
+TEST(RendezvousAddress, IsTheFirstHostUnderAPortBelowThoseOfTheKernel) {
   const Meeting meeting = meeting_of(sites_on({{"node1", 1}, {"localhost", 1}}), 0);
   EXPECT_EQ(meeting.address, "node1");
   EXPECT_TRUE(meeting.port >= 20000 && meeting.port < 32768) << meeting.port;
@@ -61,7 +62,7 @@ TEST(MeetingPlace, IsTheFirstHostUnderAPortBelowThoseOfTheKernel) {
   EXPECT_EQ(meeting_of(sites_on({{"node1", 1}}), 29500).port, 29500);
 }
 
-TEST(MeetingPlace, IsNotLocalhostForOtherHosts) {
+TEST(RendezvousAddress, IsNotLocalhostForOtherHosts) {
   try {
     meeting_of(sites_on({{"localhost", 1}, {"node1", 1}}), 0);
     FAIL() << "taken";
@@ -71,7 +72,7 @@ TEST(MeetingPlace, IsNotLocalhostForOtherHosts) {
   }
 }
 
-/// What a shell does with the line.
+/// The words into which a shell splits the line.
 testing::ProgramStart in_shell(const std::string& line) {
   testing::ProgramStart start;
   start.arguments = {"sh", "-c", line};

@@ -1,4 +1,4 @@
-// What people and programs see of the real rtrun: its page, its JSON, its logs, its terminal, its help.
+// What users see of the real rtrun: its page, its JSON, its logs, its terminal output, its help.
 
 #include <gmock/gmock.h>
 #include <signal.h>
@@ -80,7 +80,7 @@ TEST_F(RunSeen, LeavesAPageThatTellsOfIt) {
                     HasSubstr("Where rank 0's time went"), HasSubstr("app.toml:2:9")));
 }
 
-TEST_F(RunSeen, HasAPageWhileItIsUnderWayWhichTellsOfItsEnd) {
+TEST_F(RunSeen, HasAPageWhileItIsInProgressWhichReportsItsEnd) {
   Program rtrun{folder_.rtrun(JobFolder::endless())};
   ASSERT_TRUE(rtrun.wait_until(trains, 30s)) << rtrun.out() << rtrun.err();
   ASSERT_TRUE(becomes_true([&] { return page().find("Running</b>") != std::string::npos; }, 10s));

@@ -1,4 +1,4 @@
-// What rttopo's commands print, and the exit codes they give.
+// The output of rttopo's commands, and their exit codes.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

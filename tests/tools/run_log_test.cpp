@@ -376,7 +376,7 @@ TEST_F(LogTable, IsMendedBesideItsLog) {
   }
 }
 
-/// Writes down what it is told.
+/// Records what it is given.
 class Told final : public SessionListener {
  public:
   void note(const std::string& text) override { all_ += "note " + text + "; "; }

@@ -12,7 +12,7 @@
 #include "tests/transports/bootstrap_ranks.hpp"
 #include "transports/bootstrap/detail/connection.hpp"
 
-// What those use who do ranks harm.
+// Tools of processes that attack ranks.
 namespace troupe::testing {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

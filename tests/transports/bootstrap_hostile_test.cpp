@@ -1,4 +1,4 @@
-// What strangers may do to rank 0's port, and to the ranks that look for it: nothing.
+// Attacks by strangers on rank 0's port, and on the ranks that connect to it: they have no effect.
 
 #include <gmock/gmock.h>
 #include <sys/resource.h>
@@ -98,7 +98,7 @@ class HalfOpenCrowd {
     for (const auto& report : reports_)
       size_ += static_cast<std::size_t>(std::max<std::int64_t>(0, number_from(*report)));
   }
-  /// How many there are.
+  /// Their number.
   std::size_t size() const { return size_; }
 
  private:

@@ -1,4 +1,5 @@
-// What somebody can do who knows the job's secret, or comes when the ranks have met: at most be dropped.
+// Attacks by a process that knows the job's secret, or that connects after all ranks have joined: it is disconnected at
+// most.
 
 #include <gmock/gmock.h>
 
@@ -43,7 +44,7 @@ bootstrap::Nonce nonce_in(const bootstrap::Frame& frame) {
   return nonce;
 }
 
-/// Joins as a rank does, step by step, and may do anything else at each.
+/// Joins as a rank does, step by step, and can do anything else at each step.
 class Insider {
  public:
   explicit Insider(const RankOptions& options)
@@ -65,7 +66,7 @@ class Insider {
     const auto welcome = next_frame(link_);
     ASSERT_TRUE(welcome && welcome->kind == Kind::welcome);
   }
-  /// All of a join.
+  /// The whole join.
   void join() {
     prove();
     link_.send(Kind::hello, bootstrap::encode({options_.hello, options_.place.world_size}));
@@ -145,7 +146,7 @@ TEST(HostileInsiders, WhoListenForRankZeroAndAnnounceFourGibibytesCostARankNothi
   EXPECT_LT(grown, kMostGrowthKib);
 }
 
-/// What a rank may send instead of its part of a gathering, and what the others hear of it.
+/// What a rank may send instead of its part of a gathering, and the error that the others get.
 struct Mischief {
   const char* name;
   void (*act)(Insider&);
@@ -201,7 +202,7 @@ INSTANTIATE_TEST_SUITE_P(
                                "does not speak this protocol"}),
     [](const auto& test) { return test.param.name; });
 
-/// Ranks 0 and 2 of three, watching; rank 1 is somebody else.
+/// Ranks 0 and 2 of three, watching; rank 1 is the attacker.
 class WatchingPair {
  public:
   template <class Rank1>
@@ -246,7 +247,7 @@ TEST(HostileInsiders, WhoSendRubbishToWatchingRanksAreLostAndNobodyElse) {
   }
 }
 
-TEST(HostileStrangers, WhoComeWhenTheRanksHaveMetFindNobody) {
+TEST(HostileStrangers, WhoComeAfterAllRanksHaveJoinedFindNobody) {
   const Recording recording = record_a_join();
   const Listener listener;
   const std::int64_t before = memory_kib("VmHWM");
@@ -264,7 +265,7 @@ TEST(HostileStrangers, WhoComeWhenTheRanksHaveMetFindNobody) {
     const std::string rubbish[] = {head_of_4_gib(Kind::proof), recording.connector, std::string(4096, '\xa5'), {}};
     crowd.back()->send(rubbish[i % 4]);
   }
-  // Something that shows that news still come, and how far they have come.
+  // A sign that messages still arrive, and how far they have come.
   one.bootstrap.reset();
   for (const Losses* told : {&ranks.zero(), &ranks.two()}) {
     EXPECT_TRUE(eventually([&] { return !told->peers().empty(); }));
@@ -274,7 +275,7 @@ TEST(HostileStrangers, WhoComeWhenTheRanksHaveMetFindNobody) {
   EXPECT_LT(memory_kib("VmHWM") - before, kMostGrowthKib);
 }
 
-TEST(HostileStrangers, AreRefusedByTheSystemWhenTheRanksHaveMet) {
+TEST(HostileStrangers, AreRefusedByTheSystemAfterAllRanksHaveJoined) {
   const Listener listener;
   const auto joined = join_all(whole_world(listener, 2));
   for (const Attendance& one : joined) ASSERT_TRUE(one.status.ok()) << one.error();

@@ -29,7 +29,7 @@ bool in_path(const std::string& program) {
   return false;
 }
 
-/// What torchrun and its like set, which would win.
+/// The variables that torchrun and similar launchers set, which would take precedence.
 const std::vector<std::string> kOtherLaunchers{"RANK",        "WORLD_SIZE",  "LOCAL_RANK",
                                                "MASTER_ADDR", "MASTER_PORT", "TROUPE_SECRET_FILE"};
 
@@ -89,7 +89,7 @@ class NodeAgent {
   std::string file_;
 };
 
-TEST_F(UnderMpirun, RanksOnTwoHostsMeetOverTheNetworkBetweenThem) {
+TEST_F(UnderMpirun, RanksOnTwoHostsConnectOverTheNetworkBetweenThem) {
   if (const std::string why = why_no_namespaces(); !why.empty()) GTEST_SKIP() << why;
   const NamespaceCluster cluster{2};
   const NodeAgent agent{cluster};

@@ -80,7 +80,7 @@ class RawClient {
   int fd_;
 };
 
-/// Everything one rank joins with.
+/// All parameters with which one rank joins.
 struct RankOptions {
   LaunchPlace place;
   Hello hello;
@@ -110,7 +110,7 @@ inline RankOptions rank_options(const BoundPort& listener, std::uint32_t rank, s
   return options;
 }
 
-/// What became of one rank's join, and what it was told on the way.
+/// The result of one rank's join, and the notes that it got during it.
 struct Attendance {
   std::unique_ptr<Bootstrap> bootstrap;
   Status status;
@@ -159,7 +159,7 @@ inline std::vector<RankOptions> whole_world(const Listener& listener, std::uint3
   return ranks;
 }
 
-/// Notes whom a watch reports.
+/// Records the peers that a watch reports.
 class Losses {
  public:
   Bootstrap::Lost callback() {

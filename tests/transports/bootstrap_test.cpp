@@ -33,7 +33,7 @@ std::vector<std::byte> some_bytes(std::size_t size, unsigned seed) {
   return bytes;
 }
 
-TEST(Bootstrap, TellsEveryRankOfEveryOther) {
+TEST(Bootstrap, ReportsEveryRankToEveryOther) {
   const Listener listener;
   const auto ranks = whole_world(listener, 5);
   const auto joined = join_all(ranks);

@@ -38,7 +38,7 @@ class WatchingThreads {
   std::vector<Attendance> joined_;
 };
 
-TEST(BootstrapWatch, TellsEveryoneOnceOfARankThatDies) {
+TEST(BootstrapWatch, ReportsADeadRankOnceToEveryRank) {
   WatchingThreads ranks{4};
   ranks.die(2);
   for (const std::uint32_t rank : {0, 1, 3}) {
@@ -89,7 +89,7 @@ TEST(BootstrapWatch, EndsQuietlyWhenEveryoneLeavesAtOnce) {
   }
 }
 
-TEST(BootstrapWatch, HearsOfNobodyAfterItLeft) {
+TEST(BootstrapWatch, GetsNoReportsAfterItLeft) {
   WatchingThreads ranks{3};
   ranks[1].leave();
   ranks.die(2);
@@ -110,7 +110,7 @@ TEST(BootstrapWatch, MayBeLeftFromItsCallback) {
   joined[0].bootstrap.reset();
 }
 
-TEST(BootstrapWatch, TellsOfADeathBetweenJoinAndWatch) {
+TEST(BootstrapWatch, ReportsADeathBetweenJoinAndWatch) {
   Losses zero;
   Losses two;
   const Listener listener;

@@ -47,7 +47,7 @@ class PlainWait final : public ActiveWait {
   }
 };
 
-/// What the worlds have in common.
+/// The common parts of the worlds.
 class DeviceGroup : public CommunicatorWorld {
  public:
   DeviceGroup(const GroupSpec& spec, MakeDevice make_device) : spec_(spec), make_device_(std::move(make_device)) {
@@ -100,7 +100,7 @@ class DeviceGroup : public CommunicatorWorld {
     sides_.push_back(device(rank).stream());
     views_[rank].side = sides_.back().get();
   }
-  /// Streams first: their threads may be in the middle of something.
+  /// Streams first: their threads may still be working.
   void end_streams() {
     streams_.clear();
     sides_.clear();

@@ -179,7 +179,7 @@ TEST_F(DirectCommunicatorTest, RefusesWorkThatIsNotItsGroups) {
   EXPECT_THROW((void)call(work, elsewhere), Error);
 }
 
-/// A peer that is no communicator: what it sends is up to the test.
+/// A peer that is not a communicator: the test decides what it sends.
 class Stranger {
  public:
   explicit Stranger(LoopbackNetwork& network) : transport_(network.endpoint(Peer{1}, space_)) { space_.map(arena_); }

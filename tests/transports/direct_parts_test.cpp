@@ -1,4 +1,4 @@
-// What the direct communicator consists of, piece by piece.
+// The parts of the direct communicator, one by one.
 
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ class SendQueueTest : public ::testing::Test {
 };
 
 TEST_F(SendQueueTest, SendsContributionsBeforeResultsAndWhatIsReadFirstBeforeTheRest) {
-  // So large that one is on its way at a time.
+  // So large that only one is in flight at a time.
   const std::uint64_t large = queue().bytes_ahead();
   const auto& first = add(1, large, {.kind = 1, .bucket = 0});
   queue().run();
@@ -68,7 +68,7 @@ TEST_F(SendQueueTest, HasOneMessageOnItsWayToEveryRankAndMoreOnlyAsFarAsTheWindo
   EXPECT_EQ(sent_.back()->to, 2U) << "a rank waits behind another one's messages";
 }
 
-TEST_F(SendQueueTest, KeepsAMessageForWhichTheTransportHasNoRoom) {
+TEST_F(SendQueueTest, KeepsAMessageForWhichTheTransportHasNoSpace) {
   const auto& one = add(1, 100, {});
   has_room_ = false;
   queue().run();

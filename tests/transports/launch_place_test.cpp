@@ -17,7 +17,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// A good environment of rank 1 of 4; each test spoils something.
+/// A correct environment of rank 1 of 4; each test damages one thing in it.
 class LaunchPlaceTest : public ::testing::Test {
  protected:
   LaunchPlaceTest() {

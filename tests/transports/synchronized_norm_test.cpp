@@ -59,7 +59,7 @@ Graph normalized(std::uint64_t seed, bool synchronized, DType dtype) {
   return {"normalized", wide ? Shape{{16, 16, 2}} : Shape{{8, 12, 2}}, dtype, net.finish()};
 }
 
-/// One rank's replica and what it works on.
+/// One rank's replica and its memory.
 struct Member {
   ReplicaMemory memory;
   Memory batch, sums;
@@ -250,7 +250,7 @@ TEST_P(SynchronizedNorm, GivesRanksWithPartsOfABatchTheGradientsAndStatisticsOfT
       distance += std::pow(sum - wanted[i], 2);
       size += std::pow(wanted[i], 2);
     }
-    // A bias before a norm has a gradient of nothing but rounding.
+    // A bias before a norm has a gradient that consists of rounding errors.
     EXPECT_LE(std::sqrt(distance), (f32 ? 1e-4 : 0.15) * std::sqrt(size) + (f32 ? 1e-3 : 0.5))
         << graph_->parameters()[p].name;
   }

@@ -27,7 +27,7 @@ bool read_all(int fd, void* to, std::size_t bytes) {
   return true;
 }
 
-/// A message that is sent again as soon as it was told.
+/// A message that is sent again as soon as its completion is reported.
 class Resent final : public SendDone {
  public:
   void sent(Status) noexcept override { idle = true; }

@@ -47,7 +47,7 @@ sockaddr_storage address_of(const std::string& text, std::uint16_t port = 0) {
   return result;
 }
 
-/// A socket that listens on loopback, and what it takes to find it.
+/// A listening socket on loopback, and the data with which it is found.
 struct Listener {
   explicit Listener(int domain = AF_INET) {
     fd.reset(::socket(domain, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -56,7 +56,7 @@ struct Listener {
     socklen_t size = sizeof address;
     ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size);
   }
-  /// What UCX would write of it.
+  /// The address that UCX would write for it.
   std::vector<std::byte> worker_address() const {
     std::vector<std::byte> bytes(9);
     std::memcpy(bytes.data() + 5, &reinterpret_cast<const sockaddr_in&>(address).sin_port, 2);

@@ -1,4 +1,4 @@
-// Two processes that begin to talk to each other over UCX at the same moment, when one gives the other up.
+// Two processes that connect to each other over UCX at the same moment, while one of them is fencing the other.
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 namespace troupe::testing {
 namespace {
 
-class UcxMeeting : public ::testing::TestWithParam<UcxMeans> {
+class UcxConnecting : public ::testing::TestWithParam<UcxMeans> {
  protected:
   static std::unique_ptr<Transport> make(Peer self, AddressSpace& space) {
     UcxOptions options{.self = self, .means = GetParam()};
@@ -21,7 +21,7 @@ class UcxMeeting : public ::testing::TestWithParam<UcxMeans> {
   }
 };
 
-TEST_P(UcxMeeting, IsSurvivedByAPeerThatIsFencedInTheMiddle) {
+TEST_P(UcxConnecting, IsSurvivedByAPeerThatIsFencedInTheMiddle) {
   constexpr int kRounds = 40;
   for (unsigned seed = 1; seed <= kRounds; ++seed) {
     SCOPED_TRACE(seed);
@@ -48,7 +48,7 @@ TEST_P(UcxMeeting, IsSurvivedByAPeerThatIsFencedInTheMiddle) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Over, UcxMeeting, ::testing::Values(UcxMeans::shm, UcxMeans::tcp), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Over, UcxConnecting, ::testing::Values(UcxMeans::shm, UcxMeans::tcp), [](const auto& info) {
   return info.param == UcxMeans::shm ? std::string{"Shm"} : std::string{"Tcp"};
 });
 

@@ -3,7 +3,7 @@
 #include "tests/actors/caf_semantics/roles.hpp"
 #include "tests/actors/caf_semantics/sides.hpp"
 
-// The far side dies without a word: who had to do with its actors is told.
+// The far side is killed without warning: whoever is linked to its actors or monitors them is notified.
 namespace troupe::test::semantics {
 namespace {
 
@@ -13,7 +13,7 @@ class Deaths : public MortalSemantics {};
 INSTANTIATE_TEST_SUITE_P(Over, Deaths, ::testing::ValuesIn(Sides::mortal_kinds()), name_of_kind);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Deaths);
 
-TEST_P(Deaths, EndThoseWhoHadLinkedThemselvesAndThoseWhomTheDeadHadLinkedTo) {
+TEST_P(Deaths, EndActorsThatWereLinkedByEitherSide) {
   const auto there = far("mate");
   const auto linking = near("mate");
   const auto linked = near("mate");
@@ -34,7 +34,7 @@ TEST_P(Deaths, EndThoseWhoHadLinkedThemselvesAndThoseWhomTheDeadHadLinkedTo) {
   EXPECT_TRUE(lives(alone));
 }
 
-TEST_P(Deaths, AreToldToWhoHandlesExitMessages) {
+TEST_P(Deaths, AreExitMessagesForActorsThatHandleThem) {
   const auto there = far("mate");
   const auto here = near("mate");
   EXPECT_EQ(order(here, Trap::value), "normal");
@@ -47,7 +47,7 @@ TEST_P(Deaths, AreToldToWhoHandlesExitMessages) {
   EXPECT_EQ(log, "exit:" + std::string(kUnreachable) + " ");
 }
 
-TEST_P(Deaths, DoNotEndThoseWhoHadTakenTheirLinkBack) {
+TEST_P(Deaths, DoNotEndActorsThatHadRemovedTheirLink) {
   const auto there = far("mate");
   const auto by_here = near("mate");
   const auto by_there = near("mate");
@@ -67,7 +67,7 @@ TEST_P(Deaths, DoNotEndThoseWhoHadTakenTheirLinkBack) {
   EXPECT_TRUE(lives(by_there));
 }
 
-TEST_P(Deaths, AreToldToMonitorsBeforeAndAfter) {
+TEST_P(Deaths, AreReportedToMonitorsThatWereSetBeforeAndAfter) {
   const auto there = far("mate");
   (*self)->monitor(there);
   EXPECT_TRUE(lives(there));
@@ -76,7 +76,7 @@ TEST_P(Deaths, AreToldToMonitorsBeforeAndAfter) {
   EXPECT_EQ(end_of(there), kUnreachable);
 }
 
-TEST_P(Deaths, AnswerWhatWasAskedBeforeAndAfter) {
+TEST_P(Deaths, FailRequestsThatWereSentBeforeAndAfter) {
   const auto there = far("mate");
   auto never = (*self)->request(there, kLong, Never::value);
   EXPECT_TRUE(lives(there));
@@ -89,7 +89,7 @@ TEST_P(Deaths, AnswerWhatWasAskedBeforeAndAfter) {
   EXPECT_EQ(from_caf(later.error()).code(), Code::peer_lost);
 }
 
-TEST_P(Deaths, CallWhatWasAttached) {
+TEST_P(Deaths, CallAttachedFunctions) {
   const auto there = far("mate");
   auto told = std::make_shared<std::promise<std::string>>();
   there->attach_functor([told](const caf::error& reason) { told->set_value(brief(reason)); });
@@ -100,7 +100,7 @@ TEST_P(Deaths, CallWhatWasAttached) {
   EXPECT_EQ(end.get(), kUnreachable);
 }
 
-TEST_P(Deaths, EndWhoLinksItselfAfterwards) {
+TEST_P(Deaths, EndActorsThatLinkThemselvesAfterwards) {
   const auto there = far("mate");
   const auto here = near("mate");
   (*self)->monitor(there);
@@ -111,7 +111,7 @@ TEST_P(Deaths, EndWhoLinksItselfAfterwards) {
   EXPECT_EQ(end_of(here), kUnreachable);
 }
 
-TEST_P(Deaths, LeaveSendsToTheDeadWithoutEffect) {
+TEST_P(Deaths, MakeSendsToDeadActorsHaveNoEffect) {
   const auto there = far("mate");
   const auto here = near("mate");
   (*self)->monitor(there);

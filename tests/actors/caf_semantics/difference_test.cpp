@@ -10,11 +10,11 @@
 #include "tests/actors/caf_semantics/roles.hpp"
 #include "tests/actors/caf_semantics/sides.hpp"
 
-// What differs from CAF between processes, with what CAF does within one; "What differs from CAF" in
-// docs/remote-actors.md has the reasons. And streams and CAF's groups, which do not differ.
+// The differences between CAF within one process and actors across processes; "What differs from CAF" in
+// docs/remote-actors.md gives the reasons. Also streams and CAF's groups, which behave the same.
 namespace troupe::test::semantics {
 
-/// Stays in its process.
+/// A type that must not leave its process.
 struct Private {
   std::int32_t value = 0;
 };
@@ -31,7 +31,7 @@ using Keep = caf::atom_constant<caf::atom("keep")>;      // a promise that the a
 using Stream = caf::atom_constant<caf::atom("stream")>;  // (Stream, actor, n): 0 ... n-1 to it
 using Wait = caf::atom_constant<caf::atom("wait")>;      // the sum of a stream, when it has ended
 
-/// Registered nowhere.
+/// A type that is not registered.
 struct Unregistered {
   std::int32_t value = 0;
 };

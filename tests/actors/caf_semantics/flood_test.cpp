@@ -10,7 +10,7 @@
 #include "tests/actors/caf_semantics/roles.hpp"
 #include "tests/actors/caf_semantics/sides.hpp"
 
-// Many messages at once: nothing is dropped, nobody is held up, order is kept.
+// Many messages at once: nothing is dropped, no actor is blocked by another, and the order is kept.
 namespace troupe::test::semantics {
 namespace {
 
@@ -44,7 +44,7 @@ struct Counted {
   std::int32_t total() const { return in_order ? count : -1; }
 };
 
-/// What holds up the handlers of one process until it is opened.
+/// Blocks the handlers of one process until it is opened.
 class Gates {
  public:
   void block(const std::string& gate) {
@@ -82,7 +82,7 @@ caf::behavior stasher(caf::stateful_actor<Counted>* self) {
   }};
 }
 
-/// Answers each number with itself.
+/// Answers each number with the same number.
 caf::behavior answerer(caf::stateful_actor<Counted>* self) {
   return {[=](std::int32_t number) {
             self->state.take(number);
@@ -181,7 +181,7 @@ caf::behavior talker(caf::event_based_actor* self) {
           }};
 }
 
-/// Notes how many numbers came before something else did.
+/// Records how many numbers arrived before another message did.
 caf::behavior listener(caf::stateful_actor<BursterState>* self) {
   const auto finish = [self] { self->state.done.deliver(self->state.came.total()); };
   const auto begin = [self] {
@@ -210,7 +210,7 @@ caf::behavior listener(caf::stateful_actor<BursterState>* self) {
           }};
 }
 
-/// One of a ring.
+/// One actor of a ring.
 caf::behavior passer(caf::event_based_actor* self) {
   return {[=](Pass, const std::vector<caf::actor>& ring, std::int32_t n) -> caf::result<std::int32_t> {
     if (n == 0) return 0;

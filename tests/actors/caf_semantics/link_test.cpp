@@ -1,7 +1,7 @@
 #include "tests/actors/caf_semantics/roles.hpp"
 #include "tests/actors/caf_semantics/sides.hpp"
 
-// Links, whichever side makes them and takes them back.
+// Links, for each side that can make them and take them back.
 namespace troupe::test::semantics {
 namespace {
 
@@ -26,8 +26,8 @@ class Links : public Semantics {
     EXPECT_EQ(order(who, Untie::value, from), "normal");
     settle(who, from);
   }
-  /// What the two told each other before has arrived when this returns, since messages from one process to one actor
-  /// keep their order.
+  /// When this returns, everything that the two sent each other before has arrived, since messages from one process to
+  /// one actor keep their order.
   void settle(const caf::actor& one, const caf::actor& other) {
     const std::string mark = "mark" + std::to_string(++marks_);
     EXPECT_EQ(order(one, Tell::value, other, mark), "normal");
@@ -39,7 +39,7 @@ class Links : public Semantics {
     (*self)->send(who, Quit::value, own_error(code, "asked to"));
     EXPECT_EQ(end_of(who), "semantics " + std::to_string(code));
   }
-  /// Whether it goes on although the other one has ended: its process has told all by now.
+  /// Whether it is still alive after the other one has ended: its process has sent all notices by now.
   bool survives(const caf::actor& mate) {
     for (int i = 0; i < 5; ++i) {
       if (!lives(far_witness_) || !lives(near_witness_) || !lives(mate)) return false;

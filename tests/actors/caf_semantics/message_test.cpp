@@ -9,7 +9,7 @@
 #include "tests/actors/caf_semantics/roles.hpp"
 #include "tests/actors/caf_semantics/sides.hpp"
 
-// What is in messages: it comes back as it went.
+// The content of messages: it returns as it was sent.
 namespace troupe::test::semantics {
 namespace {
 
@@ -56,13 +56,13 @@ using Nested = std::vector<std::vector<std::string>>;
 using Numbers = std::map<std::string, std::int32_t>;
 using Stop = caf::atom_constant<caf::atom("stop")>;
 
-/// Sends everything back as it came.
+/// Sends everything back unchanged.
 caf::behavior mirror(caf::event_based_actor* self) {
   self->set_default_handler(caf::reflect);
   return {[=](Stop) { self->quit(); }};
 }
 
-/// Takes what mirror cannot: answers with how it is to be read.
+/// Accepts what the mirror cannot: answers with the way in which it is to be read.
 caf::behavior reader(caf::event_based_actor* self) {
   return {[](Echo, const caf::message& inner) { return inner.size(); },
           [=](const std::vector<caf::actor>& actors) {

@@ -3,7 +3,7 @@
 #include "tests/actors/caf_semantics/roles.hpp"
 #include "tests/actors/caf_semantics/sides.hpp"
 
-// Down messages, and what is attached to actors.
+// Down messages, and functions that are attached to actors.
 namespace troupe::test::semantics {
 namespace {
 
@@ -153,7 +153,7 @@ TEST_P(Monitors, AreToldWhenTheirHandleCameThroughTheOtherSide) {
   const auto watched = near("mate");
   const auto watching = near("mate");
   const auto between = far("mate");
-  // The far side holds the handle before the near one gets it back.
+  // The far side holds the handle before it is sent back to the near one.
   EXPECT_EQ(order(between, Watch::value, watched), "normal");
   EXPECT_EQ(order(watching, Watch::value, watched), "normal");
   (*self)->send(watched, Quit::value, own_error(8, ""));

@@ -130,7 +130,7 @@ caf::behavior servant(caf::stateful_actor<ServantState>* self) {
   };
 }
 
-/// Has two behaviors, and keeps what it does not take for the other one.
+/// Has two behaviors; messages that one of them does not accept wait for the other one.
 caf::behavior changeling(caf::event_based_actor* self) {
   self->set_default_handler(caf::skip);
   return {[=](Become) {

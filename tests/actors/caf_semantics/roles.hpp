@@ -7,7 +7,7 @@
 
 #include "actors/group/group.hpp"
 
-// What actors of either side are, by role; each file adds its own to the configuration.
+// The actors that either side can spawn, by role; each file adds its own to the configuration.
 namespace troupe::test::semantics {
 
 void add_common_roles(caf::actor_system_config& config);
@@ -21,7 +21,7 @@ void add_difference_roles(caf::actor_system_config& config);
 /// For lookups at the far side: "the calculator", which is typed, and "the worker".
 void publish_typed_actors(Group& group);
 
-// The role "mate": everything that one actor does to another one, on demand, with a log.
+// The role "mate": does on request everything that one actor can do to another one, and keeps a log.
 using Tie = caf::atom_constant<caf::atom("tie")>;          // (Tie, actor): links itself
 using Untie = caf::atom_constant<caf::atom("untie")>;      // (Untie, actor): unlinks itself
 using Watch = caf::atom_constant<caf::atom("watch")>;      // (Watch, actor): monitors; a down message is logged
@@ -36,7 +36,7 @@ using Echo = caf::atom_constant<caf::atom("echo")>;        // (Echo, number): th
 using Expel = caf::atom_constant<caf::atom("expel")>;      // (Expel, actor, error): sends it an exit message
 using Never = caf::atom_constant<caf::atom("never")>;      // never answered
 
-/// For actors that shall keep a promise, errors of a category of this suite's own.
+/// For actors that must fulfil a promise; errors of a category of this suite.
 inline caf::error own_error(std::uint8_t code, std::string text) {
   return {code, caf::atom("semantics"), caf::make_message(std::move(text))};
 }

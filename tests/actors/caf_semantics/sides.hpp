@@ -17,8 +17,8 @@
 #include "actors/caf_error.hpp"
 #include "actors/group/group.hpp"
 
-// Two sides that actors are spawned at: the near one, in this process, and the far one, which is the same actor system,
-// another one of this process, or that of a child process. What CAF promises must hold wherever the far side is.
+// Two sides at which actors are spawned: the near one, in this process, and the far one, which is the same actor
+// system, another one of this process, or that of a child process. CAF's guarantees must hold for each of them.
 namespace troupe::test::semantics {
 
 constexpr auto kLong = std::chrono::seconds(100);  // ten times what 400 MB take beside eight busy loops
@@ -35,12 +35,12 @@ struct Side {
   std::unique_ptr<Group> group;
 };
 
-/// Both sides, as the near one sees them.
+/// Both sides, from the near one's point of view.
 class Sides {
  public:
-  /// Where the far side can be in this program: "one_process", "two_systems"; or "shm", "tcp".
+  /// The kinds of far side that this program can test: "one_process", "two_systems"; or "shm", "tcp".
   static std::vector<std::string> kinds();
-  /// Those of them where the far side can die alone.
+  /// Those of them in which the far side can be killed alone.
   static std::vector<std::string> mortal_kinds();
   static std::unique_ptr<Sides> make(const std::string& kind);
   virtual ~Sides() = default;
@@ -51,10 +51,10 @@ class Sides {
   Peer far;
 };
 
-/// The life of a child process, when the arguments say that this is one.
+/// Runs as a child process, if the arguments ask for it.
 std::optional<int> run_as_far_side(int argc, char** argv);
 
-/// Sides that one test after the other uses, until one fails. They end with the program.
+/// Sides that the tests use one after the other until one test fails. They end with the program.
 class SharedSides final : public ::testing::Environment {
  public:
   SharedSides();
@@ -84,7 +84,7 @@ class Semantics : public ::testing::TestWithParam<std::string> {
   Handle near(const std::string& role, Args&&... args) {
     return spawn<Handle>(group().self(), role, std::forward<Args>(args)...);
   }
-  /// What `whom` answers.
+  /// The answer of `whom`.
   template <class Result, class Handle, class... Parts>
   caf::expected<Result> ask_within(std::chrono::milliseconds within, const Handle& whom, Parts&&... parts) {
     caf::expected<Result> answer = caf::make_error(caf::sec::runtime_error);
@@ -98,7 +98,7 @@ class Semantics : public ::testing::TestWithParam<std::string> {
   caf::expected<Result> ask(const Handle& whom, Parts&&... parts) {
     return ask_within<Result>(kLong, whom, std::forward<Parts>(parts)...);
   }
-  /// The same for who answers with nothing: "normal", or the error.
+  /// The same for an actor whose answer is empty: "normal", or the error.
   template <class Handle, class... Parts>
   std::string order(const Handle& whom, Parts&&... parts) {
     caf::error why;
@@ -109,9 +109,9 @@ class Semantics : public ::testing::TestWithParam<std::string> {
   }
   /// The reason in the next down message that `self` gets.
   std::string next_down();
-  /// Whether this answers yet.
+  /// Whether the actor answers requests yet.
   bool lives(const caf::actor& mate);
-  /// Waits for the end of an actor and says why it ended; it may have ended before.
+  /// Waits for the end of an actor and returns its reason; the actor may have ended before.
   std::string end_of(const caf::actor& actor);
 
   virtual Sides& sides() { return SharedSides::of(GetParam()); }
@@ -133,7 +133,7 @@ class Semantics : public ::testing::TestWithParam<std::string> {
   }
 };
 
-/// The same with sides of its own, which it may kill.
+/// The same with sides that belong to this test alone, so that it may kill them.
 class MortalSemantics : public Semantics {
  protected:
   void SetUp() override {

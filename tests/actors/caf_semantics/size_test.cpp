@@ -5,7 +5,7 @@
 #include "tests/actors/caf_semantics/roles.hpp"
 #include "tests/actors/caf_semantics/sides.hpp"
 
-// Messages of any size, in any mixture and in their order.
+// Messages of all sizes, mixed, arrive in their order.
 namespace troupe::test::semantics {
 namespace {
 
@@ -19,7 +19,7 @@ struct WeigherState {
   bool right = true;
 };
 
-/// What stands at a few places of body `number`.
+/// The content at a few places of body `number`.
 char sign(std::int32_t number, std::size_t place) {
   return static_cast<char>((static_cast<std::size_t>(number) * 31 + place % 251) % 127);
 }
@@ -52,7 +52,7 @@ caf::behavior weigher(caf::stateful_actor<WeigherState>* self) {
 
 class Sizes : public Semantics {
  protected:
-  /// Sends bodies of these sizes one after the other to one actor: all come, whole and in their order.
+  /// Sends bodies of these sizes one after the other to one actor: all arrive, complete and in their order.
   void expect_all(const std::vector<std::size_t>& sizes) {
     const auto to = far("weigher");
     std::uint64_t all = 0;

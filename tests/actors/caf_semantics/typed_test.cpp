@@ -33,7 +33,7 @@ Calculator::behavior_type calculator(Calculator::pointer self) {
           [=](End) { self->quit(own_error(21, "asked to")); }};
 }
 
-/// What can be composed and pooled.
+/// Typed actors that can be composed and pooled.
 caf::behavior worker(caf::event_based_actor* self, std::int32_t number) {
   return {[](Add, std::int32_t x) { return x + 1; }, [](std::int32_t x) { return 2 * x; },
           [=](Whose) { return number; },
@@ -53,7 +53,7 @@ class Typed : public Semantics {
     return group().try_spawn_at<Handle>(blocking, sides().far, role, Deadline::after(kLong),
                                         std::forward<Args>(args)...);
   }
-  /// What lookup throws.
+  /// The error that lookup throws.
   template <class Lookup>
   static Status error_of(Lookup lookup) {
     try {

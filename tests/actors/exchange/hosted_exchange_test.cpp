@@ -1,4 +1,4 @@
-// The exchange of a hosted group: with a staleness of 0 it keeps what synchronous ones promise.
+// The exchange of a hosted group: with a staleness of 0 it guarantees what synchronous ones do.
 
 #include "tests/actors/exchange/hosted_world.hpp"
 #include "tests/contracts/exchange_contract.hpp"
@@ -6,7 +6,7 @@
 namespace troupe::contracts {
 namespace {
 
-/// Has the world start with the first step of any rank: until then a test may write parameters.
+/// Starts the world with the first step of any rank; until then a test may write parameters.
 template <class World>
 class StartedByStep final : public Exchange {
  public:

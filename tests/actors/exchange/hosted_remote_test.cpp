@@ -1,5 +1,5 @@
-// A hosted group whose ranks are in processes that share no memory: what is pushed and pulled is sent, and lands where
-// the receiver laid it out.
+// A hosted group whose ranks are in processes without shared memory: pushed and pulled values are sent, and stored in
+// memory that the receiver has chosen.
 
 #include <gtest/gtest.h>
 
@@ -158,7 +158,7 @@ class End {
   std::unique_ptr<Stream> stream_ = device_->stream();  // ends first: it may be in the middle of something
 };
 
-/// Groups without empty stripes, whose bf16 image is another test's business.
+/// Groups without empty stripes; another test checks the bf16 image.
 GroupSpec spec_of(std::uint64_t seed) {
   GroupSpec spec = contracts::random_group(2, seed);
   spec.bf16 = false;

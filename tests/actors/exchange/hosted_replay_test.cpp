@@ -48,7 +48,7 @@ std::vector<float> gradients_of(const GroupSpec& spec, std::uint32_t rank, std::
           all.begin() + static_cast<std::ptrdiff_t>(stripe.first + stripe.count)};
 }
 
-/// What a shard's log makes of gradients: every record is an update.
+/// Applies a shard's log to gradients: every record is an update.
 Cells replay_gradients(const GroupSpec& spec, const PolicySettings& settings, const UpdateLog& log,
                        const Stripe& stripe) {
   Cells cells = start_of(spec, stripe);
@@ -64,7 +64,7 @@ Cells replay_gradients(const GroupSpec& spec, const PolicySettings& settings, co
   return cells;
 }
 
-/// What it makes of ranks that are averaged elastically: each takes its steps, then both are pulled together.
+/// Applies it to ranks under elastic averaging: each takes its steps, then both sides are pulled together.
 Cells replay_elastic(const GroupSpec& spec, const PolicySettings& settings, const UpdateLog& log,
                      const Stripe& stripe) {
   Cells center = start_of(spec, stripe);

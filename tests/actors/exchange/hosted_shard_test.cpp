@@ -1,4 +1,4 @@
-// A shard that hosts a stripe, as one worker after the other meets it.
+// A shard that hosts a stripe, from the point of view of its workers.
 
 #include "actors/exchange/hosted_shard.hpp"
 

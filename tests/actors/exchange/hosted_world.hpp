@@ -17,7 +17,7 @@
 // stripe.
 namespace troupe::test {
 
-/// A system with threads of its own.
+/// An actor system with threads.
 struct ThreadedActors {
   struct Config : caf::actor_system_config {
     Config() {
@@ -39,7 +39,7 @@ struct HostedOptions {
   std::uint64_t updates = 0;  // made before, by version and clock
 };
 
-/// `Actors`: who runs them; ActorWorld with fake devices, ThreadedActors with others.
+/// `Actors` is ActorWorld with fake devices, and ThreadedActors with others.
 template <class Actors>
 class HostedWorld final : public contracts::CommunicatorWorld {
  public:
@@ -82,7 +82,7 @@ class HostedWorld final : public contracts::CommunicatorWorld {
       end(shards_);
       end(workers_);
     }
-    // Streams first: their threads may be in the middle of something.
+    // Streams first: their threads may still be working.
     streams_.clear();
     sides_.clear();
     shard_streams_.clear();
@@ -136,7 +136,7 @@ class HostedWorld final : public contracts::CommunicatorWorld {
       caf::anon_send(workers_.back(), KnowShards{shards_});
     }
   }
-  /// The shards' stripes become what the ranks' parameters are. Before the first step.
+  /// Copies the ranks' parameters into the shards' stripes. Call it before the first step.
   void start() {
     for (std::uint32_t r = 0; r < spec_.ranks; ++r) {
       const Stripe& stripe = spec_.stripes[r];

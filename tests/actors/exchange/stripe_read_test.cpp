@@ -106,7 +106,7 @@ TEST_P(StripeReads, GiveElementsAndTheVersionTheyAreOf) {
   EXPECT_EQ(after.values, (std::vector<float>{9, 10}));
 }
 
-TEST_P(StripeReads, StandBehindAnUpdateThatIsUnderWay) {
+TEST_P(StripeReads, WaitForAnUpdateInProgress) {
   host();
   const TimelineId gate = there().space.make_private_timeline();
   PushPart push = ones();

@@ -44,7 +44,7 @@ std::deque<testing::Program> start(const std::string& program, std::uint32_t siz
   return all;
 }
 
-/// How long a stage of the pipeline says that it took; -1 when it says nothing.
+/// The time that a stage of the pipeline reports; -1 if it reports none.
 int milliseconds_of(const testing::Program& stage) {
   int took = -1;
   const std::size_t at = stage.out().find(" tensors of 1 MiB in ");
@@ -83,7 +83,7 @@ TEST_F(Examples, MeasureSendsTypesOfItsOwn) {
   }
 }
 
-/// The page shows the program as it is compiled here.
+/// The page shows the same program that is compiled here.
 TEST(ExamplesAlone, HelloAndMeasureStandInTheirPage) {
   const auto read = [](const std::string& path) {
     std::ifstream in(std::string(SOURCE_FOLDER) + path);

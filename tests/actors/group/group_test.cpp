@@ -390,7 +390,7 @@ TEST(Group, LivesBesideAnotherOneInTheSameProcess) {
   EXPECT_TRUE(becomes(blue, blues, 20));
 }
 
-/// What comes back of a tensor that goes from `from` to the counter of `to`.
+/// The reply to a tensor that `from` sends to the counter of `to`.
 Tensor echo(GroupWorld& world, std::uint32_t from, std::uint32_t to, const Tensor& tensor) {
   caf::scoped_actor self(world.system(from));
   Tensor back;
@@ -441,7 +441,7 @@ TEST(Group, RefusesOneNameForTwoActorTypes) {
   EXPECT_EQ(error_of([&] { register_actor(config, "counter", counter); }).code(), Code::invalid);
 }
 
-/// Groups of `count` processes over one network, `what` in each at once.
+/// Runs `what` in `count` processes at once, which form groups over one network.
 void with_groups(std::uint32_t count, const std::function<void(Blocking&, Group&)>& what) {
   const testing::Listener listener;
   LoopbackNetwork network;

@@ -29,7 +29,7 @@ using Trace = caf::atom_constant<caf::atom("trace")>;  // all that was added, in
 constexpr auto kLong = std::chrono::seconds(20);
 inline Deadline long_enough() { return Deadline::after(kLong); }
 
-/// What `work` throws.
+/// The error that `work` throws.
 template <class Work>
 Status error_of(Work work) {
   try {
@@ -42,11 +42,11 @@ Status error_of(Work work) {
 
 inline std::string text_of(const Status& status) { return std::string(status.text()); }
 
-/// A handle that says what its actor takes.
+/// A typed handle of the actor.
 using Calculator =
     caf::typed_actor<caf::replies_to<std::uint64_t, std::uint64_t>::with<std::uint64_t>, caf::reacts_to<Go>>;
 
-/// Registered nowhere.
+/// A type that is not registered.
 struct Unregistered {
   std::uint64_t value = 0;
 };
@@ -55,7 +55,7 @@ auto inspect(Inspector& f, Unregistered& x) {
   return f(caf::meta::type_name("test.Unregistered"), x.value);
 }
 
-/// Knows the number it was made with, and adds.
+/// Begins with the given number, and adds.
 caf::behavior counter(caf::event_based_actor* self, std::uint64_t number);
 
 /// The same as a class, with a name; throws when that is "thorn".
@@ -95,7 +95,7 @@ class GroupWorld {
   caf::actor_system& system(std::uint32_t peer) { return ends.at(peer)->system; }
   /// The counters of all peers, as peer 0 knows them: a mesh of one dimension "peer".
   Mesh counters();
-  /// As SIGKILL would; its end is not to stop any more.
+  /// Ends it as SIGKILL would; its destructor then does not stop it.
   void kill(std::uint32_t peer);
 
   LoopbackNetwork network;

@@ -10,7 +10,7 @@
 #include "tests/actors/group/group_world.hpp"
 #include "tests/support/child_process.hpp"
 
-// What CAF promises of handles, for an actor of the same process and for one of another: there must be no difference.
+// What CAF guarantees for handles, for an actor of the same process and for one of another process.
 namespace troupe::test {
 namespace {
 
@@ -117,7 +117,7 @@ class Handles : public ::testing::TestWithParam<std::string> {
   bool log_becomes(const caf::actor& whom, const std::string& what) {
     return eventually([&] { return log_of(whom) == what; }, kLong);
   }
-  /// Lets `far` keep its promise, as soon as it was asked for one.
+  /// Makes `far` fulfil its promise, as soon as it has received the request for one.
   bool release(const caf::actor& far) {
     return eventually([&] { return ask(far, kLong, Release::value, std::uint64_t{5}).ok() && answer == 1; }, kLong);
   }

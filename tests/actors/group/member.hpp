@@ -10,8 +10,8 @@
 
 namespace troupe::test {
 
-/// Joins a group over UCX ("shm" or "tcp") as a process of its own and publishes a counter. `dead`: the silence that
-/// means a death, if not the usual one.
+/// Joins a group over UCX ("shm" or "tcp") as a process of its own and publishes a counter. `dead`: after this silence
+/// a peer counts as dead, if it is not the default.
 std::unique_ptr<GroupEnd> join_over_ucx(Blocking& blocking, LaunchPlace place, const std::string& means,
                                         Bootstrap::Lost lost = {}, std::optional<std::chrono::milliseconds> dead = {});
 

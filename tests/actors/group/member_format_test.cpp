@@ -14,7 +14,7 @@ Member a_member() {
   return {.transport = bytes(300, 1), .actor_node = bytes(24, 2), .courier = 7, .steward = 8, .arena = bytes(104, 4)};
 }
 
-/// What reading does with bytes from elsewhere: the member, or nothing when they were refused.
+/// Decodes bytes from another process: returns the member, or nothing if they were refused.
 std::optional<Member> read(std::span<const std::byte> from) {
   try {
     return decode_member(from);

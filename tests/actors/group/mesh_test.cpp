@@ -146,7 +146,7 @@ std::vector<std::uint64_t> sums(GroupWorld& world, const Mesh& mesh) {
   return mesh.gather<std::uint64_t>(world.blocking, caf::make_message(Sum::value), long_enough());
 }
 
-/// Broadcasts and tells do not know of each other, so the sums are asked for until they are there.
+/// A broadcast and single messages are not ordered, so the sums are requested until they are complete.
 bool all_become(GroupWorld& world, const Mesh& mesh, std::uint64_t sum) {
   return eventually([&] { return sums(world, mesh) == std::vector<std::uint64_t>(mesh.size(), sum); });
 }

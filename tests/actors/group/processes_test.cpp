@@ -55,7 +55,7 @@ class GroupOfProcesses : public ::testing::TestWithParam<std::string> {
   }
   Group& group() { return *end->group; }
   Mesh counters() { return group().lookup_all(blocking, "counter", long_enough()); }
-  /// Lets these end, and with them their processes, and stops.
+  /// Ends these actors, and with them their processes, and stops.
   StopReport stop(const Mesh& whom, Clock::duration within = kLong) {
     whom.tell(caf::make_message(Go::value));
     return group().stop(blocking, Deadline::after(within));
@@ -134,7 +134,7 @@ TEST_P(GroupOfProcesses, SaysWhichStoppedProcessDidNotFinish) {
   const auto begin = Clock::now();
   const StopReport report = stop(all, std::chrono::seconds(1));
   EXPECT_LT(Clock::now() - begin, std::chrono::seconds(3));
-  // By a heartbeat, it may count as lost already.
+  // Heartbeats may already have found it dead.
   EXPECT_THAT(report.running.empty() ? report.lost : report.running, ElementsAre(Peer{2})) << report.text();
   members[1].signal(SIGKILL);
   EXPECT_GE(members[0].wait(kLong), 0);

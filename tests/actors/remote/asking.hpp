@@ -13,14 +13,14 @@ namespace troupe::test {
 
 constexpr auto kLong = std::chrono::seconds(20);
 
-/// What the calling thread had of a core: a lane is not held up by whatever else the machine does.
+/// The processor time that the calling thread got, so that a busy machine is not taken for a blocked lane.
 inline std::chrono::nanoseconds core_time() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return std::chrono::seconds{now.tv_sec} + std::chrono::nanoseconds{now.tv_nsec};
 }
 
-/// What became of a request: values, or why not.
+/// The result of a request: values, or the reason why there are none.
 template <class... Results>
 struct Answer {
   std::optional<std::tuple<Results...>> values;
@@ -32,7 +32,7 @@ struct Answer {
   }
 };
 
-/// Asks and waits, from the test's own thread.
+/// Sends a request and waits, on the test's own thread.
 template <class... Results, class Handle, class... Parts>
 Answer<Results...> ask(caf::actor_system& system, const Handle& whom, Parts&&... parts) {
   caf::scoped_actor self(system);

@@ -14,7 +14,7 @@
 #include "tests/actors/remote/injector.hpp"
 #include "tests/support/child_process.hpp"
 
-// Calls between two ends, past mailboxes and by way of them.
+// Calls between two ends, without mailboxes and through them.
 namespace troupe::test {
 namespace {
 
@@ -58,7 +58,7 @@ class Outcome final : public CallDone {
   int times_ = 0;
 };
 
-/// How many calls came which way, and what was kept.
+/// The number of calls that arrived in each way, and those that were kept.
 struct CallsSeen {
   std::atomic<int> taken{0};
   std::atomic<int> messages{0};
@@ -72,8 +72,7 @@ struct CallsSeen {
   }
 };
 
-/// Answers with the question turned round; fails an empty one, keeps 1, leaves 2 without an answer, takes
-/// long over 4.
+/// Answers with the reversed question; fails an empty one, keeps 1, leaves 2 without an answer, and takes long for 4.
 class Turner : public caf::event_based_actor, public CallTaker {
  public:
   Turner(caf::actor_config& config, CallsSeen* seen) : caf::event_based_actor(config), seen_(*seen) {}

@@ -54,7 +54,7 @@ TEST_P(RemoteEndurance, CountsEachMessageOnceWithWindowsFullBothWays) {
     end.remote->publish("sink", made->sink());
     return made;
   };
-  // Both have mapped `common`, but only who made it takes memory from it.
+  // Both have mapped `common`, but only the process that made it allocates from it.
   const auto here = end_at(*world.here, *world.here->common);
   const auto there = end_at(*world.there, *world.there->own);
   here->go(world.here->remote->resolve(blocking, World::kThere, "sink", Deadline::after(kLong)), schedule.messages());

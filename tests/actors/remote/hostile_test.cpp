@@ -10,7 +10,7 @@
 #include "tests/actors/remote/injector.hpp"
 #include "tests/support/child_process.hpp"
 
-// A peer that does not keep to the protocol is given up before it costs memory; others are served on.
+// A peer that violates the protocol is disconnected before it costs memory; other peers are still served.
 namespace troupe::test {
 namespace {
 
@@ -41,7 +41,7 @@ class HostilePeer : public ::testing::Test {
     const auto answer = ask<std::uint64_t>(world.honest->system, to_server, Echo::value, std::uint64_t{3});
     EXPECT_TRUE(answer.ok()) << answer.why.text();
   }
-  /// The server's id, as strangers may have guessed.
+  /// The server's id, which strangers may have guessed.
   std::uint64_t server() const { return world.victim->server.id(); }
 
   HostileWorld world{1, {.unhandled_bytes = kBytesTaken, .max_actors = 100}};

@@ -10,7 +10,7 @@
 #include "actors/remote/wire.hpp"
 #include "tests/actors/remote/remote_end.hpp"
 
-// Frames that no program of ours would send, for the tests of what becomes of them.
+// Frames that none of our programs would send, to test how they are handled.
 namespace troupe::test {
 
 struct SentFrame {
@@ -165,7 +165,7 @@ class HostileWorld {
   }
 
   static Peer stranger(std::uint32_t index) { return Peer{Injector::kFirstStranger + index}; }
-  /// Lets frames of one lane arrive; false when the lane does not come back from them.
+  /// Injects frames of one lane; false if the lane does not finish handling them.
   bool arrive(Peer from, const std::vector<SentFrame>& frames) {
     for (const Lane lane : {Lane::control, Lane::bulk}) {
       const bool came_back = on_lane(lane == Lane::control ? *victim->control : *victim->bulk, [&] {
@@ -176,7 +176,7 @@ class HostileWorld {
     }
     return on_lane(*victim->control, [] {});  // what the bulk lane handed over comes before this
   }
-  /// Why the victim gave the peer up.
+  /// The reason for which the victim disconnected the peer.
   std::optional<Status> why_lost(Peer peer) {
     const std::scoped_lock hold(mutex_);
     for (const auto& [number, why] : lost_)

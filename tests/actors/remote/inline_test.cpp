@@ -32,7 +32,7 @@ namespace {
 using ::testing::HasSubstr;
 using troupe::testing::eventually;
 
-/// Which threads an actor ran on, and what it got.
+/// The threads on which an actor ran, and the messages that it got.
 struct Seen {
   std::mutex mutex;  // guards the rest
   std::set<std::thread::id> threads;
@@ -69,7 +69,7 @@ caf::behavior take(caf::event_based_actor*, Seen* seen) {
   return {[seen](std::uint64_t x) { seen->note(x); }};
 }
 
-/// Keeps a lane up for much longer than it should.
+/// Blocks a lane for much longer than it should.
 caf::behavior slow_echo(caf::event_based_actor*, Seen* seen) {
   return {[seen](std::uint64_t x) {
     seen->note(x);
@@ -132,7 +132,7 @@ TEST(InlineActor, KeepsItsStateAndTheOrderOfWhatItSends) {
   EXPECT_EQ((ask<std::uint64_t>(world.there->system, counter, std::uint64_t{3})).get(), 5u);
 }
 
-TEST(InlineActor, IsMovedToTheSchedulerWhenItHoldsTheLaneUpTooOften) {
+TEST(InlineActor, IsMovedToTheSchedulerWhenItBlocksTheLaneTooOften) {
   Seen seen;
   std::atomic<int> slow{0};
   std::atomic<int> moved{0};
@@ -155,7 +155,7 @@ TEST(InlineActor, IsMovedToTheSchedulerWhenItHoldsTheLaneUpTooOften) {
   EXPECT_EQ(moved, 1);
 }
 
-/// Slow as long as it is told so.
+/// Slow until the test tells it to be quick.
 caf::behavior echo_slow_at_first(caf::event_based_actor*, Seen* seen, const std::atomic<bool>* slow) {
   return {[seen, slow](std::uint64_t x) {
     seen->note(x);
@@ -170,7 +170,7 @@ TEST(InlineActor, ComesBackAfterItWasMoved) {
   Seen seen;
   std::atomic<bool> slow{true};
   std::atomic<int> moved{0};
-  // So long that a turn that is quick is never taken for slow, on a machine whose time is stolen either.
+  // Long enough that a quick turn is never taken for a slow one, even on a machine whose processor time is stolen.
   LoopbackWorld world({}, {},
                       {.inline_limit = std::chrono::milliseconds(10),
                        .slow = [&](caf::actor_id, Clock::duration, bool is_moved) { moved += is_moved ? 1 : 0; }});
@@ -180,7 +180,7 @@ TEST(InlineActor, ComesBackAfterItWasMoved) {
     ASSERT_TRUE((ask<std::uint64_t>(world.here->system, remote, i)).ok());
   ASSERT_EQ(moved, 1);
   slow = false;
-  // Others send to it all the time, so that its turns are in the scheduler's hands when it comes back.
+  // Other actors send to it all the time, so the scheduler is running it when it becomes inline again.
   std::atomic<bool> done{false};
   std::thread beside([&] {
     while (!done) ask<std::uint64_t>(world.there->system, actor, std::uint64_t{0});
@@ -208,7 +208,7 @@ TEST(InlineActor, GoesOnInTheSchedulerWhenTheRemoteActorsHaveStopped) {
   EXPECT_GT(seen.all_threads().size(), 1u);
 }
 
-/// Keeps a lane busy until it is let go.
+/// Keeps a lane busy until it is released.
 struct Block final : LaneTask {
   void run() noexcept override { let_go.get_future().wait_for(kLong); }
   std::promise<void> let_go;

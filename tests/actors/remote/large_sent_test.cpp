@@ -17,7 +17,7 @@ constexpr std::uint64_t kFolds = 128;
 constexpr std::uint64_t kTail = std::uint64_t{1} << 20;
 constexpr std::uint64_t kBytes = kFolds * kFold + kTail;  // 2 GiB and 1 MiB
 
-/// Many addresses on little memory: the same 16 MiB again and again, and at the end 1 MiB that is there once.
+/// Many addresses on little memory: the same 16 MiB again and again, and at the end 1 MiB that is mapped once.
 class FoldedMemory {
  public:
   FoldedMemory() : file_(memfd_create("folded", MFD_CLOEXEC)) {
@@ -34,7 +34,7 @@ class FoldedMemory {
     munmap(base, kBytes);
     close(file_);
   }
-  /// What lies beneath: the fold, then the tail.
+  /// The memory beneath: the repeated part, then the end.
   std::span<std::byte> bytes() const { return {base + (kFolds - 1) * kFold, kFold + kTail}; }
 
   std::byte* base = nullptr;

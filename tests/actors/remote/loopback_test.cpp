@@ -9,7 +9,7 @@
 #include "tests/actors/remote/asking.hpp"
 #include "tests/support/child_process.hpp"
 
-// What needs both ends at hand, or a transport that misbehaves.
+// Tests that need access to both ends, or a transport that misbehaves.
 namespace troupe::test {
 namespace {
 
@@ -82,7 +82,7 @@ TEST(RemoteActors, SendATensorNotBeforeItIsValidAndKeepItsPlace) {
     return ask<std::uint64_t, std::uint64_t>(world.here->system, world.server, Noted::value);
   });
   ASSERT_TRUE(eventually([&] { return world.here->remote->counters().sent >= 3; }));
-  // Another actor is not held up meanwhile; and what is written now is what arrives.
+  // Another actor is not blocked meanwhile, and the content that is written now is what arrives.
   ASSERT_TRUE((ask<caf::actor>(world.here->system, world.here->remote->directory(World::kThere),
                                RemoteActors::Find::value, std::string("server")))
                   .ok());
@@ -206,7 +206,7 @@ TEST(RemoteActors, RefuseMoreTensorsThanAHeadHasRecordsFor) {
   EXPECT_EQ(code, Code::unsupported);
 }
 
-/// Three ends that all know each other.
+/// Three ends, each connected to both others.
 class ThreeEnds : public ::testing::Test {
  protected:
   ThreeEnds() {
@@ -257,7 +257,7 @@ TEST_F(ThreeEnds, RefusePeersThatAreNoneOrTheSame) {
   EXPECT_THROW(remote.directory(Peer{3}), Error);
 }
 
-TEST_F(ThreeEnds, RefuseAPeerWhoseNumberAHeaderHasNoRoomFor) {
+TEST_F(ThreeEnds, RefuseAPeerWhoseNumberDoesNotFitIntoAHeader) {
   caf::actor_system_config config;
   configure_remote(config);
   caf::actor_system system(config);

@@ -12,7 +12,7 @@
 #include "tests/actors/remote/asking.hpp"
 #include "tests/support/child_process.hpp"
 
-// Whatever the sizes, the lanes, the windows and the transport: every message once, in the order of its sender.
+// For all sizes, lanes, windows and transports: every message arrives once, in the order of its sender.
 namespace troupe::test {
 namespace {
 
@@ -34,7 +34,7 @@ struct ReceiverState {
 };
 using ReceiverSelf = caf::stateful_actor<ReceiverState>*;
 
-/// A word names a sender and a number of its.
+/// A word with the sender and its number for the message.
 caf::behavior receive(ReceiverSelf self, const AddressSpace* space) {
   const auto take = [self](std::uint64_t word) {
     auto& next = self->state.next[word >> kNumberBits];
@@ -64,7 +64,7 @@ struct Sent {
   std::map<std::size_t, std::uint64_t> messages;  // by receiver
 };
 
-/// What one thread does: messages of all kinds to all receivers in turn of chance, one in eight a request.
+/// The work of one thread: messages of all kinds to all receivers in random order, one in eight a request.
 Sent talk(caf::actor_system& system, std::uint64_t sender, const std::vector<caf::actor>& receivers,
           const std::vector<Tensor>& tensors, std::uint64_t seed) {
   std::mt19937_64 dice(seed + sender);
@@ -150,7 +150,7 @@ class Crossfire {
   std::vector<caf::actor> ends_;
 };
 
-/// With little room everywhere, so that it is short all the time.
+/// With so little memory everywhere that it is short all the time.
 RemoteOptions little_room() { return {.unhandled_bytes = 32 << 10}; }
 
 TEST(RemoteOrder, OfEachSenderIsKeptAndNothingIsLostOrDoubled) {

@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kChildMark = "--remote-end";
 
-/// Patience with the other process: ten times what a start takes on a busy machine.
+/// The deadline for the other process: ten times what a start takes on a busy machine.
 constexpr auto kPatience = std::chrono::seconds(20);
 
 RemoteEnd::MakeTransport ucx(Peer self, const std::string& kind) {
@@ -38,8 +38,8 @@ void wait_for_end_of(crew::Line& line) {
   }
 }
 
-/// The other end is a child process, this program executed again; a pair of sockets introduces them, and its end tells
-/// of a death.
+/// The other end is a child process, this program executed again; they exchange addresses over a pair of sockets, whose
+/// end also shows a death.
 class ProcessWorld final : public World {
  public:
   ProcessWorld(const std::string& kind, RemoteOptions options) {

@@ -15,7 +15,7 @@
 #include "actors/remote/remote_actors.hpp"
 #include "transports/loopback/loopback_transport.hpp"
 
-// What the tests of remote actors need at each end, be it in this process or in a child.
+// What the tests of remote actors need at each end, in this process or in a child process.
 namespace troupe::test {
 
 using Echo = caf::atom_constant<caf::atom("echo")>;      // (Echo, x): x
@@ -39,12 +39,12 @@ struct Thorny {
   enum Where : std::uint8_t { nowhere, writing, reading };
   std::uint8_t where = nowhere;
 };
-/// Registered nowhere.
+/// A type that is not registered.
 struct Unregistered {
   std::uint64_t value = 0;
 };
 
-/// Stays in its process.
+/// A type that must not leave its process.
 struct Private {
   std::uint64_t value = 0;
 };
@@ -103,7 +103,7 @@ class RemoteEnd {
   std::atomic<std::uint64_t> told_dropped{0};
 };
 
-/// Two ends that know each other; the tests act at `here`, peer 0, and talk to `server` at peer 1.
+/// Two connected ends; the tests act at `here`, peer 0, and send to `server` at peer 1.
 class World {
  public:
   /// What make() takes: loopback, or shm and tcp with a process of its own for the other end; by what the program
@@ -119,7 +119,7 @@ class World {
   static constexpr Peer kThere{1};
 };
 
-/// Two ends in this process, at hand both.
+/// Two ends in this process, both accessible.
 class LoopbackWorld final : public World {
  public:
   explicit LoopbackWorld(LoopbackAdversity adversity = {}, RemoteOptions options_here = {},
@@ -131,10 +131,10 @@ class LoopbackWorld final : public World {
   std::unique_ptr<RemoteEnd> there;
 };
 
-/// An actor of one end as the other knows it.
+/// The other end's handle of an actor of one end.
 caf::actor at_other_end(RemoteEnd& its, RemoteEnd& other, const caf::actor& actor);
 
-/// The life of a child process, when the arguments say that this is one.
+/// Runs as a child process, if the arguments ask for it.
 std::optional<int> run_as_child(int argc, char** argv);
 
 }  // namespace troupe::test

@@ -7,7 +7,7 @@
 #include "tests/actors/remote/asking.hpp"
 #include "tests/support/child_process.hpp"
 
-// Tensors that land where the receiver laid memory out for them, and the kinds of memory that they lie in.
+// Tensors that are stored in memory that the receiver has provided, and the kinds of memory that they can be in.
 namespace troupe::test {
 namespace {
 
@@ -20,7 +20,7 @@ class RemoteSinks : public ::testing::Test {
   RemoteActors& remote_there() { return *world->there->remote; }
   Memory buffer(std::uint64_t bytes) { return world->there->fresh(bytes, false); }
 
-  /// Where a tensor is once it is there.
+  /// The memory of a tensor that has arrived.
   Memory place_of(const Tensor& tensor) {
     const auto where = ask<std::uint32_t, std::uint64_t>(world->here->system, world->server, Where::value, tensor);
     if (!where.ok()) return {};

@@ -6,7 +6,8 @@
 #include "tests/actors/remote/asking.hpp"
 #include "tests/support/child_process.hpp"
 
-// What remote actors do over any transport: two ends in this process, or two processes over shared memory and over TCP.
+// What remote actors guarantee over any transport: two ends in this process, or two processes over shared memory and
+// over TCP.
 namespace troupe::test {
 namespace {
 

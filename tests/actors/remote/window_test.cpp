@@ -16,15 +16,15 @@
 #include "tests/actors/remote/asking.hpp"
 #include "tests/support/child_process.hpp"
 
-// What becomes of messages that their receiver does not take yet: a send never waits, memory is bounded, windows are a
-// choice.
+// How messages are handled that their receiver does not accept yet: a send never waits, memory is bounded, windows are
+// optional.
 namespace troupe::test {
 namespace {
 
 using ::testing::HasSubstr;
 using troupe::testing::eventually;
 
-/// Handles one message, then nothing until it is let go on.
+/// Handles one message, then blocks until it is released.
 class Holder {
  public:
   caf::actor spawn(caf::actor_system& system) {
@@ -65,7 +65,7 @@ class Holder {
   std::vector<std::uint64_t> taken_;
 };
 
-/// Ends a holder before the worlds end, which wait until everything is sent.
+/// Releases a blocked actor before the worlds end, which wait until everything is sent.
 struct EndBefore {
   Holder& holder;
   ~EndBefore() { holder.end(); }
@@ -85,10 +85,10 @@ std::uint64_t resident_bytes() {
   return resident_pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
-/// Of one process it takes 42 small messages at once, of one slow actor half of them.
+/// It accepts 42 small messages of one process at a time, and half as many for one slow actor.
 RemoteOptions with_little_room() { return {.unhandled_bytes = 16 << 10}; }
 
-/// Takes numbers but skips them until it is told to go on, then takes all in their order.
+/// Skips numbers until the test tells it to continue, then handles all in their order.
 caf::behavior stasher(caf::event_based_actor* self, std::vector<std::uint64_t>* taken, std::promise<void>* done) {
   self->set_default_handler(caf::skip);
   return {[self, taken, done](const std::string& go, std::uint64_t count) {
@@ -147,7 +147,7 @@ TEST(RemoteBacklog, DoesNotHoldAnswersToOthersUp) {
   Holder holder;
   LoopbackWorld world({}, with_little_room());
   const EndBefore world_ends{holder};
-  // `here` takes a few messages and deals with none; answers to its requests come nevertheless.
+  // `here` accepts a few messages and handles none; nevertheless answers to its requests arrive.
   const caf::actor slow = at_other_end(*world.here, *world.there, holder.spawn(world.here->system));
   for (std::uint64_t i = 0; i < 100; ++i) caf::anon_send(slow, i);
   for (std::uint64_t i = 0; i < 50; ++i) {
@@ -191,7 +191,7 @@ TEST(RemoteBacklog, BeyondTheMemoryIsAnsweredOrReportedAndGoesOnAfterwards) {
   constexpr std::uint64_t kMany = 10'000;
   for (std::uint64_t i = 0; i < kMany; ++i) caf::anon_send(remote, i);
   EXPECT_TRUE(eventually([&] { return world.here->told_dropped > 0; }));
-  // What the lane has just taken is counted twice for a moment, and then there is some room again.
+  // A message that the lane has just taken is counted twice for a moment; afterwards there is some space again.
   Blocking blocking = Blocking::on_thread("main");
   const auto wait_for_lane = [&] { world.here->remote->describe(blocking, Deadline::after(kLong)); };
   const auto turned_away = [&] { return world.here->remote->counters(world.there->self).turned_away; };
@@ -241,7 +241,7 @@ TEST(RemoteBacklog, OfSkippedMessagesThatTakeAllMemoryIsReportedToTheirSender) {
   caf::anon_send_exit(remote, caf::exit_reason::user_shutdown);
 }
 
-TEST(RemoteWindow, LetsAThreadWaitForRoom) {
+TEST(RemoteWindow, LetsAThreadWaitForSpace) {
   Holder holder;
   LoopbackWorld world;
   const EndBefore world_ends{holder};
@@ -287,7 +287,7 @@ TEST(RemoteWindow, ThatStaysFullEndsAWaitAtItsDeadline) {
   holder.let_go();
 }
 
-TEST(RemoteWindow, TurnsAwayWhatTheSenderDoesNotWantToWaitFor) {
+TEST(RemoteWindow, RefusesWhatTheSenderDoesNotWantToWaitFor) {
   Holder holder;
   LoopbackWorld world;
   const EndBefore world_ends{holder};
@@ -306,7 +306,7 @@ TEST(RemoteWindow, TurnsAwayWhatTheSenderDoesNotWantToWaitFor) {
   EXPECT_TRUE(eventually([&] { return holder.taken() == numbers_up_to(32); }));
 }
 
-/// Sends `left` numbers to `to`, many from each turn, without waiting for anything.
+/// Sends `left` numbers to `to`, many in each turn, without waiting.
 caf::behavior flooder(caf::event_based_actor* self, const caf::actor& to, std::uint64_t left) {
   using Go = caf::atom_constant<caf::atom("go")>;
   self->send(self, Go::value);
@@ -365,7 +365,7 @@ TEST(RemoteWindow, FullBothWaysHoldsNoWorkerAndLosesNothingSilently) {
   EXPECT_GT(there.came(), 0u);
 }
 
-/// Has a message to itself under way until it is told to end.
+/// Always has a message to itself in its mailbox, until it is told to end.
 caf::behavior busy(caf::event_based_actor* self) {
   using Go = caf::atom_constant<caf::atom("go")>;
   self->send(self, Go::value);
@@ -382,7 +382,7 @@ TEST(RemoteActors, FindANameThoughAllWorkersHaveActorsThatAreNeverIdle) {
   for (const caf::actor& one : all) caf::anon_send_exit(one, caf::exit_reason::kill);
 }
 
-TEST(RemoteWindow, TellsWhoAsksWhenThereIsRoomAgain) {
+TEST(RemoteWindow, AnswersRequestersWhenThereIsSpaceAgain) {
   Holder holder;
   LoopbackWorld world;
   const EndBefore world_ends{holder};
@@ -443,13 +443,13 @@ TEST(RemoteBacklog, IsAnsweredWhenThePeerIsLost) {
   EXPECT_TRUE(eventually([&] { return world.here->remote->counters(world.there->self).waiting == 0; }));
 }
 
-TEST(RemoteBacklog, IsNotOvertakenByTheNewsOfItsSendersEnd) {
+TEST(RemoteBacklog, IsNotOvertakenByTheNoticeOfItsSendersEnd) {
   Holder holder;
   LoopbackWorld world({}, {}, with_little_room());
   const EndBefore world_ends{holder};
   const caf::actor sink = holder.spawn(world.there->system);
   const caf::actor remote = at_other_end(*world.there, *world.here, sink);
-  // An actor here that `there` monitors sends more than is taken, and ends.
+  // An actor here that `there` monitors sends more messages than are accepted, and ends.
   const caf::actor source = world.here->system.spawn(
       [](caf::event_based_actor* self, const caf::actor& to) -> caf::behavior {
         return {[self, to](std::uint64_t count) {

@@ -9,8 +9,8 @@
 
 #include "tests/devices/cuda_host/rig.hpp"
 
-// Programs with one mistake each: what hardware would forgive most days. Each must be found, whatever order the run
-// had, and the report must name both places. The table is at the end.
+// Programs with one mistake each, of kinds that hardware would tolerate most of the time. Each must be found for every
+// order of execution, and the report must name both places. The table is at the end.
 
 namespace troupe::cuda::testing::mistakes {
 

@@ -31,13 +31,13 @@ void declare_add(Accesses& touched, const void* given) {
   touched.reads(args.from, args.count * 8);
   touched.writes(args.to, args.count * 8);
 }
-/// Says that it only reads.
+/// Declares that it only reads.
 void declare_two_reads(Accesses& touched, const void* given) {
   const auto& args = *static_cast<const AddArgs*>(given);
   touched.reads(args.from, args.count * 8);
   touched.reads(args.to, args.count * 8);
 }
-/// Says nothing of what it reads.
+/// Declares nothing of what it reads.
 void declare_one_write(Accesses& touched, const void* given) {
   const auto& args = *static_cast<const AddArgs*>(given);
   touched.writes(args.to, args.count * 8);

@@ -14,7 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-/// A CPU that no machine of ours has.
+/// The number of a CPU that no test machine has.
 constexpr std::uint32_t kNowhere = 1000;
 
 class Affinity : public ::testing::Test {
@@ -27,7 +27,7 @@ class Affinity : public ::testing::Test {
   const std::uint32_t last_ = before_.back();
 };
 
-/// A thread that is there until it is let go.
+/// A thread that runs until it is released.
 class Waiting {
  public:
   explicit Waiting(const std::string& name)

@@ -1,4 +1,4 @@
-// Files of checkpoints that somebody made up, or mixed up: refused with the reason, and at no great cost.
+// Checkpoint files that were forged or exchanged: refused with the reason, and at low cost.
 
 #include <gmock/gmock.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ std::vector<std::byte> header_file(std::uint64_t length, std::string_view json) 
   return bytes;
 }
 
-/// What is said about a header, with `data_bytes` behind it.
+/// The error about a header, with `data_bytes` after it.
 std::string refusal_of(const std::string& json, std::uint64_t data_bytes) {
   const std::vector<std::byte> bytes = header_file(json.size(), json);
   return refusal(Code::corrupt, [&] { parse_safetensors(bytes, bytes.size() + data_bytes, "f"); });

@@ -293,7 +293,7 @@ inline const std::vector<WrongConfiguration>& wrong_configurations() {
       {"[faults]\non_loss = \"shrink\"\n",
        {"app.toml:2:11: faults.on_loss", "planned", "\"abort\""},
        Code::unsupported},
-      // What people write who come from other formats and languages.
+      // Mistakes of people who know other formats and languages.
       {"[data]\npath = data/mnist\n", {"app.toml:2:8: ", "text needs quotes, as in path = \"data/mnist\""}},
       {"[data]\npath = /mnt/sets/mnist  # on the big disk\n", {"app.toml:2:8: ", "as in path = \"/mnt/sets/mnist\""}},
       {"[cluster]\nnodes = local:2\n", {"app.toml:2:9: ", "as in nodes = \"local:2\""}},
@@ -465,7 +465,7 @@ inline const std::vector<WrongConfiguration>& wrong_configurations() {
        {"app.toml:2:10: update.policy is the text \"allreduce\", but takes one of \"sync\", \"double_buffered\""}},
       {"[report]\nformat = \"csv\"\n",
        {"app.toml:2:10: report.format is the text \"csv\"", "\"chainermn\", \"mxnet\", \"cntk\", \"json\""}},
-      // Ranges and shapes as people guess them.
+      // Ranges and shapes that people might guess.
       {"[cluster]\nnodes = \"localhost\"\n",
        {"app.toml:2:9: cluster.nodes is the text \"localhost\", but takes \"local:N\""}},
       {"[cluster]\nnodes = \"local:2000\"\n", {"app.toml:2:9: cluster.nodes", "N from 1 to 1024"}},

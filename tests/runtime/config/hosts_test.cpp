@@ -22,7 +22,7 @@ using ::testing::StartsWith;
 
 std::vector<HostSlots> hosts_in(std::string_view text) { return parse_host_file(text, "hosts").hosts; }
 
-/// What is said of a text that is wrong.
+/// The error about a wrong text.
 std::string failure(std::string_view text) {
   try {
     parse_host_file(text, "hosts");

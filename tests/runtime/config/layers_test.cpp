@@ -1,4 +1,4 @@
-// model.layers: a model written down in app.toml.
+// model.layers: a model that is described in app.toml.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

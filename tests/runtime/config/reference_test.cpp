@@ -1,4 +1,4 @@
-// What people are told about each key of app.toml.
+// The documentation of each key of app.toml.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
-/// What else has to be set so that `value` of a key means something.
+/// The other settings without which `value` of a key has no meaning.
 std::vector<std::string> beside(const std::string& key, const std::string& value) {
   if (key == "update.log" || key == "update.replay") return {"update.policy=async"};
   if (key == "update.error_feedback") return {"update.compress=bf16"};

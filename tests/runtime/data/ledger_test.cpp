@@ -86,7 +86,7 @@ TEST(Ledger, CutsTheSamplesOfAStepByTheRowsOfItsSpan) {
   EXPECT_FALSE(ledger.knows({8}));
 }
 
-TEST(Ledger, HearsTheSameNewsTwiceAndNewsOfAHorizonAlone) {
+TEST(Ledger, AcceptsTheSameUpdateTwiceAndUpdatesOfAHorizonAlone) {
   Ledger ledger{three_ranks(), kWide, {4}};
   const LedgerSpan span{{4}, {20, 0, 10}};
   ledger.append({{0}, {10, 10, 10}}, {4});

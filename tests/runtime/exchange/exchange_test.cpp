@@ -12,7 +12,7 @@
 namespace troupe::testing {
 namespace {
 
-/// A stream on which nothing happens; its marks count.
+/// A stream that does no work; it counts its marks.
 class QuietStream : public Stream {
  public:
   void wait(Point) override {}
@@ -30,7 +30,7 @@ class QuietStream : public Stream {
   std::uint64_t marks_ = 0;
 };
 
-/// One on which copies happen, at once.
+/// A stream that executes copies at once.
 class CopyingStream final : public QuietStream {
  public:
   explicit CopyingStream(AddressSpace& space) : space_(space) {}

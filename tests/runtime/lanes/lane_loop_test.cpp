@@ -311,7 +311,7 @@ class StuckTransport final : public Transport {
   const int fd_;
 };
 
-TEST_F(LaneLoopTest, NapsBetweenLooksAtATransportThatNeverLetsItselfBeArmed) {
+TEST_F(LaneLoopTest, SleepsBetweenPollsOfATransportThatNeverLetsItselfBeArmed) {
   NotedSend& done = sends_.emplace_back();
   ASSERT_TRUE(bob_.send(alice_.self, Lane::control, 1, {}, done));
   bob_.progress();  // nobody takes it: alice's fd stays readable
@@ -331,7 +331,7 @@ TEST_F(LaneLoopTest, NapsBetweenLooksAtATransportThatNeverLetsItselfBeArmed) {
   EXPECT_TRUE(wait_until([&] { return ran.load(); }));
 }
 
-/// A transport on which nothing happens; it tells which lanes were about to sleep.
+/// A transport on which nothing happens; it records which lanes were about to sleep.
 class QuietTransport final : public Transport {
  public:
   explicit QuietTransport(Transport& inner) : inner_(inner) {}

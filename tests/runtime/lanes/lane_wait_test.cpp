@@ -54,7 +54,7 @@ class LaneWaitTest : public ::testing::Test {
     if (waiter_.joinable()) waiter_.join();
     return waited_;
   }
-  /// Posts tasks, one after the other, until one ran on that thread.
+  /// Posts tasks, one after the other, until one has run on that thread.
   bool comes_to_run_on(std::thread::id thread) {
     return wait_until([&] { return thread_of_a_task() == thread; });
   }
@@ -202,7 +202,7 @@ TEST_F(LaneWaitTest, RingsTheAlarmOfTheLaneThatItDrives) {
 TEST_F(LaneWaitTest, DoesWhatASignalSetsOffWhenToldOfItBefore) {
   lane_.start();
   const std::thread::id self = std::this_thread::get_id();
-  // The lane's thread may happen to be awake; then it does it.
+  // The lane's thread may happen to be awake; then it runs the task.
   EXPECT_TRUE(wait_until([&] {
     const std::uint64_t next = line_.value() + 1;
     std::thread::id ran_on;
@@ -371,7 +371,7 @@ TEST(LaneWaitRace, EveryTaskThatWasAcceptedRunsOnce) {
       Blocking blocking = Blocking::on_thread("test");
       while (!stopped) {
         if (round % 2 == 0) waits.about_to_wait();
-        // Often a task moves the line, sometimes nobody does.
+        // Mostly a task signals the line, sometimes nothing does.
         waits.wait(blocking, line, line.value() + 1, Deadline::after(std::chrono::milliseconds{1}), "a task");
       }
     }};

@@ -245,7 +245,7 @@ struct Reference {
   }
 };
 
-/// Peers by what is found of them.
+/// Peers by the detector's findings about them.
 struct Lists {
   std::vector<Peer> heartbeat, suspect, recovered, dead;
 };

@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 
 constexpr ArenaId kId = arena_id(Peer{0}, 1);
 
-/// The error a call ends with; ok when it does not.
+/// The error of a call; ok if there is none.
 Status error_of(const std::function<void()>& call) {
   try {
     call();
@@ -63,7 +63,7 @@ TEST(Arena, GivesZeroedAlignedMemoryThatDoesNotOverlap) {
   for (std::uint64_t i = 0; i < a.size_bytes; ++i) EXPECT_EQ(arena->base()[a.offset + i], std::byte{0});
 }
 
-/// Remembers what it is asked for, and how many pages were there by then.
+/// Records its calls, and how many pages existed at each.
 class Recorder final : public MemoryBinding {
  public:
   const std::vector<std::uint32_t>& nodes() const noexcept override { return nodes_; }

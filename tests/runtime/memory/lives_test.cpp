@@ -38,7 +38,7 @@ bool are_alive_together(const LivingBlock& a, const LivingBlock& b) {
   return false;
 }
 
-TEST(Lives, BlocksThatAreAliveTogetherNeverShareAByte) {
+TEST(Lifetimes, BlocksThatAreAliveTogetherNeverShareAByte) {
   for (std::uint64_t key = 0; key < 60; ++key) {
     const std::vector<LivingBlock> blocks = random_blocks(key);
     const SharedPlaces places = share_by_lives(blocks);
@@ -58,7 +58,7 @@ TEST(Lives, BlocksThatAreAliveTogetherNeverShareAByte) {
   }
 }
 
-TEST(Lives, TakeAtLeastWhatIsAliveAtOnceAndNotMuchMore) {
+TEST(Lifetimes, TakeAtLeastWhatIsAliveAtOnceAndNotMuchMore) {
   std::uint64_t taken = 0, least = 0;
   for (std::uint64_t key = 0; key < 60; ++key) {
     const std::vector<LivingBlock> blocks = random_blocks(key);
@@ -71,7 +71,7 @@ TEST(Lives, TakeAtLeastWhatIsAliveAtOnceAndNotMuchMore) {
   EXPECT_LE(static_cast<double>(taken), 1.2 * static_cast<double>(least));
 }
 
-TEST(Lives, BlocksThatFollowOneAnotherLieInTheSamePlace) {
+TEST(Lifetimes, BlocksThatFollowOneAnotherLieInTheSamePlace) {
   const std::vector<LivingBlock> blocks{{1000, {{0, 3}}}, {900, {{4, 4}}}, {64, {{3, 4}}}, {1000, {{5, 9}}}};
   const SharedPlaces places = share_by_lives(blocks);
   EXPECT_EQ(places.offsets, (std::vector<std::uint64_t>{0, 0, 1024, 0}));
@@ -80,7 +80,7 @@ TEST(Lives, BlocksThatFollowOneAnotherLieInTheSamePlace) {
   EXPECT_EQ(place_apart(blocks).size_bytes, 1024U + 960U + 64U + 1024U);
 }
 
-TEST(Lives, ABlockWithoutALifeOrWithoutBytesTakesNothing) {
+TEST(Lifetimes, ABlockWithoutALifetimeOrWithoutBytesTakesNothing) {
   const std::vector<LivingBlock> blocks{{1000, {}}, {0, {{0, 5}}}};
   EXPECT_EQ(share_by_lives(blocks).size_bytes, 0U);
   EXPECT_EQ(place_apart(blocks).size_bytes, 0U);

@@ -21,7 +21,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// What is wrong with these layers on an image, which a dense layer reads in the end.
+/// The error about these layers on an image; a dense layer reads their result.
 std::string refusal_on(Shape image, Operation operation) {
   try {
     LayerList net;

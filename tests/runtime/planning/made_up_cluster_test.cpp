@@ -1,4 +1,4 @@
-// Clusters that nobody has: how many machines and ranks they get.
+// Clusters that do not exist: how many machines and ranks they get.
 
 #include "runtime/planning/made_up_cluster.hpp"
 
@@ -32,7 +32,7 @@ std::vector<std::uint32_t> counts(const Settings& settings, const std::vector<Ma
   return all;
 }
 
-TEST(MadeUpCluster, AMachineGetsRanksByThePolicy) {
+TEST(HypotheticalCluster, AMachineGetsRanksByThePolicy) {
   EXPECT_THAT(counts({}, {kind_of(2)}), ElementsAre(2, 2)) << "one for each NUMA node";
   EXPECT_THAT(counts({}, {kind_of(1, 8)}), ElementsAre(8)) << "one for each GPU";
   EXPECT_THAT(counts(with_policy("spread"), {kind_of(1, 8)}), ElementsAre(2));
@@ -44,7 +44,7 @@ TEST(MadeUpCluster, AMachineGetsRanksByThePolicy) {
   EXPECT_THAT(counts(cpu, {kind_of(1, 8)}), ElementsAre(2));
 }
 
-TEST(MadeUpCluster, AMeshSaysHowManyOfEach) {
+TEST(HypotheticalCluster, AMeshSaysHowManyOfEach) {
   Settings settings;
   settings.placement.mesh = {2, 3};
   EXPECT_THAT(counts(settings, {kind_of(4)}), ElementsAre(3, 3));
@@ -52,7 +52,7 @@ TEST(MadeUpCluster, AMeshSaysHowManyOfEach) {
               AllOf(HasSubstr("placement.mesh"), HasSubstr("there is 1")));
 }
 
-TEST(MadeUpCluster, RanksAreSharedOutOrFillOneMachineAfterAnother) {
+TEST(HypotheticalCluster, RanksAreSharedOutOrFillOneMachineAfterAnother) {
   EXPECT_THAT(counts({}, {kind_of(3)}, {.ranks = 7}), ElementsAre(3, 2, 2));
   EXPECT_THAT(counts(with_policy("pack", 4), {kind_of(3)}, {.ranks = 7}), ElementsAre(4, 3));
   EXPECT_THAT(counts({}, {kind_of(3)}, {.ranks = 2}), ElementsAre(1, 1));
@@ -60,7 +60,7 @@ TEST(MadeUpCluster, RanksAreSharedOutOrFillOneMachineAfterAnother) {
               HasSubstr("room for 8 ranks"));
 }
 
-TEST(MadeUpCluster, NumbersToImagineMakeMachines) {
+TEST(HypotheticalCluster, WhatIfNumbersMakeMachines) {
   EXPECT_THAT(counts({}, {kind_of(1)}, {.what_if = {.ranks = 5}}), ElementsAre(2, 2, 1));
   EXPECT_THAT(counts({}, {kind_of(1)}, {.ranks_of_machine = 4, .what_if = {.ranks = 8}}), ElementsAre(4, 4));
   EXPECT_THAT(counts({}, {kind_of(1)}, {.what_if = {.nodes = 3}}), ElementsAre(2, 2, 2));
@@ -69,7 +69,7 @@ TEST(MadeUpCluster, NumbersToImagineMakeMachines) {
   EXPECT_THAT(counts({}, {kind_of(1, 4)}, {.what_if = {.nodes = 2, .gpus = 6}}), ElementsAre(3, 3));
 }
 
-TEST(MadeUpCluster, WishesThatDoNotGoTogetherAreRefused) {
+TEST(HypotheticalCluster, RequestsThatContradictEachOtherAreRefused) {
   const auto why = [](const MachineKind& kind, const ClusterRequest& request, const Settings& settings = {}) {
     return refusal([&] { counts(settings, {kind}, request); });
   };
@@ -90,13 +90,13 @@ TEST(MadeUpCluster, WishesThatDoNotGoTogetherAreRefused) {
   EXPECT_THAT(why(bare, {}), HasSubstr("a.xml tells of no core"));
 }
 
-TEST(MadeUpCluster, MachinesAreCalledByHostAndFile) {
+TEST(HypotheticalCluster, MachinesAreCalledByHostAndFile) {
   const PlanInputs inputs = made_up_cluster({}, std::vector{kind_of(2)}, {});
   EXPECT_EQ(inputs.topologies[1].host, "host (a.xml:1)");
   EXPECT_NE(inputs.topologies[0].identity, inputs.topologies[1].identity);
 }
 
-TEST(MadeUpCluster, SixtyFiveThousandRanksArePlannedWithinSeconds) {
+TEST(HypotheticalCluster, SixtyFiveThousandRanksArePlannedWithinSeconds) {
   MachineKind kind = kind_of(8192, 8);
   kind.topology.nics = {made_nic("eth0", 0), made_nic("eth1", 1)};
   const Deadline deadline =

@@ -39,7 +39,7 @@ struct Wish {
   std::uint32_t ranks = 0;  // 0: by the policy
 };
 
-/// Whether there is a plan.
+/// Whether a plan was made.
 bool plans_soundly(const topology::Machine& machine, const std::string& file, const Wish& wish) {
   SCOPED_TRACE(::testing::Message() << file << ' ' << wish.policy << ' ' << wish.cores << " cores, " << wish.ranks
                                     << " ranks");

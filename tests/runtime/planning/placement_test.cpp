@@ -1,4 +1,4 @@
-// Where ranks of made-up nodes are placed: cores, memory, network devices, and what is refused.
+// The placement of ranks on invented nodes: cores, memory, network devices, and errors.
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-// What a plan makes of [[update.group]].
+// The plan for [[update.group]].
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

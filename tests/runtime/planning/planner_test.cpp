@@ -455,7 +455,7 @@ std::uint64_t property_seed() {
   return set != nullptr ? std::strtoull(set, nullptr, 10) : std::random_device{}();
 }
 
-/// A world drawn by chance.
+/// A random world.
 struct World {
   Settings settings;
   PlanInputs inputs;

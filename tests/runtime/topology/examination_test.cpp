@@ -1,4 +1,4 @@
-// What machines differ in, and what is wrong with one.
+// The differences between machines, and the problems of one.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

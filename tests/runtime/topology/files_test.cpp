@@ -1,4 +1,4 @@
-// Descriptions of machines in files: what is read, what is written, and what is refused.
+// Descriptions of machines in files: reading, writing and refusing them.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

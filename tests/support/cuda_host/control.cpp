@@ -1,4 +1,4 @@
-// What tests ask the stand-in itself, and what it says when the process ends.
+// What tests ask the stand-in, and its report when the process ends.
 #include <unistd.h>
 
 #include <cstdio>

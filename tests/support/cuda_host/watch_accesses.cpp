@@ -1,4 +1,4 @@
-// Tells who touches device memory that the CPU may not touch.
+// Reports accesses by the CPU to device memory that it must not access.
 #include <execinfo.h>
 #include <signal.h>
 #include <unistd.h>

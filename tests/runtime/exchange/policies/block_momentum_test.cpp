@@ -1,5 +1,5 @@
-// The two forms of block momentum on one number per worker: the paper's, and CNTK's, against a simulation of CNTK's
-// learner whose four oddities are switched on and off by name.
+// The two forms of block momentum on one number per worker: that of the paper, and that of CNTK, against a simulation
+// of CNTK's learner in which four deviations from the paper can be switched on and off by name.
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 namespace troupe {
 namespace {
 
-/// What CNTK's BlockMomentumDistributedLearner does, some of which nobody can have wanted.
+/// The behavior of CNTK's BlockMomentumDistributedLearner, some of which is certainly unintended.
 struct Quirks {
   bool local_counts = false;       // the momentum follows the worker's own samples of the block, not the agreed ones
   bool empty_block_moves = false;  // a synchronization without samples moves the model by the velocity
@@ -49,7 +49,7 @@ class CntkSimulation {
       const double momentum = time_constant_ == 0 ? 0 : std::exp(-count / time_constant_);
       velocity[i] = momentum * velocity[i] + (1 - momentum) * sum;
       const double look_ahead = nesterov_ ? momentum * velocity[i] : 0;
-      // What the velocity is taken from next time.
+      // The base for the velocity of the next round.
       const double base = (quirks_.keeps_look_ahead ? anchor[i] : base_[i]) - velocity[i];
       weights[i] = base - look_ahead;
       anchor[i] = weights[i];
@@ -193,7 +193,7 @@ TEST(CntkQuirk, KeepingTheLookAheadIsWhatDoublesTheStep) {
   }
 }
 
-TEST(CntkQuirk, ForgettingTheAnchorLosesTheBlockUnderWay) {
+TEST(CntkQuirk, ForgettingTheAnchorLosesTheBlockInProgress) {
   for (const bool on : {true, false}) {
     CntkSimulation run{2, 100, {.restore_forgets_anchor = on}}, straight{2, 100, {}};
     for (CntkSimulation* each : {&run, &straight}) {
@@ -233,7 +233,7 @@ TEST(Policy, OfABlockEndsItWithTheLastStep) {
   EXPECT_EQ(policy->next({.step = Step{1}, .samples = 10, .last = true}).sent, Sent::delta);
 }
 
-TEST(Policy, OfDoubleBufferingNeverHasTwoRoundsUnderWayAndNoneWhereConsistencyIsAsked) {
+TEST(Policy, OfDoubleBufferingNeverHasTwoRoundsInProgressAndNoneWhereConsistencyIsAsked) {
   const auto policy = make_round_policy({.kind = PolicyKind::double_buffered}, 2);
   bool under_way = false;
   for (std::uint64_t step = 0; step < 200; ++step) {

@@ -16,7 +16,7 @@
 // stay in order, some are delivered twice, the copy at any later time. Parameters are real f32.
 namespace troupe::test {
 
-/// One shard: the policy under test, and what it does to its part of the parameters.
+/// One shard: the policy under test, and its effect on this shard's part of the parameters.
 struct SimulatedShard {
   std::unique_ptr<HostedPolicy> policy;
   std::vector<float> parameters;
@@ -125,7 +125,7 @@ class HostedSimulation {
     return worker == options_.leaver ? options_.clocks / 2 : options_.clocks;
   }
 
-  /// Runs until nothing is under way. False: somebody waits for ever.
+  /// Runs until no message is in flight. False: a worker waits for ever.
   bool run() {
     for (std::uint32_t w = 0; w < options_.workers; ++w) {
       const HostedRead read = workers_[w].machine.begin();

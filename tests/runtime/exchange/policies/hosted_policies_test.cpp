@@ -388,7 +388,7 @@ class Replay {
   std::vector<std::size_t> next_;
 };
 
-/// The synchronous run: clock by clock, everyone who still takes part.
+/// The synchronous run: clock by clock, all workers that still take part.
 Parts synchronous_run(const SeededRun& run, const HostedSimulation& simulation) {
   Parts parameters;
   for (std::uint32_t s = 0; s < run.options.shards; ++s) parameters.push_back(test::simulated_start(s));
@@ -405,7 +405,7 @@ Parts synchronous_run(const SeededRun& run, const HostedSimulation& simulation) 
   return parameters;
 }
 
-/// All who came to a meeting have read the same, and their own shards waited for them.
+/// All workers at a barrier have read the same, and their own shards waited for them.
 void expect_meetings(const SeededRun& run, const HostedSimulation& simulation) {
   for (std::size_t m = 0; m < simulation.met.size(); ++m)
     for (const Parts& read : simulation.met[m]) ASSERT_EQ(read, simulation.met[m][0]) << "meeting " << m + 1;

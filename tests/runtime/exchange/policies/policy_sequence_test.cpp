@@ -15,7 +15,7 @@ StepOrders ask(PolicySequence& policies, std::uint64_t step) {
   return policies.next({.step = Step{step}, .samples_before = step * kSamples, .samples = kSamples});
 }
 
-/// Policies and ends of tenancies, step by step, of a rank that hears of each order before its step `hears`.
+/// Policies and the ends of their phases, step by step, of a rank that gets each order before its step `hears`.
 struct Order {
   std::uint64_t at = 0;
   PolicyKind kind = PolicyKind::sync;
@@ -34,7 +34,7 @@ std::vector<std::pair<PolicyKind, bool>> run(const std::vector<PolicyPhase>& pha
   return seen;
 }
 
-TEST(PolicySequence, TakesTheSamePoliciesInTheSameStepsWhetherASwitchWasUnderWayOrDoneWhenTheNextWasOrdered) {
+TEST(PolicySequence, TakesTheSamePoliciesInTheSameStepsWhetherASwitchWasInProgressOrDoneWhenTheNextWasOrdered) {
   const std::vector<PolicyPhase> phases{{.policy = {.kind = PolicyKind::ssp}}};
   // One rank has begun step 4 when it hears of the second switch; the other is two steps behind.
   const auto ahead = run(phases, {{4, PolicyKind::async, 2}, {6, PolicyKind::ssp, 5}}, 9);
@@ -57,7 +57,7 @@ TEST(PolicySequence, KeepsAPhaseThatBeginsBeforeAnOrderedSwitchAndNoLaterOne) {
   }
 }
 
-TEST(PolicySequence, GivesTheSameOrdersToRanksThatHearAtRandomMoments) {
+TEST(PolicySequence, GivesTheSameActionsToRanksThatGetOrdersAtRandomMoments) {
   constexpr PolicyKind kKinds[] = {PolicyKind::async, PolicyKind::ssp, PolicyKind::sync, PolicyKind::local_sgd};
   std::mt19937_64 dice{7};
   const auto below = [&](std::uint64_t end) { return std::uniform_int_distribution<std::uint64_t>{0, end - 1}(dice); };

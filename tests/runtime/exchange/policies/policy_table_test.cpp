@@ -1,4 +1,4 @@
-// What the entries of policies and their settings promise, and that docs/policies.md says what they say.
+// The guarantees of the entries of policies and their settings, and their agreement with docs/policies.md.
 
 #include "runtime/exchange/policies/table.hpp"
 
