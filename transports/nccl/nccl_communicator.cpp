@@ -8,7 +8,7 @@
 
 namespace troupe {
 
-using nccl::Step;
+using nccl::Call;
 using nccl::Type;
 
 /// What a call is for: part of its hash.
@@ -122,20 +122,20 @@ bool NcclCommunicator::is_device(const Memory& memory) const {
   return space_.region(memory.arena).kind == MemoryKind::device;
 }
 
-/// The steps that were collected, as one call. `about` and `sizes` are the same at all ranks.
+/// The calls that were collected, as one call. `about` and `sizes` are the same at all ranks.
 void NcclCommunicator::call(Stream& stream, Kind kind, std::uint64_t about, std::span<const std::uint64_t> sizes) {
   LibraryStream& on = library_stream(stream);
   auto* const heads = static_cast<std::uint64_t*>(on.device_address(places_->heads));
-  steps_.push_back({.kind = Step::Kind::all_gather,
+  group_calls_.push_back({.kind = Call::Kind::all_gather,
                     .from = heads + group_.rank.value,
                     .to = heads,
                     .count = 1,
                     .type = Type::u64});
   const std::uint64_t number = link_->number();
-  std::vector<std::byte> what(sizeof number + steps_.size() * sizeof(Step));
+  std::vector<std::byte> what(sizeof number + group_calls_.size() * sizeof(Call));
   std::memcpy(what.data(), &number, sizeof number);
-  std::memcpy(what.data() + sizeof number, steps_.data(), steps_.size() * sizeof(Step));
-  steps_.clear();
+  std::memcpy(what.data() + sizeof number, group_calls_.data(), group_calls_.size() * sizeof(Call));
+  group_calls_.clear();
   const NcclMember& own = group_.members[group_.rank.value];
   on.call(*link_, {.number = ++calls_,
                    .hash = hash_of(static_cast<std::uint64_t>(kind), about, sizes),
@@ -187,16 +187,16 @@ void NcclCommunicator::reduce_round(Stream& stream, std::span<const Memory> piec
     void* const at = on.device_address(data);
     const std::uint64_t count = piece.size_bytes / sizeof(float);
     if (!group_.rank_ordered) {
-      steps_.push_back({.kind = Step::Kind::reduce, .rank = r, .from = at, .to = at, .count = count});
+      group_calls_.push_back({.kind = Call::Kind::reduce, .rank = r, .from = at, .to = at, .count = count});
       if (r == self) contributions_.push_back(data);
     } else if (r != self) {
-      steps_.push_back({.kind = Step::Kind::send, .rank = r, .from = at, .count = count});
+      group_calls_.push_back({.kind = Call::Kind::send, .rank = r, .from = at, .count = count});
     } else {
       for (std::uint32_t from = 0; from < ranks(); ++from) {
         contributions_.push_back(from == self ? data : slice(places_->found[from], 0, piece.size_bytes));
         if (from == self) continue;
         void* const to = on.device_address(contributions_.back());
-        steps_.push_back({.kind = Step::Kind::recv, .rank = from, .to = to, .count = count});
+        group_calls_.push_back({.kind = Call::Kind::recv, .rank = from, .to = to, .count = count});
       }
     }
   }
@@ -219,7 +219,7 @@ void NcclCommunicator::gather_round(Stream& stream, std::span<const Memory> piec
     if (data != piece && r == self) stream.copy(data, piece);
     if (data != piece && r != self) copies.emplace_back(piece, data);
     void* const at = on.device_address(data);
-    steps_.push_back({.kind = Step::Kind::broadcast,
+    group_calls_.push_back({.kind = Call::Kind::broadcast,
                       .rank = r,
                       .from = at,
                       .to = at,
@@ -256,7 +256,7 @@ void NcclCommunicator::all_reduce(Stream& stream, Memory data) {
     if (here != piece) stream.copy(here, piece);
     void* const at = library_stream(stream).device_address(here);
     const std::uint64_t sizes[] = {piece.size_bytes};
-    steps_.push_back({.kind = Step::Kind::all_reduce, .from = at, .to = at, .count = piece.size_bytes / sizeof(float)});
+    group_calls_.push_back({.kind = Call::Kind::all_reduce, .from = at, .to = at, .count = piece.size_bytes / sizeof(float)});
     call(stream, Kind::sum, 0, sizes);
     if (here != piece) stream.copy(piece, here);
   }
@@ -279,7 +279,7 @@ void NcclCommunicator::add_sums(Stream& stream, const BucketWork& work) {
   const Memory own = slice(places_->sums, group_.rank.value * sizeof(StepSums), sizeof(StepSums));
   stream.copy(own, work.sums);
   LibraryStream& on = library_stream(stream);
-  steps_.push_back({.kind = Step::Kind::all_gather,
+  group_calls_.push_back({.kind = Call::Kind::all_gather,
                     .from = on.device_address(own),
                     .to = on.device_address(places_->sums),
                     .count = sizeof(StepSums),
@@ -309,9 +309,9 @@ void NcclCommunicator::add_gradients(Stream& stream, const BucketWork& work, std
     void* const at = on.device_address(parts[r]);
     const std::uint64_t count = parts[r].size_bytes / sizeof(float);
     if (!ordered)
-      steps_.push_back({.kind = Step::Kind::reduce, .rank = r, .from = at, .to = at, .count = count});
+      group_calls_.push_back({.kind = Call::Kind::reduce, .rank = r, .from = at, .to = at, .count = count});
     else if (r != self)
-      steps_.push_back({.kind = Step::Kind::send, .rank = r, .from = at, .count = count});
+      group_calls_.push_back({.kind = Call::Kind::send, .rank = r, .from = at, .count = count});
   }
   if (!ordered || parts[self].size_bytes == 0) return;
   contributions_.clear();
@@ -319,8 +319,8 @@ void NcclCommunicator::add_gradients(Stream& stream, const BucketWork& work, std
     contributions_.push_back(r == self ? parts[r] : slice(places_->gradients[r], 0, parts[self].size_bytes));
     if (r == self) continue;
     void* const to = on.device_address(contributions_.back());
-    steps_.push_back(
-        {.kind = Step::Kind::recv, .rank = r, .to = to, .count = parts[self].size_bytes / sizeof(float)});
+    group_calls_.push_back(
+        {.kind = Call::Kind::recv, .rank = r, .to = to, .count = parts[self].size_bytes / sizeof(float)});
   }
 }
 
@@ -333,7 +333,7 @@ void NcclCommunicator::publish(Stream& stream, const Bucket& bucket) {
   for (std::uint32_t r = 0; r < ranks(); ++r) {
     if (parts[r].size_bytes == 0) continue;
     void* const at = on.device_address(parts[r]);
-    steps_.push_back({.kind = Step::Kind::broadcast,
+    group_calls_.push_back({.kind = Call::Kind::broadcast,
                       .rank = r,
                       .from = at,
                       .to = at,

@@ -17,7 +17,7 @@
 namespace troupe {
 namespace nccl {
 class Link;  // not public, nor are these
-struct Step;
+struct Call;
 }  // namespace nccl
 
 /// What the ranks of a group find each other by: the first rank makes it and sends it to the others over the control
@@ -114,7 +114,7 @@ class NcclCommunicator final : public Communicator {
   std::unique_ptr<const Places> places_;  // in the staging memory
   std::unique_ptr<nccl::Link> link_;      // null: there is one rank
   std::uint64_t calls_ = 0;
-  std::vector<nccl::Step> steps_;        // of the next call
+  std::vector<nccl::Call> group_calls_;        // of the next call
   std::vector<Memory> contributions_;    // by rank; reused by every call
 };
 

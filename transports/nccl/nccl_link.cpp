@@ -107,26 +107,26 @@ void Link::connect(Blocking&, Deadline deadline) {
   check(state, "connecting");
 }
 
-void Link::issue(const Step& step, StreamHandle stream) {
-  const int rank = static_cast<int>(step.rank);
+void Link::issue(const Call& call, StreamHandle stream) {
+  const int rank = static_cast<int>(call.rank);
   const auto all_reduce = [&] {
-    return library_.all_reduce(step.from, step.to, step.count, step.type, Operator::sum, comm_, stream);
+    return library_.all_reduce(call.from, call.to, call.count, call.type, Operator::sum, comm_, stream);
   };
   const auto reduce = [&] {
-    return library_.reduce(step.from, step.to, step.count, step.type, Operator::sum, rank, comm_, stream);
+    return library_.reduce(call.from, call.to, call.count, call.type, Operator::sum, rank, comm_, stream);
   };
   Result result = Result::internal_error;
-  switch (step.kind) {
-    case Step::Kind::all_reduce: result = all_reduce(); break;
-    case Step::Kind::reduce: result = reduce(); break;
-    case Step::Kind::broadcast:
-      result = library_.broadcast(step.from, step.to, step.count, step.type, rank, comm_, stream);
+  switch (call.kind) {
+    case Call::Kind::all_reduce: result = all_reduce(); break;
+    case Call::Kind::reduce: result = reduce(); break;
+    case Call::Kind::broadcast:
+      result = library_.broadcast(call.from, call.to, call.count, call.type, rank, comm_, stream);
       break;
-    case Step::Kind::all_gather:
-      result = library_.all_gather(step.from, step.to, step.count, step.type, comm_, stream);
+    case Call::Kind::all_gather:
+      result = library_.all_gather(call.from, call.to, call.count, call.type, comm_, stream);
       break;
-    case Step::Kind::send: result = library_.send(step.from, step.count, step.type, rank, comm_, stream); break;
-    case Step::Kind::recv: result = library_.recv(step.to, step.count, step.type, rank, comm_, stream); break;
+    case Call::Kind::send: result = library_.send(call.from, call.count, call.type, rank, comm_, stream); break;
+    case Call::Kind::recv: result = library_.recv(call.to, call.count, call.type, rank, comm_, stream); break;
   }
   if (result != Result::in_progress) check(result, "a collective");
 }
@@ -137,10 +137,10 @@ void Link::enqueue(void* stream, std::span<const std::byte> what) {
   if (ends_) fail(why_.code(), std::string{why_.text()});
   try {
     check(library_.group_start(), "a group of calls");
-    Step step{};
-    for (std::size_t at = sizeof number_; at < what.size(); at += sizeof step) {
-      std::memcpy(&step, what.data() + at, sizeof step);
-      issue(step, static_cast<StreamHandle>(stream));
+    Call call{};
+    for (std::size_t at = sizeof number_; at < what.size(); at += sizeof call) {
+      std::memcpy(&call, what.data() + at, sizeof call);
+      issue(call, static_cast<StreamHandle>(stream));
     }
     const Result ended = library_.group_end();
     if (ended != Result::in_progress) return check(ended, "a group of calls");

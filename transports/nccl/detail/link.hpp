@@ -17,7 +17,7 @@
 namespace troupe::nccl {
 
 /// One call of NCCL within a group of calls.
-struct Step {
+struct Call {
   enum class Kind : std::uint32_t { all_reduce, reduce, broadcast, all_gather, send, recv };
   Kind kind;
   std::uint32_t rank = 0;  // the root, or the peer
@@ -27,7 +27,7 @@ struct Step {
   Type type = Type::f32;
   std::uint32_t reserved = 0;
 };
-static_assert(std::has_unique_object_representations_v<Step>);  // recorded work is recognized by its bytes
+static_assert(std::has_unique_object_representations_v<Call>);  // recorded work is recognized by its bytes
 
 /// Throws Error{environment} with what to do.
 Library open_library(const std::string& name);
@@ -42,7 +42,7 @@ class Link final : public LibraryCalls {
   Link& operator=(const Link&) = delete;
 
   void connect(Blocking& blocking, Deadline deadline);
-  /// `what`: the steps of one group.
+  /// `what`: the calls of one group.
   void enqueue(void* stream, std::span<const std::byte> what) override;
   /// Tells two links apart whose calls have the same bytes.
   std::uint64_t number() const noexcept { return number_; }
@@ -59,7 +59,7 @@ class Link final : public LibraryCalls {
     Rank name;
   };
   void end() noexcept;
-  void issue(const Step& step, StreamHandle stream);
+  void issue(const Call& call, StreamHandle stream);
   Result settle(Lock& lock, Deadline deadline);
   void check(Result result, const char* what) const;
   Status status_of(Result result, const char* what) const;
