@@ -134,7 +134,8 @@ bool Transfers::pause(Run& run) {
     cuda::host::fail(run.device, cuda::Result::launch_failed);
     goes_on = false;
   }
-  if (goes_on) all.changed.wait_for(run.lock, std::chrono::microseconds{50});
+  if (goes_on) all.changed.wait_for(run.lock, pause_);
+  pause_ = std::min(2 * pause_, std::chrono::microseconds{1000});
   run.lock.unlock();
   return goes_on;
 }
@@ -161,7 +162,10 @@ bool Transfers::run(Run& run) {
   };
   bool goes_on = true;
   while (goes_on && !(is_done(out_) && is_done(in_))) {
-    if (move_some() && !differs_) continue;
+    if (move_some() && !differs_) {
+      pause_ = std::chrono::microseconds{20};
+      continue;
+    }
     goes_on = pause(run);
     if (!goes_on || std::chrono::steady_clock::now() < end) continue;
     run.lock.lock();

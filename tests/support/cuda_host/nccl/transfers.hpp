@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <map>
 
@@ -41,6 +42,7 @@ class Transfers {
   const Call& call_;
   Queues out_, in_;
   bool differs_ = false;
+  std::chrono::microseconds pause_{20};  // ever longer, as long as nothing moves
 };
 
 }  // namespace troupe::nccl::host
