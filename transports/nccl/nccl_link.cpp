@@ -107,28 +107,24 @@ void Link::connect(Blocking&, Deadline deadline) {
   check(state, "connecting");
 }
 
-void Link::issue(const Call& call, StreamHandle stream) {
+Result Link::issue(const Call& call, StreamHandle stream) const {
   const int rank = static_cast<int>(call.rank);
-  const auto all_reduce = [&] {
-    return library_.all_reduce(call.from, call.to, call.count, call.type, Operator::sum, comm_, stream);
-  };
-  const auto reduce = [&] {
-    return library_.reduce(call.from, call.to, call.count, call.type, Operator::sum, rank, comm_, stream);
-  };
-  Result result = Result::internal_error;
-  switch (call.kind) {
-    case Call::Kind::all_reduce: result = all_reduce(); break;
-    case Call::Kind::reduce: result = reduce(); break;
-    case Call::Kind::broadcast:
-      result = library_.broadcast(call.from, call.to, call.count, call.type, rank, comm_, stream);
-      break;
-    case Call::Kind::all_gather:
-      result = library_.all_gather(call.from, call.to, call.count, call.type, comm_, stream);
-      break;
-    case Call::Kind::send: result = library_.send(call.from, call.count, call.type, rank, comm_, stream); break;
-    case Call::Kind::recv: result = library_.recv(call.to, call.count, call.type, rank, comm_, stream); break;
-  }
-  if (result != Result::in_progress) check(result, "a collective");
+  const auto result = [&] {
+    switch (call.kind) {
+      case Call::Kind::all_reduce:
+        return library_.all_reduce(call.from, call.to, call.count, call.type, Operator::sum, comm_, stream);
+      case Call::Kind::reduce:
+        return library_.reduce(call.from, call.to, call.count, call.type, Operator::sum, rank, comm_, stream);
+      case Call::Kind::broadcast:
+        return library_.broadcast(call.from, call.to, call.count, call.type, rank, comm_, stream);
+      case Call::Kind::all_gather:
+        return library_.all_gather(call.from, call.to, call.count, call.type, comm_, stream);
+      case Call::Kind::send: return library_.send(call.from, call.count, call.type, rank, comm_, stream);
+      case Call::Kind::recv: return library_.recv(call.to, call.count, call.type, rank, comm_, stream);
+    }
+    return Result::internal_error;
+  }();
+  return result == Result::in_progress ? Result::success : result;
 }
 
 /// What NCCL does not take ends this rank's part, as the peers wait for it.
@@ -138,11 +134,13 @@ void Link::enqueue(void* stream, std::span<const std::byte> what) {
   try {
     check(library_.group_start(), "a group of calls");
     Call call{};
-    for (std::size_t at = sizeof number_; at < what.size(); at += sizeof call) {
+    Result issued = Result::success;
+    for (std::size_t at = sizeof number_; at < what.size() && issued == Result::success; at += sizeof call) {
       std::memcpy(&call, what.data() + at, sizeof call);
-      issue(call, static_cast<StreamHandle>(stream));
+      issued = issue(call, static_cast<StreamHandle>(stream));
     }
-    const Result ended = library_.group_end();
+    const Result ended = library_.group_end();  // also after an error
+    check(issued, "a collective");
     if (ended != Result::in_progress) return check(ended, "a group of calls");
     const Result state = settle(lock, Deadline::after(deadline_));
     TROUPE_CHECK(state != Result::in_progress, Code::timeout, "NCCL took more than ", deadline_.count(),

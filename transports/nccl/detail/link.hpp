@@ -59,7 +59,7 @@ class Link final : public LibraryCalls {
     Rank name;
   };
   void end() noexcept;
-  void issue(const Call& call, StreamHandle stream);
+  Result issue(const Call& call, StreamHandle stream) const;
   Result settle(Lock& lock, Deadline deadline);
   void check(Result result, const char* what) const;
   Status status_of(Result result, const char* what) const;
