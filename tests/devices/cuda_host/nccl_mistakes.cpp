@@ -313,7 +313,7 @@ std::vector<Mistake> mistakes_with_collectives() {
                      {"use after free|race, ", "ncclAllReduce on stream 1", "cuMemFree_v2"}, kTwo),
       TROUPE_MISTAKE(sum_out_of_range, {"out of range", "ncclAllReduce on stream ", "from cuMemAlloc_v2"}, kTwo),
       TROUPE_MISTAKE(one_communicator_on_two_streams,
-                     {"unordered collectives", "ncclBroadcast on stream ", "ncclAllReduce on stream "}, kTwo),
+                     {"unordered collectives|different calls", "ncclBroadcast on stream ", "ncclAllReduce on stream "}, kTwo),
       TROUPE_MISTAKE(two_ranks_on_one_device,
                      {"duplicate GPU", "ncclCommInitRankConfig", "as rank 1 on device 0, where rank 0 is"}, kTwo),
       TROUPE_MISTAKE(stream_of_another_device, {"wrong device", "ncclAllReduce on stream 2", "communicator on device 0"},

@@ -6,6 +6,9 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <string>
 
 namespace troupe::nccl::host {
@@ -21,12 +24,24 @@ struct Ticket {
 };
 static_assert(sizeof(Ticket) <= sizeof(UniqueId));
 
+/// Files of cliques that this process has made, by inode.
+struct Files {
+  std::mutex mutex;
+  std::map<std::uint64_t, int> open;
+};
+Files& files() {
+  static auto& all = *std::make_unique<Files>().release();  // streams' threads use it until the process ends
+  return all;
+}
+
 }  // namespace
 
 bool make_clique(UniqueId& id) {
   const int file = memfd_create("nccl stand-in", MFD_CLOEXEC);
   struct stat about {};
   if (file < 0 || ftruncate(file, sizeof(Clique)) != 0 || fstat(file, &about) != 0) return false;
+  const std::lock_guard lock{files().mutex};
+  files().open[about.st_ino] = file;
   const Ticket ticket{kMark, getpid(), file, about.st_ino};
   id = {};
   std::memcpy(&id, &ticket, sizeof ticket);
@@ -46,6 +61,16 @@ OpenClique open_clique(const UniqueId& id) {
     at = mmap(nullptr, sizeof(Clique), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   close(file);
   return at == MAP_FAILED ? OpenClique{} : OpenClique{static_cast<Clique*>(at), ticket.inode};
+}
+
+void close_clique(const OpenClique& open) {
+  if (open.clique == nullptr) return;
+  munmap(open.clique, sizeof(Clique));
+  const std::lock_guard lock{files().mutex};
+  const auto found = files().open.find(open.number);
+  if (found == files().open.end()) return;
+  close(found->second);
+  files().open.erase(found);
 }
 
 }  // namespace troupe::nccl::host

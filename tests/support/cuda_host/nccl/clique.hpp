@@ -46,7 +46,7 @@ struct Clique {
   Wire wires[kMostRanks][kMostRanks];  // from, to
 };
 
-/// An open clique, mapped until the process ends: operations may still look at it.
+/// An open clique.
 struct OpenClique {
   Clique* clique = nullptr;  // null: it cannot be opened
   std::uint64_t number = 0;  // the same in all processes
@@ -54,5 +54,7 @@ struct OpenClique {
 
 bool make_clique(UniqueId& id);
 OpenClique open_clique(const UniqueId& id);
+/// When no operation looks at it any more. Nobody can open it then by the id, if this process made that.
+void close_clique(const OpenClique& open);
 
 }  // namespace troupe::nccl::host

@@ -37,6 +37,11 @@ struct Call {
 
 /// A rank's communicator. Guarded by Process::mutex, but for what lies in the clique.
 struct CommState {
+  CommState() = default;
+  ~CommState() { close_clique(open); }
+  CommState(const CommState&) = delete;
+  CommState& operator=(const CommState&) = delete;
+
   int rank = 0;
   int ranks = 0;
   OpenClique open;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
+#include <utility>
 
 #include "tests/support/cuda_host/nccl/comm.hpp"
 
@@ -35,6 +37,7 @@ struct Group {
   };
   int depth = 0;
   std::vector<One> calls;
+  Result error = Result::success;  // of a call: then none of the group happens
 };
 thread_local Group group;
 
@@ -124,7 +127,8 @@ Result launch(const std::shared_ptr<CommState>& comm, const std::shared_ptr<Stre
 Result launch_group(Entry& entry) {
   std::vector<Group::One> calls = std::move(group.calls);
   group.calls.clear();
-  Result result = Result::success;
+  Result result = std::exchange(group.error, Result::success);
+  if (result != Result::success) return result;
   while (!calls.empty()) {
     const std::shared_ptr<CommState> comm = calls.front().comm;
     const std::shared_ptr<StreamThread> stream = calls.front().stream;
@@ -146,21 +150,31 @@ Result launch_group(Entry& entry) {
   return result;
 }
 
-Result add_call(Entry& entry, Comm handle, StreamHandle stream, Call call) {
-  if (const Result refused = refusal(entry); refused != Result::success) return refused;
-  Result result = Result::success;
+/// The call, where it can be made; else `result` says why not.
+std::optional<Group::One> checked(Entry& entry, Comm handle, StreamHandle stream, Call call, Result& result) {
+  if ((result = refusal(entry)) != Result::success) return std::nullopt;
   const auto comm = ready(entry, handle, result);
-  if (comm == nullptr) return result;
+  if (comm == nullptr) return std::nullopt;
+  result = Result::invalid_argument;
   const auto on = entry.stream(stream);
-  if (on == nullptr) return Result::invalid_argument;
-  if (on->device.number != comm->device)
-    return misuse("wrong device", entry.place_on(on->number)->text() + " is on device " +
-                                      std::to_string(on->device.number) + ", its communicator on device " +
-                                      std::to_string(comm->device));
-  if (call.root >= comm->ranks || (!call.is_collective() && call.root == comm->rank)) return Result::invalid_argument;
+  if (on == nullptr || call.root >= comm->ranks || (!call.is_collective() && call.root == comm->rank))
+    return std::nullopt;
   call.place = entry.place_on(on->number);
-  group.calls.push_back({comm, on, std::move(call)});
-  return group.depth > 0 ? Result::success : launch_group(entry);
+  if (on->device.number == comm->device) return Group::One{comm, on, std::move(call)};
+  result = misuse("wrong device", call.place->text() + " is on device " + std::to_string(on->device.number) +
+                                      ", its communicator on device " + std::to_string(comm->device));
+  return std::nullopt;
+}
+
+Result add_call(Entry& entry, Comm handle, StreamHandle stream, Call call) {
+  Result result = Result::success;
+  auto made = checked(entry, handle, stream, std::move(call), result);
+  if (made) {
+    group.calls.push_back(std::move(*made));
+    return group.depth > 0 ? Result::success : launch_group(entry);
+  }
+  if (group.depth > 0) group.error = result;
+  return result;
 }
 
 __attribute__((destructor)) void end_of_process() {
