@@ -105,7 +105,11 @@ void CudaStream::enqueue(Programs& programs, const std::function<void()>& work) 
   if (known == nullptr || !known->has_room() || watch_->has_ended()) {
     launch_all(captured_);
     if (known != nullptr || watch_->has_ended()) return;
-    if (auto recorded = record(form)) programs.add(std::move(recorded));
+    try {
+      if (auto recorded = record(form)) programs.add(std::move(recorded));
+    } catch (const Error& error) {
+      note_failure(error);
+    }
     return;
   }
   try {

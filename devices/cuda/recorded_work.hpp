@@ -19,8 +19,8 @@ struct Launch {
   std::uint32_t blocks = 0;
   std::uint32_t args_at = 0;  // in the bytes
   std::uint32_t args_bytes = 0;
-  std::uint32_t given_at = 0;      // of the arguments' Given, in the arguments
-  std::uint32_t values_bytes = 0;  // of its values; 0: the kernel takes none
+  std::uint32_t given_at = 0;       // of the arguments' Given, in the arguments
+  std::uint32_t values_bytes = 0;   // of its values; 0: the kernel takes none
   LibraryCalls* library = nullptr;  // not null: the bytes are a call of it, and no kernel is launched
   friend bool operator==(const Launch&, const Launch&) = default;
 };

@@ -63,8 +63,9 @@ Status StreamWatch::why() const {
       return {Code::corrupt, text("row ", report_.value, " of a batch has label ", report_.word,
                                   ", which is no class of the model: check the data set's labels")};
     case StreamFault::rank_failed:
-      return {Code::peer_lost, text("rank ", report_.value, "'s stream had failed before an exchange: its last call was number ",
-                                    report_.word >> kCallHashBits)};
+      return {Code::peer_lost,
+              text("rank ", report_.value, "'s stream had failed before an exchange: its last call was number ",
+                   report_.word >> kCallHashBits)};
     case StreamFault::rank_differs:
       return {Code::invalid, text("rank ", report_.value, " makes another exchange than this rank as call number ",
                                   report_.word >> kCallHashBits, "; all ranks need the same plan")};

@@ -44,8 +44,8 @@ TEST(NcclCommunicator, ReplaysRecordedStepsWithItsCalls) {
       group.enqueue_gradients(r, step, bucket, WorkingGroup::put(view, SerialRun::gradients(spec, r, step)));
       const StripeMemory mine = group.part_of(r, bucket);
       view.stream->enqueue(programs[r], [&] {
-        const Point updated = view.communicator->reduce_update_gather(
-            *view.stream, group.work_of(r, step, bucket), rule_step(spec.rule, step + 1), {&mine, 1});
+        const Point updated = view.communicator->reduce_update_gather(*view.stream, group.work_of(r, step, bucket),
+                                                                      rule_step(spec.rule, step + 1), {&mine, 1});
         EXPECT_EQ(updated.value, 0U);
       });
       seen[r].push_back(view.arena->allocate(spec.elements * sizeof(float)));
@@ -66,7 +66,8 @@ TEST(NcclCommunicator, ReplaysRecordedStepsWithItsCalls) {
 }
 
 TEST(NcclCommunicator, EndsACallThatTakesTooLongWithTheRankThatHasNotCome) {
-  WorkingGroup group{plain_group(3), with({.call_deadline = std::chrono::milliseconds{200}}, {Rank{4}, Rank{7}, Rank{9}})};
+  WorkingGroup group{plain_group(3),
+                     with({.call_deadline = std::chrono::milliseconds{200}}, {Rank{4}, Rank{7}, Rank{9}})};
   for (const std::uint32_t r : {0U, 2U}) group.world->rank(r).communicator->barrier(*group.world->rank(r).stream);
   for (const std::uint32_t r : {0U, 2U}) {
     const Status status = end_of(group, r);
@@ -130,7 +131,8 @@ TEST(NcclCommunicator, SaysWhatIsMissing) {
     FAIL() << "there is no such library";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::environment);
-    EXPECT_NE(std::string_view{error.what()}.find("libnccl-that-nobody-has.so"), std::string_view::npos) << error.what();
+    EXPECT_NE(std::string_view{error.what()}.find("libnccl-that-nobody-has.so"), std::string_view::npos)
+        << error.what();
   }
 }
 

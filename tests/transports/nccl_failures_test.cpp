@@ -65,7 +65,11 @@ class RankProcess {
     meeting.tickets[rank] = arena->ticket();
     meeting.members[rank] = {arena->make_timeline(), arena->make_timeline()};
     meeting.is_here[rank] = true;
-    NcclGroup group{.rank = Rank{rank}, .id = {}, .members = {}, .stripes = std::vector<Stripe>(ranks), .parameters = {},
+    NcclGroup group{.rank = Rank{rank},
+                    .id = {},
+                    .members = {},
+                    .stripes = std::vector<Stripe>(ranks),
+                    .parameters = {},
                     .staging = {}};
     for (std::uint32_t r = 0; r < ranks; ++r) {
       must(eventually([&] { return meeting.is_here[r].load(); }));
@@ -88,9 +92,7 @@ class RankProcess {
   static void must(bool condition) {
     if (!condition) fail(Code::timeout, "the ranks of a test do not come together");
   }
-  void connect(std::chrono::milliseconds span = kPatience) {
-    communicator->connect(blocking, Deadline::after(span));
-  }
+  void connect(std::chrono::milliseconds span = kPatience) { communicator->connect(blocking, Deadline::after(span)); }
   /// How the stream's work so far ends.
   Status end() {
     const Point point = stream->mark();
@@ -214,6 +216,47 @@ TEST(NcclFailures, ACallThatNcclRefusesEndsTheStream) {
   ChildProcess other{rank(1, "", "rank 0")};
   EXPECT_EQ(failing.wait(), kRight);
   EXPECT_EQ(other.wait(), kRight);
+}
+
+TEST(NcclFailures, ACallThatCannotBeRecordedEndsTheStream) {
+  const SharedMeeting meeting;
+  const auto rank = [&](std::uint32_t number, const char* faults) {
+    return [&meeting, number, faults]() -> int {
+      Programs programs;
+      RankProcess self{*meeting, number, 2, faults};
+      self.connect();
+      // Enqueued as it is, then recorded; the next time the failing rank does not come.
+      for (int i = 0; i < 2; ++i) self.stream->enqueue(programs, [&] { self.communicator->barrier(*self.stream); });
+      const Status status = self.end();
+      programs = {};
+      return says(status, number == 0 ? Code::device_fault : Code::peer_lost,
+                  number == 0 ? "internal error" : "rank 0");
+    };
+  };
+  ChildProcess failing{rank(0, "ncclAllGather:2=nccl_internal_error")};
+  ChildProcess other{rank(1, "")};
+  EXPECT_EQ(failing.wait(), kRight);
+  EXPECT_EQ(other.wait(), kRight);
+}
+
+TEST(NcclFailures, NcclThatCannotStartSaysWhy) {
+  const SharedMeeting meeting;
+  const auto rank = [&](std::uint32_t number) {
+    return [&meeting, number]() -> int {
+      Status status;
+      try {
+        const RankProcess self{*meeting, number, 2, "ncclCommInitRankConfig=nccl_system_error"};
+      } catch (const Error& error) {
+        status = error.status();
+      }
+      ++meeting->step;
+      RankProcess::must(eventually([&] { return meeting->step == 2; }));
+      return says(status, Code::environment, "NCCL, connecting: unhandled system error");
+    };
+  };
+  ChildProcess first{rank(0)}, second{rank(1)};
+  EXPECT_EQ(first.wait(), kRight);
+  EXPECT_EQ(second.wait(), kRight);
 }
 
 TEST(NcclFailures, ARankThatNobodyJoinsSaysSoAtItsDeadline) {

@@ -52,7 +52,8 @@ class NcclWorld final : public DeviceGroup {
       view.communicator = communicators_.back().get();
     }
     Blocking blocking = Blocking::on_thread("test");
-    for (auto& communicator : communicators_) communicator->connect(blocking, Deadline::after(std::chrono::seconds{20}));
+    for (auto& communicator : communicators_)
+      communicator->connect(blocking, Deadline::after(std::chrono::seconds{20}));
   }
   ~NcclWorld() override {
     for (auto& communicator : communicators_) communicator->abort({Code::aborted, "the test is over"});

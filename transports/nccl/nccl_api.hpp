@@ -46,8 +46,8 @@ struct Config {
   int split_share = INT_MIN;
 };
 
-// X(member of Library, exported symbol, type of its result, parameters...): the only list of entry points. Library::load,
-// the check against nccl.h and the stand-in are made from it.
+// X(member of Library, exported symbol, type of its result, parameters...): the only list of entry points.
+// Library::load, the check against nccl.h and the stand-in are made from it.
 #define TROUPE_NCCL_ENTRY_POINTS(X)                                                                                   \
   X(get_version, ncclGetVersion, Result, int* version)                                                                \
   X(get_unique_id, ncclGetUniqueId, Result, UniqueId* id)                                                             \

@@ -57,7 +57,7 @@ TROUPE_SAME_VALUE(Type::f32, ncclFloat32)
 TROUPE_SAME_VALUE(Operator::sum, ncclSum)
 TROUPE_SAME_VALUE(INT_MIN, NCCL_CONFIG_UNDEF_INT)
 
-#define TROUPE_SAME_PLACE(our, their)                                   \
+#define TROUPE_SAME_PLACE(our, their)                                    \
   static_assert(offsetof(Config, our) == offsetof(ncclConfig_t, their)); \
   static_assert(sizeof(Config::our) == sizeof(ncclConfig_t::their));
 TROUPE_SAME_PLACE(size, size)

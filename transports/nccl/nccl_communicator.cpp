@@ -91,8 +91,8 @@ NcclCommunicator::NcclCommunicator(AddressSpace& space, Stream& stream, NcclGrou
   const std::size_t count = group_.members.size();
   TROUPE_CHECK(count > 0 && group_.rank.value < count && group_.stripes.size() == count, Code::invalid, "rank ",
                group_.rank.value, " of ", count, " ranks with ", group_.stripes.size(), " stripes");
-  TROUPE_CHECK(group_.names.empty() || group_.names.size() == count, Code::invalid, group_.names.size(),
-               " names for ", count, " ranks");
+  TROUPE_CHECK(group_.names.empty() || group_.names.size() == count, Code::invalid, group_.names.size(), " names for ",
+               count, " ranks");
   for (std::uint32_t r = 0; group_.names.size() < count; ++r) group_.names.push_back(Rank{r});
   if (count == 1) return;
   TROUPE_CHECK(group_.room >= 64 && group_.room % 64 == 0, Code::invalid, group_.room,
@@ -126,11 +126,8 @@ bool NcclCommunicator::is_device(const Memory& memory) const {
 void NcclCommunicator::call(Stream& stream, Kind kind, std::uint64_t about, std::span<const std::uint64_t> sizes) {
   LibraryStream& on = library_stream(stream);
   auto* const heads = static_cast<std::uint64_t*>(on.device_address(places_->heads));
-  group_calls_.push_back({.kind = Call::Kind::all_gather,
-                    .from = heads + group_.rank.value,
-                    .to = heads,
-                    .count = 1,
-                    .type = Type::u64});
+  group_calls_.push_back(
+      {.kind = Call::Kind::all_gather, .from = heads + group_.rank.value, .to = heads, .count = 1, .type = Type::u64});
   const std::uint64_t number = link_->number();
   std::vector<std::byte> what(sizeof number + group_calls_.size() * sizeof(Call));
   std::memcpy(what.data(), &number, sizeof number);
@@ -220,11 +217,11 @@ void NcclCommunicator::gather_round(Stream& stream, std::span<const Memory> piec
     if (data != piece && r != self) copies.emplace_back(piece, data);
     void* const at = on.device_address(data);
     group_calls_.push_back({.kind = Call::Kind::broadcast,
-                      .rank = r,
-                      .from = at,
-                      .to = at,
-                      .count = piece.size_bytes,
-                      .type = Type::bytes});
+                            .rank = r,
+                            .from = at,
+                            .to = at,
+                            .count = piece.size_bytes,
+                            .type = Type::bytes});
   }
   call(stream, Kind::gather, 0, sizes_of(pieces));
   for (const auto& [to, from] : copies) stream.copy(to, from);
@@ -256,7 +253,8 @@ void NcclCommunicator::all_reduce(Stream& stream, Memory data) {
     if (here != piece) stream.copy(here, piece);
     void* const at = library_stream(stream).device_address(here);
     const std::uint64_t sizes[] = {piece.size_bytes};
-    group_calls_.push_back({.kind = Call::Kind::all_reduce, .from = at, .to = at, .count = piece.size_bytes / sizeof(float)});
+    group_calls_.push_back(
+        {.kind = Call::Kind::all_reduce, .from = at, .to = at, .count = piece.size_bytes / sizeof(float)});
     call(stream, Kind::sum, 0, sizes);
     if (here != piece) stream.copy(piece, here);
   }
@@ -280,10 +278,10 @@ void NcclCommunicator::add_sums(Stream& stream, const BucketWork& work) {
   stream.copy(own, work.sums);
   LibraryStream& on = library_stream(stream);
   group_calls_.push_back({.kind = Call::Kind::all_gather,
-                    .from = on.device_address(own),
-                    .to = on.device_address(places_->sums),
-                    .count = sizeof(StepSums),
-                    .type = Type::bytes});
+                          .from = on.device_address(own),
+                          .to = on.device_address(places_->sums),
+                          .count = sizeof(StepSums),
+                          .type = Type::bytes});
 }
 
 /// In rank order, whatever NCCL does.
@@ -333,11 +331,8 @@ void NcclCommunicator::publish(Stream& stream, const Bucket& bucket) {
   for (std::uint32_t r = 0; r < ranks(); ++r) {
     if (parts[r].size_bytes == 0) continue;
     void* const at = on.device_address(parts[r]);
-    group_calls_.push_back({.kind = Call::Kind::broadcast,
-                      .rank = r,
-                      .from = at,
-                      .to = at,
-                      .count = parts[r].size_bytes / sizeof(float)});
+    group_calls_.push_back(
+        {.kind = Call::Kind::broadcast, .rank = r, .from = at, .to = at, .count = parts[r].size_bytes / sizeof(float)});
   }
   call(stream, Kind::publish, bucket.index, sizes_of(parts));
   if (group_.bf16.size_bytes == 0) return;

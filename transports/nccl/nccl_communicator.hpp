@@ -34,7 +34,8 @@ struct NcclMember {
   TimelineId ended;     // poisoned with the reason for which its part ended
 };
 
-/// A group of ranks on GPUs; the same at all of them, except `rank`, memory and lines. They may be some of a job's ranks.
+/// A group of ranks on GPUs; the same at all of them, except `rank`, memory and lines. They may be some of a job's
+/// ranks.
 struct NcclGroup {
   Rank rank;                        // this rank
   NcclId id;                        // not read if there is one rank
@@ -73,7 +74,7 @@ class NcclCommunicator final : public Communicator {
   ~NcclCommunicator() override;
 
   /// Waits until all ranks have connected. Before the first other call, except abort. Throws Error{timeout} when the
-  /// deadline passes, Error{peer_lost} and others as NCCL reports them.
+  /// deadline passes, Error{peer_lost}, Error{environment} and others as NCCL reports them.
   void connect(Blocking& blocking, Deadline deadline);
 
   CommunicatorTraits traits() const noexcept override;
@@ -114,7 +115,7 @@ class NcclCommunicator final : public Communicator {
   std::unique_ptr<const Places> places_;  // in the staging memory
   std::unique_ptr<nccl::Link> link_;      // null: there is one rank
   std::uint64_t calls_ = 0;
-  std::vector<nccl::Call> group_calls_;        // of the next call
+  std::vector<nccl::Call> group_calls_;  // of the next call
   std::vector<Memory> contributions_;    // by rank; reused by every call
 };
 

@@ -20,10 +20,10 @@ std::uint64_t next_number() {
   return ++last;
 }
 
-Code code_of(Result result) noexcept {
+Code code_of(Result result, bool is_connected) noexcept {
   switch (result) {
-    case Result::remote_error:
-    case Result::system_error: return Code::peer_lost;
+    case Result::remote_error: return Code::peer_lost;
+    case Result::system_error: return is_connected ? Code::peer_lost : Code::environment;
     case Result::invalid_argument:
     case Result::invalid_usage: return Code::invalid;
     default: return Code::device_fault;
@@ -65,7 +65,11 @@ Link::Link(AddressSpace& space, const LibraryStream& stream, const NcclGroup& gr
   stream.make_current();
   const Result begun =
       library_.comm_init_rank_config(&comm_, static_cast<int>(members_.size()), id, static_cast<int>(rank_), &config);
-  if (begun != Result::in_progress) check(begun, "connecting");
+  if (begun != Result::success && begun != Result::in_progress) {
+    const Status why = status_of(begun, "connecting");
+    if (comm_ != nullptr) (void)library_.comm_abort(comm_);
+    fail(why.code(), std::string{why.text()});
+  }
   thread_ = start_thread("nccl-watch", [this] { run(); });
 }
 
@@ -78,8 +82,9 @@ Link::~Link() {
 
 Status Link::status_of(Result result, const char* what) const {
   const char* const last = comm_ == nullptr ? nullptr : library_.get_last_error(comm_);
-  return {code_of(result), text("NCCL, ", what, ": ", library_.get_error_string(result),
-                                last == nullptr || *last == '\0' ? "" : ", ", last == nullptr ? "" : last, late_ranks())};
+  return {code_of(result, is_connected_),
+          text("NCCL, ", what, ": ", library_.get_error_string(result), last == nullptr || *last == '\0' ? "" : ", ",
+               last == nullptr ? "" : last, late_ranks())};
 }
 
 void Link::check(Result result, const char* what) const {
@@ -88,7 +93,8 @@ void Link::check(Result result, const char* what) const {
   fail(why.code(), std::string{why.text()});
 }
 
-/// Until NCCL has finished what it does in the background; in_progress: not by the deadline. Throws when this link ends.
+/// Until NCCL has finished what it does in the background; in_progress: not by the deadline. Throws when this link
+/// ends.
 Result Link::settle(Lock& lock, Deadline deadline) {
   for (;;) {
     if (ends_) fail(why_.code(), std::string{why_.text()});
@@ -105,6 +111,7 @@ void Link::connect(Blocking&, Deadline deadline) {
   TROUPE_CHECK(state != Result::in_progress, Code::timeout, "rank ", members_[rank_].name.value,
                " waited for NCCL to connect ", members_.size(), " ranks (cluster.start_s)", late_ranks());
   check(state, "connecting");
+  is_connected_ = true;
 }
 
 Result Link::issue(const Call& call, StreamHandle stream) const {
@@ -117,8 +124,7 @@ Result Link::issue(const Call& call, StreamHandle stream) const {
         return library_.reduce(call.from, call.to, call.count, call.type, Operator::sum, rank, comm_, stream);
       case Call::Kind::broadcast:
         return library_.broadcast(call.from, call.to, call.count, call.type, rank, comm_, stream);
-      case Call::Kind::all_gather:
-        return library_.all_gather(call.from, call.to, call.count, call.type, comm_, stream);
+      case Call::Kind::all_gather: return library_.all_gather(call.from, call.to, call.count, call.type, comm_, stream);
       case Call::Kind::send: return library_.send(call.from, call.count, call.type, rank, comm_, stream);
       case Call::Kind::recv: return library_.recv(call.to, call.count, call.type, rank, comm_, stream);
     }
@@ -188,8 +194,8 @@ Status Link::overdue() {
     return {};
   }
   if (Clock::now() - since_ < deadline_) return {};
-  return {Code::timeout, text("call ", (now + 1) / 2, " takes more than ", deadline_.count(),
-                              " ms (faults.exchange_s)", late_ranks())};
+  return {Code::timeout, text("call ", (now + 1) / 2, " takes more than ", deadline_.count(), " ms (faults.exchange_s)",
+                              late_ranks())};
 }
 
 /// Why this link is to end, if it is.
@@ -233,7 +239,8 @@ NcclId make_nccl_id(const std::string& library) {
   const nccl::Library opened = nccl::open_library(library);
   nccl::UniqueId made;
   const nccl::Result result = opened.get_unique_id(&made);
-  TROUPE_CHECK(result == nccl::Result::success, Code::environment, "NCCL makes no id: ", opened.get_error_string(result),
+  TROUPE_CHECK(result == nccl::Result::success, Code::environment,
+               "NCCL makes no id: ", opened.get_error_string(result),
                "; NCCL_DEBUG=WARN tells more, NCCL_SOCKET_IFNAME chooses the network interface");
   NcclId id;
   static_assert(sizeof made == sizeof id.bytes);

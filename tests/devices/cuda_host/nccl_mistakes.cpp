@@ -274,8 +274,8 @@ int leaked_communicator() {
 int group_that_does_not_end() {
   Pair rig;
   (void)rig.nccl.group_start();
-  (void)rig.nccl.broadcast(Rig::words_at(rig.at(0).b), Rig::words_at(rig.at(0).b), kCount, Type::u64, 0,
-                           rig.at(0).comm, rig.at(0).stream);
+  (void)rig.nccl.broadcast(Rig::words_at(rig.at(0).b), Rig::words_at(rig.at(0).b), kCount, Type::u64, 0, rig.at(0).comm,
+                           rig.at(0).stream);
   rig.finish();
   return 0;
 }
@@ -286,43 +286,44 @@ std::vector<Mistake> mistakes_with_collectives() {
   constexpr const char* kTwo = "DEVICES=2";
   constexpr const char* kTwoAndSoon = "DEVICES=2 DEADLINE_MS=50";
   return {
-      TROUPE_MISTAKE(collectives_in_another_order,
-                     {"different calls", "call 1 is at rank ", "ncclAllReduce on stream 1", "ncclBroadcast on stream 2"},
-                     kTwo),
-      TROUPE_MISTAKE(collective_of_another_count,
-                     {"different calls", "ncclAllReduce on stream 1", "of 100 u64", "ncclAllReduce on stream 2",
-                      "of 50 u64"},
-                     kTwo),
-      TROUPE_MISTAKE(broadcast_from_another_root,
-                     {"different calls", "ncclBroadcast on stream 1", "with root 0", "ncclBroadcast on stream 2",
-                      "with root 1"},
-                     kTwo),
+      TROUPE_MISTAKE(
+          collectives_in_another_order,
+          {"different calls", "call 1 is at rank ", "ncclAllReduce on stream 1", "ncclBroadcast on stream 2"}, kTwo),
+      TROUPE_MISTAKE(
+          collective_of_another_count,
+          {"different calls", "ncclAllReduce on stream 1", "of 100 u64", "ncclAllReduce on stream 2", "of 50 u64"},
+          kTwo),
+      TROUPE_MISTAKE(
+          broadcast_from_another_root,
+          {"different calls", "ncclBroadcast on stream 1", "with root 0", "ncclBroadcast on stream 2", "with root 1"},
+          kTwo),
       TROUPE_MISTAKE(message_of_another_size,
                      {"different calls", "ncclRecv on stream 2",
                       "expects 400 bytes of rank 0, which sends 800 by ncclSend on stream 1"},
                      kTwo),
-      TROUPE_MISTAKE(message_that_nobody_sends,
-                     {"endless wait", "ncclRecv on stream 2", "nothing comes from rank 0"}, kTwoAndSoon),
+      TROUPE_MISTAKE(message_that_nobody_sends, {"endless wait", "ncclRecv on stream 2", "nothing comes from rank 0"},
+                     kTwoAndSoon),
       TROUPE_MISTAKE(collective_that_a_rank_leaves_out,
                      {"endless wait", "ncclAllReduce on stream 1", "nothing comes from rank 1"}, kTwoAndSoon),
-      TROUPE_MISTAKE(sum_read_on_another_stream,
-                     {"race, ", "kernel reader on stream 3", "ncclAllReduce on stream 1"}, kTwo),
+      TROUPE_MISTAKE(sum_read_on_another_stream, {"race, ", "kernel reader on stream 3", "ncclAllReduce on stream 1"},
+                     kTwo),
       TROUPE_MISTAKE(sent_while_it_is_written, {"race, ", "kernel writer on stream 3", "ncclBroadcast on stream 1"},
                      kTwo),
-      TROUPE_MISTAKE(freed_while_it_is_summed,
-                     {"use after free|race, ", "ncclAllReduce on stream 1", "cuMemFree_v2"}, kTwo),
+      TROUPE_MISTAKE(freed_while_it_is_summed, {"use after free|race, ", "ncclAllReduce on stream 1", "cuMemFree_v2"},
+                     kTwo),
       TROUPE_MISTAKE(sum_out_of_range, {"out of range", "ncclAllReduce on stream ", "from cuMemAlloc_v2"}, kTwo),
       TROUPE_MISTAKE(one_communicator_on_two_streams,
-                     {"unordered collectives|different calls", "ncclBroadcast on stream ", "ncclAllReduce on stream "}, kTwo),
+                     {"unordered collectives|different calls", "ncclBroadcast on stream ", "ncclAllReduce on stream "},
+                     kTwo),
       TROUPE_MISTAKE(two_ranks_on_one_device,
                      {"duplicate GPU", "ncclCommInitRankConfig", "as rank 1 on device 0, where rank 0 is"}, kTwo),
-      TROUPE_MISTAKE(stream_of_another_device, {"wrong device", "ncclAllReduce on stream 2", "communicator on device 0"},
+      TROUPE_MISTAKE(stream_of_another_device,
+                     {"wrong device", "ncclAllReduce on stream 2", "communicator on device 0"}, kTwo),
+      TROUPE_MISTAKE(used_before_it_is_connected, {"went on too early", "ncclAllReduce", "from ncclCommInitRankConfig"},
                      kTwo),
-      TROUPE_MISTAKE(used_before_it_is_connected,
-                     {"went on too early", "ncclAllReduce", "from ncclCommInitRankConfig"}, kTwo),
       TROUPE_MISTAKE(kernel_before_the_collective_is_there, {"went on too early", "ncclAllReduce on stream 1"}, kTwo),
-      TROUPE_MISTAKE(capture_ended_before_the_collective_is_there,
-                     {"went on too early", "ncclAllReduce on stream 1"}, kTwo),
+      TROUPE_MISTAKE(capture_ended_before_the_collective_is_there, {"went on too early", "ncclAllReduce on stream 1"},
+                     kTwo),
       TROUPE_MISTAKE(communicator_used_after_its_end,
                      {"use after destruction", "ncclAllReduce", "from ncclCommInitRankConfig", "ncclCommAbort"}, kTwo),
       TROUPE_MISTAKE(communicator_ended_before_its_graph,

@@ -78,6 +78,7 @@ class Link final : public LibraryCalls {
   mutable std::mutex mutex_;  // guards what follows; held for calls of NCCL, none of which waits
   std::condition_variable news_;
   Comm comm_ = nullptr;
+  bool is_connected_ = false;
   bool ends_ = false;
   Status why_;
   std::thread thread_;

@@ -15,7 +15,9 @@ using Bytes = std::vector<std::byte>;
 std::byte* at(std::uintptr_t address) { return static_cast<std::byte*>(process().memory.at(address)); }
 
 const char* name_of(std::uint32_t type) {
-  return type == static_cast<std::uint32_t>(Type::f32) ? "f32" : type == static_cast<std::uint32_t>(Type::u64) ? "u64" : "bytes";
+  return type == static_cast<std::uint32_t>(Type::f32)   ? "f32"
+         : type == static_cast<std::uint32_t>(Type::u64) ? "u64"
+                                                         : "bytes";
 }
 
 std::string text_of(const Record& record) {
@@ -54,7 +56,8 @@ bool all_call_this(CommState& comm, const Call& call) {
     const Record theirs = other.log[number % kLogged];
     if (is_same(mine, theirs)) continue;
     reports().add("different calls", "call " + std::to_string(number + 1) + " is at rank " + std::to_string(comm.rank) +
-                                         " " + text_of(mine) + ", at rank " + std::to_string(r) + " " + text_of(theirs));
+                                         " " + text_of(mine) + ", at rank " + std::to_string(r) + " " +
+                                         text_of(theirs));
     return false;
   }
   return true;
@@ -226,8 +229,8 @@ void run_group(Run& run, CommState& comm, const std::vector<Call>& calls, const 
   ++comm.running;
   if (!fails_on_command(run, comm)) {
     if (comm.last_place != nullptr && !run.clock.sees(comm.last))
-      reports().add("unordered collectives", place->text() + " is not ordered behind " + comm.last_place->text() +
-                                                 " of the same communicator");
+      reports().add("unordered collectives",
+                    place->text() + " is not ordered behind " + comm.last_place->text() + " of the same communicator");
     comm.last = run.now;
     comm.last_place = place;
     bool goes_on = std::all_of(calls.begin(), calls.end(), [&](const Call& call) {

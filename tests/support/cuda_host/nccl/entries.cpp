@@ -110,16 +110,15 @@ std::shared_ptr<CommState> ready(const Entry& entry, Comm handle, Result& result
 Result launch(const std::shared_ptr<CommState>& comm, const std::shared_ptr<StreamThread>& stream,
               std::vector<Call> calls) {
   const PlacePtr place = calls.front().place;
-  auto operation = std::make_shared<const cuda::host::Operation>(
-      cuda::host::Operation{place, [comm, calls = std::move(calls), place](Run& run) {
-                              run_group(run, *comm, calls, place);
-                            }});
+  auto operation = std::make_shared<const cuda::host::Operation>(cuda::host::Operation{
+      place, [comm, calls = std::move(calls), place](Run& run) { run_group(run, *comm, calls, place); }});
   if (stream->capture != nullptr) comm->recorded.push_back(operation);
   const std::uint64_t seed = process().settings.seed;
   const bool late = !comm->blocking && seed != 0 && (seed * 31 + comm->groups++ * 7) % 3 == 0;
   if (!late && cuda::host::submit(*stream, operation) != cuda::Result::success) return Result::unhandled_cuda_error;
   if (comm->blocking) return Result::success;
-  comm->unsettled = CommState::Unsettled{stream, operation, stream->capture.get(), stream->submitted, late ? 2 : 0, !late};
+  comm->unsettled =
+      CommState::Unsettled{stream, operation, stream->capture.get(), stream->submitted, late ? 2 : 0, !late};
   return Result::in_progress;
 }
 
@@ -197,8 +196,8 @@ TROUPE_NCCL_ENTRY_POINTS(TROUPE_NCCL_DECLARE)
 #undef TROUPE_NCCL_DECLARE
 
 // Begins an entry point: `entry` is the call.
-#define TROUPE_NCCL_ENTER(name, needs)                                     \
-  Entry entry{#name, __builtin_return_address(0), Needs::needs};           \
+#define TROUPE_NCCL_ENTER(name, needs)                           \
+  Entry entry{#name, __builtin_return_address(0), Needs::needs}; \
   if (const Result refused = refusal(entry); refused != Result::success) return refused
 
 TROUPE_EXPORT Result ncclGetVersion(int* version) {
@@ -207,9 +206,14 @@ TROUPE_EXPORT Result ncclGetVersion(int* version) {
 }
 
 TROUPE_EXPORT const char* ncclGetErrorString(Result result) {
-  constexpr const char* kTexts[] = {"no error",         "unhandled cuda error", "unhandled system error",
-                                    "internal error",   "invalid argument",     "invalid usage",
-                                    "remote process exited or there was a network error", "NCCL operation in progress"};
+  constexpr const char* kTexts[] = {"no error",
+                                    "unhandled cuda error",
+                                    "unhandled system error",
+                                    "internal error",
+                                    "invalid argument",
+                                    "invalid usage",
+                                    "remote process exited or there was a network error",
+                                    "NCCL operation in progress"};
   const auto at = static_cast<unsigned>(result);
   return at < std::size(kTexts) ? kTexts[at] : "unknown result code";
 }
@@ -272,8 +276,9 @@ TROUPE_EXPORT Result ncclCommAbort(Comm handle) {
   };
   while (comm->running > 0 || is_recorded()) {
     if (std::chrono::steady_clock::now() > end)
-      return misuse("endless wait", place->text() + " waits in vain for " +
-                                        (comm->running > 0 ? "a collective" : "the graphs in which there are collectives"));
+      return misuse("endless wait",
+                    place->text() + " waits in vain for " +
+                        (comm->running > 0 ? "a collective" : "the graphs in which there are collectives"));
     entry.wait_a_moment();
   }
   return Result::success;

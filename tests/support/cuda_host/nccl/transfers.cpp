@@ -64,7 +64,8 @@ bool Transfers::push(Wire& wire, Transfer& transfer) {
   if (transfer.done < sizeof(Head))
     moved = copy_in(wire, head + transfer.done, sizeof(Head) - transfer.done);
   else
-    moved = copy_in(wire, transfer.at + (transfer.done - sizeof(Head)), sizeof(Head) + transfer.size_bytes - transfer.done);
+    moved =
+        copy_in(wire, transfer.at + (transfer.done - sizeof(Head)), sizeof(Head) + transfer.size_bytes - transfer.done);
   transfer.done += moved;
   return moved > 0;
 }
@@ -75,7 +76,8 @@ bool Transfers::pull(Wire& wire, Transfer& transfer) {
   if (transfer.done < sizeof(Head))
     moved = copy_out(wire, head + transfer.done, sizeof(Head) - transfer.done);
   else
-    moved = copy_out(wire, transfer.at + (transfer.done - sizeof(Head)), sizeof(Head) + transfer.size_bytes - transfer.done);
+    moved = copy_out(wire, transfer.at + (transfer.done - sizeof(Head)),
+                     sizeof(Head) + transfer.size_bytes - transfer.done);
   transfer.done += moved;
   return moved > 0;
 }
@@ -169,8 +171,8 @@ bool Transfers::run(Run& run) {
     goes_on = pause(run);
     if (!goes_on || std::chrono::steady_clock::now() < end) continue;
     run.lock.lock();
-    reports().add("endless wait", call_.place->text() + " waits after " + std::to_string(all.settings.deadline.count()) +
-                                      " ms" + missing());
+    reports().add("endless wait", call_.place->text() + " waits after " +
+                                      std::to_string(all.settings.deadline.count()) + " ms" + missing());
     cuda::host::fail(run.device, cuda::Result::launch_timeout);
     return false;
   }
