@@ -1,10 +1,12 @@
 #include <gmock/gmock.h>
 
+#include <dlfcn.h>
 #include <sys/mman.h>
 
 #include <array>
 #include <atomic>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -128,7 +130,25 @@ class RankProcess {
 };
 
 /// What a child says of itself: its exit code.
-enum : int { kRight = 0, kWrongSum = 1, kWrongEnd = 2, kTooEarly = 3 };
+enum : int { kRight = 0, kWrongSum = 1, kWrongEnd = 2, kTooEarly = 3, kMistakes = 97 };
+
+/// A process that also fails when the stand-ins have found a mistake.
+class RankChild {
+ public:
+  explicit RankChild(const std::function<int()>& body) : child_([&] { return checked(body); }) {}
+  int wait() { return child_.wait(); }
+  void kill_hard() const noexcept { child_.kill_hard(); }
+
+ private:
+  static int checked(const std::function<int()>& body) {
+    const int code = body();
+    void* const driver = ::dlopen(TROUPE_CUDA_HOST, RTLD_NOW | RTLD_NOLOAD);
+    if (code != kRight || driver == nullptr) return code;
+    const auto count = reinterpret_cast<int (*)(char*, std::size_t)>(::dlsym(driver, "troupe_cuda_host_reports"));
+    return count(nullptr, 0) == 0 ? kRight : kMistakes;
+  }
+  ChildProcess child_;
+};
 
 int says(const Status& status, Code code, const std::string& words) {
   if (status.code() == code && status.text().find(words) != std::string_view::npos) return kRight;
@@ -167,8 +187,8 @@ TEST(NcclFailures, AKilledRankLeavesAHangThatAbortEnds) {
       return says(self.end(), Code::peer_lost, "rank 2 was killed");
     };
   };
-  ChildProcess first{survivor(0)}, second{survivor(1)};
-  ChildProcess victim{[&meeting]() -> int {
+  RankChild first{survivor(0)}, second{survivor(1)};
+  RankChild victim{[&meeting]() -> int {
     RankProcess self{*meeting, 2, 3};
     self.connect();
     self.communicator->broadcast(*self.stream, self.floats(std::vector<float>(1 << 18)), Rank{2});
@@ -196,8 +216,8 @@ TEST(NcclFailures, AnErrorThatNcclFindsInTheBackgroundEndsAllRanks) {
       return says(self.end(), Code::peer_lost, "remote process exited or there was a network error");
     };
   };
-  ChildProcess healthy{rank(0, "")};
-  ChildProcess failing{rank(1, "nccl_collective:30=nccl_remote_error")};
+  RankChild healthy{rank(0, "")};
+  RankChild failing{rank(1, "nccl_collective:30=nccl_remote_error")};
   EXPECT_EQ(failing.wait(), kRight);
   EXPECT_EQ(healthy.wait(), kRight);
 }
@@ -212,8 +232,8 @@ TEST(NcclFailures, ACallThatNcclRefusesEndsTheStream) {
       return says(self.end(), number == 0 ? Code::device_fault : Code::peer_lost, words);
     };
   };
-  ChildProcess failing{rank(0, "ncclAllGather:3=nccl_internal_error", "a collective: internal error")};
-  ChildProcess other{rank(1, "", "rank 0")};
+  RankChild failing{rank(0, "ncclAllGather:3=nccl_internal_error", "a collective: internal error")};
+  RankChild other{rank(1, "", "rank 0")};
   EXPECT_EQ(failing.wait(), kRight);
   EXPECT_EQ(other.wait(), kRight);
 }
@@ -233,8 +253,8 @@ TEST(NcclFailures, ACallThatCannotBeRecordedEndsTheStream) {
                   number == 0 ? "internal error" : "rank 0");
     };
   };
-  ChildProcess failing{rank(0, "ncclAllGather:2=nccl_internal_error")};
-  ChildProcess other{rank(1, "")};
+  RankChild failing{rank(0, "ncclAllGather:2=nccl_internal_error")};
+  RankChild other{rank(1, "")};
   EXPECT_EQ(failing.wait(), kRight);
   EXPECT_EQ(other.wait(), kRight);
 }
@@ -254,7 +274,7 @@ TEST(NcclFailures, NcclThatCannotStartSaysWhy) {
       return says(status, Code::environment, "NCCL, connecting: unhandled system error");
     };
   };
-  ChildProcess first{rank(0)}, second{rank(1)};
+  RankChild first{rank(0)}, second{rank(1)};
   EXPECT_EQ(first.wait(), kRight);
   EXPECT_EQ(second.wait(), kRight);
 }
@@ -262,14 +282,14 @@ TEST(NcclFailures, NcclThatCannotStartSaysWhy) {
 TEST(NcclFailures, ARankThatNobodyJoinsSaysSoAtItsDeadline) {
   const SharedMeeting meeting;
   meeting->is_here[1] = false;
-  ChildProcess absent{[&meeting]() -> int {
+  RankChild absent{[&meeting]() -> int {
     const auto arena = Arena::create(arena_id(Peer{1}, 1), 1 << 16);
     meeting->tickets[1] = arena->ticket();
     meeting->members[1] = {arena->make_timeline(), arena->make_timeline()};
     meeting->is_here[1] = true;
     return eventually([&] { return meeting->step == 1; }, kPatience) ? kRight : kWrongEnd;
   }};
-  ChildProcess alone{[&meeting]() -> int {
+  RankChild alone{[&meeting]() -> int {
     RankProcess self{*meeting, 0, 2};
     Status status;
     try {

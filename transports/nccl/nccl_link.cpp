@@ -12,7 +12,7 @@ using std::chrono::milliseconds;
 
 /// The first version whose communicators can be made and used without blocking, and with the Config that we give.
 constexpr int kLeastVersion = 21800;
-constexpr milliseconds kBetweenLooks{2};
+constexpr milliseconds kBetweenLooks{2}, kWhileIdle{20};
 constexpr std::chrono::microseconds kBetweenPolls{20};
 
 std::uint64_t next_number() {
@@ -219,7 +219,8 @@ Status Link::look(Lock&) {
 void Link::run() {
   Lock lock{mutex_};
   while (!ends_) {
-    if (news_.wait_for(lock, kBetweenLooks, [this] { return ends_; })) break;
+    const bool is_idle = members_[rank_].progress->value() % 2 == 0;
+    if (news_.wait_for(lock, is_idle ? kWhileIdle : kBetweenLooks, [this] { return ends_; })) break;
     const Status why = look(lock);
     if (why.ok()) continue;
     lock.unlock();
