@@ -11,14 +11,14 @@ namespace troupe {
 using nccl::Call;
 using nccl::Type;
 
-/// What a call is for: part of its hash.
+/// What a call is for: a part of its hash.
 enum class NcclCommunicator::Kind : std::uint64_t { barrier, reduce, gather, sum, update, publish, measure, agree };
 
 namespace {
 
 constexpr std::uint64_t whole_lines(std::uint64_t size_bytes) noexcept { return (size_bytes + 63) / 64 * 64; }
 
-/// The elements of `bucket` that each rank owns, and where they begin in the bucket.
+/// Bytes of the largest part of a bucket that `rank` owns.
 std::uint64_t most_owned(const NcclGroup& group, std::uint32_t rank) {
   std::uint64_t most = 0;
   for (const Bucket& bucket : group.buckets)
