@@ -64,6 +64,8 @@ void CudaStream::push(const Launch& launch, const void* args) {
 }
 
 void CudaStream::launch_now(const Launch& launch, void* args, StreamHandle stream) {
+  if (launch.library != nullptr)
+    return launch.library->enqueue(stream, {static_cast<const std::byte*>(args), launch.args_bytes});
   TROUPE_CUDA(
       gpu_->driver(),
       launch_kernel(gpu_->function(launch.kernel), launch.blocks, 1, 1, kBlockThreads, 1, 1, 0, stream, &args, nullptr),
@@ -103,7 +105,11 @@ void CudaStream::enqueue(Programs& programs, const std::function<void()>& work) 
   if (known == nullptr || !known->has_room() || watch_->has_ended()) {
     launch_all(captured_);
     if (known != nullptr || watch_->has_ended()) return;
-    if (auto recorded = record(form)) programs.add(std::move(recorded));
+    try {
+      if (auto recorded = record(form)) programs.add(std::move(recorded));
+    } catch (const Error& error) {
+      note_failure(error);
+    }
     return;
   }
   try {
@@ -155,6 +161,7 @@ void CudaStream::capture(const LaunchList& form, const StepBlocks::Block& block)
   const auto launch = [this](KernelId kernel, std::uint32_t blocks, void* args) {
     launch_now({.kernel = kernel, .blocks = blocks}, args, recorder_);
   };
+  static_assert(kCallHashBits == LibraryCall::kHashBits);
   LoadStepBlockArgs begin{state,       block.count,        block.ring,
                           block.words, StepBlocks::kSlots, static_cast<std::uint32_t>(words_.size())};
   launch(KernelId::load_step_block, 1, &begin);
@@ -166,7 +173,7 @@ void CudaStream::capture(const LaunchList& form, const StepBlocks::Block& block)
       std::memcpy(args + one.given_at + one.values_bytes, &values, sizeof values);
       values += (one.values_bytes + 7) / 8;
     }
-    launch(one.kernel, one.blocks, args);
+    launch_now(one, args, recorder_);
   }
   EndStepBlockArgs end{state, block.count, block.done};
   launch(KernelId::end_step_block, 1, &end);
@@ -197,6 +204,36 @@ void CudaStream::signal(Point point) {
   args.given.own = {place.word, point.value};
   launch_blocks(args, 1);
   device_.notifier().ring();
+}
+
+/// A word that other processes read while the GPU writes it.
+std::uint64_t* CudaStream::call_word(TimelineId line) {
+  std::uint64_t* const word = device_.memory().word(line);
+  TROUPE_CHECK(word != nullptr, Code::invalid, "the lines of a library's calls must lie in an arena");
+  return word;
+}
+
+void CudaStream::call(LibraryCalls& library, const LibraryCall& call) {
+  const std::uint64_t ranks = call.ranks.size();
+  TROUPE_CHECK(ranks <= kMostCallRanks && call.rank < ranks, Code::unsupported, "a library's call among ", ranks,
+               " ranks: a cuda device compares at most ", kMostCallRanks);
+  auto* const heads = device_.memory().address_of<std::uint64_t>(call.heads, ranks * 8, "the heads of a call");
+  const CallHead head{call.number << kCallHashBits | call.hash};
+  BeginCallArgs begin{};
+  begin.progress = call_word(call.progress);
+  begin.head = heads + call.rank;
+  begin.given.own = head;
+  EndCallArgs end{};
+  end.progress = begin.progress;
+  end.ended = call_word(call.ended);
+  end.heads = heads;
+  end.ranks = static_cast<std::uint32_t>(ranks);
+  for (std::size_t r = 0; r < ranks; ++r) end.names[r] = call.ranks[r].value;
+  end.given.own = head;
+  watch_->waits(end.ended, device_.space().timeline(call.ended));
+  launch_blocks(begin, 1);
+  push({.args_bytes = static_cast<std::uint32_t>(call.what.size()), .library = &library}, call.what.data());
+  launch_blocks(end, 1);
 }
 
 void CudaStream::copy(Memory to, Memory from) {

@@ -18,7 +18,7 @@ namespace troupe::cuda {
 
 /// A stream of the driver. All of its work is kernels of ours, which do nothing once it has failed; waits and signals
 /// are kernels of one thread. Destroying it waits until its work is done.
-class CudaStream final : public Stream {
+class CudaStream final : public Stream, public LibraryStream {
  public:
   explicit CudaStream(DeviceState& device);
   ~CudaStream() override;
@@ -42,6 +42,9 @@ class CudaStream final : public Stream {
   void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
               std::span<const Memory> contributions, Memory total) override;
   void enqueue(Programs& programs, const std::function<void()>& work) override;
+  void make_current() const override { gpu_->use(); }
+  void* device_address(const Memory& memory) override { return device_.memory().address(memory); }
+  void call(LibraryCalls& library, const LibraryCall& call) override;
 
   /// Enqueues a kernel, whose stream and report are set here. `items`: what its threads divide among them; `most`:
   /// blocks.
@@ -62,6 +65,7 @@ class CudaStream final : public Stream {
   };
   void push(const Launch& launch, const void* args);
   void launch_now(const Launch& launch, void* args, StreamHandle stream);
+  std::uint64_t* call_word(TimelineId line);
   void launch_all(LaunchList& list);
   std::unique_ptr<RecordedWork> record(const LaunchList& form);
   GraphExec instantiate(const LaunchList& form, const StepBlocks::Block& block);

@@ -8,18 +8,20 @@
 #include <vector>
 
 #include "devices/cuda/gpu.hpp"
+#include "runtime/compute/library_stream.hpp"
 #include "runtime/compute/program.hpp"
 
 namespace troupe::cuda {
 
-/// One launch of a kernel, whose arguments lie in the bytes beside it.
+/// One launch of a kernel, whose arguments lie in the bytes beside it, or a call of a library.
 struct Launch {
   KernelId kernel = KernelId::count;
   std::uint32_t blocks = 0;
   std::uint32_t args_at = 0;  // in the bytes
   std::uint32_t args_bytes = 0;
-  std::uint32_t given_at = 0;      // of the arguments' Given, in the arguments
-  std::uint32_t values_bytes = 0;  // of its values; 0: the kernel takes none
+  std::uint32_t given_at = 0;       // of the arguments' Given, in the arguments
+  std::uint32_t values_bytes = 0;   // of its values; 0: the kernel takes none
+  LibraryCalls* library = nullptr;  // not null: the bytes are a call of it, and no kernel is launched
   friend bool operator==(const Launch&, const Launch&) = default;
 };
 

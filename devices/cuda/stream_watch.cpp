@@ -68,6 +68,13 @@ Status StreamWatch::why() const {
     case StreamFault::bad_token:
       return {Code::corrupt, text("place ", report_.value, " of a batch has token ", report_.word,
                                   ", which is not in the model's vocabulary: check the data set")};
+    case StreamFault::rank_failed:
+      return {Code::peer_lost,
+              text("rank ", report_.value, "'s stream had failed before an exchange: its last call was number ",
+                   report_.word >> kCallHashBits)};
+    case StreamFault::rank_differs:
+      return {Code::invalid, text("rank ", report_.value, " makes another exchange than this rank as call number ",
+                                  report_.word >> kCallHashBits, "; all ranks need the same plan")};
     case StreamFault::foreign_journal:
       return {Code::corrupt,
               text("update ", report_.value, ": the journal tells of update ", report_.word >> kJournalBits, " with ",

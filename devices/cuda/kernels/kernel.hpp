@@ -41,7 +41,9 @@ enum class StreamFault : std::uint32_t {
   bad_label,
   bad_target,
   bad_token,
-  foreign_journal
+  foreign_journal,
+  rank_failed,
+  rank_differs
 };
 
 /// Of one stream, in device memory. A kernel of a stream that has failed does nothing.
@@ -53,8 +55,9 @@ struct StreamState {
 /// What the host learns about a stream, in pinned memory: written once, by the kernel that ends the stream; `fault`
 /// last.
 struct StreamReport {
-  std::uint64_t word = 0;   // address of the line's word that the stream waited for; a bad label; a journal's word
-  std::uint64_t value = 0;  // that it waited for; a bad label's row; the number of the update
+  /// Address of the line's word that the stream waited for; a bad label; a journal's word; the call that a rank made.
+  std::uint64_t word = 0;
+  std::uint64_t value = 0;  // that it waited for; a bad label's row; the number of the update; a rank of the job
   std::uint64_t fault = 0;  // a StreamFault
   std::uint64_t end = 0;    // written by the host: a wait that is under way ends the stream
 };

@@ -22,6 +22,8 @@
   KERNEL(clear, ClearArgs)                                   \
   KERNEL(wait, WaitArgs)                                     \
   KERNEL(signal, SignalArgs)                                 \
+  KERNEL(begin_call, BeginCallArgs)                          \
+  KERNEL(end_call, EndCallArgs)                              \
   KERNEL(load_step_block, LoadStepBlockArgs)                 \
   KERNEL(end_step_block, EndStepBlockArgs)                   \
   KERNEL(reduce, ReduceArgs)                                 \

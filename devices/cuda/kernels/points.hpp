@@ -7,6 +7,7 @@ namespace troupe::cuda {
 
 /// A line's word is at least this once the line is poisoned (Timeline::kPoisonedWord).
 inline constexpr std::uint64_t kPoisonedBit = std::uint64_t{1} << 63;
+inline constexpr unsigned kCallHashBits = 16;  // LibraryCall::kHashBits
 
 struct PointPlace {
   std::uint64_t* word = nullptr;  // of the line, in memory of the host
@@ -67,6 +68,59 @@ TROUPE_KERNEL_BODY void signal(const Block& block, const SignalArgs& args) {
   });
 }
 
+/// Ranks of a group whose calls are compared, at most.
+inline constexpr std::uint32_t kMostCallRanks = 256;
+
+/// Which call of a library a rank makes: `number << kCallHashBits | hash`, where the hash tells what is called.
+struct CallHead {
+  std::uint64_t head = 0;
+};
+
+struct BeginCallArgs {
+  const StreamState* stream;
+  std::uint64_t* progress;  // word of a line, in memory of the host
+  std::uint64_t* head;      // this rank's, in device memory
+  Given<CallHead> given;
+};
+
+/// One thread: says which call this rank makes. A stream that has failed leaves the head of an earlier call there.
+TROUPE_KERNEL_BODY void begin_call(const Block& block, const BeginCallArgs& args) {
+  block.once([&] {
+    const std::uint64_t head = block.values(args.given).head;
+    *block.at(args.head) = head;
+    Block::release(block.at(args.progress), 2 * (head >> kCallHashBits) - 1);
+  });
+}
+
+struct EndCallArgs {
+  StreamState* stream;
+  StreamReport* report;
+  std::uint64_t* progress;
+  const std::uint64_t* ended;  // word of a line that the host poisons before it ends the library's work
+  const std::uint64_t* heads;  // [ranks] in device memory, as the call has gathered them
+  std::uint32_t ranks;
+  std::uint32_t names[kMostCallRanks];  // of the ranks in the job
+  Given<CallHead> given;
+};
+
+/// One thread: ends the stream unless every rank has made this very call, and the host has not ended it.
+TROUPE_KERNEL_BODY void end_call(const Block& block, const EndCallArgs& args) {
+  block.once([&] {
+    const std::uint64_t head = block.values(args.given).head;
+    if ((Block::acquire(block.at(args.ended)) & kPoisonedBit) != 0)
+      return end_stream(block, args.stream, args.report, StreamFault::poisoned,
+                        reinterpret_cast<std::uintptr_t>(args.ended), head);
+    const std::uint64_t* const heads = block.at(args.heads);
+    for (std::uint32_t r = 0; r < args.ranks; ++r) {
+      if (heads[r] == head) continue;
+      const bool same_number = heads[r] >> kCallHashBits == head >> kCallHashBits;
+      return end_stream(block, args.stream, args.report,
+                        same_number ? StreamFault::rank_differs : StreamFault::rank_failed, heads[r], args.names[r]);
+    }
+    Block::release(block.at(args.progress), 2 * (head >> kCallHashBits));
+  });
+}
+
 /// Counts a program's replays, in device memory.
 struct ReplayCount {
   std::uint64_t begun = 0;
@@ -109,6 +163,19 @@ inline void declare(Accesses& touched, const WaitArgs& args) {
   touched.writes(args.report, sizeof *args.report);
 }
 inline void declare(Accesses& touched, const SignalArgs& args) { touched.releases(touched.values(args.given).word); }
+inline void declare(Accesses& touched, const BeginCallArgs& args) {
+  (void)touched.values(args.given);
+  touched.writes(args.head, sizeof *args.head);
+  touched.releases(args.progress);
+}
+/// Not the word of `ended`: that it is not poisoned says nothing about what the host has done before.
+inline void declare(Accesses& touched, const EndCallArgs& args) {
+  (void)touched.values(args.given);
+  touched.reads(args.heads, args.ranks * sizeof(std::uint64_t));
+  touched.writes(args.stream, sizeof *args.stream);
+  touched.writes(args.report, sizeof *args.report);
+  touched.releases(args.progress);
+}
 inline void declare(Accesses& touched, const LoadStepBlockArgs& args) {
   const std::uint64_t slot = touched.at(args.count)->begun % args.slots;
   touched.reads(args.ring + slot * args.words, args.words * sizeof(std::uint64_t));

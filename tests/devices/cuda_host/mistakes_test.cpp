@@ -6,8 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <sstream>
 
-#include "tests/devices/cuda_host/rig.hpp"
+#include "tests/devices/cuda_host/mistakes.hpp"
 
 // Programs with one mistake each, of kinds that hardware would tolerate most of the time. Each must be found for every
 // order of execution, and the report must name both places. The table is at the end.
@@ -620,18 +621,9 @@ int used_after_its_process_freed_it() {
   _exit(rig.reports(nullptr, 0) > 0 ? host::kMistakesExitCode : 0);
 }
 
-struct Mistake {
-  int (*program)();
-  const char* name;
-  std::vector<std::string> report;  // what it says: the kind, and both places
-  const char* setting = "DEVICES=1";
-};
-#define TROUPE_MISTAKE(program, ...) \
-  Mistake { program, #program, __VA_ARGS__ }
-
 /// What the stand-in finds.
-const std::vector<Mistake>& table() {
-  static const std::vector<Mistake> rows{
+std::vector<Mistake> table() {
+  std::vector<Mistake> rows{
       TROUPE_MISTAKE(missing_wait,
                      {"race, ", "kernel reader on stream 2 (called in troupe::cuda::testing::mistakes::missing_wait",
                       "kernel writer on stream 1 (called in troupe::cuda::testing::mistakes::missing_wait"}),
@@ -732,6 +724,7 @@ const std::vector<Mistake>& table() {
       TROUPE_MISTAKE(used_after_its_process_freed_it, {"use after free", "kernel reader on stream 1",
                                                        "cuIpcOpenMemHandle_v2", "which its process has freed"}),
   };
+  for (const Mistake& row : mistakes_with_collectives()) rows.push_back(row);
   return rows;
 }
 
@@ -748,7 +741,10 @@ class CudaHostMistake : public ::testing::TestWithParam<Mistake> {};
 
 TEST_P(CudaHostMistake, IsFoundWithBothPlacesUnderAnySeed) {
   for (int seed = 0; seed < 4; ++seed) {
-    const Ending ending = run_apart(GetParam().program, {"SEED=" + std::to_string(seed), GetParam().setting});
+    std::vector<std::string> settings{"SEED=" + std::to_string(seed)};
+    std::istringstream given{GetParam().setting};
+    for (std::string one; given >> one;) settings.push_back(one);
+    const Ending ending = run_apart(GetParam().program, settings);
     EXPECT_NE(ending.code, 0) << "seed " << seed;
     EXPECT_NE(ending.code, -1) << "seed " << seed << ": it does not end\n" << ending.text;
     for (const std::string& wanted : GetParam().report)

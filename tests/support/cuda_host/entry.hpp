@@ -11,7 +11,7 @@ namespace troupe::cuda::host {
 enum class Needs { nothing, driver, context };
 
 /// One call of an entry point: holds the mutex, counts the call, and knows what the CPU has seen by now.
-class Entry {
+class TROUPE_HOST_SHARED Entry {
  public:
   Entry(const char* name, const void* caller, Needs needs);
 
@@ -35,6 +35,8 @@ class Entry {
     if (!all_.changed.wait_for(lock_, 2 * all_.settings.deadline, condition)) return report_endless_wait();
     return device.fault;
   }
+  /// Without the mutex; for what other processes change, who wake nobody here.
+  void wait_a_moment() { all_.changed.wait_for(lock_, std::chrono::microseconds{200}); }
   /// Success where this thread may make a call that does not belong in a capture; else the capture is spoilt.
   Result outside_capture();
   /// The same for one that no capture allows, whatever the thread's mode.

@@ -9,7 +9,7 @@
 namespace troupe::cuda::host {
 namespace {
 
-constexpr std::array<std::pair<Result, const char*>, 34> kNames{{
+constexpr std::array<std::pair<Result, const char*>, 37> kNames{{
     {Result::success, "success"},
     {Result::invalid_value, "invalid_value"},
     {Result::out_of_memory, "out_of_memory"},
@@ -44,6 +44,9 @@ constexpr std::array<std::pair<Result, const char*>, 34> kNames{{
     {Result::stream_capture_unjoined, "stream_capture_unjoined"},
     {Result::stream_capture_isolation, "stream_capture_isolation"},
     {Result::captured_event, "captured_event"},
+    {Result{kNcclFault + 2}, "nccl_system_error"},
+    {Result{kNcclFault + 3}, "nccl_internal_error"},
+    {Result{kNcclFault + 6}, "nccl_remote_error"},
 }};
 
 [[noreturn]] void refuse(const std::string& variable, const std::string& value) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "devices/cuda/driver_api.hpp"
+#include "tests/support/cuda_host/reports.hpp"
 
 namespace troupe::cuda::host {
 
@@ -31,10 +32,13 @@ struct Settings {
   static Settings of_environment();
 };
 
+/// Results of NCCL on command are these and more: kNcclFault + ncclResult_t.
+inline constexpr unsigned kNcclFault = 10000;
+
 const char* name_of(Result result) noexcept;
 
 /// Counts the calls of each name and knows which are to fail. Guarded by Process::mutex.
-class Calls {
+class TROUPE_HOST_SHARED Calls {
  public:
   Result next(const Settings& settings, const std::string& name);
 

@@ -36,7 +36,7 @@ using AllocationPtr = std::shared_ptr<Allocation>;
 /// All memory that streams may use. Device memory has two addresses, always `distance()` apart: the one that is handed
 /// out, at which every access ends the process after a line on stderr, and the one at which streams' threads find the
 /// bytes. Addresses are not used again, so an old one is always known as such. Guarded by Process::mutex, but for at().
-class Memory {
+class TROUPE_HOST_SHARED Memory {
  public:
   Memory();
   AllocationPtr allocate(int device, std::uint64_t size_bytes, const PlacePtr& place);

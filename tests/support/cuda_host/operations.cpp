@@ -13,8 +13,6 @@
 namespace troupe::cuda::host {
 namespace {
 
-using Uses = std::vector<Accesses::Range>;
-
 Address address_of(const void* at) { return reinterpret_cast<Address>(at); }
 const void* pointer_to(Address at) { return reinterpret_cast<const void*>(at); }
 
@@ -56,24 +54,6 @@ std::pair<const char*, std::string> mistake_in(const Accesses::Range& use, const
     return {"no peer access", "on device " + std::to_string(device.number) + " to " + in.text() + " of device " +
                                   std::to_string(in.device)};
   return {"", {}};
-}
-
-/// Whether the operation may touch all that; tells what is wrong and remembers who used it.
-bool may_use(Run& run, const PlacePtr& place, const Uses& uses) {
-  Process& all = process();
-  for (const Accesses::Range& use : uses) {
-    const auto [kind, text] = mistake_in(use, all.memory.find(address_of(use.at)), run.device);
-    if (*kind == '\0') continue;
-    reports().add(kind, place->text() + " " + bytes_at(use) + ", " + text);
-    fail(run.device, Result::illegal_address);
-    return false;
-  }
-  for (const Accesses::Range& use : uses) {
-    const Range range{address_of(use.at), use.size_bytes};
-    if (use.access == Access::reads) all.races.reads(range, run.now, run.clock, place);
-    if (use.access == Access::writes) all.races.writes(range, run.now, run.clock, place);
-  }
-  return true;
 }
 
 /// The mutex is free as long as this lives.
@@ -251,6 +231,23 @@ void wait_for_value(Run& run, const PlacePtr& place, Address word, std::uint64_t
 }
 
 }  // namespace
+
+bool may_use(Run& run, const PlacePtr& place, const Uses& uses) {
+  Process& all = process();
+  for (const Accesses::Range& use : uses) {
+    const auto [kind, text] = mistake_in(use, all.memory.find(address_of(use.at)), run.device);
+    if (*kind == '\0') continue;
+    reports().add(kind, place->text() + " " + bytes_at(use) + ", " + text);
+    fail(run.device, Result::illegal_address);
+    return false;
+  }
+  for (const Accesses::Range& use : uses) {
+    const Range range{address_of(use.at), use.size_bytes};
+    if (use.access == Access::reads) all.races.reads(range, run.now, run.clock, place);
+    if (use.access == Access::writes) all.races.writes(range, run.now, run.clock, place);
+  }
+  return true;
+}
 
 void fail(DeviceState& device, Result result) {
   if (device.fault == Result::success) device.fault = result;

@@ -25,6 +25,10 @@ struct Operation {
 };
 using OperationPtr = std::shared_ptr<const Operation>;
 
+using Uses = std::vector<Accesses::Range>;
+/// Whether the operation may touch all that; tells what is wrong and remembers who used it.
+TROUPE_HOST_SHARED bool may_use(Run& run, const PlacePtr& place, const Uses& uses);
+
 /// Runs it as the next piece of work of `lane`, after an adverse delay.
 void perform(const Operation& operation, std::unique_lock<std::mutex>& lock, Clock& clock, Lane lane,
              DeviceState& device);
@@ -44,6 +48,6 @@ OperationPtr allocate_operation(PlacePtr place, AllocationPtr allocation);
 OperationPtr free_operation(PlacePtr place, AllocationPtr allocation);
 
 /// Ends the device's context: `result` is what each later call returns.
-void fail(DeviceState& device, Result result);
+TROUPE_HOST_SHARED void fail(DeviceState& device, Result result);
 
 }  // namespace troupe::cuda::host

@@ -76,6 +76,6 @@ struct Process {
   Lane new_lane() { return lanes++; }
 };
 
-Process& process();
+TROUPE_HOST_SHARED Process& process();
 
 }  // namespace troupe::cuda::host

@@ -6,10 +6,13 @@
 #include <string>
 #include <vector>
 
+/// For the stand-in of NCCL, a library of its own over this one.
+#define TROUPE_HOST_SHARED __attribute__((visibility("default")))
+
 namespace troupe::cuda::host {
 
 /// Where work comes from: what it is, on which stream, and who called the driver for it.
-struct Place {
+struct TROUPE_HOST_SHARED Place {
   std::string what;              // "kernel scale", "cuMemcpyAsync"
   int stream = 0;                // 0: none
   const void* caller = nullptr;  // return address of the call
@@ -19,7 +22,7 @@ struct Place {
 using PlacePtr = std::shared_ptr<const Place>;
 
 /// Mistakes that were found. Each is printed once on stderr, when it is found. Any thread.
-class Reports {
+class TROUPE_HOST_SHARED Reports {
  public:
   /// `kind` is the mistake's name, `text` names the places.
   void add(const std::string& kind, const std::string& text);
@@ -34,6 +37,6 @@ class Reports {
   std::vector<std::string> lines_;
 };
 
-Reports& reports();
+TROUPE_HOST_SHARED Reports& reports();
 
 }  // namespace troupe::cuda::host

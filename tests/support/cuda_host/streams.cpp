@@ -45,6 +45,7 @@ void join_retired(std::vector<std::shared_ptr<StreamThread>> retired) {
 }
 
 Result submit(StreamThread& stream, OperationPtr operation) {
+  ++stream.submitted;
   if (stream.capture != nullptr) return add_node(stream, std::move(operation));
   stream.waiting.push_back({std::move(operation), process().cpu});
   stream.wake.notify_all();

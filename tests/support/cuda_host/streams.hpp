@@ -26,6 +26,7 @@ struct StreamThread {
   const Lane lane;
   Clock clock;
   std::deque<Item> waiting;
+  std::uint64_t submitted = 0;  // operations so far, captured ones with them
   bool busy = false;
   PlacePtr current;    // what it is busy with
   bool ended = false;  // the thread returns when the work is done
@@ -58,7 +59,7 @@ void retire(const std::shared_ptr<StreamThread>& stream);
 void join_retired(std::vector<std::shared_ptr<StreamThread>> retired);
 
 /// Gives the stream its next operation, or adds a node to the graph that it captures.
-Result submit(StreamThread& stream, OperationPtr operation);
+TROUPE_HOST_SHARED Result submit(StreamThread& stream, OperationPtr operation);
 
 OperationPtr record_operation(PlacePtr place, std::shared_ptr<Record> record);
 OperationPtr wait_event_operation(PlacePtr place, std::shared_ptr<Record> record);

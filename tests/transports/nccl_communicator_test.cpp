@@ -1,0 +1,163 @@
+#include "tests/transports/nccl_worlds.hpp"
+
+// Ranks with a GPU each, over the stand-ins for the driver and for NCCL.
+namespace troupe::contracts {
+namespace {
+
+CommunicatorCase nccl_case(bool rank_ordered) {
+  const auto make = [rank_ordered](const GroupSpec& spec) { return std::make_unique<NcclWorld>(spec, rank_ordered); };
+  return {rank_ordered ? "InRankOrder" : "InItsOwnOrder", make, 1};
+}
+
+INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorContract, ::testing::Values(nccl_case(true), nccl_case(false)),
+                         communicator_name);
+
+/// A group with one bucket.
+GroupSpec plain_group(std::uint32_t ranks) {
+  GroupSpec spec = random_group(ranks, 11);
+  spec.buckets = {{GroupId{}, 0, 0, spec.elements}};
+  spec.rule = {};
+  spec.rule.kind = RuleKind::sgd;
+  spec.bf16 = false;
+  return spec;
+}
+
+CommunicatorCase with(NcclOptions options, std::vector<Rank> names = {}) {
+  return {"", [=](const GroupSpec& spec) { return std::make_unique<NcclWorld>(spec, true, options, names); }};
+}
+
+Status end_of(WorkingGroup& group, std::uint32_t rank) {
+  const auto statuses = group.reach({{rank, group.world->rank(rank).stream->mark()}});
+  return statuses ? statuses->front() : Status{Code::timeout, "the test has waited in vain"};
+}
+
+TEST(NcclCommunicator, ReplaysRecordedStepsWithItsCalls) {
+  constexpr std::uint64_t kSteps = 12;
+  const GroupSpec spec = plain_group(3);
+  std::vector<Programs> programs(spec.ranks);
+  WorkingGroup group{spec, with({})};
+  std::vector<std::vector<Memory>> seen(spec.ranks);
+  for (std::uint64_t step = 0; step < kSteps; ++step)
+    for (std::uint32_t r = 0; r < spec.ranks; ++r) {
+      RankView& view = group.world->rank(r);
+      const Bucket& bucket = spec.buckets[0];
+      group.enqueue_gradients(r, step, bucket, WorkingGroup::put(view, SerialRun::gradients(spec, r, step)));
+      const StripeMemory mine = group.part_of(r, bucket);
+      view.stream->enqueue(programs[r], [&] {
+        const Point updated = view.communicator->reduce_update_gather(*view.stream, group.work_of(r, step, bucket),
+                                                                      rule_step(spec.rule, step + 1), {&mine, 1});
+        EXPECT_EQ(updated.value, 0U);
+      });
+      seen[r].push_back(view.arena->allocate(spec.elements * sizeof(float)));
+      view.stream->copy(seen[r].back(), view.parameters);
+    }
+  ASSERT_TRUE(group.finish());
+  SerialRun serial{spec};
+  for (std::uint64_t step = 0; step < kSteps; ++step) {
+    serial.take_step(step);
+    for (std::uint32_t r = 0; r < spec.ranks; ++r)
+      ASSERT_EQ(WorkingGroup::get<float>(group.world->rank(r), seen[r][step]), serial.parameters)
+          << "step " << step << ", rank " << r;
+  }
+  for (const Programs& kept : programs) EXPECT_GE(kept.replayed(), kSteps / 2);
+  // NCCL's graphs end before its communicators.
+  for (std::uint32_t r = 0; r < spec.ranks; ++r) ASSERT_TRUE(end_of(group, r).ok());
+  for (Programs& kept : programs) kept = {};
+}
+
+TEST(NcclCommunicator, EndsACallThatTakesTooLongWithTheRankThatHasNotCome) {
+  WorkingGroup group{plain_group(3),
+                     with({.call_deadline = std::chrono::milliseconds{200}}, {Rank{4}, Rank{7}, Rank{9}})};
+  for (const std::uint32_t r : {0U, 2U}) group.world->rank(r).communicator->barrier(*group.world->rank(r).stream);
+  for (const std::uint32_t r : {0U, 2U}) {
+    const Status status = end_of(group, r);
+    EXPECT_EQ(status.code(), Code::timeout) << status.text();
+    EXPECT_NE(status.text().find("rank 7 has not come to call 1"), std::string_view::npos) << status.text();
+  }
+}
+
+TEST(NcclCommunicator, TellsARankWhoseStreamHasFailedFromOneThatTakesPart) {
+  const GroupSpec spec = plain_group(2);
+  WorkingGroup group{spec, with({}, {Rank{4}, Rank{7}})};
+  RankView& failed = group.world->rank(1);
+  const TimelineId line = failed.arena->make_timeline();
+  failed.stream->wait({line, 1});
+  std::vector<Memory> after;
+  for (std::uint32_t r = 0; r < spec.ranks; ++r) (void)group.enqueue_step(r, 0);
+  failed.space->timeline(line).poison({Code::device_fault, "the loader has failed"});
+  EXPECT_EQ(end_of(group, 1).code(), Code::device_fault);
+  const Status status = end_of(group, 0);
+  EXPECT_EQ(status.code(), Code::peer_lost) << status.text();
+  EXPECT_NE(status.text().find("rank 7"), std::string_view::npos) << status.text();
+}
+
+TEST(NcclCommunicator, NamesARankThatMakesAnotherCall) {
+  GroupSpec spec = plain_group(2);
+  const std::uint64_t half = spec.elements / Layout::kAlignElements / 2 * Layout::kAlignElements;
+  ASSERT_GT(half, 0U);
+  spec.stripes = {{GroupId{}, Rank{0}, 0, 2 * half}, {GroupId{}, Rank{1}, 2 * half, 0}};
+  spec.elements = 2 * half;
+  spec.buckets = {{GroupId{}, 0, half, half}, {GroupId{}, 1, 0, half}};
+  WorkingGroup group{spec, with({})};
+  for (std::uint32_t r = 0; r < spec.ranks; ++r) {
+    RankView& view = group.world->rank(r);
+    BucketWork work = group.work_of(r, 0, spec.buckets[r]);  // the same size, but not the same bucket
+    work.first = true;
+    const StripeMemory mine = group.part_of(r, spec.buckets[r]);
+    (void)view.communicator->reduce_update_gather(*view.stream, work, rule_step(spec.rule, 1), {&mine, 1});
+  }
+  for (std::uint32_t r = 0; r < spec.ranks; ++r) {
+    const Status status = end_of(group, r);
+    EXPECT_EQ(status.code(), Code::invalid) << status.text();
+    EXPECT_NE(status.text().find(text("rank ", 1 - r, " makes another exchange")), std::string_view::npos)
+        << status.text();
+  }
+}
+
+TEST(NcclCommunicator, AbortOfOneRankEndsItsPeersWithTheReason) {
+  WorkingGroup group{plain_group(3), with({})};
+  for (const std::uint32_t r : {0U, 1U}) group.world->rank(r).communicator->barrier(*group.world->rank(r).stream);
+  group.world->rank(2).communicator->abort({Code::peer_lost, "rank 5 is dead"});
+  for (const std::uint32_t r : {0U, 1U}) {
+    const Status status = end_of(group, r);
+    EXPECT_EQ(status.code(), Code::peer_lost);
+    EXPECT_NE(status.text().find("rank 5 is dead"), std::string_view::npos) << status.text();
+  }
+}
+
+TEST(NcclCommunicator, SaysWhatIsMissing) {
+  try {
+    (void)make_nccl_id("libnccl-that-nobody-has.so");
+    FAIL() << "there is no such library";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::environment);
+    EXPECT_NE(std::string_view{error.what()}.find("libnccl-that-nobody-has.so"), std::string_view::npos)
+        << error.what();
+  }
+}
+
+TEST(NcclCommunicator, RefusesStreamsOfOtherDevices) {
+  AddressSpace space;
+  const auto arena = Arena::create(arena_id(Peer{0}, 1), 1 << 20);
+  space.map(arena);
+  const auto device = make_cuda_device(space, {.driver = TROUPE_CUDA_HOST});
+  const Memory memory = device->allocate(arena_id(Peer{0}, 2), MemoryKind::device, 1 << 20);
+  const auto other = make_reference_device(space);
+  const auto stream = other->stream();
+  NcclGroup group{.rank = Rank{0},
+                  .id = {},
+                  .members = {{arena->make_timeline(), arena->make_timeline()}, {}},
+                  .stripes = {{}, {}},
+                  .parameters = memory,
+                  .staging = memory,
+                  .room = 64};
+  try {
+    const NcclCommunicator made{space, *stream, group, {.library = TROUPE_NCCL_HOST}};
+    FAIL() << "NCCL knows no other streams";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::unsupported) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace troupe::contracts

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "devices/cuda/cuda_device.hpp"
+#include "tests/transports/communicator_worlds.hpp"
+#include "transports/nccl/nccl_communicator.hpp"
+
+namespace troupe::contracts {
+
+/// Each rank a GPU of its own, over the stand-in for the driver.
+inline MakeDevice gpus() {
+  return [](AddressSpace& space, std::uint32_t rank, ActiveWait&) {
+    return make_cuda_device(space, {.ordinal = rank, .driver = TROUPE_CUDA_HOST});
+  };
+}
+
+/// Ranks with a GPU each, which have mapped each other's arenas.
+class NcclWorld final : public DeviceGroup {
+ public:
+  NcclWorld(const GroupSpec& spec, bool rank_ordered, NcclOptions options = {}, std::vector<Rank> names = {})
+      : DeviceGroup(spec, gpus()) {
+    options.library = TROUPE_NCCL_HOST;
+    const NcclId id = make_nccl_id(options.library);
+    std::vector<NcclMember> members;
+    for (auto& arena : arenas_) {
+      for (auto& space : spaces_) space->map(arena);
+      members.push_back({arena->make_timeline(), arena->make_timeline()});
+    }
+    for (std::uint32_t r = 0; r < spec.ranks; ++r) {
+      add_device(r, waits_);
+      RankView& view = views_[r];
+      view.parameters = view.take(spec.elements * sizeof(float));
+      view.bf16 = spec.bf16 ? view.take(spec.elements * sizeof(std::uint16_t)) : Memory{};
+      allocate_rank(spec, r, *arenas_[r], view);
+      add_stream(r);
+      NcclGroup group{.rank = Rank{r},
+                      .id = id,
+                      .members = members,
+                      .names = names,
+                      .stripes = spec.stripes,
+                      .parameters = view.parameters,
+                      .bf16 = view.bf16,
+                      .staging = {},
+                      .buckets = spec.buckets,
+                      .rank_ordered = rank_ordered,
+                      .room = kRoom};
+      group.staging = view.take(nccl_staging_bytes(group));
+      communicators_.push_back(std::make_unique<NcclCommunicator>(*spaces_[r], *view.stream, group, options));
+      view.communicator = communicators_.back().get();
+    }
+    Blocking blocking = Blocking::on_thread("test");
+    for (auto& communicator : communicators_)
+      communicator->connect(blocking, Deadline::after(std::chrono::seconds{20}));
+  }
+  ~NcclWorld() override {
+    for (auto& communicator : communicators_) communicator->abort({Code::aborted, "the test is over"});
+    end_streams();
+    communicators_.clear();
+    end_devices();
+  }
+
+ private:
+  static constexpr std::uint64_t kRoom = 8000;
+
+  PlainWait waits_;
+  std::vector<std::unique_ptr<NcclCommunicator>> communicators_;
+};
+
+}  // namespace troupe::contracts
