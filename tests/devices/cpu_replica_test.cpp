@@ -389,6 +389,37 @@ TEST_P(CpuReplicaOf, HasTheGradientsOfTheReferenceWhereImagesAreInLanes) {
   }
 }
 
+TEST_P(CpuReplicaOf, HasTheSameGradientsOnAnyNumberOfThreadsByItsOwnKernels) {
+  if (cpu::usable_lane_kernels(GetParam() == DType::bf16).empty())
+    GTEST_SKIP() << "there are no such kernels for this processor";
+  LayerList net;
+  net.add(Conv2d{.filters = 18, .kernel = {3, 3}});
+  net.add(BatchNorm{});
+  net.add(Relu{});
+  net.add(Conv2d{.filters = 10, .kernel = {3, 3}});
+  net.add(BatchNorm{});
+  net.add(GlobalAveragePool{});
+  const Graph graph{"own kernels", Shape{{12, 12, 8}}, GetParam(), net.finish()};
+  const Layout layout{graph};
+  const BatchLayout batch_layout{64, graph.fields()};
+  const auto buckets = make_buckets(GroupId{}, graph, layout, 0);
+  const ReplicaMemory memory = make_memory(graph, layout, 1);
+  const Memory batch = make_batch(batch_layout, graph.count_classes(), 1);
+  const auto gradients_on = [&](std::uint32_t threads) {
+    const auto device = make_cpu_device(space_, {.threads = threads});
+    const auto replica = device->compile(graph, layout, batch_layout, buckets, memory);
+    const auto stream = device->stream();
+    NoSink sink;
+    replica->step(*stream, batch, batch_layout.rows(), arena_->allocate(sizeof(StepSums)), sink);
+    finish(*stream);
+    const auto* const first = at<std::uint32_t>(memory.gradients);
+    return std::vector<std::uint32_t>(first, first + layout.count_elements());
+  };
+  const auto expected = gradients_on(1);
+  EXPECT_EQ(gradients_on(2), expected);
+  EXPECT_EQ(gradients_on(3), expected);
+}
+
 TEST_P(CpuReplicaOf, LearnsATinyProblem) {
   const DType dtype = GetParam();
   const Graph graph{

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "devices/cpu/kernels/image_lanes.hpp"
+#include "devices/cpu/kernels/norms.hpp"
 #include "devices/cpu/kernels/one_channel.hpp"
 #include "devices/cpu/update.hpp"
 #include "runtime/base/error.hpp"
@@ -462,6 +463,96 @@ TEST(LaneKernels, KeepNaNsBehindARelu) {
       kernels->pack_forward(of, kept.data(), packed.data());
       kernels->forward(of, 1, in.data(), packed.data(), nullptr, output.data(), scratch.data());
       EXPECT_TRUE(std::isnan(numbers(*kernels, output)[0])) << kernels->name;
+    }
+  }
+}
+
+/// A matrix [rows, width], as f32 and as it is stored.
+template <class Element>
+struct Stored {
+  std::vector<Element> elements;
+  std::vector<float> values;
+  explicit Stored(std::vector<float> of) : values(std::move(of)) {
+    for (float& value : values) {
+      if constexpr (sizeof(Element) == 2)
+        value = from_bf16(elements.emplace_back(to_bf16(value)));
+      else
+        elements.push_back(value);
+    }
+  }
+};
+std::vector<float> wide(const std::vector<float>& from) { return from; }
+std::vector<float> wide(const std::vector<std::uint16_t>& from) {
+  std::vector<float> values(from.size());
+  std::ranges::transform(from, values.begin(), from_bf16);
+  return values;
+}
+
+/// All loops of a batch norm against sums in f64.
+template <class Element>
+void compare_norms(const NormKernels<Element>& kernels, std::size_t rows, std::size_t width, bool relu) {
+  SCOPED_TRACE(testing::Message() << kernels.name << ", " << rows << " x " << width << (relu ? ", ReLU" : ""));
+  const Stored<Element> x{random_floats(1, rows * width)}, gradient{random_floats(2, rows * width)};
+  const std::vector<float> means = random_floats(3, width), factors = random_floats(4, width),
+                           shifts = random_floats(5, width), sums = random_floats(6, width),
+                           products = random_floats(7, width);
+  const NormColumns by{means.data(), factors.data(), shifts.data(), relu};
+  std::vector<double> mean(width), squares(width), output(x.values.size()), sum(width), product(width),
+      back(x.values.size());
+  for (std::size_t i = 0; i < x.values.size(); ++i) mean[i % width] += x.values[i] / static_cast<double>(rows);
+  for (std::size_t i = 0; i < x.values.size(); ++i) {
+    const std::size_t c = i % width;
+    squares[c] += (x.values[i] - mean[c]) * (x.values[i] - mean[c]);
+    const double distance = static_cast<double>(x.values[i]) - means[c], value = distance * factors[c] + shifts[c];
+    output[i] = relu ? std::max(value, 0.0) : value;
+    const double slope = relu && value <= 0 ? 0.0 : gradient.values[i];
+    sum[c] += slope;
+    product[c] += slope * distance;
+    back[i] = factors[c] * (slope - sums[c] - distance * products[c]);
+  }
+  std::vector<float> first(width), second(width);
+  kernels.moments(x.elements.data(), rows, width, first.data(), second.data());
+  expect_near(first, mean, 1e-6);
+  if (rows > 1) expect_near(second, squares, 1e-6);
+  kernels.gradient_sums(x.elements.data(), gradient.elements.data(), by, rows, width, first.data(), second.data());
+  expect_near(first, sum, 1e-6);
+  expect_near(second, product, 1e-6);
+  const double rounding = sizeof(Element) == 2 ? 4e-3 : 1e-6;
+  std::vector<Element> y(x.elements.size()), dx = gradient.elements;
+  kernels.normalize(x.elements.data(), y.data(), by, rows, width);
+  expect_near(wide(y), output, rounding);
+  kernels.to_input(x.elements.data(), dx.data(), by, sums.data(), products.data(), rows, width);
+  expect_near(wide(dx), back, rounding);
+}
+
+TEST(NormKernels, ComputeAsSumsInF64OnEveryInstructionSet) {
+  for (const NormKernelSet* set : usable_norm_kernels()) {
+    for (const std::size_t width : {1U, 5U, 8U, 16U, 20U, 31U, 32U, 48U, 64U, 107U, 128U}) {
+      for (const std::size_t rows : {1U, 2U, 7U, 64U}) {
+        for (const bool relu : {false, true}) {
+          compare_norms(set->f32, rows, width, relu);
+          compare_norms(set->bf16, rows, width, relu);
+        }
+      }
+    }
+  }
+}
+
+TEST(NormKernels, KeepNaNsAndRoundAsTheRuntimeDoes) {
+  for (const NormKernelSet* set : usable_norm_kernels()) {
+    for (const std::size_t width : {3U, 8U, 16U, 64U}) {
+      SCOPED_TRACE(testing::Message() << set->bf16.name << ' ' << width);
+      Stored<std::uint16_t> x{random_floats(1, 2 * width)};
+      x.elements[1] = to_bf16(NAN);
+      const std::vector<float> zeros(width), factors(width, 1.01F);
+      std::vector<std::uint16_t> y(2 * width);
+      set->bf16.normalize(x.elements.data(), y.data(), {zeros.data(), factors.data(), zeros.data(), true}, 2, width);
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        if (i == 1)
+          EXPECT_TRUE(std::isnan(from_bf16(y[i])));
+        else
+          EXPECT_EQ(y[i], to_bf16(std::max(0.0F, x.values[i] * 1.01F)));
+      }
     }
   }
 }

@@ -1,6 +1,5 @@
 #include "devices/cpu/kernels/image_lanes.hpp"
 
-#include "devices/cpu/kernels/one_channel.hpp"
 #include "runtime/base/cpu_isa.hpp"
 
 namespace troupe::cpu {
