@@ -110,6 +110,11 @@ bool has_bf16_instructions() {
   return isa == dnnl::cpu_isa::avx512_core_bf16 || isa == dnnl::cpu_isa::avx512_core_amx;
 }
 
+bool has_amx_instructions() {
+  limit_onednn();
+  return dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_amx;
+}
+
 bool implementation_usable(std::string_view name) {
   static const bool has_palette = tile_palette_reported();
   const bool tiles = name.find("brgemm") != name.npos && name.find("amx") != name.npos;

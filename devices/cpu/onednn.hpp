@@ -20,12 +20,15 @@ void check_onednn(dnnl_status_t status, std::string_view what);
 /// first call has an effect. Throws Error{invalid} for a TROUPE_MAX_CPU_ISA that is not an instruction set.
 void limit_onednn();
 
-/// Whether oneDNN multiplies bf16 matrices here, with bf16 instructions or by converting (AVX-512). Like the two questions
+/// Whether oneDNN multiplies bf16 matrices here, with bf16 instructions or by converting (AVX-512). Like the questions
 /// below it limits oneDNN first, as a first use must.
 bool onednn_has_bf16();
 
 /// Whether the processor, as far as oneDNN may use it, has instructions for bf16.
 bool has_bf16_instructions();
+
+/// The same for AMX, whose products of bf16 matrices are several times faster than those of vectors.
+bool has_amx_instructions();
 
 /// Whether oneDNN convolves f32 images by Winograd's algorithm here (AVX-512; not every version does).
 bool onednn_has_winograd();

@@ -1,10 +1,13 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
+#include <sstream>
 
 #include "apps/models/models.hpp"
 #include "devices/cpu/cpu_device.hpp"
+#include "devices/cpu/kernels/image_lanes.hpp"
 #include "devices/cpu/onednn.hpp"
 #include "devices/reference/reference_device.hpp"
 #include "runtime/base/blocking.hpp"
@@ -158,9 +161,13 @@ class CpuReplica : public ::testing::Test {
   }
   /// One step on both devices from the same parameters.
   void compare(std::uint64_t key, const Graph& graph, double gradient_tolerance, double loss_tolerance) {
+    compare(key, graph, static_cast<std::uint32_t>(1 + random_below(key, 2, 40)), gradient_tolerance, loss_tolerance);
+  }
+  void compare(std::uint64_t key, const Graph& graph, std::uint32_t rows, double gradient_tolerance,
+               double loss_tolerance) {
     SCOPED_TRACE(text("key ", key, ": ", graph.to_string()));
     const Layout layout{graph};
-    const BatchLayout batch_layout{static_cast<std::uint32_t>(1 + random_below(key, 2, 40)), graph.fields()};
+    const BatchLayout batch_layout{rows, graph.fields()};
     const auto buckets = make_buckets(GroupId{}, graph, layout, random_below(key, 3, 2) * 4096);
     const ReplicaMemory memory = make_memory(graph, layout, key);
     ReplicaMemory expected = memory;
@@ -333,6 +340,84 @@ TEST_F(CpuReplica, ConvolvesByWinogradsAlgorithmWhereThatGains) {
   EXPECT_EQ(implementations_of(64, 3), 0U);  // too few tiles
   EXPECT_EQ(implementations_of(16, 4), 0U);  // too few channels
   EXPECT_EQ(implementations_of(56, 4), 0U);  // no whole blocks
+}
+
+/// Convolutions of numbers of channels and filters that are no whole vectors.
+Graph small_channels(DType dtype, std::uint32_t channels, std::uint32_t filters) {
+  LayerList net;
+  net.add(Conv2d{.filters = channels, .kernel = {3, 3}});
+  net.add(Tanh{});
+  net.add(Conv2d{.filters = filters, .kernel = {3, 3}, .padding = {1, 1}});
+  net.add(Tanh{});
+  net.add(Dense{10});
+  return {"small", Shape{{10, 10, 2}}, dtype, net.finish()};
+}
+
+TEST_P(CpuReplicaOf, ConvolvesWithImagesInLanesWhereThatGains) {
+  const auto usable = cpu::usable_lane_kernels(GetParam() == DType::bf16);
+  if (usable.empty() || (GetParam() == DType::bf16 && cpu::has_amx_instructions()))
+    GTEST_SKIP() << "no such kernels are used on this processor";
+  const std::string name = usable.back()->name;
+  const auto passes_of = [&](std::uint32_t channels, std::uint32_t filters, std::uint32_t rows) {
+    const Graph graph = small_channels(GetParam(), channels, filters);
+    const Layout layout{graph};
+    const auto replica = cpu_->compile(graph, layout, {rows, graph.fields()}, make_buckets(GroupId{}, graph, layout, 0),
+                                       make_memory(graph, layout, 1));
+    std::vector<std::string> passes;
+    std::istringstream lines{describe_cpu_replica(*replica)};
+    for (std::string line; std::getline(lines, line);)
+      if (line.ends_with(name)) passes.push_back(line.substr(0, line.find(':')));
+    return passes;
+  };
+  const std::string forward = "layer conv2d_2, forward", to_weights = "layer conv2d_2, gradient of the weights",
+                    to_input = "layer conv2d_2, gradient of the input";
+  using ::testing::ElementsAre;
+  using ::testing::IsSupersetOf;
+  EXPECT_THAT(passes_of(18, 18, 64), IsSupersetOf({forward, to_weights, to_input}));
+  EXPECT_THAT(passes_of(18, 32, 64),
+              ::testing::AllOf(::testing::Contains(to_input), ::testing::Not(::testing::Contains(forward))));
+  EXPECT_THAT(passes_of(16, 32, 64), ElementsAre());  // whole vectors
+  EXPECT_THAT(passes_of(18, 18, 17), ElementsAre());  // half of the lanes would be empty
+}
+
+TEST_P(CpuReplicaOf, HasTheGradientsOfTheReferenceWhereImagesAreInLanes) {
+  const bool bf16 = GetParam() == DType::bf16;
+  for (const std::uint32_t threads : {1U, 3U}) {
+    cpu_ = make_cpu_device(space_, {.threads = threads});
+    for (const std::uint32_t filters : {10U, 18U})
+      compare(filters, small_channels(GetParam(), 18, filters), 60, bf16 ? 0.15 : 1e-5, bf16 ? 0.02 : 1e-6);
+  }
+}
+
+TEST_P(CpuReplicaOf, HasTheSameGradientsOnAnyNumberOfThreadsByItsOwnKernels) {
+  if (cpu::usable_lane_kernels(GetParam() == DType::bf16).empty())
+    GTEST_SKIP() << "there are no such kernels for this processor";
+  LayerList net;
+  net.add(Conv2d{.filters = 18, .kernel = {3, 3}});
+  net.add(BatchNorm{});
+  net.add(Relu{});
+  net.add(Conv2d{.filters = 10, .kernel = {3, 3}});
+  net.add(BatchNorm{});
+  net.add(GlobalAveragePool{});
+  const Graph graph{"own kernels", Shape{{12, 12, 8}}, GetParam(), net.finish()};
+  const Layout layout{graph};
+  const BatchLayout batch_layout{64, graph.fields()};
+  const auto buckets = make_buckets(GroupId{}, graph, layout, 0);
+  const ReplicaMemory memory = make_memory(graph, layout, 1);
+  const Memory batch = make_batch(batch_layout, graph.count_classes(), 1);
+  const auto gradients_on = [&](std::uint32_t threads) {
+    const auto device = make_cpu_device(space_, {.threads = threads});
+    const auto replica = device->compile(graph, layout, batch_layout, buckets, memory);
+    const auto stream = device->stream();
+    NoSink sink;
+    replica->step(*stream, batch, batch_layout.rows(), arena_->allocate(sizeof(StepSums)), sink);
+    finish(*stream);
+    const auto* const first = at<std::uint32_t>(memory.gradients);
+    return std::vector<std::uint32_t>(first, first + layout.count_elements());
+  };
+  const auto expected = gradients_on(1);
+  EXPECT_EQ(gradients_on(2), expected);
+  EXPECT_EQ(gradients_on(3), expected);
 }
 
 TEST_P(CpuReplicaOf, LearnsATinyProblem) {

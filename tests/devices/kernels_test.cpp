@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <limits>
 
+#include "devices/cpu/kernels/image_lanes.hpp"
+#include "devices/cpu/kernels/norms.hpp"
 #include "devices/cpu/kernels/one_channel.hpp"
 #include "devices/cpu/update.hpp"
 #include "runtime/base/error.hpp"
@@ -297,6 +299,259 @@ TEST(OneChannelConvolution, IsThatOfALoopForAnySize) {
           ASSERT_NEAR(from_bf16(found[i]), wanted[i], 0.004 * (1 + std::abs(wanted[i])))
               << filters << " filters, kernel " << kernel << ", width " << width << ", element " << i;
         for (std::size_t i = wanted.size(); i < found.size(); ++i) ASSERT_EQ(found[i], kUntouched);
+      }
+    }
+  }
+}
+
+/// The passes of a convolution, sums in f64.
+struct Convolved {
+  std::vector<double> output, input_gradient, weights, biases;
+};
+Convolved convolved(const LaneConvolution& of, std::size_t images, const std::vector<float>& input,
+                    const std::vector<float>& gradient, const std::vector<float>& weights,
+                    const std::vector<float>& bias) {
+  Convolved made{std::vector<double>(gradient.size()), std::vector<double>(input.size()),
+                 std::vector<double>(weights.size()), std::vector<double>(of.filters)};
+  const auto add = [&](std::size_t image, std::size_t y, std::size_t x, std::size_t f) {
+    const std::size_t o = ((image * of.output_height() + y) * of.output_width() + x) * of.filters + f;
+    double sum = bias[f];
+    for (std::size_t k = 0; k < of.channels * of.kernel_height * of.kernel_width; ++k) {
+      const std::size_t c = k / of.kernel_height / of.kernel_width, ky = k / of.kernel_width % of.kernel_height;
+      const std::size_t row = y * of.stride_height + ky - of.padding_height;  // wraps around above the image
+      const std::size_t column = x * of.stride_width + k % of.kernel_width - of.padding_width;
+      if (row >= of.height || column >= of.width) continue;
+      const std::size_t i = ((image * of.height + row) * of.width + column) * of.channels + c;
+      const std::size_t w = f * of.channels * of.kernel_height * of.kernel_width + k;
+      sum += static_cast<double>(input[i]) * weights[w];
+      made.input_gradient[i] += static_cast<double>(gradient[o]) * weights[w];
+      made.weights[w] += static_cast<double>(gradient[o]) * input[i];
+    }
+    made.output[o] = of.relu ? std::max(sum, 0.0) : sum;
+    made.biases[f] += gradient[o];
+  };
+  for (std::size_t image = 0; image < images; ++image)
+    for (std::size_t y = 0; y < of.output_height(); ++y)
+      for (std::size_t x = 0; x < of.output_width(); ++x)
+        for (std::size_t f = 0; f < of.filters; ++f) add(image, y, x, f);
+  return made;
+}
+
+/// `values` as images of the kernels' type; they are rounded to what that type can hold.
+std::vector<std::byte> stored(const LaneKernels& kernels, std::vector<float>& values) {
+  if (kernels.elements_of_word == 1) {
+    const auto bytes = std::as_bytes(std::span(values));
+    return {bytes.begin(), bytes.end()};
+  }
+  std::vector<std::uint16_t> half(values.size());
+  std::ranges::transform(values, half.begin(), to_bf16);
+  std::ranges::transform(half, values.begin(), from_bf16);
+  const auto bytes = std::as_bytes(std::span(half));
+  return {bytes.begin(), bytes.end()};
+}
+std::vector<float> numbers(const LaneKernels& kernels, const std::vector<std::byte>& bytes) {
+  std::vector<float> values(bytes.size() / (kernels.elements_of_word == 1 ? 4 : 2));
+  if (kernels.elements_of_word == 1) {
+    std::ranges::copy(bytes, std::as_writable_bytes(std::span(values)).begin());
+  } else {
+    std::vector<std::uint16_t> half(values.size());
+    std::ranges::copy(bytes, std::as_writable_bytes(std::span(half)).begin());
+    std::ranges::transform(half, values.begin(), from_bf16);
+  }
+  return values;
+}
+
+void expect_near(const std::vector<float>& found, const std::vector<double>& expected, double tolerance) {
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    difference += (found[i] - expected[i]) * (found[i] - expected[i]);
+    size += expected[i] * expected[i];
+  }
+  EXPECT_LT(std::sqrt(difference), tolerance * std::sqrt(size));
+}
+
+/// All passes of `images` images, group by group.
+void compare_lanes(const LaneKernels& kernels, const LaneConvolution& of, std::size_t images) {
+  SCOPED_TRACE(testing::Message() << kernels.name << ", " << of.channels << " channels, " << of.filters << " filters");
+  std::vector<float> input = random_floats(1, images * of.input_elements());
+  std::vector<float> gradient = random_floats(2, images * of.output_elements());
+  std::vector<float> weights = random_floats(3, of.count_weights());
+  const std::vector<float> bias = random_floats(4, of.filters);
+  const auto in = stored(kernels, input), slope = stored(kernels, gradient), kept = stored(kernels, weights);
+  const Convolved expected = convolved(of, images, input, gradient, weights, bias);
+  const double rounding = kernels.elements_of_word == 1 ? 1e-6 : 4e-3;
+
+  const std::size_t element = kernels.elements_of_word == 1 ? 4 : 2;
+  const std::size_t in_bytes = of.input_elements() * element, out_bytes = of.output_elements() * element;
+  std::vector<std::byte> output(slope.size()), back(in.size());
+  std::vector<std::uint32_t> packed(of.count_weights()), packed_back(of.count_weights()),
+      scratch(std::max(kernels.forward_words(of), kernels.to_input_words(of)));
+  kernels.pack_forward(of, kept.data(), packed.data());
+  kernels.pack_to_input(of, kept.data(), packed_back.data());
+  for (std::size_t i = 0; i < images; i += kernels.lanes) {
+    const std::size_t count = std::min(kernels.lanes, images - i);
+    kernels.forward(of, count, in.data() + i * in_bytes, packed.data(), bias.data(), output.data() + i * out_bytes,
+                    scratch.data());
+    kernels.to_input(of, count, slope.data() + i * out_bytes, packed_back.data(), back.data() + i * in_bytes,
+                     scratch.data());
+  }
+  expect_near(numbers(kernels, output), expected.output, rounding);
+  expect_near(numbers(kernels, back), expected.input_gradient, rounding);
+
+  const std::size_t each = kernels.lanes * kernels.elements_of_word, groups = (images + each - 1) / each;
+  std::vector<std::uint32_t> in_lanes(groups * kernels.input_words(of)), slopes(groups * kernels.gradient_words(of)),
+      sums(kernels.to_weights_words(of));
+  for (std::size_t g = 0; g < groups; ++g) {
+    const std::size_t count = std::min(each, images - g * each);
+    kernels.arrange_input(of, count, in.data() + g * each * in_bytes, in_lanes.data() + g * kernels.input_words(of));
+    kernels.arrange_gradient(of, count, slope.data() + g * each * out_bytes,
+                             slopes.data() + g * kernels.gradient_words(of));
+  }
+  std::vector<float> to_weights(of.count_weights()), to_biases(of.filters);
+  for (std::size_t block = 0; block < kernels.filter_blocks(of); ++block)
+    kernels.to_weights(of, groups, in_lanes.data(), slopes.data(), block, to_weights.data(), to_biases.data(),
+                       sums.data());
+  expect_near(to_weights, expected.weights, 3e-6);
+  expect_near(to_biases, expected.biases, 3e-6);
+}
+
+TEST(LaneKernels, ConvolveAsSumsInF64OnEveryInstructionSet) {
+  const LaneConvolution shapes[]{
+      {.height = 6, .width = 7, .channels = 20, .kernel_height = 5, .kernel_width = 5, .filters = 50},
+      {.height = 7,
+       .width = 9,
+       .channels = 6,
+       .kernel_height = 3,
+       .kernel_width = 2,
+       .stride_height = 2,
+       .stride_width = 3,
+       .padding_height = 1,
+       .padding_width = 1,
+       .filters = 10,
+       .relu = true},
+      {.height = 4,
+       .width = 37,
+       .channels = 2,
+       .kernel_height = 1,
+       .kernel_width = 3,
+       .padding_width = 2,
+       .filters = 28},
+      // Places of the input that no window covers.
+      {.height = 9,
+       .width = 9,
+       .channels = 4,
+       .kernel_height = 2,
+       .kernel_width = 2,
+       .stride_height = 3,
+       .stride_width = 3,
+       .filters = 2}};
+  for (const bool bf16 : {false, true})
+    for (const LaneKernels* kernels : usable_lane_kernels(bf16))
+      for (const LaneConvolution& of : shapes)
+        for (const std::size_t images : {std::size_t{37}, kernels->lanes}) compare_lanes(*kernels, of, images);
+}
+
+TEST(LaneKernels, KeepNaNsBehindARelu) {
+  const LaneConvolution of{
+      .height = 1, .width = 1, .channels = 2, .kernel_height = 1, .kernel_width = 1, .filters = 2, .relu = true};
+  for (const bool bf16 : {false, true}) {
+    for (const LaneKernels* kernels : usable_lane_kernels(bf16)) {
+      std::vector<float> input{NAN, 1}, weights(4, 1.0F);
+      const auto in = stored(*kernels, input), kept = stored(*kernels, weights);
+      std::vector<std::byte> output(in.size());
+      std::vector<std::uint32_t> packed(of.count_weights()), scratch(kernels->forward_words(of));
+      kernels->pack_forward(of, kept.data(), packed.data());
+      kernels->forward(of, 1, in.data(), packed.data(), nullptr, output.data(), scratch.data());
+      EXPECT_TRUE(std::isnan(numbers(*kernels, output)[0])) << kernels->name;
+    }
+  }
+}
+
+/// A matrix [rows, width], as f32 and as it is stored.
+template <class Element>
+struct Stored {
+  std::vector<Element> elements;
+  std::vector<float> values;
+  explicit Stored(std::vector<float> of) : values(std::move(of)) {
+    for (float& value : values) {
+      if constexpr (sizeof(Element) == 2)
+        value = from_bf16(elements.emplace_back(to_bf16(value)));
+      else
+        elements.push_back(value);
+    }
+  }
+};
+std::vector<float> wide(const std::vector<float>& from) { return from; }
+std::vector<float> wide(const std::vector<std::uint16_t>& from) {
+  std::vector<float> values(from.size());
+  std::ranges::transform(from, values.begin(), from_bf16);
+  return values;
+}
+
+/// All loops of a batch norm against sums in f64.
+template <class Element>
+void compare_norms(const NormKernels<Element>& kernels, std::size_t rows, std::size_t width, bool relu) {
+  SCOPED_TRACE(testing::Message() << kernels.name << ", " << rows << " x " << width << (relu ? ", ReLU" : ""));
+  const Stored<Element> x{random_floats(1, rows * width)}, gradient{random_floats(2, rows * width)};
+  const std::vector<float> means = random_floats(3, width), factors = random_floats(4, width),
+                           shifts = random_floats(5, width), sums = random_floats(6, width),
+                           products = random_floats(7, width);
+  const NormColumns by{means.data(), factors.data(), shifts.data(), relu};
+  std::vector<double> mean(width), squares(width), output(x.values.size()), sum(width), product(width),
+      back(x.values.size());
+  for (std::size_t i = 0; i < x.values.size(); ++i) mean[i % width] += x.values[i] / static_cast<double>(rows);
+  for (std::size_t i = 0; i < x.values.size(); ++i) {
+    const std::size_t c = i % width;
+    squares[c] += (x.values[i] - mean[c]) * (x.values[i] - mean[c]);
+    const double distance = static_cast<double>(x.values[i]) - means[c], value = distance * factors[c] + shifts[c];
+    output[i] = relu ? std::max(value, 0.0) : value;
+    const double slope = relu && value <= 0 ? 0.0 : gradient.values[i];
+    sum[c] += slope;
+    product[c] += slope * distance;
+    back[i] = factors[c] * (slope - sums[c] - distance * products[c]);
+  }
+  std::vector<float> first(width), second(width);
+  kernels.moments(x.elements.data(), rows, width, first.data(), second.data());
+  expect_near(first, mean, 1e-6);
+  if (rows > 1) expect_near(second, squares, 1e-6);
+  kernels.gradient_sums(x.elements.data(), gradient.elements.data(), by, rows, width, first.data(), second.data());
+  expect_near(first, sum, 1e-6);
+  expect_near(second, product, 1e-6);
+  const double rounding = sizeof(Element) == 2 ? 4e-3 : 1e-6;
+  std::vector<Element> y(x.elements.size()), dx = gradient.elements;
+  kernels.normalize(x.elements.data(), y.data(), by, rows, width);
+  expect_near(wide(y), output, rounding);
+  kernels.to_input(x.elements.data(), dx.data(), by, sums.data(), products.data(), rows, width);
+  expect_near(wide(dx), back, rounding);
+}
+
+TEST(NormKernels, ComputeAsSumsInF64OnEveryInstructionSet) {
+  for (const NormKernelSet* set : usable_norm_kernels()) {
+    for (const std::size_t width : {1U, 5U, 8U, 16U, 20U, 31U, 32U, 48U, 64U, 107U, 128U}) {
+      for (const std::size_t rows : {1U, 2U, 7U, 64U}) {
+        for (const bool relu : {false, true}) {
+          compare_norms(set->f32, rows, width, relu);
+          compare_norms(set->bf16, rows, width, relu);
+        }
+      }
+    }
+  }
+}
+
+TEST(NormKernels, KeepNaNsAndRoundAsTheRuntimeDoes) {
+  for (const NormKernelSet* set : usable_norm_kernels()) {
+    for (const std::size_t width : {3U, 8U, 16U, 64U}) {
+      SCOPED_TRACE(testing::Message() << set->bf16.name << ' ' << width);
+      Stored<std::uint16_t> x{random_floats(1, 2 * width)};
+      x.elements[1] = to_bf16(NAN);
+      const std::vector<float> zeros(width), factors(width, 1.01F);
+      std::vector<std::uint16_t> y(2 * width);
+      set->bf16.normalize(x.elements.data(), y.data(), {zeros.data(), factors.data(), zeros.data(), true}, 2, width);
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        if (i == 1)
+          EXPECT_TRUE(std::isnan(from_bf16(y[i])));
+        else
+          EXPECT_EQ(y[i], to_bf16(std::max(0.0F, x.values[i] * 1.01F)));
       }
     }
   }

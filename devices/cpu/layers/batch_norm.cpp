@@ -9,9 +9,9 @@ using dnnl::memory;
 using dnnl::normalization_flags;
 using dnnl::prop_kind;
 
-/// A ReLU after the layer is part of the primitives of both passes: the forward pass notes in a workspace which
-/// elements it cut off. Scale, shift and statistics are always f32; the gradient to the input takes the place of the
-/// output's gradient.
+/// For processors for which there are no kernels of our own. A ReLU after the layer is part of the primitives of both
+/// passes: the forward pass notes in a workspace which elements it cut off. Scale, shift and statistics are always f32;
+/// the gradient to the input takes the place of the output's gradient.
 class BatchNormCalls final : public LayerCalls {
  public:
   BatchNormCalls(ProgramBuilder& builder, const Stage& stage, const BatchNorm& norm)
@@ -120,6 +120,7 @@ class BatchNormCalls final : public LayerCalls {
 }  // namespace
 
 std::unique_ptr<LayerCalls> make_batch_norm(ProgramBuilder& builder, const Stage& stage, const BatchNorm& norm) {
+  if (auto own = make_own_batch_norm(builder, stage, norm)) return own;
   return std::make_unique<BatchNormCalls>(builder, stage, norm);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "devices/cpu/kernels/one_channel.hpp"
+#include "devices/cpu/layers/lane_convolution.hpp"
 #include "devices/cpu/layers/layers.hpp"
 #include "runtime/compute/winograd.hpp"
 
@@ -56,10 +57,12 @@ class ConvolutionCalls final : public LayerCalls {
         output_(builder.image(stage.output_shape, stage.output, builder.computed())),
         bias_(conv.bias ? memory::desc{{conv.filters}, Type::f32, memory::format_tag::a} : memory::desc{}),
         winograd_(builder.computed() == Type::f32 && onednn_has_winograd() &&
-                  gains_by_winograd(conv, stage.input_shape, stage.output_shape, builder.rows())) {}
+                  gains_by_winograd(conv, stage.input_shape, stage.output_shape, builder.rows())),
+        lanes_(builder, stage, conv) {}
 
   void forward(Calls& calls) override {
     if (suits_one_channel()) return forward_of_one_channel(calls);
+    if (lanes_.gain_forward()) return forward_in_lanes(calls);
     auto descriptor = forward_descriptor(stage_.activation);
     builder_.choose(descriptor, stage_, "forward");
     const memory input = arranged_input(calls, descriptor.src_desc());
@@ -76,11 +79,16 @@ class ConvolutionCalls final : public LayerCalls {
 
   void backward(Calls& calls, Gradients& gradients) override {
     go_back(builder_, stage_, calls, gradients, [&](const memory& gradient, const memory& input_gradient) {
-      auto hint = forward_descriptor(Activation::none);
       const memory stored_gradient{builder_.as_stored(output_), builder_.engine(), gradient.get_data_handle()};
       const memory output_gradient = builder_.operand(calls, stored_gradient);
-      to_weights(calls, hint, output_gradient);
-      if (input_gradient) to_input(calls, hint, output_gradient, input_gradient);
+      if (lanes_.gain_to_weights()) {
+        to_weights_in_lanes(calls, output_gradient);
+      } else {
+        to_weights(calls, output_gradient);
+      }
+      if (!input_gradient) return;
+      if (lanes_.gain_to_input()) return to_input_in_lanes(calls, output_gradient, input_gradient);
+      to_input(calls, output_gradient, input_gradient);
     });
   }
 
@@ -125,6 +133,30 @@ class ConvolutionCalls final : public LayerCalls {
     calls.emplace_back(OwnWork{std::move(used), std::move(call)});
   }
 
+  void forward_in_lanes(Calls& calls) {
+    builder_.choose_own(stage_, "forward", lanes_.name());
+    const memory kept = builder_.value_as(stage_.output, builder_.as_stored(output_)), wide = builder_.result(kept);
+    lanes_.forward(calls, operand_input(calls), operand_weights(calls),
+                   conv_.bias ? builder_.bias(stage_.first_parameter + 1, bias_) : memory{}, wide);
+    if (!LanePasses::takes(stage_.activation)) add_activation(builder_, calls, stage_.activation, wide);
+    builder_.convert(calls, wide, kept);
+  }
+
+  void to_weights_in_lanes(Calls& calls, const memory& gradient) {
+    builder_.choose_own(stage_, "gradient of the weights", lanes_.name());
+    lanes_.to_weights(calls, operand_input(calls), gradient,
+                      builder_.gradient(stage_.first_parameter, plain_weights(Type::f32)),
+                      conv_.bias ? builder_.gradient(stage_.first_parameter + 1, bias_) : memory{});
+  }
+
+  void to_input_in_lanes(Calls& calls, const memory& gradient, const memory& input_gradient) {
+    builder_.choose_own(stage_, "gradient of the input", lanes_.name());
+    const memory kept{builder_.as_stored(input_), builder_.engine(), input_gradient.get_data_handle()};
+    const memory wide = builder_.result(kept);
+    lanes_.to_input(calls, gradient, operand_weights(calls), wide);
+    builder_.convert(calls, wide, kept);
+  }
+
   /// With images as they lie, or where oneDNN has no more than reference code for that, in a layout of its own; by
   /// Winograd's algorithm where that gains.
   template <class Make>
@@ -146,7 +178,8 @@ class ConvolutionCalls final : public LayerCalls {
     });
   }
 
-  void to_weights(Calls& calls, const Described<convolution_forward>& hint, const memory& gradient) {
+  void to_weights(Calls& calls, const memory& gradient) {
+    const auto hint = forward_descriptor(Activation::none);
     auto descriptor = best([&](dnnl::algorithm algorithm, const memory::desc& input, const memory::desc& output) {
       return describe_backward<convolution_backward_weights>(hint, builder_.engine(), builder_.attributes(), algorithm,
                                                              input, weights_in(Type::f32), bias_, output, strides(),
@@ -169,8 +202,8 @@ class ConvolutionCalls final : public LayerCalls {
     keep(calls, to);
   }
 
-  void to_input(Calls& calls, const Described<convolution_forward>& hint, const memory& gradient,
-                const memory& input_gradient) {
+  void to_input(Calls& calls, const memory& gradient, const memory& input_gradient) {
+    const auto hint = forward_descriptor(Activation::none);
     auto descriptor = best([&](dnnl::algorithm algorithm, const memory::desc& input, const memory::desc& output) {
       return describe_backward<convolution_backward_data>(hint, builder_.engine(), builder_.attributes(), algorithm,
                                                           input, weights_in(builder_.computed()), output, strides(),
@@ -190,12 +223,16 @@ class ConvolutionCalls final : public LayerCalls {
   }
 
   memory arranged_input(Calls& calls, const memory::desc& wanted) {
-    const memory input = builder_.value_as(stage_.inputs.front(), builder_.as_stored(input_));
-    return builder_.arranged(calls, builder_.operand(calls, input), wanted);
+    return builder_.arranged(calls, operand_input(calls), wanted);
+  }
+  memory operand_input(Calls& calls) const {
+    return builder_.operand(calls, builder_.value_as(stage_.inputs.front(), builder_.as_stored(input_)));
   }
   memory packed_weights(Calls& calls, const memory::desc& wanted) {
-    const memory weights = builder_.weights(stage_.first_parameter, plain_weights(builder_.computed()));
-    return builder_.arranged(calls, builder_.operand(calls, weights), wanted);
+    return builder_.arranged(calls, operand_weights(calls), wanted);
+  }
+  memory operand_weights(Calls& calls) const {
+    return builder_.operand(calls, builder_.weights(stage_.first_parameter, plain_weights(builder_.computed())));
   }
   Output output_of(const memory& kept, const memory::desc& written) const {
     const memory wide = builder_.result(kept);
@@ -226,6 +263,7 @@ class ConvolutionCalls final : public LayerCalls {
   const Conv2d conv_;
   const memory::desc input_, output_, bias_;  // without a bias, bias_ has no dimensions
   const bool winograd_;
+  const LanePasses lanes_;
 };
 
 }  // namespace

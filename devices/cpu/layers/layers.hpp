@@ -54,6 +54,8 @@ std::unique_ptr<LayerCalls> make_l2_norm(ProgramBuilder& builder, const Stage& s
 /// The parameters of a batch norm in the order of the graph.
 enum NormParameter : std::size_t { kScale, kShift, kRunningMean, kRunningVariance };
 std::unique_ptr<LayerCalls> make_batch_norm(ProgramBuilder& builder, const Stage& stage, const BatchNorm& norm);
+/// The same by kernels of our own; null if this processor has none.
+std::unique_ptr<LayerCalls> make_own_batch_norm(ProgramBuilder& builder, const Stage& stage, const BatchNorm& norm);
 /// For a rank that gathers (ProgramBuilder::gathered()).
 std::unique_ptr<LayerCalls> make_synchronized_norm(ProgramBuilder& builder, const Stage& stage, const BatchNorm& norm);
 std::unique_ptr<LayerCalls> make_product(ProgramBuilder& builder, const Stage& stage);

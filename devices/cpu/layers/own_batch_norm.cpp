@@ -1,0 +1,274 @@
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "devices/cpu/kernels/norms.hpp"
+#include "devices/cpu/layers/layers.hpp"
+
+namespace troupe::cpu {
+namespace {
+
+using dnnl::memory;
+
+template <class T>
+T* address(const memory& of) {
+  return static_cast<T*>(of.get_data_handle());
+}
+
+/// What both passes read and write. The tensor is divided into pieces: some rows of one of `planes` matrices
+/// [rows, width] that lie one after the other (one matrix, or for images in blocks of channels one for each image and
+/// block). A piece is read from memory once for its moments, however often these need it. The sums of pieces are added
+/// in their order and in f64, so that they do not depend on the number of threads.
+template <class Element>
+struct NormOfBatch {
+  const NormKernels<Element>* kernels = nullptr;
+  std::size_t planes = 1, rows = 0, width = 0, channels = 0, threads = 1;
+  bool relu = false, to_input = false;
+  double epsilon = 0;
+  memory input, output, gradient, scale, shift, running_mean, running_variance, to_scale, to_shift;
+  memory mean, variance;              // f32 [channels], of the batch
+  memory of_pieces;                   // f32 [pieces, 2, width]
+  std::vector<float> factors;         // [channels]
+  std::vector<double> first, second;  // [channels], sums of pieces
+  std::vector<float> sums, products;  // [channels]
+
+  static constexpr std::size_t kPieceBytes = 16384, kLeastRows = 16, kMostRows = 512;
+  std::size_t piece_rows() const noexcept {
+    return std::min(rows, std::clamp(kPieceBytes / sizeof(Element) / width, kLeastRows, kMostRows));
+  }
+  std::size_t pieces_of_plane() const noexcept { return (rows + piece_rows() - 1) / piece_rows(); }
+  std::size_t pieces() const noexcept { return planes * pieces_of_plane(); }
+  double count() const noexcept { return static_cast<double>(planes * rows * width / channels); }
+
+  struct Piece {
+    std::size_t first, channel, rows;  // of the tensor: its first element and that one's channel
+  };
+  Piece piece(std::size_t index) const noexcept {
+    const std::size_t plane = index / pieces_of_plane(), row = index % pieces_of_plane() * piece_rows();
+    return {(plane * rows + row) * width, plane * width % channels, std::min(piece_rows(), rows - row)};
+  }
+  float* sums_of(std::size_t index) const { return address<float>(of_pieces) + index * 2 * width; }
+  /// Calls act(piece, its first sum, its second sum, first, second) for all pieces in order, of each channel of a
+  /// piece.
+  template <class Act>
+  void for_sums(Act&& act) {
+    const float* from = sums_of(0);
+    for (std::size_t index = 0; index < pieces(); ++index, from += 2 * width) {
+      const Piece at = piece(index);
+      double* const one = first.data() + at.channel;
+      double* const two = second.data() + at.channel;
+#pragma GCC ivdep
+      for (std::size_t c = 0; c < width; ++c) act(at, from[c], from[width + c], one[c], two[c]);
+    }
+  }
+  NormColumns columns(const memory& means, std::size_t channel) const {
+    return {address<const float>(means) + channel, factors.data() + channel, address<const float>(shift) + channel,
+            relu};
+  }
+
+  template <class Act>
+  void for_pieces(Act&& act) const {
+    const auto all = static_cast<std::int64_t>(pieces());
+#pragma omp parallel for schedule(static) num_threads(static_cast <int>(threads)) if (threads > 1)
+    for (std::int64_t index = 0; index < all; ++index) act(static_cast<std::size_t>(index));
+  }
+  /// A second pass goes backward: it finds the last pieces of the first one in the second-level cache.
+  template <class Act>
+  void for_pieces_backward(Act&& act) const {
+    for_pieces([&](std::size_t index) { act(pieces() - 1 - index); });
+  }
+
+  void make_room() {
+    for (auto* room : {&factors, &sums, &products}) room->resize(channels);
+    for (auto* room : {&first, &second}) room->resize(channels);
+  }
+
+  void scale_by(const memory& of_variance) {
+    const auto* const from = address<const float>(scale);
+    const auto* const variances = address<const float>(of_variance);
+    for (std::size_t c = 0; c < channels; ++c)
+      factors[c] = static_cast<float>(from[c] / std::sqrt(static_cast<double>(variances[c]) + epsilon));
+  }
+
+  void forward() {
+    for_pieces([&](std::size_t index) {
+      const Piece at = piece(index);
+      kernels->moments(address<const Element>(input) + at.first, at.rows, width, sums_of(index),
+                       sums_of(index) + width);
+    });
+    add_up_moments();
+    scale_by(variance);
+    normalize(mean);
+  }
+
+  void add_up_moments() {
+    std::ranges::fill(first, 0.0);
+    std::ranges::fill(second, 0.0);
+    for_sums([](const Piece& at, float mean_of_piece, float, double& sum, double&) {
+      sum += static_cast<double>(at.rows) * mean_of_piece;
+    });
+    for (double& sum : first) sum /= count();
+    for_sums([](const Piece& at, float mean_of_piece, float squares, double& mean_of_all, double& sum) {
+      const double distance = mean_of_piece - mean_of_all;
+      sum += squares + static_cast<double>(at.rows) * distance * distance;
+    });
+    std::ranges::transform(first, address<float>(mean), [](double value) { return static_cast<float>(value); });
+    std::ranges::transform(second, address<float>(variance),
+                           [&](double value) { return static_cast<float>(value / count()); });
+  }
+
+  void normalize(const memory& means) const {
+    for_pieces_backward([&](std::size_t index) {
+      const Piece at = piece(index);
+      kernels->normalize(address<const Element>(input) + at.first, address<Element>(output) + at.first,
+                         columns(means, at.channel), at.rows, width);
+    });
+  }
+
+  void evaluate() {
+    scale_by(running_variance);
+    normalize(running_mean);
+  }
+
+  /// With n the normalized input and bars for means over the batch: dx = scale / deviation (dy - mean(dy) - n mean(dy
+  /// n)). Source: Ioffe, Szegedy 2015, section 3, with the terms collected.
+  void backward() {
+    scale_by(variance);
+    for_pieces([&](std::size_t index) {
+      const Piece at = piece(index);
+      kernels->gradient_sums(address<const Element>(input) + at.first, address<const Element>(gradient) + at.first,
+                             columns(mean, at.channel), at.rows, width, sums_of(index), sums_of(index) + width);
+    });
+    add_up_gradients();
+    if (!to_input) return;
+    for_pieces_backward([&](std::size_t index) {
+      const Piece at = piece(index);
+      kernels->to_input(address<const Element>(input) + at.first, address<Element>(gradient) + at.first,
+                        columns(mean, at.channel), sums.data() + at.channel, products.data() + at.channel, at.rows,
+                        width);
+    });
+  }
+
+  void add_up_gradients() {
+    std::ranges::fill(first, 0.0);
+    std::ranges::fill(second, 0.0);
+    for_sums([](const Piece&, float sum, float product, double& sums_of_all, double& products_of_all) {
+      sums_of_all += sum;
+      products_of_all += product;
+    });
+    auto* const shifts = address<float>(to_shift);
+    auto* const scales = address<float>(to_scale);
+    const auto* const variances = address<const float>(variance);
+    for (std::size_t c = 0; c < channels; ++c) {
+      const double squared = static_cast<double>(variances[c]) + epsilon;
+      shifts[c] = static_cast<float>(first[c]);
+      scales[c] = static_cast<float>(second[c] / std::sqrt(squared));
+      sums[c] = static_cast<float>(first[c] / count());
+      products[c] = static_cast<float>(second[c] / squared / count());
+    }
+  }
+};
+
+/// Statistics are always f32; the gradient to the input takes the place of the output's gradient.
+template <class Element>
+class OwnBatchNormCalls final : public LayerCalls {
+ public:
+  OwnBatchNormCalls(ProgramBuilder& builder, const Stage& stage, const BatchNorm& norm,
+                    const NormKernels<Element>& kernels)
+      : builder_(builder), stage_(stage), norm_(std::make_shared<NormOfBatch<Element>>()) {
+    NormOfBatch<Element>& to = *norm_;
+    to.kernels = &kernels;
+    set_shape();
+    to.threads = static_cast<std::size_t>(omp_get_max_threads());
+    to.relu = stage.activation == Activation::relu;
+    to.to_input = builder.tensor(stage.inputs.front()).trained;
+    to.epsilon = norm.epsilon;
+    to.input = builder.tensor(stage.inputs.front()).value;
+    to.output = builder.tensor(stage.output).value;
+    const memory::desc channels({static_cast<memory::dim>(to.channels)}, ProgramBuilder::Type::f32,
+                                memory::format_tag::a);
+    to.scale = builder.bias(stage.first_parameter + kScale, channels);
+    to.shift = builder.bias(stage.first_parameter + kShift, channels);
+    to.running_mean = builder.bias(stage.first_parameter + kRunningMean, channels);
+    to.running_variance = builder.bias(stage.first_parameter + kRunningVariance, channels);
+    to.to_scale = builder.gradient(stage.first_parameter + kScale, channels);
+    to.to_shift = builder.gradient(stage.first_parameter + kShift, channels);
+    to.mean = builder.places().take(channels);
+    to.variance = builder.places().take(channels);
+    to.make_room();
+    // The variance of the batch is divided by n, the one that is kept by n - 1.
+    const double unbiased = to.count() > 1 ? to.count() / (to.count() - 1) : 1;
+    builder.add_statistic({to.mean, stage.first_parameter + kRunningMean, 1});
+    builder.add_statistic({to.variance, stage.first_parameter + kRunningVariance, static_cast<float>(unbiased)});
+  }
+
+  void forward(Calls& calls) override {
+    const NormOfBatch<Element>& of = *norm_;
+    add<&NormOfBatch<Element>::forward>(calls, "forward",
+                                        {of.input, of.output, of.scale, of.shift, of.mean, of.variance});
+  }
+  bool has_evaluation() const override { return true; }
+  void evaluation(Calls& calls) override {
+    const NormOfBatch<Element>& of = *norm_;
+    add<&NormOfBatch<Element>::evaluate>(
+        calls, "evaluation", {of.input, of.output, of.scale, of.shift, of.running_mean, of.running_variance});
+  }
+  void backward(Calls& calls, Gradients& gradients) override {
+    Gradients::Place gradient = gradients.use(stage_.output);
+    NormOfBatch<Element>& of = *norm_;
+    of.gradient = gradient.value;
+    add<&NormOfBatch<Element>::backward>(
+        calls, "backward", {of.input, of.gradient, of.scale, of.shift, of.mean, of.variance, of.to_scale, of.to_shift});
+    gradient.masked = false;
+    if (of.to_input) gradients.contribute(calls, stage_.inputs.front(), std::move(gradient));
+  }
+
+ private:
+  void set_shape() {
+    constexpr std::size_t kBlockChannels = 16;
+    NormOfBatch<Element>& to = *norm_;
+    const std::size_t all = builder_.rows() * stage_.input_shape.count_elements();
+    to.channels = to.width = stage_.input_shape.extents.back();
+    if (builder_.in_blocks(stage_.inputs.front())) {
+      to.width = kBlockChannels;
+      to.planes = builder_.rows() * to.channels / kBlockChannels;
+    }
+    to.rows = all / to.planes / to.width;
+  }
+
+  /// `used`: also the sums of pieces, which no other call needs.
+  template <auto kDo>
+  void add(Calls& calls, const char* pass, std::vector<memory> used) {
+    builder_.choose_own(stage_, pass, norm_->kernels->name);
+    norm_->of_pieces =
+        builder_.places().take(builder_.matrix(norm_->pieces(), 2 * norm_->width, ProgramBuilder::Type::f32));
+    used.push_back(norm_->of_pieces);
+    calls.emplace_back(OwnWork{std::move(used), [norm = norm_, room = norm_->of_pieces](const Kernels&) {
+                                 norm->of_pieces = room;
+                                 ((*norm).*kDo)();
+                               }});
+  }
+
+  ProgramBuilder& builder_;
+  const Stage& stage_;
+  const std::shared_ptr<NormOfBatch<Element>> norm_;
+};
+
+template <class Element>
+std::unique_ptr<LayerCalls> make(ProgramBuilder& builder, const Stage& stage, const BatchNorm& norm) {
+  const auto usable = usable_norm_kernels();
+  if (usable.empty()) return nullptr;
+  return std::make_unique<OwnBatchNormCalls<Element>>(builder, stage, norm, usable.back()->of<Element>());
+}
+
+}  // namespace
+
+std::unique_ptr<LayerCalls> make_own_batch_norm(ProgramBuilder& builder, const Stage& stage, const BatchNorm& norm) {
+  if (builder.stored() == ProgramBuilder::Type::f32) return make<float>(builder, stage, norm);
+  return make<std::uint16_t>(builder, stage, norm);
+}
+
+}  // namespace troupe::cpu
