@@ -508,7 +508,7 @@ void View::make_actors() {
     for (caf::actor& actor : group->actors()) parts.hosting.push_back(std::move(actor));
   }
   parts.device.digests = digest_plan();
-  parts.device.texts = text_plan();
+  if (auto texts = text_plan()) parts.device.texts.emplace(std::move(*texts));
   for (const Parameter& parameter : job_.graph.parameters()) parts.tensors.push_back(parameter.name);
   parts.device.order_within = 2 * settings().faults.exchange;  // rank 0 may wait for the others so long
   if (options_.own_samples == 0) add_loader(parts);
