@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <caf/actor_system.hpp>
+#include <caf/send.hpp>
 #include <caf/stateful_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
@@ -42,6 +43,7 @@ struct DeviceState {
   std::uint64_t evaluations_left = 0;  // passes that were begun and whose point was not reached
   bool begun = false;
   bool evaluating = false;  // within a pass
+  bool text_open = false;   // the copy of the weights is in use, or will be, for a text
   bool stop = false;        // this rank votes for the end of the run
   bool all_committed = false;
   bool last_pass_reached = false;  // the evaluation after the last step
@@ -119,6 +121,10 @@ void enqueue_evaluation(DeviceSelf self, const DeviceParts& parts, BatchLease ba
   }
   parts.stream.wait(batch.lease.valid_from());
   parts.replica.evaluate(parts.stream, batch.lease.memory(), batch.rows, sums);
+  if (batch.last && parts.texts) {
+    parts.stream.copy(parts.texts->copy, parts.texts->from);
+    s.text_open = true;
+  }
   const Point done = parts.stream.mark();
   batch.lease.free_after(done);
   if (batch.last) {
@@ -137,6 +143,7 @@ void enqueue_ready(DeviceSelf self, const DeviceParts& parts) {
   while (s.begun && !s.finished && !s.orders.holds() && !s.ready.empty()) {
     const BatchLease& batch = s.ready.front();
     const bool beyond = s.last && (batch.evaluation ? s.stopped && batch.step >= *s.last : batch.step > *s.last);
+    if (batch.evaluation && batch.last && s.text_open) return;
     if (beyond || (!batch.evaluation && (s.credits == 0 || s.evaluated_step))) return;
     if (!batch.evaluation && !parts.sums_are_common && s.saves.saving() &&
         detail::DeviceSaves::is_wanted(parts, batch.step))
@@ -228,11 +235,27 @@ void on_committed(DeviceSelf self, const DeviceParts& parts, const DeviceAudienc
 /// step.
 bool is_committed(const DeviceState& s, Step step) { return s.in_flight.empty() || s.in_flight.front().step > step; }
 
+/// The weights are copied. The receiver gets texts only; an error comes back, and ends this actor.
+void begin_text(DeviceSelf self, const DeviceParts& parts, const DeviceAudience& audience, Step step) {
+  const auto work = [generate = parts.texts->generate, step, to = audience.texts, back = DeviceActor{self}](Blocking&) {
+    TextGenerated made{step, {}, {}};
+    try {
+      made.text = generate(step);
+      caf::anon_send(to, made);
+    } catch (const std::exception& error) {
+      made.status = {Code::invalid, text("no text after step ", step.value, ": ", error.what())};
+    }
+    caf::anon_send(back, std::move(made));
+  };
+  parts.texts->work.post(work);
+}
+
 void take_evaluation(DeviceSelf self, const DeviceParts& parts, const DeviceAudience& audience,
                      const EvaluationReached& reached) {
   DeviceState& s = self->state;
   const std::uint64_t pass = s.evaluation - s.evaluations_left;
   --s.evaluations_left;
+  if (parts.texts) begin_text(self, parts, audience, reached.step);
   self->send(audience.evaluated,
              Evaluated{reached.step, *parts.space.address_of<StepSums>(evaluation_slot(parts, pass))});
   s.last_pass_reached = reached.step == *s.last;
@@ -369,6 +392,11 @@ DeviceActor::behavior_type device_actor(DeviceSelf self, DeviceParts parts, Devi
             if (!self->state.orders.is_held_by(overdue.number)) return;
             ends_with({Code::timeout, text("rank 0 held the steps, and gave no order within ",
                                            parts.order_within.count(), " ms (faults.exchange_s)")});
+          },
+          [=](const TextGenerated& made) {
+            if (ends_with(made.status)) return;
+            self->state.text_open = false;
+            enqueue_ready(self, parts);
           }};
 }
 

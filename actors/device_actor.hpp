@@ -9,6 +9,7 @@
 #include "actors/messages.hpp"
 #include "actors/point_messenger.hpp"
 #include "actors/step_coordinator.hpp"
+#include "runtime/base/io_threads.hpp"
 #include "runtime/compute/device.hpp"
 #include "runtime/data/schedule.hpp"
 #include "runtime/exchange/exchange.hpp"
@@ -19,13 +20,14 @@ namespace troupe {
 /// between a gradient and its update. Ends with the error of the first step that fails.
 using DeviceActor = ActorOf<Takes<BatchLease>, Takes<StepReached>, Takes<EvaluationReached>, Takes<SnapshotReached>,
                             Takes<SnapshotFree>, Takes<Begin>, Takes<StopRequest>, Takes<HoldSteps>, Takes<StepOrder>,
-                            Takes<EvaluationVerdict>, Takes<OrderOverdue>>;
+                            Takes<EvaluationVerdict>, Takes<OrderOverdue>, Takes<TextGenerated>>;
 using CommitReceiver = ActorOf<Takes<Committed>>;
 using EvaluationReceiver = ActorOf<Takes<Evaluated>>;
 using FinishReceiver = ActorOf<Takes<DeviceFinished>>;
 using SnapshotReceiver = ActorOf<Takes<SnapshotTaken>>;
 using RankSumsReceiver = ActorOf<Takes<RankSums>>;
 using RankDigestReceiver = ActorOf<Takes<RankDigest>>;
+using TextReceiver = ActorOf<Takes<TextGenerated>>;
 
 /// How many steps may be enqueued that are not committed yet.
 inline constexpr std::uint64_t kStepsAhead = 3;
@@ -59,6 +61,15 @@ struct DigestPlan {
   std::uint64_t every_steps = 0;  // after the first consistent step at or after each multiple of this
   std::vector<Memory> tensors;    // the weights that the replica reads
   Memory results;                 // digest_bytes()
+};
+
+/// How a text is generated after each evaluation, with the weights that it evaluated. There is memory for one copy of
+/// them: until a text is generated, no other evaluation ends.
+struct TextPlan {
+  Memory from;                                // the replica's weights
+  Memory copy;                                // in host memory
+  IoThreads& work;                            // one thread, on which texts are generated
+  std::function<std::string(Step)> generate;  // from the copy
 };
 
 /// A policy that begins with step `at`, and why.
@@ -100,6 +111,7 @@ struct DeviceParts {
   bool sums_are_common = true;
   std::chrono::milliseconds order_within{60000};  // for an order after steps were held
   std::optional<DigestPlan> digests{};            // absent: weights are not compared
+  std::optional<TextPlan> texts{};                // absent: no texts are generated
   /// Whether no step begins after an evaluation before its EvaluationVerdict. A verdict that ends the run then does so
   /// at the same step in every run with the same numbers.
   bool awaits_verdicts = false;
@@ -120,6 +132,7 @@ struct DeviceAudience {
   StepCoordinatorPeer coordinator{};  // it may hold steps; empty: none does
   RankSumsReceiver sums{};            // if the sums are the rank's own
   RankDigestReceiver digests{};       // empty without DeviceParts::digests
+  TextReceiver texts{};               // empty without DeviceParts::texts
 };
 
 DeviceActor spawn_device(caf::actor_system& system, const DeviceParts& parts, DeviceAudience audience);

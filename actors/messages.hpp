@@ -69,6 +69,13 @@ struct TestResult {
   StepSums sums;
 };
 
+/// The thread that generates texts to Device and Reporter: the text after the evaluation of `step`, or the error.
+struct TextGenerated {
+  Step step;
+  std::string text;
+  Status status;
+};
+
 /// To Device: end after the steps in progress, at every rank.
 struct StopRequest {};
 
@@ -475,6 +482,7 @@ TROUPE_LOCAL_MESSAGE(troupe::EvaluationReached)
 TROUPE_LOCAL_MESSAGE(troupe::Committed)
 TROUPE_LOCAL_MESSAGE(troupe::Evaluated)
 TROUPE_LOCAL_MESSAGE(troupe::TestResult)
+TROUPE_LOCAL_MESSAGE(troupe::TextGenerated)
 TROUPE_LOCAL_MESSAGE(troupe::StopRequest)
 TROUPE_LOCAL_MESSAGE(troupe::Begin)
 TROUPE_LOCAL_MESSAGE(troupe::DeviceFinished)

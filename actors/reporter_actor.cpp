@@ -26,11 +26,13 @@ struct OpenLine {
   EpochReport line;
   Clock::time_point trained;
   bool wants_test = false;
+  bool wants_text = false;
 };
 
 struct ReporterState : ReportSoFar {
   static constexpr const char* name = "reporter";
   std::deque<OpenLine> open;
+  std::optional<TextGenerated> early_text;  // that was generated before its line was open
   LineValues values;
   bool values_overdue = false;
   StreamTimes times_begun;
@@ -75,7 +77,10 @@ bool has_values(const ReporterState& s, const Schedule& schedule, const OpenLine
 void tell_lines(ReporterSelf self, const Schedule& schedule, const ReportTargets& targets,
                 const ReportedReceiver& told) {
   ReporterState& s = self->state;
-  for (; !s.open.empty() && !s.open.front().wants_test && has_values(s, schedule, s.open.front()); s.open.pop_front()) {
+  const auto is_complete = [&](const OpenLine& open) {
+    return !open.wants_test && !open.wants_text && has_values(s, schedule, open);
+  };
+  for (; !s.open.empty() && is_complete(s.open.front()); s.open.pop_front()) {
     EpochReport& line = s.open.front().line;
     line.values = s.values.take(s.open.front().step);
     if (targets.line) targets.line(line);
@@ -104,6 +109,16 @@ void tell_steps(ReporterState& s, const Schedule& schedule, const ReportTargets&
   targets.steps(part);
 }
 
+void take_text(ReporterState& s, const TextGenerated& made) {
+  const auto found = std::ranges::find(s.open, made.step, &OpenLine::step);
+  if (found == s.open.end()) {
+    s.early_text = made;
+    return;
+  }
+  found->line.generated_text = made.text;
+  found->wants_text = false;
+}
+
 void end_line(ReporterState& s, const Schedule& schedule, const ReportTargets& targets, Step step) {
   const auto now = Clock::now();
   EpochReport line{.epoch = schedule.epoch_number(step), .steps = s.total.steps, .elapsed_s = seconds(now - s.begun)};
@@ -121,7 +136,8 @@ void end_line(ReporterState& s, const Schedule& schedule, const ReportTargets& t
   if (targets.rate) line.rate = targets.rate(step);
   s.line_sums = s.part_sums = {};
   s.part_train_s = s.total.train_s;
-  s.open.push_back({step, line, now, schedule.evaluates(step)});
+  s.open.push_back({step, line, now, schedule.evaluates(step), targets.texts && schedule.evaluates(step)});
+  if (s.early_text) take_text(s, *std::exchange(s.early_text, {}));
 }
 
 void take_test(ReporterState& s, const ReportTargets& targets, const TestResult& result) {
@@ -146,9 +162,10 @@ void take_end(ReporterState& s, const Schedule& schedule, const ReportTargets& t
   s.finished = true;
   s.retired = end.retired;
   if (end.stopped && s.line_steps != 0 && end.verdict.ok()) end_line(s, schedule, targets, {s.total.steps - 1});
-  if (end.stopped && !s.open.empty() && s.open.back().step.value + 1 == s.total.steps) s.open.back().wants_test = false;
+  if (end.stopped && !s.open.empty() && s.open.back().step.value + 1 == s.total.steps && s.open.back().wants_test)
+    s.open.back().wants_test = s.open.back().wants_text = false;
   if (end.verdict.ok()) return;
-  std::erase_if(s.open, [](const OpenLine& open) { return open.wants_test; });
+  std::erase_if(s.open, [](const OpenLine& open) { return open.wants_test || open.wants_text; });
   s.values_overdue = true;
 }
 
@@ -191,6 +208,10 @@ ReporterActor::behavior_type reporter(ReporterSelf self, Schedule schedule, Repo
           },
           [=](RankValues& news) {
             self->state.values.add({news.rank}, {news.step}, news.last, std::move(news.values));
+            tell_lines(self, schedule, targets, told);
+          },
+          [=](const TextGenerated& made) {
+            take_text(self->state, made);
             tell_lines(self, schedule, targets, told);
           },
           [=](const DeviceFinished& end) {

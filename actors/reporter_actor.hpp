@@ -44,13 +44,14 @@ struct ReportTargets {
   /// How long the run's last lines wait, after all steps, for the values of ranks whose apps have not ended their
   /// loops.
   std::chrono::milliseconds values_within{10000};
+  bool texts = false;         // whether a text is generated after each evaluation: its line waits for it
   TraceRow* trace = nullptr;  // null: nothing is traced
 };
 
 /// Rank 0's reporter: receives every step, test result and reported value, and never answers; tells `told` (Membership)
 /// when the last line was passed on. If a run is stopped within an epoch, a line covers the part of it.
 using ReporterActor = ActorOf<Takes<Begin>, Takes<Committed>, Takes<TestResult>, Takes<RankValues>,
-                              Takes<DeviceFinished>, Takes<ValuesOverdue>>;
+                              Takes<TextGenerated>, Takes<DeviceFinished>, Takes<ValuesOverdue>>;
 using RankValuesReceiver = ActorOf<Takes<RankValues>>;
 using ReportedReceiver = ActorOf<Takes<Reported>>;
 

@@ -259,7 +259,15 @@ Graph build_model(const Settings& settings, const std::vector<Field>& fields) {
   Graph graph = build_without_smoothing(settings, fields);
   if (settings.model.label_smoothing > 0) graph = with_smoothing(settings, graph);
   graph.recompute(recomputed_ranges(graph, settings.train.recompute));
+  check_generates(settings, graph);
   return graph;
+}
+
+void check_generates(const Settings& settings, const Graph& graph) {
+  if (settings.evaluate.text.bytes == 0) return;
+  const std::string refused = text_refusal(graph);
+  TROUPE_CHECK(refused.empty(), Code::invalid, "evaluate.text_bytes = ", settings.evaluate.text.bytes, ": model ",
+               graph.name(), " cannot generate text: ", refused, "; leave the key out");
 }
 
 }  // namespace troupe

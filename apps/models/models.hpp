@@ -12,4 +12,7 @@ namespace troupe {
 /// of that name, and the fields when one that it reads is missing.
 Graph build_model(const Settings& settings, const std::vector<Field>& fields);
 
+/// Throws Error{invalid} that names evaluate.text_bytes if it is set and `graph` cannot generate a text.
+void check_generates(const Settings& settings, const Graph& graph);
+
 }  // namespace troupe

@@ -133,6 +133,13 @@ std::string settings(const RunRecord& record) {
   return out + "</tbody></table></div></section>\n";
 }
 
+std::string generated_text(const RunRecord& record) {
+  const EpochReport* const line = newest_text(record);
+  if (line == nullptr) return {};
+  return fmt::format("<section><h2>Text that the model generated after epoch {:g}</h2>\n<pre>{}</pre></section>\n",
+                     line->epochs(), escaped(line->generated_text));
+}
+
 std::string notes(const RunRecord& record) {
   if (record.notes.empty()) return {};
   std::string out = "<section><h2>Notes of rank 0</h2>\n<ul class=\"notes\">\n";
@@ -175,7 +182,8 @@ std::string page_of(const RunRecord& record) {
   const std::string figures = loss_figure(record) + accuracy_figure(record) + rate_figure(record) +
                               throughput_figure(record) + shares_figure(record);
   if (!figures.empty()) out += "<div class=\"figures\">\n" + figures + "</div>\n";
-  out += split_section(record) + ranks(record) + facts(record) + notes(record) + settings(record);
+  out +=
+      generated_text(record) + split_section(record) + ranks(record) + facts(record) + notes(record) + settings(record);
   if (record.plan) out += "<section><h2>Plan</h2>\n<pre>" + escaped(describe(*record.plan)) + "</pre></section>\n";
   out += fmt::format("<footer>Written by troupe at {}.</footer>\n</main>\n</body>\n</html>\n",
                      moment_text(record.written));

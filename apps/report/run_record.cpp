@@ -1,5 +1,6 @@
 #include "apps/report/run_record.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace troupe::report {
@@ -14,7 +15,10 @@ void RunTrace::add(const TracePoint& point) {
 }
 
 void add_epoch(std::vector<EpochReport>& epochs, const EpochReport& epoch) {
-  if (!epochs.empty()) epochs.back().ranks = {};
+  if (!epochs.empty()) {
+    epochs.back().ranks = {};
+    if (!epoch.generated_text.empty()) epochs.back().generated_text = {};
+  }
   if (epochs.size() >= kMostEpochs) {
     std::size_t kept = 0;
     for (std::size_t i = 0; i < epochs.size(); i += 2, ++kept) {
@@ -31,6 +35,12 @@ void add_epoch(std::vector<EpochReport>& epochs, const EpochReport& epoch) {
     epochs.resize(kept);
   }
   epochs.push_back(epoch);
+}
+
+const EpochReport* newest_text(const RunRecord& record) {
+  const auto found = std::find_if(record.epochs.rbegin(), record.epochs.rend(),
+                                  [](const auto& e) { return !e.generated_text.empty(); });
+  return found == record.epochs.rend() ? nullptr : &*found;
 }
 
 }  // namespace troupe::report

@@ -40,8 +40,12 @@ inline constexpr std::size_t kMostEpochs = 4096;
 
 /// Adds an epoch to those of a record, in bounded memory: when there are too many, of every two neighbours the one with
 /// the higher accuracy in evaluation is kept, otherwise the later one, with the policies that began in either. Only the
-/// newest keeps the measurements of each rank.
+/// newest keeps the measurements of each rank, and a generated text.
 void add_epoch(std::vector<EpochReport>& epochs, const EpochReport& epoch);
+
+struct RunRecord;
+/// The last epoch with a generated text; null: there is none.
+const EpochReport* newest_text(const RunRecord& record);
 
 enum class RunState : std::uint8_t { running, finished, stopped, failed };
 

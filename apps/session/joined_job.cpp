@@ -127,10 +127,15 @@ DataFacts find_facts(const SessionOptions& options, bool reads, DataSet& data, S
 
 Graph make_graph(const SessionOptions& options, const DataFacts& facts) {
   const Settings& settings = options.configuration.settings;
-  if (options.model) return {options.model->name, facts.fields, options.model->parameters};
+  if (options.model) {
+    Graph graph{options.model->name, facts.fields, options.model->parameters};
+    check_generates(settings, graph);
+    return graph;
+  }
   Graph graph = options.graph ? options.graph(settings, facts.fields) : build_model(settings, facts.fields);
   if (options.graph && !settings.train.recompute.empty())
     graph.recompute(recomputed_ranges(graph, settings.train.recompute));
+  check_generates(settings, graph);
   for (const Field& field : graph.fields())
     if (field.name != kSampleKey) check_offered(field, facts.fields, text("model ", graph.name()));
   return graph;

@@ -34,6 +34,7 @@ Json to_json(const EpochReport& report) {
   if (report.steps_per_s > 0) entry["steps_per_s"] = report.steps_per_s;
   if (report.rate > 0) entry["lr"] = report.rate;
   if (report.skipped > 0) entry["skipped"] = report.skipped;
+  if (!report.generated_text.empty()) entry["generated_text"] = report.generated_text;
   for (const ReportedValue& reported : report.values) entry[reported.name] = reported.value;  // null if not finite
   for (const SwitchReport& change : report.switches) {
     entry["switches"].push_back({{"iteration", change.step},
@@ -153,7 +154,7 @@ std::string epoch_json(const EpochReport& report) {
 }
 
 bool is_log_key(const std::string& name) {
-  if (name == "switches" || name == "ranks" || name == "event") return true;
+  if (name == "switches" || name == "ranks" || name == "event" || name == "generated_text") return true;
   return std::ranges::any_of(kColumns, [&](const Column& column) { return column.name == name; });
 }
 

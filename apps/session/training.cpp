@@ -65,6 +65,7 @@ DeviceAudience TrainingActors::audience(const CoordinatorHandles& coordinator) c
   if (balancer_) all.committed.emplace_back(balancer_);
   all.coordinator = steps_ ? StepCoordinatorPeer{steps_} : coordinator.steps;
   all.sums = sums_ ? RankSumsReceiver{sums_} : coordinator.sums;
+  all.texts = reporter_;
   all.digests = digests_ ? RankDigestReceiver{digests_} : coordinator.digests;
   return all;
 }

@@ -511,6 +511,7 @@ void View::make_actors() {
     for (caf::actor& actor : group->actors()) parts.hosting.push_back(std::move(actor));
   }
   parts.device.digests = digest_plan();
+  if (auto texts = text_plan()) parts.device.texts.emplace(std::move(*texts));
   for (const Parameter& parameter : job_.graph.parameters()) parts.tensors.push_back(parameter.name);
   parts.device.order_within = 2 * settings().faults.exchange;  // rank 0 may wait for the others so long
   if (options_.own_samples == 0) add_loader(parts);
@@ -642,6 +643,7 @@ ReportTargets View::report_targets() {
   targets.total = [this](const RunTotal& total) { record_->result.total = total; };
   targets.retired = [this](const ReportSoFar& report) { left_->report = report; };
   if (record_->early_stop) targets.tested = [this](Step step, const EpochReport& line) { take_evaluation(step, line); };
+  targets.texts = settings().evaluate.text.bytes != 0;
   targets.value_ranks = job_.plan.world_size();
   targets.values_within = settings().faults.exchange / 2;
   targets.times = [this] { return work_.stream->times(); };  // the actors end before the stream

@@ -177,6 +177,9 @@ class View {
   void switch_for_straggler(const ShareWindow& window);
   std::vector<SwitchReport> take_switches(std::uint64_t steps);
   std::optional<DigestPlan> digest_plan() const;
+  // Texts, in texts.cpp.
+  std::optional<TextPlan> text_plan();
+  std::string generate_text(Step step, const Memory& weights) const;
   template <class Wish>
   std::uint64_t agree(Wish wish, const char* what, Deadline deadline);
 
@@ -214,6 +217,7 @@ class View {
   RunEndBox end_;                            // filled by Membership; other threads see its actor end only later
   std::unique_ptr<IoThreads> data_threads_;  // closed before the loaders that it posts to end
   std::unique_ptr<IoThreads> io_;  // closed before the actors that it posts to end; those that post to it end first
+  std::unique_ptr<IoThreads> text_thread_;  // at rank 0, with evaluate.text_bytes; closed as the one before
   MembershipActor membership_;
   std::shared_ptr<Wires> wires_ = std::make_shared<Wires>();
   std::unique_ptr<HostCopies> copies_;

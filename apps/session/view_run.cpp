@@ -180,6 +180,7 @@ void View::take_down(Blocking& blocking) noexcept {
   job_.stop_waiting_for_data();
   if (data_threads_) data_threads_->close();
   if (io_) io_->close();
+  if (text_thread_) text_thread_->close();
   abort_exchanges({Code::aborted, "the session is over"});
   work_.stream.reset();
   if (!retired_) work_.hosted.clear();  // otherwise hand_over() needs their progress

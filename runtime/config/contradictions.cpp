@@ -30,6 +30,7 @@ class Review {
     layers();
     synchronized();
     texts();
+    generated_text();
     faults();
     const std::string_view policy = is_given("update.time_constant") ? "update.time_constant" : "update.policy";
     if (const std::string wrong = contradiction(settings_.update); !wrong.empty()) add(policy, wrong);
@@ -229,6 +230,17 @@ class Review {
     if (settings_.data.source != "text") return;
     for (const std::string_view key : {"data.augment", "data.broken", "data.read_s", "data.stage"})
       if (is_wished(key)) add(key, text(key, " is not used by data.source = \"text\"; leave it out"));
+  }
+
+  /// A text is generated with an evaluation's weights.
+  void generated_text() {
+    const bool generates = settings_.evaluate.text.bytes > 0;
+    if (generates && settings_.evaluate.every_epochs == 0)
+      add("evaluate.text_bytes", text(told("evaluate.text_bytes"), " follows an evaluation, and ",
+                                      told("evaluate.every_epochs"), " makes none; set it, or leave text_bytes out"));
+    if (generates) return;
+    for (const std::string_view key : {"evaluate.text_prompt", "evaluate.text_temperature", "evaluate.text_top_k"})
+      if (is_wished(key)) add_meaningless(key, "evaluate.text_bytes", "a number of bytes, as in text_bytes = 200");
   }
 
   void faults() {

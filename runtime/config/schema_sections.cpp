@@ -95,6 +95,10 @@ std::optional<Finding> check_resume(const V& v) {
   if (!v.text.empty()) return std::nullopt;
   return invalid("is empty; write \"never\", \"auto\", or the path of a checkpoint");
 }
+std::optional<Finding> check_prompt(const V& v) {
+  if (!v.text.empty()) return std::nullopt;
+  return invalid("is empty; give the model at least one byte to continue, as in evaluate.text_prompt = \"\\n\"");
+}
 std::optional<Finding> check_report_dir(const V& v) {
   if (!v.text.empty()) return std::nullopt;
   return invalid("is empty; name a folder, as in report.dir = \"run\", or \".\" for the working directory");
@@ -387,6 +391,38 @@ Keys other_keys() {
       {"evaluate.min_change", at<&S::evaluate, &S::Evaluate::min_change>, number(0, 1e9),
        "how much lower than the best one before a loss on the test set must be to count as lower", "0.001",
        "Only with evaluate.patience."},
+      {"evaluate.text_bytes",
+       at<&S::evaluate, &S::Evaluate::text, &TextSettings::bytes>,
+       integer(0, 65536),
+       "bytes of text that the model generates after each evaluation; 0: none",
+       "200",
+       "The text is printed with the line of its epoch, and is in the log and on the page. It depends only on the "
+       "weights, train.seed and the step. The model must predict each byte from the earlier ones, as gpt does. Rank "
+       "0's "
+       "process computes it on a thread of its own from a copy of the weights (4 bytes for each), while training goes "
+       "on; it ends early after half of faults.exchange_s.",
+       {"data.source", {"text"}}},
+      {"evaluate.text_prompt",
+       at<&S::evaluate, &S::Evaluate::text, &TextSettings::prompt>,
+       text_in_quotes(check_prompt),
+       "how the text begins",
+       "\"The \"",
+       "Only with evaluate.text_bytes. Of a prompt that is longer than data.length the model reads the last bytes.",
+       {"data.source", {"text"}}},
+      {"evaluate.text_temperature",
+       at<&S::evaluate, &S::Evaluate::text, &TextSettings::temperature>,
+       number(0, 100),
+       "divisor of the logits: a larger one makes unlikely bytes more frequent; 0: always the most likely byte",
+       "0.8",
+       "Only with evaluate.text_bytes.",
+       {"data.source", {"text"}}},
+      {"evaluate.text_top_k",
+       at<&S::evaluate, &S::Evaluate::text, &TextSettings::most_likely>,
+       integer(0, 256),
+       "how many of the most likely bytes one is drawn from; 0: all",
+       "40",
+       "Only with evaluate.text_bytes.",
+       {"data.source", {"text"}}},
       {"checkpoint.dir", at<&S::checkpoint, &C::dir>, text_in_quotes(),
        "folder of checkpoints, relative to the working directory; \"\": the folder checkpoints in report.dir",
        "\"run/checkpoints\"", "Ranks on several hosts need a folder that all of them can reach."},

@@ -8,6 +8,7 @@
 
 #include "runtime/compute/rules/rate_schedule.hpp"
 #include "runtime/compute/rules/rule.hpp"
+#include "runtime/compute/text_generation.hpp"
 #include "runtime/config/hosts.hpp"
 #include "runtime/data/broken.hpp"
 #include "runtime/data/schedule.hpp"
@@ -122,6 +123,7 @@ struct Settings {
     std::uint32_t every_epochs = 1;  // 0: never
     std::uint32_t patience = 0;      // evaluations without improvement that end the run; 0: they do not
     double min_change = 0;           // decrease of the loss that counts as an improvement
+    TextSettings text;               // that the model generates after each evaluation
   } evaluate;
   struct Checkpoint {
     std::string dir;                  // empty: folder checkpoints in report.dir

@@ -47,6 +47,7 @@ struct EpochReport {
   /// Policies that took effect in its steps.
   std::vector<SwitchReport> switches{};
   std::vector<ReportedValue> values{};  // that the app reported, by name
+  std::string generated_text{};         // after the evaluation, with its prompt; printable(); empty: none
   double steps_per_s = 0;               // of the line's steps in this run, without evaluations; 0: not known
   double part = 1;  // fraction of the epoch's samples that were taken: below 1 if the run ends within the epoch
   /// Number of epochs so far, including fractions.

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 
 #include <array>
+#include <chrono>
+#include <functional>
+#include <future>
 #include <memory>
 #include <span>
 #include <vector>
@@ -45,8 +48,8 @@ class NotingExchange final : public Exchange {
   void commit(Stream&) override {}
   std::span<const Point> pending() const noexcept override { return {&late, 1}; }
   bool is_consistent() const noexcept override { return consistent_every == 1 || steps.size() % consistent_every == 0; }
-  void show_common(Stream&) override { shown.push_back(true); }
-  void show_own(Stream&) override { shown.push_back(false); }
+  void show_common(Stream& stream) override { show(stream, true); }
+  void show_own(Stream& stream) override { show(stream, false); }
   const PolicySettings& policy() const noexcept override { return in_force; }
   std::string refusal(const PolicySettings& given) const override {
     return given.kind == PolicyKind::diloco ? "no room for an outer momentum" : "";
@@ -62,13 +65,19 @@ class NotingExchange final : public Exchange {
   std::vector<std::uint64_t> switched_at;
   std::vector<StepFacts> facts;
   std::vector<Step> steps;
-  std::vector<bool> shown;           // common, own
+  std::vector<bool> shown;  // common, own
+  std::function<void(Stream&, bool)> shows;
   std::size_t consistent_every = 1;  // steps
   bool refuses = false;
   bool common = true;  // its totals
   Point late;          // of what is contributed; value 0: nothing is late
 
  private:
+  void show(Stream& stream, bool common_ones) {
+    shown.push_back(common_ones);
+    if (shows) shows(stream, common_ones);
+  }
+
   Memory sums, total;
 };
 
@@ -88,7 +97,7 @@ struct NotedCoordinator {
 /// A device actor on a fake device, with all receivers of its messages.
 struct World {
   explicit World(Schedule given, std::optional<SavePlan> saves = {}, bool sums_are_common = true,
-                 std::uint64_t digest_steps = 0, bool awaits_verdicts = false)
+                 std::uint64_t digest_steps = 0, bool awaits_verdicts = false, bool generates = false)
       : schedule(given) {
     space.map(arena);
     const Graph graph{"tiny", Shape{{4}}, DType::f32, {{"l1", Dense{2}}, {"loss", SoftmaxCrossEntropy{}}}};
@@ -117,37 +126,51 @@ struct World {
     auto sums_to = actors.listener<RankSumsReceiver, RankSums>([this](const RankSums& s) { own_sums.push_back(s); });
     auto digests_to = actors.listener<RankDigestReceiver, RankDigest>(
         [this](const RankDigest& told) { digests.emplace_back(told.step, told.tensors); });
+    auto texts_to =
+        actors.listener<TextReceiver, TextGenerated>([this](const TextGenerated& made) { texts.push_back(made); });
+    std::optional<TextPlan> text_plan;
+    if (generates)
+      text_plan.emplace(TextPlan{tensor, arena->allocate(tensor.size_bytes), *text_work,
+                                 [this](Step step) { return generate(step); }});
+    if (generates) weights_copy = text_plan->copy;
     std::optional<DigestPlan> digest_plan;
     if (digest_steps != 0)
       digest_plan = DigestPlan{digest_steps, {tensor, slice(tensor, 0, 8)}, arena->allocate(digest_bytes(2))};
-    actor = spawn_device(
-        actors.system(),
-        {.stream = *stream,
-         .replica = *replica,
-         .exchange = *steps,
-         .space = space,
-         .steps = step_messages,
-         .evaluations = evaluation_messages,
-         .evaluation_sums = arena->allocate(kEvaluationsKept * sizeof(StepSums)),
-         .schedule = schedule,
-         .snapshots = snapshot_messages,
-         .saves = std::move(saves),
-         .verdict =
-             [this](Step step, const StepSums&) {
-               return step == bad_step ? Status{Code::device_fault, "the loss"} : Status{};
-             },
-         .switched =
-             [this](Step step, const PolicySettings& policy, const std::string& why) {
-               switches.emplace_back(step.value, policy.kind);
-               reasons.push_back(why);
-             },
-         .ends_early = [this](Step last) { early_end = last; },
-         .sums_are_common = sums_are_common,
-         .digests = digest_plan,
-         .awaits_verdicts = awaits_verdicts,
-         .rebuild_refusal = [] { return std::string{}; },
-         .retired = [this](const DeviceProgress& left) { progress = left; }},
-        {{committed_to}, evaluated_to, {finished_to}, snapshots_to, coordinator.handle(actors), sums_to, digests_to});
+    actor = spawn_device(actors.system(),
+                         {.stream = *stream,
+                          .replica = *replica,
+                          .exchange = *steps,
+                          .space = space,
+                          .steps = step_messages,
+                          .evaluations = evaluation_messages,
+                          .evaluation_sums = arena->allocate(kEvaluationsKept * sizeof(StepSums)),
+                          .schedule = schedule,
+                          .snapshots = snapshot_messages,
+                          .saves = std::move(saves),
+                          .verdict =
+                              [this](Step step, const StepSums&) {
+                                return step == bad_step ? Status{Code::device_fault, "the loss"} : Status{};
+                              },
+                          .switched =
+                              [this](Step step, const PolicySettings& policy, const std::string& why) {
+                                switches.emplace_back(step.value, policy.kind);
+                                reasons.push_back(why);
+                              },
+                          .ends_early = [this](Step last) { early_end = last; },
+                          .sums_are_common = sums_are_common,
+                          .digests = digest_plan,
+                          .texts = std::move(text_plan),
+                          .awaits_verdicts = awaits_verdicts,
+                          .rebuild_refusal = [] { return std::string{}; },
+                          .retired = [this](const DeviceProgress& left) { progress = left; }},
+                         {{committed_to},
+                          evaluated_to,
+                          {finished_to},
+                          snapshots_to,
+                          coordinator.handle(actors),
+                          sums_to,
+                          digests_to,
+                          texts_to});
     actor->attach_functor([this](const caf::error& reason) { ended = from_caf(reason); });
     actors.run();
   }
@@ -204,6 +227,10 @@ struct World {
   std::vector<RankSums> own_sums;
   Memory tensor = arena->allocate(64);
   std::vector<std::pair<std::uint64_t, std::vector<std::uint64_t>>> digests;  // steps, of `tensor` and a part of it
+  std::unique_ptr<IoThreads> text_work = std::make_unique<IoThreads>("text", 1);
+  std::function<std::string(Step)> generate;
+  std::vector<TextGenerated> texts;
+  Memory weights_copy;  // for texts
   Status ended;
 };
 
@@ -319,6 +346,63 @@ TEST(DeviceActor, KeepsTheSumsOfEvaluationsApartWhenEveryStepEndsAnEpoch) {
     EXPECT_EQ(w.evaluated[k].sums.samples, 2u);
   }
   EXPECT_EQ(w.finished, std::vector<bool>{false});
+}
+
+Schedule steps_with_an_evaluation_each(std::uint64_t steps) {
+  return {.train_samples = 2, .test_samples = 2, .rows = 2, .ranks = 1, .steps = steps};
+}
+
+TEST(DeviceActor, GeneratesATextFromACopyOfTheWeightsThatWereEvaluated) {
+  World w{steps_with_an_evaluation_each(1), {}, true, 0, false, true};
+  const Memory evaluated = w.arena->allocate(w.tensor.size_bytes), own = w.arena->allocate(w.tensor.size_bytes);
+  *w.space.address_of<float>(evaluated) = 5;
+  w.exchange.shows = [&](Stream& stream, bool common) { stream.copy(w.tensor, common ? evaluated : own); };
+  w.generate = [&](Step step) { return text(step.value, ": ", *w.space.address_of<float>(w.weights_copy)); };
+  w.begin();
+  w.give(0);
+  w.give(0, true, true);
+  w.run_device();
+  w.text_work->close();
+  w.actors.run();
+  ASSERT_EQ(w.texts.size(), 1U);
+  EXPECT_EQ(w.texts[0].step, Step{0});
+  EXPECT_EQ(w.texts[0].text, "0: 5");
+  EXPECT_EQ(*w.space.address_of<float>(w.tensor), 0) << "the step after it has the rank's own weights";
+}
+
+TEST(DeviceActor, EndsNoOtherEvaluationWhileATextIsGeneratedFromTheCopy) {
+  World w{steps_with_an_evaluation_each(3), {}, true, 0, false, true};
+  std::promise<void> go_on;
+  w.generate = [&, wait = go_on.get_future().share()](Step) {
+    wait.wait_for(std::chrono::seconds{20});
+    return std::string{"text"};
+  };
+  w.begin();
+  for (std::uint64_t k = 0; k < 3; ++k) {
+    w.give(k);
+    w.give(k, true, true);
+  }
+  for (int i = 0; i < 4; ++i) w.run_device();
+  EXPECT_EQ(w.evaluated.size(), 1U);
+  go_on.set_value();
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{20};
+  while (w.texts.size() < 3 && std::chrono::steady_clock::now() < deadline) w.run_device();
+  EXPECT_EQ(w.texts.size(), 3U);
+  EXPECT_EQ(w.evaluated.size(), 3U);
+  EXPECT_EQ(w.finished, std::vector<bool>{false});
+}
+
+TEST(DeviceActor, EndsWithTheErrorOfAText) {
+  World w{steps_with_an_evaluation_each(2), {}, true, 0, false, true};
+  w.generate = [](Step) -> std::string { fail(Code::unsupported, "no layer of it"); };
+  w.begin();
+  w.give(0);
+  w.give(0, true, true);
+  w.run_device();
+  w.text_work->close();
+  w.actors.run();
+  EXPECT_TRUE(w.texts.empty());
+  EXPECT_NE(w.ended.text().find("no text after step 0: no layer of it"), std::string::npos) << w.ended.text();
 }
 
 TEST(DeviceActor, EndsWithTheCodeAndTextOfWhatItsHandlerThrew) {

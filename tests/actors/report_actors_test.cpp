@@ -17,7 +17,7 @@ StepSums sums(double loss, std::uint64_t correct, std::uint64_t samples) {
 }
 
 struct ReporterWorld {
-  explicit ReporterWorld(Schedule schedule, std::uint32_t value_ranks = 0) {
+  explicit ReporterWorld(Schedule schedule, std::uint32_t value_ranks = 0, bool texts = false) {
     auto told_to = actors.listener<ReportedReceiver, Reported>([this](const Reported&) { ++told; });
     ReportTargets targets;
     targets.line = [this](const EpochReport& line) { lines.push_back(line); };
@@ -27,6 +27,7 @@ struct ReporterWorld {
     targets.rate = [](Step step) { return 0.5 / static_cast<double>(step.value + 1); };
     targets.skipped = [](const StepSums& of_all) { return of_all.bad_gradient != 0; };
     targets.value_ranks = value_ranks;
+    targets.texts = texts;
     reporter = spawn_reporter(actors.system(), schedule, targets, told_to);
     send(Begin{{1}});
   }
@@ -101,6 +102,28 @@ TEST(ReporterActor, HoldsALineBackUntilItsTestResultIsThere) {
   EXPECT_EQ(w.lines[0].epoch, 1u);
   EXPECT_DOUBLE_EQ(*w.lines[0].test_loss, 2.0);
   EXPECT_DOUBLE_EQ(*w.lines[0].test_accuracy, 0.75);
+}
+
+TEST(ReporterActor, HoldsALineBackUntilItsTextIsThere) {
+  ReporterWorld w{{.train_samples = 10, .test_samples = 4, .rows = 10, .ranks = 1, .steps = 3}, 0, /*texts=*/true};
+  w.send(Committed{{1}, {0}, sums(1, 5, 10)});
+  w.send(TestResult{{0}, sums(8, 3, 4)});
+  EXPECT_TRUE(w.lines.empty());
+  w.send(TextGenerated{{0}, "first", {}});
+  ASSERT_EQ(w.lines.size(), 1U);
+  EXPECT_EQ(w.lines[0].generated_text, "first");
+  w.send(TextGenerated{{1}, "before its step is gathered", {}});
+  w.send(Committed{{1}, {1}, sums(1, 5, 10)});
+  w.send(TestResult{{1}, sums(8, 3, 4)});
+  ASSERT_EQ(w.lines.size(), 2U);
+  EXPECT_EQ(w.lines[1].generated_text, "before its step is gathered");
+  w.send(Committed{{1}, {2}, sums(1, 5, 10)});
+  w.send(TestResult{{2}, sums(8, 3, 4)});
+  w.send(DeviceFinished{.stopped = true});
+  EXPECT_EQ(w.told, 0) << "the last evaluation was made, so its text comes, however the run ends";
+  w.send(TextGenerated{{2}, "last", {}});
+  EXPECT_EQ(w.lines.size(), 3U);
+  EXPECT_EQ(w.told, 1);
 }
 
 TEST(ReporterActor, TellsWhatTheStreamHasSpentSinceTheRunBegan) {

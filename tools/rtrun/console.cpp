@@ -66,6 +66,17 @@ std::string epoch_line(const EpochReport& report) {
   return text_of(line);
 }
 
+/// A generated text, each of its lines behind a bar.
+std::string text_lines(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    out += fmt::format("    | {}\n", text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
+}
+
 }  // namespace
 
 Console::Console(const Settings& settings, std::ostream& out, ConsoleOptions options)
@@ -156,7 +167,7 @@ std::string Console::lines_of(const EpochReport& report) {
 }
 
 void Console::epoch(const EpochReport& report) {
-  if (!options_.quiet) print(lines_of(report));
+  if (!options_.quiet) print(lines_of(report) + (json() ? std::string{} : text_lines(report.generated_text)));
   if (report.test_accuracy && (!best_ || *report.test_accuracy > *best_->test_accuracy)) best_ = report;
 }
 
