@@ -226,7 +226,7 @@ std::string loss_name(const std::vector<Layer>& layers) {
 
 /// The layers of the file, and the loss of classifiers on what it puts out.
 Graph build_from_onnx(const Settings& settings, const std::vector<Field>& fields) {
-  OnnxModel model = read_onnx_file(settings.model.onnx_file, fields);
+  OnnxModel model = read_onnx_file(settings.model.onnx_file, fields, settings.model.onnx_output);
   const bool follows = model.layers.back().name == model.output;
   std::vector<std::string> inputs;
   if (!follows) inputs = {model.output, std::string{kLabel}};

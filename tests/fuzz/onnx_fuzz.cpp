@@ -65,7 +65,7 @@ TEST(OnnxFuzz, EndsWithAModelOrAnErrorAndAllocatesNoMoreThanTheBytesCanHold) {
     if (dice() % 64 != 0) testing::damage(bytes, 0, dice);
     testing::reset_largest_allocation();
     try {
-      const OnnxModel model = read_onnx(bytes, graphs[which].fields(), "fuzz");
+      const OnnxModel model = read_onnx(bytes, graphs[which].fields(), {}, "fuzz");
       ASSERT_FALSE(model.layers.empty());
       ++read;
     } catch (const Error& error) {
