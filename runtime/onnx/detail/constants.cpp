@@ -14,6 +14,11 @@ using Numbers = std::vector<std::int64_t>;
 using Inputs = std::span<const OnnxNumbers* const>;
 constexpr std::size_t kMostDims = 16;
 
+/// So that numbers that no longer depend on the rows can be shapes and indices.
+void forget_rows(OnnxNumbers& numbers) {
+  if (std::ranges::find(numbers.of_rows, true) == numbers.of_rows.end()) numbers.of_rows.clear();
+}
+
 /// What is wrong with a node: its numbers are not computed.
 struct NotComputed {};
 void need(bool holds) {
@@ -88,6 +93,7 @@ class Maker {
       from.whole ? void(made.integers[i] = from.integers[at]) : void(made.f32[i] = from.f32[at]);
       if (!from.of_rows.empty()) made.of_rows[i] = from.of_rows[at];
     }
+    forget_rows(made);
     return made;
   }
   OnnxNumbers reshaped(const OnnxNumbers& from, Numbers dims) {
@@ -205,7 +211,7 @@ OnnxNumbers concat(const OnnxNode& node, Inputs inputs, Maker& maker) {
     made.f32.insert(made.f32.end(), one->f32.begin(), one->f32.end());
     for (std::size_t i = 0; i < one->count(); ++i) made.of_rows.push_back(one->is_of_rows(i));
   }
-  if (std::ranges::find(made.of_rows, true) == made.of_rows.end()) made.of_rows.clear();
+  forget_rows(made);
   return made;
 }
 
@@ -385,6 +391,7 @@ OnnxNumbers computed_each(const OnnxNode& node, const Arithmetic& how, Inputs in
       made.integers[i] = static_cast<std::int64_t>(number);
     }
   }
+  forget_rows(made);
   return made;
 }
 
@@ -401,6 +408,7 @@ OnnxNumbers where(const OnnxNode&, Inputs inputs, Maker& maker) {
     made.whole ? void(made.integers[i] = other.integers[i]) : void(made.f32[i] = other.f32[i]);
     if (!made.of_rows.empty()) made.of_rows[i] = other.is_of_rows(i);
   }
+  forget_rows(made);
   return made;
 }
 

@@ -95,7 +95,7 @@ void Importer::matmul(const OnnxNode& node) {
   need(node.inputs.size() == 2, "reads other than two tensors");
   if (find_numbers(1) == nullptr) {
     need(find_numbers(0) == nullptr, "multiplies numbers of the file by a tensor; only tensor by matrix is a layer");
-    need(multiply_heads(node), "multiplies two tensors, which only an attention of a sequence to itself does");
+    need(multiply_heads(), "multiplies two tensors, which only an attention of a sequence to itself does");
     return;
   }
   const OnnxNumbers& weight = matrix(input_name(1));

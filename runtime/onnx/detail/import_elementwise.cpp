@@ -51,7 +51,7 @@ void Importer::add_two(const OnnxNode& node) {
 void Importer::add_numbers(std::size_t index) {
   const Value to = input(1 - index);
   const OnnxNumbers& given = numbers(index);
-  if (to.form == Form::scores) return mask(to, given, -1e4);
+  if (to.form == Form::scores) return give(masked(to, given, -1e4));
   if (to.form == Form::erf) {
     need(is_number(index) && is_near(number(index), 1), "adds another number than 1 to erf, which no layer does");
     return give({.form = Form::factors, .tensor = to.tensor, .arranged = to.arranged, .has_erf = true});
@@ -66,13 +66,14 @@ void Importer::add_numbers(std::size_t index) {
 }
 
 /// As factors: a tensor, perhaps times a number. A product of more than two is several nodes in a file of ours; one
-/// with a number or an erf goes on until it is a GELU or the scaling of an attention.
-Importer::Value Importer::factors_of(std::size_t index) {
+/// with a number or an erf goes on until it is a GELU or the scaling of an attention, of which a part of a tensor may be
+/// scaled.
+Importer::Value Importer::factors_of(std::size_t index, bool is_scaled) {
   const Value read = input(index);
   const bool goes_on = read.form == Form::factors && (read.has_erf || read.constant != 1 ||
                                                       input_name(index).starts_with(text(output(), ".product")));
   if (goes_on) return read;
-  const Value one = readable(index);
+  const Value one = is_scaled ? made(index) : readable(index);
   return {.form = Form::factors, .tensor = one.tensor, .arranged = one.arranged, .factors = {one.tensor}};
 }
 
@@ -109,7 +110,7 @@ void Importer::multiply(const OnnxNode& node) {
     next.constant *= number(fixed);
     return give(std::move(next));
   }
-  Value product = factors_of(1 - fixed);
+  Value product = factors_of(1 - fixed, true);
   product.constant *= number(fixed);
   give_product(std::move(product));
 }
@@ -131,7 +132,7 @@ void Importer::divide(const OnnxNode&) {
       next.constant /= number(1);
       return give(std::move(next));
     }
-    Value product = factors_of(0);
+    Value product = factors_of(0, true);
     product.constant /= number(1);
     return give_product(std::move(product));
   }

@@ -59,21 +59,11 @@ void Importer::add_position(std::size_t index) {
 
 // ---- Attention ----
 
-/// Queries by keys, or shares by values. False: neither.
-bool Importer::multiply_heads(const OnnxNode&) {
-  if (input(0).form == Form::shares) {
-    give_read(input(0), made(1));
-    return true;
-  }
-  const auto scaled = [&](std::size_t index) {
-    const Value read = input(index);
-    const bool is_scaled = read.form == Form::factors && read.factors.size() == 1 && !read.has_erf;
-    return is_scaled ? read : made(index);
-  };
-  Value queries = scaled(0);
-  const Value keys = scaled(1);
-  const auto one = queries.arranged.heads(false), two = keys.arranged.heads(true);
-  if (!one || !two || one->heads != two->heads || one->width != two->width || one->lead != two->lead) return false;
+/// Of queries and keys in heads; `transposed`: the keys' last two extents are exchanged.
+std::optional<Importer::Value> Importer::scores_of(Value queries, const Value& keys, bool transposed) const {
+  const auto one = queries.arranged.heads(false), two = keys.arranged.heads(transposed);
+  if (!one || !two || one->heads != two->heads || one->width != two->width || one->lead != two->lead)
+    return std::nullopt;
   const bool of_one_tensor = queries.tensor == keys.tensor && one->part == 0U && two->part == 1U;
   if (!of_one_tensor) {
     need(!one->part && !two->part && shape(queries.tensor) == shape(keys.tensor),
@@ -83,12 +73,63 @@ bool Importer::multiply_heads(const OnnxNode&) {
   }
   queries.queries = *one;
   queries.constant *= keys.constant;
-  give_next(std::move(queries), Form::scores);
-  return true;
+  queries.form = Form::scores;
+  return queries;
+}
+
+/// Queries by keys, or shares by values. False: neither.
+bool Importer::multiply_heads() {
+  if (input(0).form == Form::shares) {
+    give_arranged(read_by(input(0), made(1)), true, "");
+    return true;
+  }
+  const auto scaled = [&](std::size_t index) {
+    const Value read = input(index);
+    const bool is_scaled = read.form == Form::factors && read.factors.size() == 1 && !read.has_erf;
+    return is_scaled ? read : made(index);
+  };
+  const Value queries = scaled(0);
+  std::optional<Value> scores = scores_of(queries, scaled(1), true);
+  if (scores) give(std::move(*scores));
+  return scores.has_value();
+}
+
+/// Since opset 23, of queries, keys and values [rows, heads, length, width / heads] or [rows, length, width].
+void Importer::attention(const OnnxNode& node) {
+  need(!has_input(4) && !has_input(5) && node.outputs.size() == 1 && node.f32("softcap", 0) == 0,
+       "keeps keys and values, or caps scores, which no layer does");
+  const std::int64_t count = node.number("q_num_heads", 0);
+  need(node.number("kv_num_heads", count) == count, "has other heads of keys than of queries, which no layer does");
+  const auto heads = [&](std::size_t index) {
+    Value read = made(index);
+    if (read.arranged.count_axes() == 4) return read;
+    std::vector<OnnxExtent> extents = read.arranged.extents();
+    need(extents.size() == 3 && count > 0 && extents[2].count % count == 0, "has no heads");
+    extents = {extents[0], extents[1], {count}, {extents[2].count / count}};
+    need(read.arranged.reshape(extents) && read.arranged.permute(std::vector<std::int64_t>{0, 2, 1, 3}), "has no heads");
+    return read;
+  };
+  const bool is_cut = made(std::size_t{0}).arranged.count_axes() == 4;
+  std::optional<Value> scores = scores_of(heads(0), heads(1), false);
+  need(scores.has_value(), "is not of a sequence to itself");
+  const Arrangement::Heads& queries = scores->queries;
+  scores->constant = node.f32s.contains("scale") ? node.f32("scale", 1)
+                                                 : 1 / std::sqrt(static_cast<double>(queries.width) / queries.heads);
+  scores->causal = node.number("is_causal", 0) != 0;
+  if (has_input(3)) {
+    OnnxNumbers given = numbers(3);
+    for (std::int64_t& one : given.integers) one = one != 0 ? 0 : -1;  // true: a place that is read
+    *scores = masked(*scores, given, given.whole ? -0.5 : -1e4);
+  }
+  Value read = read_by(*scores, heads(2));
+  if (!is_cut)
+    need(read.arranged.permute(std::vector<std::int64_t>{0, 2, 1, 3}) && read.arranged.reshape({read.arranged.extent(0), read.arranged.extent(1), {-1}}),
+         "has no heads");
+  give_arranged(std::move(read), true, "");
 }
 
 /// Numbers that are added to the scores; those below `hidden_below` hide a place.
-void Importer::mask(const Value& scores, const OnnxNumbers& mask, double hidden_below) {
+Importer::Value Importer::masked(Value scores, const OnnxNumbers& mask, double hidden_below) const {
   const std::size_t length = shape(scores.tensor).extents[0];
   const std::size_t dims = mask.dims.size();
   const bool fits = mask.count() == length * length && dims >= 2 &&
@@ -103,9 +144,8 @@ void Importer::mask(const Value& scores, const OnnxNumbers& mask, double hidden_
     is_causal = is_causal && hidden == (i % length > i / length);
   }
   need(!hides || is_causal, "masks other places than the later ones, which no layer does");
-  Value next = scores;
-  next.causal = next.causal || hides;
-  give(std::move(next));
+  scores.causal = scores.causal || hides;
+  return scores;
 }
 
 /// A mask of bools, or zeros in the place of shares that are NaN.
@@ -123,7 +163,7 @@ void Importer::where(const OnnxNode& node) {
   OnnxNumbers hidden = numbers(0);
   need(hidden.whole, "chooses by numbers that are no bools");
   for (std::int64_t& one : hidden.integers) one = (one != 0) == (fixed == 1) ? -1 : 0;
-  mask(input(3 - fixed), hidden, -0.5);
+  give(masked(input(3 - fixed), hidden, -0.5));
 }
 void Importer::is_nan(const OnnxNode&) {
   need(input().form == Form::shares, "is no part of an attention");
@@ -138,7 +178,7 @@ void Importer::softmax_of_scores(const OnnxNode& node) {
 }
 
 /// The attention itself, which becomes a layer when its heads are joined again.
-void Importer::give_read(const Value& shares, const Value& values) {
+Importer::Value Importer::read_by(const Value& shares, const Value& values) {
   const Arrangement::Heads& heads = shares.queries;
   const auto found = values.arranged.heads(false);
   need(found && found->heads == heads.heads && found->width == heads.width && found->lead == heads.lead,
@@ -157,7 +197,7 @@ void Importer::give_read(const Value& shares, const Value& values) {
   Value made{.form = Form::pending, .factors = {read}, .operation = Attention{heads.heads, shares.causal}};
   made.shape = Shape{{shape(read).extents[0], heads.width}};
   made.arranged = Arrangement::of_heads(made.shape.extents[0], heads, rows_);
-  give_arranged(std::move(made), true, "");
+  return made;
 }
 
 }  // namespace troupe::detail

@@ -295,6 +295,7 @@ Importer::Value Importer::readable(std::string_view name) {
 
 const std::map<std::string_view, Importer::Handler>& Importer::handlers() {
   static const std::map<std::string_view, Handler> all{{"Add", &Importer::add_two},
+                                                       {"Attention", &Importer::attention},
                                                        {"AveragePool", &Importer::pool<AveragePool>},
                                                        {"BatchNormalization", &Importer::batch_norm},
                                                        {"Cast", &Importer::cast},

@@ -211,7 +211,7 @@ class Importer {
   void add_numbers(std::size_t index);
   void multiply(const OnnxNode& node);
   void give_product(Value product);
-  Value factors_of(std::size_t index);
+  Value factors_of(std::size_t index, bool is_scaled = false);
   void divide(const OnnxNode& node);
   void power(const OnnxNode& node);
   void erf(const OnnxNode& node);
@@ -239,9 +239,11 @@ class Importer {
   void greater_or_equal(const OnnxNode& node);
   bool is_zero(std::size_t index) const;
   void add_position(std::size_t index);
-  bool multiply_heads(const OnnxNode& node);
-  void give_read(const Value& shares, const Value& values);
-  void mask(const Value& scores, const OnnxNumbers& mask, double hidden_below);
+  void attention(const OnnxNode& node);
+  bool multiply_heads();
+  std::optional<Value> scores_of(Value queries, const Value& keys, bool transposed) const;
+  Value read_by(const Value& shares, const Value& values);
+  Value masked(Value scores, const OnnxNumbers& mask, double hidden_below) const;
   void where(const OnnxNode& node);
   void is_nan(const OnnxNode& node);
   void softmax_of_scores(const OnnxNode& node);
