@@ -185,8 +185,9 @@ JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline d
   Layout layout = layout_of(settings, graph);
   Plan plan = make_plan(settings, graph, inputs);
   if (!own && !options.graph && !settings.model.onnx.empty())  // whoever has another file makes another plan
-    plan.reasons.push_back(fmt::format("Weights start as {} has them, whose xxh3 is {:016x}.", settings.model.onnx,
-                                       read_onnx_file(settings.model.onnx_file, facts.fields).hash));
+    plan.reasons.push_back(
+        fmt::format("Weights start as {} has them, whose xxh3 is {:016x}.", settings.model.onnx,
+                    read_onnx_file(settings.model.onnx_file, facts.fields, settings.model.onnx_output).hash));
   const bool can_evaluate = !own || (own->evaluate && options.own_samples == 0);
   if (!can_evaluate) plan.model += " without evaluation";  // the same at all ranks
   BatchLayout batch{plan.room, graph.fields()};

@@ -30,8 +30,8 @@ struct OnnxOptions {
 
 /// Reads what write_onnx writes, and what other programs write of the same layers. `fields`: those of the data, to
 /// which the file's inputs belong by name, or, of one input, to the first; images may be [rows, channels, height,
-/// width] in the file. A softmax at the end is left out, since the loss has it. Memory: a few times the bytes, and those
-/// of the other files, and 32 MiB. Throws Error{invalid} for what is no file of ONNX or does not fit the fields,
+/// width] in the file. A softmax at the end is left out, since the loss has it. Memory: a few times the bytes, and
+/// those of the other files, and 32 MiB. Throws Error{invalid} for what is no file of ONNX or does not fit the fields,
 /// Error{unsupported} naming the node and its operation for what no layer does. `where` is what messages begin with.
 OnnxModel read_onnx(std::span<const std::byte> bytes, const std::vector<Field>& fields, const OnnxOptions& options,
                     const std::string& where);

@@ -265,9 +265,13 @@ Arrangement Arrangement::with_last(std::uint32_t owner, std::uint32_t count) con
 std::optional<Arrangement::Layers> Arrangement::layers(const Shape& shape) const {
   if (!has_rows_first() || !is_whole()) return std::nullopt;
   const auto extents = static_cast<std::uint32_t>(shape.extents.size());
-  const bool flat = extents > 1 && std::ranges::any_of(axes_, [&](const Axis& axis) {
-                      return is_flat(static_cast<std::size_t>(&axis - axes_.data())) && axis.size() == atoms_.size();
-                    }) && axes_.size() <= 2;
+  const bool flat = extents > 1 &&
+                    std::ranges::any_of(axes_,
+                                        [&](const Axis& axis) {
+                                          return is_flat(static_cast<std::size_t>(&axis - axes_.data())) &&
+                                                 axis.size() == atoms_.size();
+                                        }) &&
+                    axes_.size() <= 2;
   std::vector<bool> placed(extents);
   std::vector<std::uint32_t> order;
   const auto place = [&](std::uint32_t owner) {

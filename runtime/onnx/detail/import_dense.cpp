@@ -64,7 +64,8 @@ Importer::DenseRead Importer::dense_read(std::string_view name, std::string_view
     need(reads_last(), "reads elements that lie in another order than a dense layer can read");
   }
   need(shape(read.tensor).extents.back() == width, "has weights for another number of elements than it reads");
-  return {read.tensor, by_gemm && last() == 0, read.arranged.with_extent(read.arranged.count_axes() - 1, last(), units)};
+  return {read.tensor, by_gemm && last() == 0,
+          read.arranged.with_extent(read.arranged.count_axes() - 1, last(), units)};
 }
 
 void Importer::gemm(const OnnxNode& node) {
@@ -81,9 +82,10 @@ void Importer::gemm(const OnnxNode& node) {
     if (bias.size() == 1) bias.resize(units, bias[0]);
     for (float& one : bias) one *= node.f32("beta", 1);
   }
-  const std::string name = model_.layer_name(
-      output(), {{given.name, "weight"}, {has_bias ? numbers(2).name : std::string_view{}, "bias"}});
-  DenseRead read = dense_read(input_name(0), name, weight.size() / units, size_of(static_cast<std::int64_t>(units)), true);
+  const std::string name =
+      model_.layer_name(output(), {{given.name, "weight"}, {has_bias ? numbers(2).name : std::string_view{}, "bias"}});
+  DenseRead read =
+      dense_read(input_name(0), name, weight.size() / units, size_of(static_cast<std::int64_t>(units)), true);
   if (!read.places.empty()) move_columns(weight, read.places);
   std::vector<ModelBuilder::Start> starts{{"weight", std::move(weight)}};
   if (has_bias) starts.push_back({"bias", std::move(bias)});
@@ -99,7 +101,8 @@ void Importer::matmul(const OnnxNode& node) {
     return;
   }
   const OnnxNumbers& weight = matrix(input_name(1));
-  const DenseRead read = dense_read(input_name(0), {}, static_cast<std::size_t>(weight.dims[0]), size_of(weight.dims[1]), false);
+  const DenseRead read =
+      dense_read(input_name(0), {}, static_cast<std::size_t>(weight.dims[0]), size_of(weight.dims[1]), false);
   give({.form = Form::product, .tensor = read.tensor, .arranged = read.arranged, .numbers = input_name(1)});
 }
 
@@ -108,8 +111,8 @@ Importer::Value Importer::made_product(std::string_view name, const Value& produ
   const OnnxNumbers& given = matrix(product.numbers);
   const auto rows = static_cast<std::size_t>(given.dims[0]);
   const std::uint32_t units = size_of(given.dims[1]);
-  const std::string layer_name = model_.layer_name(
-      name, {{given.name, "weight"}, {bias != nullptr ? bias->name : std::string_view{}, "bias"}});
+  const std::string layer_name =
+      model_.layer_name(name, {{given.name, "weight"}, {bias != nullptr ? bias->name : std::string_view{}, "bias"}});
   DenseRead read = dense_read(product.node->inputs[0], layer_name, rows, units, false);
   std::vector<float> weight = transposed(given.f32, rows);
   if (!read.places.empty()) move_columns(weight, read.places);

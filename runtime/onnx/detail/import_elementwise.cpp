@@ -57,7 +57,8 @@ void Importer::add_numbers(std::size_t index) {
     return give({.form = Form::factors, .tensor = to.tensor, .arranged = to.arranged, .has_erf = true});
   }
   if (add_to_norm(to, index)) return;
-  const bool is_row = !given.whole && !given.dims.empty() && given.dims.back() == static_cast<std::int64_t>(given.count());
+  const bool is_row =
+      !given.whole && !given.dims.empty() && given.dims.back() == static_cast<std::int64_t>(given.count());
   if (to.form == Form::product && is_row && given.dims.back() == matrix(to.numbers).dims[1]) {
     give(made_product(output(), to, &given));
     return;
@@ -66,8 +67,8 @@ void Importer::add_numbers(std::size_t index) {
 }
 
 /// As factors: a tensor, perhaps times a number. A product of more than two is several nodes in a file of ours; one
-/// with a number or an erf goes on until it is a GELU or the scaling of an attention, of which a part of a tensor may be
-/// scaled.
+/// with a number or an erf goes on until it is a GELU or the scaling of an attention, of which a part of a tensor may
+/// be scaled.
 Importer::Value Importer::factors_of(std::size_t index, bool is_scaled) {
   const Value read = input(index);
   const bool goes_on = read.form == Form::factors && (read.has_erf || read.constant != 1 ||
@@ -153,9 +154,9 @@ void Importer::power(const OnnxNode&) {
 
 void Importer::erf(const OnnxNode&) {
   const Value read = input();
-  need(read.form == Form::factors && read.factors.size() == 1 && !read.has_erf &&
-           is_near(read.constant, std::sqrt(0.5)),
-       "is no part of a GELU");
+  need(
+      read.form == Form::factors && read.factors.size() == 1 && !read.has_erf && is_near(read.constant, std::sqrt(0.5)),
+      "is no part of a GELU");
   give({.form = Form::erf, .tensor = read.tensor, .arranged = read.arranged});
 }
 

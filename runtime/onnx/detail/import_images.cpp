@@ -185,7 +185,8 @@ void Importer::reduce_mean(const OnnxNode& node) {
   pooled.shape = Shape{{shape(read.tensor).extents[2]}};
   pooled.arranged = Arrangement{pooled.shape, rows_};
   if (node.number("keepdims", 1) != 0)
-    need(pooled.arranged.unsqueeze({static_cast<std::int64_t>(over[0]), static_cast<std::int64_t>(over[1])}), "has no image");
+    need(pooled.arranged.unsqueeze({static_cast<std::int64_t>(over[0]), static_cast<std::int64_t>(over[1])}),
+         "has no image");
   give_arranged(std::move(pooled), true, "");
 }
 

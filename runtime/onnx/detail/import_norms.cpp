@@ -34,12 +34,10 @@ Importer::Value Importer::made_layer_norm(std::string_view name, const Value& re
   const std::size_t each = last_extent(read.tensor);
   const auto at = constants_.find(read.numbers);
   const OnnxNumbers* const weight = at == constants_.end() ? nullptr : &at->second;
-  const std::string wanted =
-      model_.layer_name(name, {{weight != nullptr ? weight->name : std::string_view{}, "weight"},
-                               {bias != nullptr ? bias->name : std::string_view{}, "bias"}});
-  std::vector<ModelBuilder::Start> starts{
-      {"weight", weight != nullptr ? weight->f32 : std::vector<float>(each, 1)},
-      {"bias", bias != nullptr ? bias->f32 : std::vector<float>(each)}};
+  const std::string wanted = model_.layer_name(name, {{weight != nullptr ? weight->name : std::string_view{}, "weight"},
+                                                      {bias != nullptr ? bias->name : std::string_view{}, "bias"}});
+  std::vector<ModelBuilder::Start> starts{{"weight", weight != nullptr ? weight->f32 : std::vector<float>(each, 1)},
+                                          {"bias", bias != nullptr ? bias->f32 : std::vector<float>(each)}};
   return keep(name, add_layer(wanted, LayerNorm{read.constant}, {read.tensor}, std::move(starts)), read.arranged);
 }
 

@@ -106,7 +106,8 @@ void Importer::attention(const OnnxNode& node) {
     std::vector<OnnxExtent> extents = read.arranged.extents();
     need(extents.size() == 3 && count > 0 && extents[2].count % count == 0, "has no heads");
     extents = {extents[0], extents[1], {count}, {extents[2].count / count}};
-    need(read.arranged.reshape(extents) && read.arranged.permute(std::vector<std::int64_t>{0, 2, 1, 3}), "has no heads");
+    need(read.arranged.reshape(extents) && read.arranged.permute(std::vector<std::int64_t>{0, 2, 1, 3}),
+         "has no heads");
     return read;
   };
   const bool is_cut = made(std::size_t{0}).arranged.count_axes() == 4;
@@ -123,7 +124,8 @@ void Importer::attention(const OnnxNode& node) {
   }
   Value read = read_by(*scores, heads(2));
   if (!is_cut)
-    need(read.arranged.permute(std::vector<std::int64_t>{0, 2, 1, 3}) && read.arranged.reshape({read.arranged.extent(0), read.arranged.extent(1), {-1}}),
+    need(read.arranged.permute(std::vector<std::int64_t>{0, 2, 1, 3}) &&
+             read.arranged.reshape({read.arranged.extent(0), read.arranged.extent(1), {-1}}),
          "has no heads");
   give_arranged(std::move(read), true, "");
 }
@@ -157,8 +159,8 @@ void Importer::where(const OnnxNode& node) {
     return give(input(2));
   }
   const std::size_t fixed = find_numbers(1) != nullptr ? 1 : 2;
-  need(find_numbers(fixed) != nullptr && find_numbers(3 - fixed) == nullptr &&
-           input(3 - fixed).form == Form::scores && is_number(fixed) && numbers(fixed).f32[0] < -1e4F,
+  need(find_numbers(fixed) != nullptr && find_numbers(3 - fixed) == nullptr && input(3 - fixed).form == Form::scores &&
+           is_number(fixed) && numbers(fixed).f32[0] < -1e4F,
        "chooses elements, which only the mask of an attention does");
   OnnxNumbers hidden = numbers(0);
   need(hidden.whole, "chooses by numbers that are no bools");
@@ -189,7 +191,8 @@ Importer::Value Importer::read_by(const Value& shares, const Value& values) {
                 "; the layer attention scales by 1 / sqrt(width / heads) = ", wanted));
   std::uint32_t read = shares.tensor;
   if (shares.keys) {
-    need(!found->part && shape(values.tensor) == shape(read), "reads values of another sequence than its queries are of");
+    need(!found->part && shape(values.tensor) == shape(read),
+         "reads values of another sequence than its queries are of");
     read = add_layer(own_name() + ".joined", Concat{}, {shares.tensor, *shares.keys, values.tensor});
   } else {
     need(values.tensor == read && found->part == 2U, "reads other parts than queries, keys and values side by side");

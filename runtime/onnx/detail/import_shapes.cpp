@@ -53,8 +53,9 @@ std::vector<OnnxExtent> Importer::wanted_extents(const OnnxNode& node, const Arr
 void Importer::reshape(const OnnxNode& node) {
   Value from = arrangeable();
   const bool can = from.arranged.reshape(wanted_extents(node, from.arranged));
-  give_arranged(std::move(from), can,
-                "cuts or joins extents as no layer does; if it fixes the number of rows, export with rows of any number");
+  give_arranged(
+      std::move(from), can,
+      "cuts or joins extents as no layer does; if it fixes the number of rows, export with rows of any number");
 }
 
 void Importer::transpose(const OnnxNode& node) {
@@ -121,7 +122,9 @@ void Importer::slice(const OnnxNode& node) {
     const bool all = starts[i] == 0 && ends[i] >= std::int64_t{1} << 31;
     if (all) continue;
     need(!whole.of_rows, "takes some of the rows");
-    const auto at = [&](std::int64_t to) { return std::clamp<std::int64_t>(to < 0 ? to + whole.count : to, 0, whole.count); };
+    const auto at = [&](std::int64_t to) {
+      return std::clamp<std::int64_t>(to < 0 ? to + whole.count : to, 0, whole.count);
+    };
     need(from.arranged.take(*axis, at(starts[i]), at(ends[i]) - at(starts[i])),
          "takes other than one of equal parts of an extent, which no layer does");
   }
@@ -165,9 +168,9 @@ void Importer::concat(const OnnxNode& node) {
   std::optional<Arrangement> alike;
   for (const Value& one : read) {
     const auto owner = static_cast<std::uint32_t>(shape(one.tensor).extents.size() - 1);
-    need(one.arranged.count_axes() > *axis && !shape(one.tensor).extents.empty() &&
-             one.arranged.is_extent(*axis, owner),
-         "joins tensors in another extent than the last, or an image's channels");
+    need(
+        one.arranged.count_axes() > *axis && !shape(one.tensor).extents.empty() && one.arranged.is_extent(*axis, owner),
+        "joins tensors in another extent than the last, or an image's channels");
     const Arrangement base = one.arranged.with_extent(*axis, owner, 1);
     need(!alike || *alike == base, "joins tensors whose extents lie in different orders");
     alike = base;
@@ -202,7 +205,8 @@ void Importer::cast(const OnnxNode& node) {
   if (input().form == Form::known) return give_next(input(), Form::known_number);
   if (input().form == Form::shares || input().form == Form::softmax) return give(input());
   const Value read = arrangeable();
-  need(model_.has_tokens(read.tensor) == is_whole(node.number("to", 1)), "makes tokens of numbers, or numbers of tokens");
+  need(model_.has_tokens(read.tensor) == is_whole(node.number("to", 1)),
+       "makes tokens of numbers, or numbers of tokens");
   give(read);
 }
 

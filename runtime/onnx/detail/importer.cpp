@@ -21,7 +21,7 @@ bool is_near(double found, double wanted) { return std::abs(found - wanted) <= 1
 
 Importer::Importer(OnnxFile file, const std::vector<Field>& fields, const OnnxOptions& options, std::string where,
                    std::uint64_t most_numbers)
-    : file_(std::move(file)), where_(std::move(where)), model_(fields), computed_(most_numbers) {
+    : file_(std::move(file)), where_(std::move(where)), model_(fields, most_numbers), computed_(most_numbers) {
   constants_ = std::move(file_.initializers);
   choose_output(options);
   const std::set<const OnnxNode*> needed = needed_nodes();
@@ -113,7 +113,8 @@ void Importer::add_input(const OnnxValue& given, bool is_only_one) {
   if (image && field.shape.extents[2] == 1) {
     const OnnxExtent rows = all.front().extent(0);
     const auto height = std::int64_t{field.shape.extents[0]}, width = std::int64_t{field.shape.extents[1]};
-    for (const std::vector<OnnxExtent>& to : {std::vector<OnnxExtent>{rows, {height}, {width}}, {rows, {height * width}}})
+    for (const std::vector<OnnxExtent>& to :
+         {std::vector<OnnxExtent>{rows, {height}, {width}}, {rows, {height * width}}})
       if (Arrangement made = all.front(); made.reshape(to)) all.push_back(std::move(made));
   }
   const auto found = std::ranges::find_if(all, fits);
@@ -176,9 +177,8 @@ void Importer::refuse(const std::string& why) const { fail(Code::unsupported, te
 const Importer::Value& Importer::value(std::string_view name) const {
   const auto at = values_.find(name);
   if (at == values_.end())
-    refuse(text("reads ",
-                constants_.contains(name) ? "numbers of the file, \"" : "what no node before it puts out, \"", name,
-                "\", where a layer reads what another one puts out"));
+    refuse(text("reads ", constants_.contains(name) ? "numbers of the file, \"" : "what no node before it puts out, \"",
+                name, "\", where a layer reads what another one puts out"));
   return at->second;
 }
 std::string_view Importer::input_name(std::size_t index) const {

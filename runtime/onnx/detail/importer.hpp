@@ -188,7 +188,7 @@ class Importer {
   struct DenseRead {
     std::uint32_t tensor = 0;
     bool flatten = false;
-    Arrangement arranged{{}, 1};       // of what it puts out
+    Arrangement arranged{{}, 1};        // of what it puts out
     std::vector<std::size_t> places{};  // of the weights' columns; empty: as they are
   };
   DenseRead dense_read(std::string_view name, std::string_view layer, std::size_t width, std::uint32_t units,

@@ -19,7 +19,8 @@ void check_count(const std::string& where, const Shape& shape) {
 
 }  // namespace
 
-ModelBuilder::ModelBuilder(const std::vector<Field>& fields) : fields_(fields) {
+ModelBuilder::ModelBuilder(const std::vector<Field>& fields, std::uint64_t most_numbers)
+    : fields_(fields), numbers_left_(most_numbers) {
   for (const Field& field : fields) {
     taken_.insert(field.name);
     tensors_.push_back({field.name, field.shape, field.dtype == DType::i32 ? field.classes : 0});
@@ -45,9 +46,12 @@ std::uint32_t ModelBuilder::add(const std::string& where_node, const std::string
   check_count(where, result.output);
   for (const Parameter& parameter : result.parameters) {
     const auto at = std::ranges::find(starts, parameter.name, &Start::parameter);
-    TROUPE_CHECK(at != starts.end() && at->numbers.size() == parameter.count_elements(), Code::invalid, where,
-                 ": its ", parameter.name, " has ", at == starts.end() ? 0 : at->numbers.size(), " numbers, not ",
+    TROUPE_CHECK(at != starts.end() && at->numbers.size() == parameter.count_elements(), Code::invalid, where, ": its ",
+                 parameter.name, " has ", at == starts.end() ? 0 : at->numbers.size(), " numbers, not ",
                  parameter.count_elements());
+    TROUPE_CHECK(at->numbers.size() <= numbers_left_, Code::unsupported, where,
+                 ": the file uses its weights so often that the layers, each with its own, have far more numbers");
+    numbers_left_ -= at->numbers.size();
     made_.parameters[text(name, '.', parameter.name)] = std::move(at->numbers);
   }
   Layer layer{name, std::move(operation), {}};
@@ -77,8 +81,8 @@ std::string ModelBuilder::free_name(const std::string& wanted) {
   return name;
 }
 
-std::string ModelBuilder::layer_name(
-    std::string_view output, const std::vector<std::pair<std::string_view, std::string_view>>& numbers) const {
+std::string ModelBuilder::layer_name(std::string_view output,
+                                     const std::vector<std::pair<std::string_view, std::string_view>>& numbers) const {
   for (const auto& [name, parameter] : numbers) {
     const std::string ending = text('.', parameter);
     if (name.size() <= ending.size() || !name.ends_with(ending)) continue;

@@ -14,7 +14,8 @@ namespace troupe::detail {
 /// The layers that a file becomes: their names, shapes and first numbers.
 class ModelBuilder {
  public:
-  explicit ModelBuilder(const std::vector<Field>& fields);
+  /// The layers may have `most_numbers` in all: a few bytes can use large weights again and again.
+  ModelBuilder(const std::vector<Field>& fields, std::uint64_t most_numbers);
 
   /// The first numbers of a parameter of a layer.
   struct Start {
@@ -53,6 +54,7 @@ class ModelBuilder {
   std::string free_name(const std::string& wanted);
 
   const std::vector<Field>& fields_;
+  std::uint64_t numbers_left_;
   std::vector<Tensor> tensors_;  // fields, then what layers put out
   std::set<std::string> taken_;  // names
   OnnxModel made_;
