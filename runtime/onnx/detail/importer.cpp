@@ -29,6 +29,8 @@ Importer::Importer(OnnxFile file, const std::vector<Field>& fields, const OnnxOp
   for (const OnnxNode& node : file_.nodes) {
     if (!needed.contains(&node)) continue;
     node_ = &node;
+    TROUPE_CHECK(node.domain.empty() || node.domain == "ai.onnx", Code::unsupported, here(), " is of the domain ",
+                 node.domain, "; this build reads operations of ONNX itself");
     if (!compute(node)) add(node);
   }
 }

@@ -45,7 +45,6 @@ void take_attribute(OnnxNode& node, Bytes message, ExternalData& external) {
 
 OnnxNode node_in(Bytes message, ExternalData& external) {
   OnnxNode node;
-  std::string_view domain;
   std::vector<Bytes> attributes;
   for (ProtobufReader reader(message); reader.next();) {
     switch (reader.field()) {
@@ -54,12 +53,10 @@ OnnxNode node_in(Bytes message, ExternalData& external) {
       case 3: node.name = reader.text(); break;
       case 4: node.operation = reader.text(); break;
       case 5: attributes.push_back(reader.bytes()); break;
-      case 7: domain = reader.text(); break;
+      case 7: node.domain = reader.text(); break;
       default: reader.skip();
     }
   }
-  TROUPE_CHECK(domain.empty() || domain == "ai.onnx", Code::unsupported, "node ", node.name, " (", node.operation,
-               ") is of the domain ", domain, "; this build reads operations of ONNX itself");
   TROUPE_CHECK(!node.outputs.empty(), Code::invalid, "node ", node.name, " (", node.operation, ") puts out nothing");
   if (node.name.empty()) node.name = node.outputs.front();
   for (const Bytes attribute : attributes) take_attribute(node, attribute, external);

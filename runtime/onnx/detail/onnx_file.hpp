@@ -13,7 +13,7 @@
 namespace troupe::detail {
 
 struct OnnxNode {
-  std::string_view operation, name;
+  std::string_view operation, name, domain;
   std::vector<std::string_view> inputs, outputs;  // an input that is left out is empty
   std::map<std::string_view, std::int64_t> numbers;
   std::map<std::string_view, float> f32s;
