@@ -134,13 +134,17 @@ TEST_F(OnnxFolderFuzz, ReadsNoFileOutsideOfTheFolderAndComputesNoMoreThanItMay) 
   const std::vector<std::int64_t> sizes{0, 1, 2, 1 << 11, 1 << 20, std::int64_t{1} << 40, -1, INT64_MAX};
   std::uint64_t read = 0, refused = 0;
   while (!end.passed()) {
-    std::string location = dice() % 2 == 0 ? "w.bin" : "";
-    if (location.empty())
+    const bool is_good = dice() % 2 == 0;  // until it is damaged
+    std::string location = "w.bin";
+    std::vector<std::int64_t> dims{2, 2};
+    if (!is_good) {
+      location.clear();
+      dims.clear();
       for (std::uint32_t i = dice() % 6; i > 0; --i)
         location += parts[dice() % parts.size()] + (dice() % 2 == 0 ? "/" : "");
-    std::vector<std::int64_t> dims;
-    for (std::uint32_t i = dice() % 4; i > 0; --i) dims.push_back(sizes[dice() % sizes.size()]);
-    const std::string made = file(location, offsets[dice() % 2 == 0 ? 0 : dice() % offsets.size()], dims);
+      for (std::uint32_t i = dice() % 4; i > 0; --i) dims.push_back(sizes[dice() % sizes.size()]);
+    }
+    const std::string made = file(location, offsets[is_good ? 0 : dice() % offsets.size()], dims);
     std::vector<std::byte> bytes(made.size());
     std::ranges::transform(made, bytes.begin(), [](char one) { return static_cast<std::byte>(one); });
     if (dice() % 4 == 0) testing::damage(bytes, 0, dice);

@@ -1,5 +1,6 @@
 #include "runtime/onnx/detail/external_data.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -12,7 +13,10 @@ namespace fs = std::filesystem;
 /// Links are followed before the folder is compared: a link must not lead outside either.
 std::string ExternalData::path_of(std::string_view tensor, std::string_view location) const {
   const auto refuse = [&](std::string_view why) {
-    fail(Code::invalid, text("tensor \"", tensor, "\" lies in the file \"", location, "\", ", why));
+    std::string shown{location};
+    std::ranges::replace_if(
+        shown, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '_');
+    fail(Code::invalid, text("tensor \"", tensor, "\" lies in the file \"", shown, "\", ", why));
   };
   if (folder_.empty()) refuse("but this model has no folder; write model and weights into one file");
   const fs::path given{std::string{location}};

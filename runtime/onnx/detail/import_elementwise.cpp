@@ -165,7 +165,7 @@ void Importer::softmax(const OnnxNode& node) {
   Value read = readable(0);
   const auto axis = read.arranged.find_axis(node.number("axis", -1));
   need(axis && *axis + 1 == read.arranged.count_axes(), "is over another extent than the last");
-  need(read.arranged.is_plain(), "is of what lies in another order than logits");
+  need(is_plain(read), "is of what lies in another order than logits");
   read.node = nullptr;
   give_next(std::move(read), Form::softmax);
 }

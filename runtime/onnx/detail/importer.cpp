@@ -267,9 +267,14 @@ Importer::Value Importer::keep(std::string_view name, std::uint32_t tensor, Arra
   return made;
 }
 
+/// Whether the file's array is the tensor; one of a single extent is not a tensor [1, 1, n].
+bool Importer::is_plain(const Value& value) const {
+  const bool is_joined = value.arranged.count_axes() <= 2 && shape(value.tensor).extents.size() > 1;
+  return value.arranged.is_plain() && !is_joined;
+}
 std::uint32_t Importer::plain(std::string_view name) {
   const Value found = made(name);
-  if (found.arranged.is_plain()) return found.tensor;
+  if (is_plain(found)) return found.tensor;
   const auto layers = found.arranged.layers(shape(found.tensor));
   if (!layers)
     refuse(text("reads \"", name, "\", ", found.arranged.is_whole() ? "whose elements lie" : "a part of a tensor",
@@ -290,7 +295,7 @@ Importer::Value Importer::readable(std::string_view name) {
   const Value found = made(name);
   const Arrangement& arranged = found.arranged;
   const bool flat = arranged.count_axes() > 0 && arranged.is_flat(arranged.count_axes() - 1);
-  if (arranged.is_plain() || (!flat && arranged.is_whole())) return found;
+  if (is_plain(found) || (!flat && arranged.is_whole())) return found;
   (void)plain(name);
   return value(name);
 }

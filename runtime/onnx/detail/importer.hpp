@@ -135,6 +135,7 @@ class Importer {
   Value keep(std::string_view name, std::uint32_t tensor, Arrangement arranged);
   /// The tensor that is the file's array.
   std::uint32_t plain(std::string_view name);
+  bool is_plain(const Value& value) const;
   std::uint32_t plain(std::size_t index) { return plain(input_name(index)); }
   /// The same, but extents may lie in another order, as layers that work on each element do not mind.
   Value readable(std::string_view name);
