@@ -97,7 +97,10 @@ void Importer::conv(const OnnxNode& node) {
   layer.dilation = pair(node, "dilations");
   layer.groups = size_of(node.number("group", 1));
   const Image read = image(0);
-  layer.padding = padding(node, shape(read.tensor), layer.kernel, layer.stride, layer.dilation);
+  Shape padded = shape(read.tensor);
+  padded.extents[0] += 2 * read.padding.height;
+  padded.extents[1] += 2 * read.padding.width;
+  layer.padding = padding(node, padded, layer.kernel, layer.stride, layer.dilation);
   layer.padding.height += read.padding.height;
   layer.padding.width += read.padding.width;
   const std::uint64_t channels = shape(read.tensor).extents[2];
