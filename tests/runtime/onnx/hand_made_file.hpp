@@ -1,5 +1,9 @@
 #pragma once
 
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -138,5 +142,22 @@ inline std::string graph_text(const OnnxModel& model, const std::vector<Field>& 
   layers.push_back({"loss", SoftmaxCrossEntropy{}, {model.output, "label"}});
   return Graph{model.name, fields, DType::f32, std::move(layers)}.to_string();
 }
+
+/// What NAME.json says of NAME.onnx: which fields the data has, and which output the model puts out.
+struct FileFacts {
+  std::string file, output;
+  std::vector<Field> fields;
+
+  explicit FileFacts(std::filesystem::path path) {
+    std::ifstream stream{path};
+    const auto facts = nlohmann::json::parse(stream);
+    const auto tokens = facts.at("tokens").get<std::uint32_t>();
+    const Shape shape{facts.at("extents").get<std::vector<std::uint32_t>>()};
+    fields = {{"x", shape, tokens > 0 ? DType::i32 : DType::f32, tokens},
+              {"label", tokens > 0 ? shape : Shape{}, DType::i32, facts.at("classes").get<std::uint32_t>()}};
+    output = facts.at("output").get<std::string>();
+    file = path.replace_extension(".onnx").string();
+  }
+};
 
 }  // namespace troupe::testing

@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -23,6 +22,7 @@
 namespace troupe {
 namespace {
 
+using testing::FileFacts;
 using testing::read_model;
 
 std::string bytes_of(const Graph& graph, const std::vector<std::vector<float>>& numbers) {
@@ -146,18 +146,12 @@ TEST(OnnxImport, WritesAgainWhatOtherProgramsWrote) {
   std::size_t models = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".json") continue;
-    std::ifstream file{entry.path()};
-    const auto facts = nlohmann::json::parse(file);
-    const bool tokens = facts.at("tokens").get<std::uint32_t>() > 0;
-    const Shape shape{facts.at("extents").get<std::vector<std::uint32_t>>()};
-    const Shape labels = tokens ? shape : Shape{};
-    const std::vector<Field> fields{
-        {"x", shape, tokens ? DType::i32 : DType::f32, facts.at("tokens").get<std::uint32_t>()},
-        {"label", labels, DType::i32, facts.at("classes").get<std::uint32_t>()}};
+    const FileFacts facts{entry.path()};
+    const std::vector<Field>& fields = facts.fields;
     const std::string stem = (folder / entry.path().stem()).string();
     ++models;
     try {
-      const OnnxModel model = read_onnx_file(stem + ".onnx", fields, facts.at("output").get<std::string>());
+      const OnnxModel model = read_onnx_file(facts.file, fields, facts.output);
       const Graph graph = with_loss(model, fields);
       std::vector<std::vector<float>> numbers;
       for (const Parameter& parameter : graph.parameters()) numbers.push_back(model.parameters.at(parameter.name));
