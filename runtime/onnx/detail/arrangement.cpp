@@ -175,7 +175,7 @@ bool Arrangement::unsqueeze(std::vector<std::int64_t> axes) {
 bool Arrangement::take(std::size_t axis, std::int64_t first, std::int64_t count) {
   const OnnxExtent whole = extent(axis);
   if (whole.of_rows || first < 0 || count <= 0 || whole.count % count != 0 || first % count != 0) return false;
-  if (first + count > whole.count) return false;
+  if (first > whole.count - count) return false;
   if (count == whole.count) return true;
   const auto parts = static_cast<std::uint64_t>(whole.count / count);
   const std::size_t atom = axes_[axis].front();

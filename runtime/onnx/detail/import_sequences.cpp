@@ -61,6 +61,7 @@ void Importer::add_position(std::size_t index) {
 
 /// Of queries and keys in heads; `transposed`: the keys' last two extents are exchanged.
 std::optional<Importer::Value> Importer::scores_of(Value queries, const Value& keys, bool transposed) const {
+  if (shape(queries.tensor).extents.size() != 2 || shape(keys.tensor).extents.size() != 2) return std::nullopt;
   const auto one = queries.arranged.heads(false), two = keys.arranged.heads(transposed);
   if (!one || !two || one->heads != two->heads || one->width != two->width || one->lead != two->lead)
     return std::nullopt;

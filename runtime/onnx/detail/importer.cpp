@@ -88,6 +88,9 @@ void Importer::add_inputs(const std::set<const OnnxNode*>& needed) {
     if (read.contains(input.name)) inputs.push_back(&input);
   for (const OnnxValue* input : inputs)
     rows_ = input->dims.empty() ? rows_ : static_cast<std::uint64_t>(std::max<std::int64_t>(input->dims[0], 0));
+  constexpr std::uint64_t kMostRows = 1 << 20;  // so that counts of elements do not overflow
+  TROUPE_CHECK(rows_ <= kMostRows, Code::unsupported, where_, ": fixes the number of rows to ", rows_,
+               "; export it with any number of them");
   for (const OnnxValue* input : inputs) add_input(*input, inputs.size() == 1);
 }
 

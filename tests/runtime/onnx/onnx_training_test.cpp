@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -30,7 +31,7 @@ class OnnxTraining : public contracts::DeviceWorld {
       const std::size_t count = layout.rows() * entry.field.shape.count_elements();
       for (std::size_t i = 0; i < count; ++i) {
         if (entry.field.dtype == DType::i32)
-          reinterpret_cast<std::int32_t*>(to)[i] = static_cast<std::int32_t>(i % entry.field.classes);
+          reinterpret_cast<std::int32_t*>(to)[i] = static_cast<std::int32_t>(i % std::max(entry.field.classes, 1U));
         else
           reinterpret_cast<float*>(to)[i] = static_cast<float>(random_normal(5, i));
       }
