@@ -17,6 +17,7 @@ std::vector<std::string> beside(const std::string& key, const std::string& value
   if (key == "update.log" || key == "update.replay") return {"update.policy=async"};
   if (key == "update.error_feedback") return {"update.compress=bf16"};
   if (key == "optimizer.rate.warmup_from") return {"optimizer.rate.warmup_epochs=1"};
+  if (key == "model.onnx_output") return {"model.onnx=m.onnx"};
   const detail::Beside& other = detail::find_setting(key)->beside;
   if (other.key.empty() || (!other.says_something_as_default && value == detail::find_setting(key)->show({})))
     return {};
