@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "runtime/base/error.hpp"
+#include "runtime/model/layer_kinds.hpp"
 #include "runtime/model/layer_list.hpp"
 #include "runtime/model/layout.hpp"
 #include "runtime/model/recomputation.hpp"
@@ -224,13 +225,38 @@ std::string loss_name(const std::vector<Layer>& layers) {
   return name;
 }
 
-/// The layers of the file, and the loss of classifiers on what it puts out.
+/// The loss has the sigmoid that a file ends with.
+void leave_out_sigmoid(OnnxModel& model) {
+  const Layer last = model.layers.back();
+  if (model.layers.size() < 2 || last.name != model.output || !std::holds_alternative<Sigmoid>(last.operation)) return;
+  model.layers.pop_back();
+  model.output = last.inputs.empty() ? model.layers.back().name : last.inputs.front();
+}
+
+/// The layers of the file; then those of model.layers, of which the first one reads what the file puts out, or the loss
+/// of classifiers.
 Graph build_from_onnx(const Settings& settings, const std::vector<Field>& fields) {
-  OnnxModel model = read_onnx_file(settings.model.onnx_file, fields);
+  OnnxModel model = read_onnx_file(settings.model.onnx_file, fields, settings.model.onnx_output);
+  std::vector<Layer> more = settings.model.layers;
+  if (more.empty()) more.push_back({"loss", SoftmaxCrossEntropy{}});
+  const bool has_softmax = std::holds_alternative<SoftmaxCrossEntropy>(more.front().operation);
+  TROUPE_CHECK(model.softmax.empty() || has_softmax, Code::invalid, settings.model.onnx_file,
+               ": ends with a softmax, node ", model.softmax,
+               ", which is left out only for softmax_cross_entropy; export the model without it, or begin ",
+               "model.layers with that loss");
+  if (std::holds_alternative<SigmoidCrossEntropy>(more.front().operation)) leave_out_sigmoid(model);
   const bool follows = model.layers.back().name == model.output;
-  std::vector<std::string> inputs;
-  if (!follows) inputs = {model.output, std::string{kLabel}};
-  model.layers.push_back({loss_name(model.layers), SoftmaxCrossEntropy{}, std::move(inputs)});
+  if (!follows && more.front().inputs.empty()) {
+    more.front().inputs = {model.output};
+    if (kind_of(more.front().operation).is_loss) more.front().inputs.emplace_back(kLabel);
+  }
+  if (more.back().name == "loss") more.back().name = loss_name(model.layers);  // which no layer reads
+  for (Layer& layer : more) {
+    TROUPE_CHECK(std::ranges::find(model.layers, layer.name, &Layer::name) == model.layers.end(), Code::invalid,
+                 "model.layers has a layer ", layer.name, ", and so has ", settings.model.onnx_file,
+                 "; give it another name");
+    model.layers.push_back(std::move(layer));
+  }
   return graph_of(settings, model.name, fields, std::move(model.layers));
 }
 
@@ -243,8 +269,8 @@ constexpr std::array kModels{Registered{"mlp", build_mlp}, Registered{"lenet", b
                              Registered{"gpt", build_gpt}};
 
 Graph build_without_smoothing(const Settings& settings, const std::vector<Field>& fields) {
-  if (!settings.model.layers.empty()) return graph_of(settings, "layers", fields, settings.model.layers);
   if (!settings.model.onnx.empty()) return build_from_onnx(settings, fields);
+  if (!settings.model.layers.empty()) return graph_of(settings, "layers", fields, settings.model.layers);
   std::string names;
   for (const Registered& model : kModels) {
     if (model.name == settings.model.name) return model.build(settings, fields);

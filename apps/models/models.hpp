@@ -7,8 +7,8 @@
 
 namespace troupe {
 
-/// The model whose layers `settings.model` lists, or that its file has, or else the registered one that it names, for
-/// samples that have `fields`. Throws as read_onnx_file, Error{invalid} listing the registered names when there is none
+/// The model that the file of `settings.model` has, with the layers that it lists behind; or that of these layers alone;
+/// or else the registered one that it names; for samples that have `fields`. Throws as read_onnx_file, Error{invalid} listing the registered names when there is none
 /// of that name, and the fields when one that it reads is missing.
 Graph build_model(const Settings& settings, const std::vector<Field>& fields);
 

@@ -219,8 +219,9 @@ JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline d
   Plan plan = make_plan(settings, graph, inputs);
   if (place.rank == 0) tell_of_idle_gpus(inputs, listener);
   if (!own && !options.graph && !settings.model.onnx.empty())  // whoever has another file makes another plan
-    plan.reasons.push_back(fmt::format("Weights start as {} has them, whose xxh3 is {:016x}.", settings.model.onnx,
-                                       read_onnx_file(settings.model.onnx_file, facts.fields).hash));
+    plan.reasons.push_back(
+        fmt::format("Weights start as {} has them, whose xxh3 is {:016x}.", settings.model.onnx,
+                    read_onnx_file(settings.model.onnx_file, facts.fields, settings.model.onnx_output).hash));
   const bool can_evaluate = !own || (own->evaluate && options.own_samples == 0);
   if (!can_evaluate) plan.model += " without evaluation";  // the same at all ranks
   BatchLayout batch{plan.room, graph.fields()};

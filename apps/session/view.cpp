@@ -263,15 +263,18 @@ void View::fill_parameters() {
   });
 }
 
+/// Parameters of layers that are not in the file, those of model.layers, keep their numbers.
 void View::fill_from_onnx(const std::string& file, std::span<float> to) const {
-  const OnnxModel model = read_onnx_file(file, job_.graph.fields());
+  const OnnxModel model = read_onnx_file(file, job_.graph.fields(), settings().model.onnx_output);
   const auto& parameters = job_.graph.parameters();
-  for (std::size_t p = 0; p < parameters.size(); ++p) {
-    const auto found = model.parameters.find(parameters[p].name);
-    const Layout::Entry& entry = job_.layout.entries()[p];
-    TROUPE_CHECK(found != model.parameters.end() && found->second.size() == entry.count, Code::invalid, file,
-                 ": has changed since the run began: it has no ", parameters[p].name, " of ", entry.count, " numbers");
-    std::ranges::copy(found->second, to.begin() + static_cast<std::ptrdiff_t>(entry.first));
+  for (const auto& [name, numbers] : model.parameters) {
+    const auto at = std::ranges::find(parameters, name, &Parameter::name);
+    const bool found = at != parameters.end();
+    const Layout::Entry entry =
+        found ? job_.layout.entries()[static_cast<std::size_t>(at - parameters.begin())] : Layout::Entry{};
+    TROUPE_CHECK(found && numbers.size() == entry.count, Code::invalid, file, ": has changed since the run began: its ",
+                 name, " has ", numbers.size(), " numbers, and had ", entry.count);
+    std::ranges::copy(numbers, to.begin() + static_cast<std::ptrdiff_t>(entry.first));
   }
 }
 

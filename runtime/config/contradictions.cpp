@@ -198,10 +198,9 @@ class Review {
   /// A model is either registered or written down.
   void layers() {
     const bool has_file = !settings_.model.onnx.empty();
+    if (!has_file && !settings_.model.onnx_output.empty())
+      add("model.onnx_output", "model.onnx_output is not used without model.onnx; leave it out, or name the file");
     if (settings_.model.layers.empty() && !has_file) return;
-    if (has_file && !settings_.model.layers.empty())
-      add("model.layers",
-          "model.layers cannot be used together with model.onnx, which is the whole model; leave it out");
     for (const std::string_view key : {"model.name", "model.units", "model.depth", "model.width", "model.heads"})
       if (is_wished(key))
         add(key, text(key, " cannot be used together with ", has_file ? "model.onnx" : "model.layers",

@@ -59,9 +59,10 @@ struct Settings {
   struct Model {
     std::string name = "mlp";
     std::vector<std::uint32_t> units{1000, 1000};  // of the hidden layers
-    std::vector<Layer> layers;                     // a model of its own, with its loss; empty: the one named
+    std::vector<Layer> layers;                     // a model of its own, or what follows that of a file, with its loss
     std::string onnx;                              // a file that has model and weights; empty: none
     std::string onnx_file;                         // its path from the working directory
+    std::string onnx_output;                       // the output of the file that is used; empty: the only one
     double label_smoothing = 0;                    // of a last loss that gives none of its own
     std::uint32_t depth = 6;                       // of gpt: blocks
     std::uint32_t width = 384;

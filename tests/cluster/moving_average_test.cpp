@@ -151,5 +151,24 @@ TEST_F(MovingAverage, BeginsAsTheWeightsOfACheckpointThatHasNone) {
       ASSERT_EQ(average[p][i], before[p][i] + share * (weights[p][i] - before[p][i])) << p << ' ' << i;
 }
 
+class OnnxJob : public MovingAverage {};
+
+TEST_F(OnnxJob, StartsFromAFileWithLayersOfItsOwnBehind) {
+  run(1, {"model.units=[20]", dir("first")});
+  const std::string onnx = "model.onnx=\"" + write_model(store("first"), CheckpointPart::parameters) + '"';
+  const Given still{onnx, "model.units=[1000, 1000]", "optimizer.rule=sgd", "optimizer.rate=1e-30", dir("second")};
+  Given settings = still;
+  settings.push_back("model.layers=[\"relu\", {kind = \"dense\", units = 10, name = \"head\"}]");
+  run(2, settings);
+  std::vector<std::vector<float>> numbers = numbers_of(store("second"), CheckpointPart::parameters);
+  const auto of_file = numbers_of(store("first"), CheckpointPart::parameters);
+  ASSERT_EQ(numbers.size(), of_file.size() + 2);
+  const std::vector<float> head = numbers[of_file.size()];
+  EXPECT_EQ(head.size(), 100U);
+  EXPECT_NE(head, std::vector<float>(100)) << "it starts as in any model";
+  numbers.resize(of_file.size());
+  EXPECT_EQ(numbers, of_file);
+}
+
 }  // namespace
 }  // namespace troupe::testing

@@ -1,7 +1,5 @@
 #include "runtime/onnx/detail/onnx_file.hpp"
 
-#include <bit>
-#include <cstring>
 #include <utility>
 
 #include "runtime/base/error.hpp"
@@ -12,70 +10,11 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-// Field numbers and types as onnx.proto of ONNX 1.15 has them.
-constexpr std::int64_t kFloat = 1, kInt32 = 6, kInt64 = 7;
+// Field numbers as onnx.proto of ONNX 1.15 has them.
 constexpr std::size_t kMostNodes = 1 << 17;  // which take more memory than bytes
 constexpr std::int64_t kOldestOpset = 7, kNewestOpset = 24;
 
-/// Elements of `raw`, whose numbers are little-endian.
-template <class Element>
-std::vector<Element> elements_of(Bytes raw) {
-  TROUPE_CHECK(raw.size() % sizeof(Element) == 0, Code::invalid, raw.size(), " bytes of numbers of ", sizeof(Element));
-  std::vector<Element> all(raw.size() / sizeof(Element));
-  if (!raw.empty()) std::memcpy(all.data(), raw.data(), raw.size());
-  return all;
-}
-
-std::uint64_t count_of(std::string_view name, const std::vector<std::int64_t>& dims) {
-  std::uint64_t count = 1;
-  for (const std::int64_t dim : dims) {
-    const bool fits = dim >= 0 && !__builtin_mul_overflow(count, static_cast<std::uint64_t>(dim), &count);
-    TROUPE_CHECK(fits, Code::invalid, "tensor \"", name, "\" has a dimension of ", dim);
-  }
-  return count;
-}
-
-struct NamedNumbers {
-  std::string_view name;
-  OnnxNumbers numbers;
-};
-
-NamedNumbers tensor_in(Bytes message) {
-  NamedNumbers made;
-  auto& [name, numbers] = made;
-  std::int64_t type = 0, place = 0;
-  Bytes raw;
-  for (ProtobufReader reader(message); reader.next();) {
-    switch (reader.field()) {
-      case 1: reader.numbers(numbers.dims); break;
-      case 2: type = reader.number(); break;
-      case 4: reader.f32s(numbers.f32); break;
-      case 5:
-      case 7: reader.numbers(numbers.integers); break;
-      case 8: name = reader.text(); break;
-      case 9: raw = reader.bytes(); break;
-      case 14: place = reader.number(); break;
-      default: reader.skip();
-    }
-  }
-  TROUPE_CHECK(place == 0, Code::unsupported, "tensor \"", name,
-               "\" lies in another file; write model and weights into one");
-  TROUPE_CHECK(type == kFloat || type == kInt64 || type == kInt32, Code::unsupported, "tensor \"", name, "\" has type ",
-               type, " of ONNX; this build reads float, int32 and int64 (1, 6, 7)");
-  numbers.whole = type != kFloat;
-  if (!raw.empty() && type == kFloat) numbers.f32 = elements_of<float>(raw);
-  if (!raw.empty() && type == kInt64) numbers.integers = elements_of<std::int64_t>(raw);
-  if (!raw.empty() && type == kInt32) {
-    const std::vector<std::int32_t> narrow = elements_of<std::int32_t>(raw);
-    numbers.integers.assign(narrow.begin(), narrow.end());
-  }
-  const std::uint64_t found = numbers.whole ? numbers.integers.size() : numbers.f32.size();
-  TROUPE_CHECK(count_of(name, numbers.dims) == found, Code::invalid, "tensor \"", name, "\" has ", found,
-               " numbers, which its dimensions do not");
-  return made;
-}
-
-void take_attribute(OnnxNode& node, Bytes message) {
+void take_attribute(OnnxNode& node, Bytes message, ExternalData& external) {
   std::string_view name, words;
   std::int64_t number = 0;
   float f32 = 0;
@@ -98,15 +37,14 @@ void take_attribute(OnnxNode& node, Bytes message) {
     case 1: node.f32s[name] = f32; break;
     case 2: node.numbers[name] = number; break;
     case 3: node.texts[name] = words; break;
-    case 4: node.tensors[name] = tensor_in(tensor).numbers; break;
+    case 4: node.tensors[name] = parse_tensor(tensor, external); break;
     case 7: node.lists[name] = std::move(list); break;
     default: break;  // of no operation that is read here
   }
 }
 
-OnnxNode node_in(Bytes message) {
+OnnxNode node_in(Bytes message, ExternalData& external) {
   OnnxNode node;
-  std::string_view domain;
   std::vector<Bytes> attributes;
   for (ProtobufReader reader(message); reader.next();) {
     switch (reader.field()) {
@@ -115,15 +53,13 @@ OnnxNode node_in(Bytes message) {
       case 3: node.name = reader.text(); break;
       case 4: node.operation = reader.text(); break;
       case 5: attributes.push_back(reader.bytes()); break;
-      case 7: domain = reader.text(); break;
+      case 7: node.domain = reader.text(); break;
       default: reader.skip();
     }
   }
-  TROUPE_CHECK(domain.empty() || domain == "ai.onnx", Code::unsupported, "node ", node.name, " (", node.operation,
-               ") is of the domain ", domain, "; this build reads operations of ONNX itself");
   TROUPE_CHECK(!node.outputs.empty(), Code::invalid, "node ", node.name, " (", node.operation, ") puts out nothing");
   if (node.name.empty()) node.name = node.outputs.front();
-  for (const Bytes attribute : attributes) take_attribute(node, attribute);
+  for (const Bytes attribute : attributes) take_attribute(node, attribute, external);
   return node;
 }
 
@@ -148,7 +84,7 @@ OnnxValue value_in(Bytes message) {
     reader.field() == 1 ? void(value.name = reader.text()) : reader.skip();
   for (ProtobufReader tensor(inner(inner(message, 2), 1)); tensor.next();) {
     if (tensor.field() == 1) {
-      value.whole = tensor.number() != kFloat;
+      value.whole = is_whole(tensor.number());
     } else if (tensor.field() == 2) {
       for (ProtobufReader shape(tensor.bytes()); shape.next();)
         shape.field() == 1 ? value.dims.push_back(dim_in(shape.bytes())) : shape.skip();
@@ -159,18 +95,18 @@ OnnxValue value_in(Bytes message) {
   return value;
 }
 
-void take_graph(OnnxFile& file, Bytes message) {
+void take_graph(OnnxFile& file, Bytes message, ExternalData& external) {
   std::vector<OnnxValue> inputs;
   for (ProtobufReader reader(message); reader.next();) {
     switch (reader.field()) {
       case 1:
         TROUPE_CHECK(file.nodes.size() < kMostNodes, Code::unsupported, "it has more than ", kMostNodes, " nodes");
-        file.nodes.push_back(node_in(reader.bytes()));
+        file.nodes.push_back(node_in(reader.bytes(), external));
         break;
       case 2: file.name = reader.text(); break;
       case 5: {
-        NamedNumbers found = tensor_in(reader.bytes());
-        file.initializers[found.name] = std::move(found.numbers);
+        OnnxNumbers found = parse_tensor(reader.bytes(), external);
+        file.initializers[found.name] = std::move(found);
         break;
       }
       case 11: inputs.push_back(value_in(reader.bytes())); break;
@@ -216,14 +152,14 @@ const std::vector<std::int64_t>* OnnxNode::list(std::string_view attribute) cons
   return at == lists.end() ? nullptr : &at->second;
 }
 
-OnnxFile parse_onnx(Bytes bytes) {
+OnnxFile parse_onnx(Bytes bytes, ExternalData& external) {
   OnnxFile file;
   std::int64_t opset = 0;
   bool has_graph = false;
   for (ProtobufReader reader(bytes); reader.next();) {
     if (reader.field() == 7) {
       TROUPE_CHECK(!std::exchange(has_graph, true), Code::invalid, "it has two graphs");
-      take_graph(file, reader.bytes());
+      take_graph(file, reader.bytes(), external);
     } else if (reader.field() == 8) {
       if (const std::int64_t version = opset_in(reader.bytes()); version != 0) opset = version;
     } else {

@@ -8,18 +8,12 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/onnx/detail/onnx_tensor.hpp"
+
 namespace troupe::detail {
 
-/// Numbers in a file: f32, or whole ones.
-struct OnnxNumbers {
-  std::vector<std::int64_t> dims;
-  bool whole = false;
-  std::vector<float> f32;              // as many as the dims say
-  std::vector<std::int64_t> integers;  // likewise
-};
-
 struct OnnxNode {
-  std::string_view operation, name;
+  std::string_view operation, name, domain;
   std::vector<std::string_view> inputs, outputs;  // an input that is left out is empty
   std::map<std::string_view, std::int64_t> numbers;
   std::map<std::string_view, float> f32s;
@@ -49,9 +43,8 @@ struct OnnxFile {
   std::vector<OnnxValue> inputs, outputs;  // without initializers
 };
 
-/// Takes no more memory than a few times the bytes. Throws Error{invalid} for what is no file of ONNX,
-/// Error{unsupported} for a version, a type of numbers, or a place of numbers (another file) that this build does not
-/// read.
-OnnxFile parse_onnx(std::span<const std::byte> bytes);
+/// Takes no more memory than a few times the bytes, and those of the other files. Throws Error{invalid} for what is no
+/// file of ONNX, Error{unsupported} for a version or a type of numbers that this build does not read.
+OnnxFile parse_onnx(std::span<const std::byte> bytes, ExternalData& external);
 
 }  // namespace troupe::detail

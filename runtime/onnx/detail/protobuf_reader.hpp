@@ -58,6 +58,11 @@ class ProtobufReader {
     ProtobufReader all(bytes());
     while (!all.rest_.empty()) to.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(all.fixed(4))));
   }
+  void f64s(std::vector<double>& to) {
+    if (type_ == kFixed64) return to.push_back(std::bit_cast<double>(fixed(8)));
+    ProtobufReader all(bytes());
+    while (!all.rest_.empty()) to.push_back(std::bit_cast<double>(all.fixed(8)));
+  }
   void skip() {
     switch (type_) {
       case kVarint: raw_number(); break;

@@ -19,6 +19,7 @@ std::vector<std::string> beside(const std::string& key, const std::string& value
   if (key == "optimizer.rate.warmup_from") return {"optimizer.rate.warmup_epochs=1"};
   if (key == "evaluate.text_prompt" || key == "evaluate.text_top_k" || key == "evaluate.text_temperature")
     return {"data.source=text", "evaluate.text_bytes=200"};
+  if (key == "model.onnx_output") return {"model.onnx=m.onnx"};
   const detail::Beside& other = detail::find_setting(key)->beside;
   if (other.key.empty() || (!other.says_something_as_default && value == detail::find_setting(key)->show({})))
     return {};

@@ -3,10 +3,13 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <fstream>
 
 #include "runtime/base/error.hpp"
 #include "runtime/config/config.hpp"
 #include "runtime/model/dropout.hpp"
+#include "tests/runtime/data/corpus.hpp"
+#include "tests/runtime/onnx/hand_made_file.hpp"
 
 namespace troupe {
 namespace {
@@ -203,6 +206,65 @@ TEST(Models, LayersReadTheFieldsThatTheyNameInTheModelsType) {
   settings.model.layers[0].inputs = {"boxes"};
   EXPECT_EQ(build_model(settings, fields).fields()[0].name, "label");
   EXPECT_EQ(build_model(settings, fields).fields()[1].name, "boxes");
+}
+
+/// A file of a dense layer and of what stands at its end.
+class ModelsOfAFile : public ::testing::Test {
+ protected:
+  void write(std::string_view last) {
+    const std::string bytes = testing::File{}
+                                  .input("x", {0, 4})
+                                  .f32("a.weight", {3, 4}, testing::counted(12))
+                                  .node("Gemm", {"x", "a.weight"}, "logits", {testing::number("transB", 1)})
+                                  .node(last, {"logits"}, "end")
+                                  .output("logits")
+                                  .output("end")
+                                  .bytes();
+    std::ofstream{settings_.model.onnx_file, std::ios::binary} << bytes;
+  }
+  std::string refusal() const {
+    try {
+      build_model(settings_, fields_);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  }
+  static Settings settings_of(const std::string& file) {
+    Settings settings;
+    settings.model.onnx = settings.model.onnx_file = file;
+    settings.model.onnx_output = "end";
+    return settings;
+  }
+
+  testing::TempFolder folder_;
+  Settings settings_ = settings_of(folder_.file("m.onnx"));
+  std::vector<Field> fields_ = samples_of(Shape{{4}}, 3);
+};
+
+TEST_F(ModelsOfAFile, AreFollowedByTheLossOfClassifiersOrByLayersOfTheirOwn) {
+  write("Relu");
+  EXPECT_THAT(names_of(build_model(settings_, fields_)), ElementsAre("a", "end", "loss"));
+  settings_.model.layers = {{"head", Dense{3}}, {"loss", SoftmaxCrossEntropy{}}};
+  const Graph graph = build_model(settings_, fields_);
+  EXPECT_THAT(names_of(graph), ElementsAre("a", "end", "head", "loss"));
+  EXPECT_EQ(graph.parameters()[1].name, "head.weight");
+  settings_.model.onnx_output = "logits";
+  EXPECT_THAT(names_of(build_model(settings_, fields_)), ElementsAre("a", "head", "loss"));
+  settings_.model.layers[0].name = "a";
+  EXPECT_THAT(refusal(), HasSubstr("model.layers has a layer a, and so has "));
+}
+
+TEST_F(ModelsOfAFile, LeaveOutWhatTheLossHas) {
+  write("Softmax");
+  EXPECT_THAT(names_of(build_model(settings_, fields_)), ElementsAre("a", "loss"));
+  fields_[1] = {"label", {{3}}, DType::f32};
+  settings_.model.layers = {{"loss", SigmoidCrossEntropy{}}};
+  EXPECT_THAT(refusal(), HasSubstr("m.onnx: ends with a softmax, node node_end, which is left out only for "));
+  write("Sigmoid");
+  EXPECT_THAT(names_of(build_model(settings_, fields_)), ElementsAre("a", "loss"));
+  settings_.model.layers = {{"loss", SmoothL1{}}};
+  EXPECT_THAT(names_of(build_model(settings_, fields_)), ElementsAre("a", "end", "loss"));
 }
 
 }  // namespace
