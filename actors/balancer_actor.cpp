@@ -20,7 +20,7 @@ constexpr std::uint64_t kStepsAReportForPeople = 32;
 
 struct BalancerState {
   static constexpr const char* name = "balancer";
-  BalancerWiring wiring;
+  BalancerReceivers receivers;
   std::optional<Ledger> ledger;
   std::optional<Shares> shares;                     // of rank 0
   std::map<std::uint32_t, LedgerReceiver> members;  // at rank 0: those of the other ranks, by rank
@@ -29,27 +29,27 @@ struct BalancerState {
 };
 using BalancerSelf = BalancerActor::stateful_pointer<BalancerState>;
 
-void hear(BalancerSelf self, const LedgerNews& news) {
+void apply(BalancerSelf self, const LedgerUpdate& ledger_update) {
   BalancerState& s = self->state;
-  s.ledger->append({{news.first}, news.rows}, {news.until});
-  if (s.wiring.loader) self->send(s.wiring.loader, news);
+  s.ledger->append({{ledger_update.first}, ledger_update.rows}, {ledger_update.until});
+  if (s.receivers.loader) self->send(s.receivers.loader, ledger_update);
 }
 
-LedgerNews news_of(const Shares& shares) {
+LedgerUpdate update_of(const Shares& shares) {
   return {shares.span().first.value, shares.until().value, shares.span().rows};
 }
 
-void tell_all(BalancerSelf self) {
+void send_to_all(BalancerSelf self) {
   BalancerState& s = self->state;
-  const LedgerNews news = news_of(*s.shares);
-  for (const auto& [rank, member] : s.members) self->send(member, news);
-  hear(self, news);
+  const LedgerUpdate ledger_update = update_of(*s.shares);
+  for (const auto& [rank, member] : s.members) self->send(member, ledger_update);
+  apply(self, ledger_update);
 }
 
 void take(BalancerSelf self, const BalancerParts& parts, const RankTimes& report) {
   const std::optional<ShareWindow> window = self->state.shares->take(report);
   if (!window) return;
-  if (window->change) tell_all(self);
+  if (window->change) send_to_all(self);
   if (parts.windows) parts.windows(*window);
 }
 
@@ -71,7 +71,7 @@ void add_step(BalancerSelf self, const BalancerParts& parts, Step step) {
   if (s.shares)
     take(self, parts, full);
   else
-    self->send(s.wiring.coordinator, full);
+    self->send(s.receivers.coordinator, full);
 }
 
 BalancerActor::behavior_type balancer(BalancerSelf self, BalancerParts parts) {
@@ -83,27 +83,27 @@ BalancerActor::behavior_type balancer(BalancerSelf self, BalancerParts parts) {
             const TraceSpan span(parts.trace, "note times", {.step = committed.step.value});
             BalancerState& s = self->state;
             add_step(self, parts, committed.step);
-            if (s.shares && s.shares->committed(committed.step)) tell_all(self);
+            if (s.shares && s.shares->committed(committed.step)) send_to_all(self);
           },
           [=](const JoinLedger& join) {
             BalancerState& s = self->state;
             auto member = caf::actor_cast<LedgerReceiver>(self->current_sender());
             if (!s.shares || !member) return;
-            self->send(member, news_of(*s.shares));  // the decisions that were made before it joined
+            self->send(member, update_of(*s.shares));  // the decisions that were made before it joined
             s.members[join.rank] = std::move(member);
           },
           [=](const RankTimes& report) {
             const TraceSpan span(parts.trace, "take times");
             if (self->state.shares) take(self, parts, report);
           },
-          [=](const LedgerNews& news) {
+          [=](const LedgerUpdate& ledger_update) {
             const TraceSpan span(parts.trace, "pass ledger on");
-            hear(self, news);
+            apply(self, ledger_update);
           },
-          [=](const BalancerWiring& wiring) {
-            self->state.wiring = wiring;
-            if (wiring.coordinator && parts.options.adapts)
-              self->send(wiring.coordinator, JoinLedger{parts.self.value});
+          [=](const BalancerReceivers& receivers) {
+            self->state.receivers = receivers;
+            if (receivers.coordinator && parts.options.adapts)
+              self->send(receivers.coordinator, JoinLedger{parts.self.value});
           }};
 }
 

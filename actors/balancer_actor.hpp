@@ -11,20 +11,20 @@
 
 namespace troupe {
 
-struct BalancerWiring;
+struct BalancerReceivers;
 
 /// Every few steps, reports to rank 0's balancer how the rank's device spent its time, and passes rank 0's decisions
 /// about the ledger to the rank's loader. Rank 0's balancer is the ledger's coordinator (Shares). In jobs of several
 /// ranks, on every rank.
-using BalancerActor = ActorOf<Takes<Begin>, Takes<Committed>, Takes<JoinLedger>, Takes<RankTimes>, Takes<LedgerNews>,
-                              Takes<BalancerWiring>>;
+using BalancerActor = ActorOf<Takes<Begin>, Takes<Committed>, Takes<JoinLedger>, Takes<RankTimes>, Takes<LedgerUpdate>,
+                              Takes<BalancerReceivers>>;
 /// Rank 0's balancer, for the others.
 using BalancerPeer = ActorOf<Takes<JoinLedger>, Takes<RankTimes>>;
 /// The other balancers, for rank 0's.
-using LedgerReceiver = ActorOf<Takes<LedgerNews>>;
+using LedgerReceiver = ActorOf<Takes<LedgerUpdate>>;
 
 /// The actors that a balancer needs; sent once, before Begin.
-struct BalancerWiring {
+struct BalancerReceivers {
   BalancerPeer coordinator;  // empty on rank 0
   LedgerReceiver loader;     // empty if the app brings its samples and divides them itself
 };
@@ -44,4 +44,4 @@ BalancerActor spawn_balancer(caf::actor_system& system, BalancerParts parts);
 
 }  // namespace troupe
 
-TROUPE_LOCAL_MESSAGE(troupe::BalancerWiring)
+TROUPE_LOCAL_MESSAGE(troupe::BalancerReceivers)

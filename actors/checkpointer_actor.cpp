@@ -29,7 +29,7 @@ struct Gathering {
 
 struct CheckpointerState {
   static constexpr const char* name = "checkpointer";
-  CheckpointerWiring wiring;
+  CheckpointerReceivers receivers;
   EpochSoFar epoch;
   std::uint64_t committed = 0;  // steps, as reported; if sums are gathered, perhaps after the copy was made
   std::map<CheckpointId, Gathering> gatherings;
@@ -39,7 +39,7 @@ struct CheckpointerState {
   std::set<CheckpointId> open;  // those of which this rank's part, or on rank 0 the whole, is not finished
   std::optional<std::pair<CheckpointId, CheckpointManifest>> last;  // the last one that was published
   std::pair<CheckpointId, Status> newest;                           // the last save that was tried, and its result
-  std::size_t under_way = 0;                                        // tasks of the thread for files
+  std::size_t tasks_in_progress = 0;                                // tasks of the thread for files
   bool finished = false;
   bool done = false;
 };
@@ -69,15 +69,15 @@ std::optional<double> accuracy_of(const CheckpointerState& s, CheckpointId id) {
   return known == s.accuracies.end() ? std::nullopt : std::optional{known->second};
 }
 
-void tell_when_done(CheckpointerSelf self) {
+void report_when_done(CheckpointerSelf self) {
   CheckpointerState& s = self->state;
-  if (!s.finished || s.done || s.under_way > 0 || !s.gatherings.empty()) return;
+  if (!s.finished || s.done || s.tasks_in_progress > 0 || !s.gatherings.empty()) return;
   s.done = true;
-  self->send(s.wiring.membership, CheckpointsDone{s.last ? s.last->first.steps : 0, s.newest.second});
+  self->send(s.receivers.membership, CheckpointsDone{s.last ? s.last->first.steps : 0, s.newest.second});
 }
 
 void write(CheckpointerSelf self, const Shared& parts, CheckpointId id) {
-  ++self->state.under_way;
+  ++self->state.tasks_in_progress;
   parts->io.post([parts, id, to = CheckpointerActor{self}](Blocking& blocking) {
     const TraceSpan span(parts->io_trace, "write part", {.step = id.steps - 1});
     std::vector<PieceToWrite> pieces;
@@ -96,7 +96,7 @@ void write(CheckpointerSelf self, const Shared& parts, CheckpointId id) {
 /// All ranks have answered: publishes the checkpoint, or removes its files.
 void conclude(CheckpointerSelf self, const Shared& parts, CheckpointId id, Gathering gathering) {
   CheckpointerState& s = self->state;
-  ++s.under_way;
+  ++s.tasks_in_progress;
   CheckpointManifest& manifest = gathering.manifest;
   for (auto& [rank, file] : gathering.files) manifest.files.push_back(std::move(file));
   manifest.test_accuracy = accuracy_of(s, id);
@@ -169,9 +169,9 @@ void on_overdue(CheckpointerSelf self, const Shared& parts, CheckpointId id) {
 
 void on_written(CheckpointerSelf self, const Shared& parts, const FileWritten& written) {
   CheckpointerState& s = self->state;
-  --s.under_way;
+  --s.tasks_in_progress;
   // The copy may be overwritten as soon as this rank's file is written, or has failed: nothing reads it after that.
-  self->send(s.wiring.device, SnapshotFree{});
+  self->send(s.receivers.device, SnapshotFree{});
   PartSaved part{parts->self.value, written.id.number, written.id.steps, {}, {}, {}};
   if (written.status.ok()) {
     part.file = format_checkpoint_file(written.file);
@@ -183,9 +183,9 @@ void on_written(CheckpointerSelf self, const Shared& parts, const FileWritten& w
     take_part(self, parts, part);
   } else {
     s.open.erase(written.id);
-    self->send(s.wiring.coordinator, std::move(part));
+    self->send(s.receivers.coordinator, std::move(part));
   }
-  tell_when_done(self);
+  report_when_done(self);
 }
 
 /// The accuracy of weights is known later than they are saved. Then the checkpoint's manifest is written again.
@@ -194,7 +194,7 @@ void note_accuracy(CheckpointerSelf self, const Shared& parts) {
   if (!s.last || s.last->second.test_accuracy) return;
   s.last->second.test_accuracy = accuracy_of(s, s.last->first);
   if (!s.last->second.test_accuracy) return;
-  ++s.under_way;
+  ++s.tasks_in_progress;
   parts->io.post([parts, last = *s.last, to = CheckpointerActor{self}](Blocking& blocking) {
     CheckpointPublished published{last.first, {}, /*again=*/true};
     published.status = status_of([&] { parts->store.publish(blocking, last.first, last.second); });
@@ -204,7 +204,7 @@ void note_accuracy(CheckpointerSelf self, const Shared& parts) {
 
 void on_published(CheckpointerSelf self, const Shared& parts, const CheckpointPublished& published) {
   CheckpointerState& s = self->state;
-  --s.under_way;
+  --s.tasks_in_progress;
   s.open.erase(published.id);
   if (!published.again && s.newest.first <= published.id) s.newest = {published.id, published.status};
   if (auto entry = s.publishing.extract(published.id); !entry.empty() && published.status.ok())
@@ -221,7 +221,7 @@ void on_published(CheckpointerSelf self, const Shared& parts, const CheckpointPu
                  : "; later saves are tried too"));
   }
   note_accuracy(self, parts);
-  tell_when_done(self);
+  report_when_done(self);
 }
 
 void on_tested(CheckpointerSelf self, const Shared& parts, const TestResult& result) {
@@ -253,7 +253,7 @@ CheckpointerActor::behavior_type checkpointer(CheckpointerSelf self, Shared part
   end_with_own_errors(self);
   self->state.epoch = parts->epoch;
   self->state.committed = parts->schedule.first_step;
-  return {[=](CheckpointerWiring& wiring) { self->state.wiring = std::move(wiring); },
+  return {[=](CheckpointerReceivers& receivers) { self->state.receivers = std::move(receivers); },
           [=](const SaveOverdue& overdue) { on_overdue(self, parts, overdue.id); },
           [=](const Committed& committed) { on_committed(self, parts, committed); },
           [=](const SnapshotTaken& taken) {
@@ -276,7 +276,7 @@ CheckpointerActor::behavior_type checkpointer(CheckpointerSelf self, Shared part
           [=](const DeviceFinished& end) {
             self->state.finished = true;
             if (end.retired && parts->retired) parts->retired(self->state.epoch);
-            tell_when_done(self);
+            report_when_done(self);
           }};
 }
 

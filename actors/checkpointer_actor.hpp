@@ -18,10 +18,10 @@ namespace troupe {
 /// Writes this rank's part of every checkpoint that the device copies. Rank 0's checkpointer waits for all ranks' parts
 /// and publishes the checkpoint. It only receives messages, except that it reports when a copy may be overwritten. A
 /// save that fails is noted for people and given up; the previous checkpoint stays.
-struct CheckpointerWiring;
+struct CheckpointerReceivers;
 using CheckpointerActor =
-    ActorOf<Takes<CheckpointerWiring>, Takes<SaveOverdue>, Takes<Committed>, Takes<SnapshotTaken>, Takes<FileWritten>,
-            Takes<PartSaved>, Takes<CheckpointPublished>, Takes<TestResult>, Takes<DeviceFinished>>;
+    ActorOf<Takes<CheckpointerReceivers>, Takes<SaveOverdue>, Takes<Committed>, Takes<SnapshotTaken>,
+            Takes<FileWritten>, Takes<PartSaved>, Takes<CheckpointPublished>, Takes<TestResult>, Takes<DeviceFinished>>;
 using PartReceiver = ActorOf<Takes<PartSaved>>;
 using CopyFreed = ActorOf<Takes<SnapshotFree>>;
 using SavesReceiver = ActorOf<Takes<CheckpointsDone>>;
@@ -55,7 +55,7 @@ struct CheckpointerParts {
 };
 
 /// The actors to which it sends; sent to it once, before the first step.
-struct CheckpointerWiring {
+struct CheckpointerReceivers {
   CopyFreed device;
   SavesReceiver membership;
   PartReceiver coordinator;  // of rank 0; on rank 0: empty
@@ -65,4 +65,4 @@ CheckpointerActor spawn_checkpointer(caf::actor_system& system, CheckpointerPart
 
 }  // namespace troupe
 
-TROUPE_LOCAL_MESSAGE(troupe::CheckpointerWiring)
+TROUPE_LOCAL_MESSAGE(troupe::CheckpointerReceivers)

@@ -19,7 +19,7 @@
 namespace troupe {
 namespace {
 
-struct UnderWay {
+struct StepInFlight {
   Step step;
   Lease lease;         // kept here so that its slot is returned on this thread
   bool common = true;  // the step's sums are of all ranks
@@ -28,7 +28,7 @@ struct UnderWay {
 struct DeviceState {
   static constexpr const char* name = "device";
   std::deque<BatchLease> ready;                   // as many as the loader's pool has slots
-  std::deque<UnderWay> in_flight;                 // steps not yet committed
+  std::deque<StepInFlight> in_flight;             // steps not yet committed
   std::deque<EvaluationReached> evaluated_early;  // before this actor knew that their steps are committed
   std::optional<Step> last;                       // the view's last step; the plan's until an earlier end is known
   std::optional<Step> next;                       // the step to enqueue
@@ -49,7 +49,7 @@ struct DeviceState {
   bool last_pass_reached = false;  // the evaluation after the last step
   bool stopped = false;            // the run ends before the plan's last step
   bool retires = false;            // the view ends after `last`, and the run continues in another one
-  bool finished = false;           // and the audience was told
+  bool finished = false;           // and the receivers know
 };
 using DeviceSelf = DeviceActor::stateful_pointer<DeviceState>;
 
@@ -64,8 +64,8 @@ StepFacts facts_of(const DeviceState& s, const DeviceParts& parts, const BatchLe
   facts.samples = parts.schedule.global_rows(step);
   facts.last = s.last == step;
   facts.relieved = batch.relieved;
-  facts.consistent =
-      parts.schedule.evaluates(step) || detail::DeviceSaves::is_due(parts, step) || s.orders.wants_meeting(parts, step);
+  facts.consistent = parts.schedule.evaluates(step) || detail::DeviceSaves::is_due(parts, step) ||
+                     s.orders.needs_equal_weights(parts, step);
   return facts;
 }
 
@@ -93,7 +93,7 @@ void enqueue_step(DeviceSelf self, const DeviceParts& parts, BatchLease batch) {
     parts.stream.enqueue(*parts.programs, std::ref(work));
   else
     work();
-  parts.steps.tell_at(committed, DeviceActor{self}, StepReached{batch.step, {}});
+  parts.steps.send_at(committed, DeviceActor{self}, StepReached{batch.step, {}});
   if (s.saves.follows(parts, batch.step)) s.saves.enqueue(DeviceActor{self}, parts, batch.step);
   if (parts.awaits_verdicts && parts.schedule.evaluates(batch.step) && batch.step != *s.last) {
     s.evaluated_step = batch.step;
@@ -130,7 +130,7 @@ void enqueue_evaluation(DeviceSelf self, const DeviceParts& parts, BatchLease ba
   if (batch.last) {
     parts.exchange.hide_evaluated(parts.stream);
     // Where the average was shown, the weights are back before anyone hears of it, who may end the run.
-    parts.evaluations.tell_at(parts.exchange.keeps_average() ? parts.stream.mark() : done, DeviceActor{self},
+    parts.evaluations.send_at(parts.exchange.keeps_average() ? parts.stream.mark() : done, DeviceActor{self},
                               EvaluationReached{batch.step, {}});
     s.evaluating = false;
     ++s.evaluation;
@@ -164,20 +164,20 @@ bool has_evaluated(const DeviceState& s, const DeviceParts& parts) {
 
 /// The end of the view: every step is committed and evaluated, and no save is in progress. The next view starts from
 /// the state in memory, so nothing is saved for it.
-void retire_when_done(DeviceSelf self, const DeviceParts& parts, const DeviceAudience& audience) {
+void retire_when_done(DeviceSelf self, const DeviceParts& parts, const DeviceReceivers& receivers) {
   DeviceState& s = self->state;
   if (s.saves.saving() || s.evaluated_step || !has_evaluated(s, parts)) return;
   s.finished = true;
   if (parts.retired) parts.retired({s.policy, s.orders.switches(), s.saves.next_number()});
-  for (const auto& receiver : audience.finished) self->send(receiver, DeviceFinished{.retired = true});
+  for (const auto& receiver : receivers.finished) self->send(receiver, DeviceFinished{.retired = true});
 }
 
 /// The end of the run: every step is committed, its state is saved, and the evaluation after the last step is done
 /// unless the job was stopped before.
-void finish_when_done(DeviceSelf self, const DeviceParts& parts, const DeviceAudience& audience) {
+void finish_when_done(DeviceSelf self, const DeviceParts& parts, const DeviceReceivers& receivers) {
   DeviceState& s = self->state;
   if (!s.all_committed || s.finished) return;
-  if (s.retires) return retire_when_done(self, parts, audience);
+  if (s.retires) return retire_when_done(self, parts, receivers);
   if (parts.saves && s.saves.saved() != s.last) {
     const bool shows_average = s.evaluating && parts.exchange.keeps_average();
     if (!s.saves.saving() && !shows_average) s.saves.enqueue(DeviceActor{self}, parts, *s.last);
@@ -185,20 +185,20 @@ void finish_when_done(DeviceSelf self, const DeviceParts& parts, const DeviceAud
   }
   if (s.saves.copying() || !has_evaluated(s, parts)) return;
   s.finished = true;
-  for (const auto& receiver : audience.finished) self->send(receiver, DeviceFinished{s.stopped});
+  for (const auto& receiver : receivers.finished) self->send(receiver, DeviceFinished{s.stopped});
 }
 
 /// All ranks reach the same verdict on the same step. Each reports its end to Membership, and the view ends only when
-/// all have, so no rank sees another's end as a loss. The audience is not told of that step, and the steps enqueued
+/// all have, so no rank sees another's end as a loss. The receivers are not told of that step, and the steps enqueued
 /// after it are abandoned.
-void end_by_verdict(DeviceSelf self, const DeviceAudience& audience, const Status& verdict) {
+void end_by_verdict(DeviceSelf self, const DeviceReceivers& receivers, const Status& verdict) {
   DeviceState& s = self->state;
   s.stopped = s.finished = true;
-  for (const auto& receiver : audience.finished) self->send(receiver, DeviceFinished{true, verdict});
+  for (const auto& receiver : receivers.finished) self->send(receiver, DeviceFinished{true, verdict});
 }
 
 /// If a step's sums are common, rank 0's are those of all ranks, and the other ranks send zeros.
-void tell_own_sums(DeviceSelf self, const DeviceParts& parts, const RankSumsReceiver& receiver, Step step, bool common,
+void send_own_sums(DeviceSelf self, const DeviceParts& parts, const RankSumsReceiver& receiver, Step step, bool common,
                    const StepSums& total) {
   RankSums own{.rank = parts.self.value, .step = step.value};
   if (!common || parts.self.value == 0) {
@@ -209,17 +209,17 @@ void tell_own_sums(DeviceSelf self, const DeviceParts& parts, const RankSumsRece
   if (receiver) self->send(receiver, own);
 }
 
-void on_committed(DeviceSelf self, const DeviceParts& parts, const DeviceAudience& audience, Step step) {
+void on_committed(DeviceSelf self, const DeviceParts& parts, const DeviceReceivers& receivers, Step step) {
   DeviceState& s = self->state;
-  const Committed news{parts.exchange.view(), step, parts.exchange.total(step)};
+  const Committed committed_step{parts.exchange.view(), step, parts.exchange.total(step)};
   const bool common = s.in_flight.front().common;
   s.in_flight.pop_front();
   ++s.credits;
-  if (common && news.total.samples != 0) s.saves.counted(step, news.total.still_saving != 0);
-  for (const auto& receiver : audience.committed) self->send(receiver, news);
-  if (auto digest = s.digests.take(parts, step)) self->send(audience.digests, std::move(*digest));
-  if (!parts.sums_are_common) tell_own_sums(self, parts, audience.sums, step, common, news.total);
-  const auto end = parts.sums_are_common ? end_after(parts.schedule, step, news.total) : std::nullopt;
+  if (common && committed_step.total.samples != 0) s.saves.counted(step, committed_step.total.still_saving != 0);
+  for (const auto& receiver : receivers.committed) self->send(receiver, committed_step);
+  if (auto digest = s.digests.take(parts, step)) self->send(receivers.digests, std::move(*digest));
+  if (!parts.sums_are_common) send_own_sums(self, parts, receivers.sums, step, common, committed_step.total);
+  const auto end = parts.sums_are_common ? end_after(parts.schedule, step, committed_step.total) : std::nullopt;
   // Only the first total with votes counts: the ranks vote in every later step, too, and these would postpone the end.
   if (end && !s.stopped && !s.retires) {
     s.last = end;
@@ -236,8 +236,9 @@ void on_committed(DeviceSelf self, const DeviceParts& parts, const DeviceAudienc
 bool is_committed(const DeviceState& s, Step step) { return s.in_flight.empty() || s.in_flight.front().step > step; }
 
 /// The weights are copied. The receiver gets texts only; an error comes back, and ends this actor.
-void begin_text(DeviceSelf self, const DeviceParts& parts, const DeviceAudience& audience, Step step) {
-  const auto work = [generate = parts.texts->generate, step, to = audience.texts, back = DeviceActor{self}](Blocking&) {
+void begin_text(DeviceSelf self, const DeviceParts& parts, const DeviceReceivers& receivers, Step step) {
+  const auto work = [generate = parts.texts->generate, step, to = receivers.texts,
+                     back = DeviceActor{self}](Blocking&) {
     TextGenerated made{step, {}, {}};
     try {
       made.text = generate(step);
@@ -250,26 +251,26 @@ void begin_text(DeviceSelf self, const DeviceParts& parts, const DeviceAudience&
   parts.texts->work.post(work);
 }
 
-void take_evaluation(DeviceSelf self, const DeviceParts& parts, const DeviceAudience& audience,
+void take_evaluation(DeviceSelf self, const DeviceParts& parts, const DeviceReceivers& receivers,
                      const EvaluationReached& reached) {
   DeviceState& s = self->state;
   const std::uint64_t pass = s.evaluation - s.evaluations_left;
   --s.evaluations_left;
-  if (parts.texts) begin_text(self, parts, audience, reached.step);
-  self->send(audience.evaluated,
+  if (parts.texts) begin_text(self, parts, receivers, reached.step);
+  self->send(receivers.evaluated,
              Evaluated{reached.step, *parts.space.address_of<StepSums>(evaluation_slot(parts, pass))});
   s.last_pass_reached = reached.step == *s.last;
 }
 
 /// Handles messages that arrived before their step, which is committed now.
-void take_early(DeviceSelf self, const DeviceParts& parts, const DeviceAudience& audience) {
+void take_early(DeviceSelf self, const DeviceParts& parts, const DeviceReceivers& receivers) {
   DeviceState& s = self->state;
   while (!s.evaluated_early.empty() && is_committed(s, s.evaluated_early.front().step)) {
-    take_evaluation(self, parts, audience, s.evaluated_early.front());
+    take_evaluation(self, parts, receivers, s.evaluated_early.front());
     s.evaluated_early.pop_front();
   }
   if (auto copied = s.saves.take_copied([&](Step step) { return is_committed(s, step); }))
-    self->send(audience.snapshots, std::move(*copied));
+    self->send(receivers.snapshots, std::move(*copied));
 }
 
 /// Why this rank stays in its view. Ranks need some steps to agree on the end of a run; if views followed each other
@@ -280,13 +281,13 @@ std::string why_not_rebuilt(const DeviceState& s, const DeviceParts& parts) {
 }
 
 /// No step begins until the order arrives; steps that have begun are completed.
-void hold(DeviceSelf self, const DeviceParts& parts, const DeviceAudience& audience, const HoldSteps& hold) {
+void hold(DeviceSelf self, const DeviceParts& parts, const DeviceReceivers& receivers, const HoldSteps& hold) {
   DeviceState& s = self->state;
   s.orders.hold(hold.number);
   StepsHeld held{parts.self.value, hold.number, s.next->value, s.last->value, {}};
   if (hold.about == StepOrderKind::switch_policy) held.refusal = parts.exchange.refusal(hold.policy);
   if (hold.about == StepOrderKind::rebuild) held.refusal = why_not_rebuilt(s, parts);
-  self->send(audience.coordinator, std::move(held));
+  self->send(receivers.coordinator, std::move(held));
   self->delayed_send(self, parts.order_within, OrderOverdue{hold.number});
 }
 
@@ -323,14 +324,14 @@ void follow(DeviceSelf self, const DeviceParts& parts, const StepOrder& order) {
   enqueue_ready(self, parts);
 }
 
-DeviceActor::behavior_type device_actor(DeviceSelf self, DeviceParts parts, DeviceAudience audience) {
+DeviceActor::behavior_type device_actor(DeviceSelf self, DeviceParts parts, DeviceReceivers receivers) {
   end_with_own_errors(self);
   self->state.last = Step{parts.schedule.steps - 1};
   self->state.next = Step{parts.schedule.first_step};
   self->state.policy = parts.from.policy;
   self->state.orders.begin(parts.from);
   self->state.saves.begin(parts);
-  if (audience.coordinator) self->send(audience.coordinator, JoinSteps{parts.self.value});
+  if (receivers.coordinator) self->send(receivers.coordinator, JoinSteps{parts.self.value});
   const auto ends_with = [=](const Status& status) {
     if (self->state.finished) return true;
     if (!status.ok()) self->quit(to_caf(status));  // Membership monitors this actor
@@ -348,29 +349,29 @@ DeviceActor::behavior_type device_actor(DeviceSelf self, DeviceParts parts, Devi
             if (const Status verdict = verdict_on(reached.step); !verdict.ok()) {
               // If the sums are this rank's own, so is the verdict; Membership learns of it by this actor's end.
               if (!self->state.in_flight.front().common) return self->quit(to_caf(verdict));
-              return end_by_verdict(self, audience, verdict);
+              return end_by_verdict(self, receivers, verdict);
             }
-            on_committed(self, parts, audience, reached.step);
-            take_early(self, parts, audience);
+            on_committed(self, parts, receivers, reached.step);
+            take_early(self, parts, receivers);
             enqueue_ready(self, parts);
-            finish_when_done(self, parts, audience);
+            finish_when_done(self, parts, receivers);
           },
           [=](const EvaluationReached& reached) {
             if (ends_with(reached.status)) return;
             self->state.evaluated_early.push_back(reached);
-            take_early(self, parts, audience);
-            finish_when_done(self, parts, audience);
+            take_early(self, parts, receivers);
+            finish_when_done(self, parts, receivers);
           },
           [=](const SnapshotReached& reached) {
             if (ends_with(reached.status)) return;
             self->state.saves.copied(reached);
-            take_early(self, parts, audience);
-            finish_when_done(self, parts, audience);
+            take_early(self, parts, receivers);
+            finish_when_done(self, parts, receivers);
           },
           [=](SnapshotFree) {
             self->state.saves.written();
             enqueue_ready(self, parts);
-            finish_when_done(self, parts, audience);
+            finish_when_done(self, parts, receivers);
           },
           [=](const Begin&) {
             self->state.begun = true;
@@ -378,15 +379,15 @@ DeviceActor::behavior_type device_actor(DeviceSelf self, DeviceParts parts, Devi
           },
           [=](StopRequest) {
             self->state.stop = true;
-            if (!parts.sums_are_common && audience.coordinator)
-              self->send(audience.coordinator, EndWish{parts.self.value});
+            if (!parts.sums_are_common && receivers.coordinator)
+              self->send(receivers.coordinator, EndRequest{parts.self.value});
           },
-          [=](const HoldSteps& order) { hold(self, parts, audience, order); },
+          [=](const HoldSteps& order) { hold(self, parts, receivers, order); },
           [=](const StepOrder& order) { follow(self, parts, order); },
           [=](const EvaluationVerdict& verdict) {
             take_verdict(self->state, parts, verdict);
             enqueue_ready(self, parts);
-            finish_when_done(self, parts, audience);
+            finish_when_done(self, parts, receivers);
           },
           [=](const OrderOverdue& overdue) {
             if (!self->state.orders.is_held_by(overdue.number)) return;
@@ -408,8 +409,8 @@ std::optional<Step> end_after(const Schedule& schedule, Step counted, const Step
   return end;
 }
 
-DeviceActor spawn_device(caf::actor_system& system, const DeviceParts& parts, DeviceAudience audience) {
-  return system.spawn(device_actor, parts, std::move(audience));
+DeviceActor spawn_device(caf::actor_system& system, const DeviceParts& parts, DeviceReceivers receivers) {
+  return system.spawn(device_actor, parts, std::move(receivers));
 }
 
 }  // namespace troupe

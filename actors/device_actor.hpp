@@ -107,7 +107,7 @@ struct DeviceParts {
   /// step's sums; absent: no call.
   std::function<void(Step last)> ends_early{};
   /// Whether every step's sums are of all ranks, so that all ranks count votes for the end alike. Otherwise the sums of
-  /// some steps are the rank's own: a wish to end is sent to the coordinator, and the sums to the gatherer.
+  /// some steps are the rank's own: a request to end is sent to the coordinator, and the sums to the gatherer.
   bool sums_are_common = true;
   std::chrono::milliseconds order_within{60000};  // for an order after steps were held
   std::optional<DigestPlan> digests{};            // absent: weights are not compared
@@ -118,13 +118,13 @@ struct DeviceParts {
   /// Why this rank cannot continue in another view when steps are held for one; empty: it can. Absent: it never can.
   std::function<std::string()> rebuild_refusal{};
   DeviceProgress from{};                          // of the previous view
-  std::function<void(DeviceProgress)> retired{};  // called before the audience is told that the view ends
+  std::function<void(DeviceProgress)> retired{};  // called before the receivers are told that the view ends
   TraceRow* trace = nullptr;                      // null: nothing is traced
   Programs* programs = nullptr;                   // recorded steps that the stream replays; null: no step is replayed
 };
 
 /// The receivers of a device's messages, in this order; they never answer.
-struct DeviceAudience {
+struct DeviceReceivers {
   std::vector<CommitReceiver> committed;
   EvaluationReceiver evaluated;
   std::vector<FinishReceiver> finished;
@@ -135,6 +135,6 @@ struct DeviceAudience {
   TextReceiver texts{};               // empty without DeviceParts::texts
 };
 
-DeviceActor spawn_device(caf::actor_system& system, const DeviceParts& parts, DeviceAudience audience);
+DeviceActor spawn_device(caf::actor_system& system, const DeviceParts& parts, DeviceReceivers receivers);
 
 }  // namespace troupe

@@ -22,7 +22,7 @@ TestPart part_of(Rank rank, const Evaluated& x) {
   return {rank.value, x.step.value, x.sums.loss, x.sums.correct, x.sums.samples};
 }
 
-void take(EvaluatorSelf self, std::uint32_t ranks, const std::vector<TestReceiver>& told, const TestPart& part) {
+void take(EvaluatorSelf self, std::uint32_t ranks, const std::vector<TestReceiver>& receivers, const TestPart& part) {
   auto& parts = self->state.parts[part.step];
   parts[part.rank] = part;
   if (parts.size() < ranks) return;
@@ -33,19 +33,19 @@ void take(EvaluatorSelf self, std::uint32_t ranks, const std::vector<TestReceive
     sums.samples += one.samples;
   }
   self->state.parts.erase(part.step);
-  for (const TestReceiver& receiver : told) self->send(receiver, TestResult{{part.step}, sums});
+  for (const TestReceiver& receiver : receivers) self->send(receiver, TestResult{{part.step}, sums});
 }
 
-EvaluatorActor::behavior_type evaluator(EvaluatorSelf self, std::uint32_t ranks, std::vector<TestReceiver> told,
+EvaluatorActor::behavior_type evaluator(EvaluatorSelf self, std::uint32_t ranks, std::vector<TestReceiver> receivers,
                                         TraceRow* trace) {
   end_with_own_errors(self);
   return {[=](const Evaluated& x) {
             const TraceSpan span(trace, "add up test", {.step = x.step.value});
-            take(self, ranks, told, part_of({0}, x));
+            take(self, ranks, receivers, part_of({0}, x));
           },
           [=](const TestPart& part) {
             const TraceSpan span(trace, "add up test", {.step = part.step});
-            take(self, ranks, told, part);
+            take(self, ranks, receivers, part);
           }};
 }
 
@@ -61,9 +61,9 @@ EvaluatorActor::behavior_type remote_evaluator(EvaluatorSelf self, Rank rank, Te
 
 }  // namespace
 
-EvaluatorActor spawn_evaluator(caf::actor_system& system, std::uint32_t ranks, std::vector<TestReceiver> told,
+EvaluatorActor spawn_evaluator(caf::actor_system& system, std::uint32_t ranks, std::vector<TestReceiver> receivers,
                                TraceRow* trace) {
-  return system.spawn(evaluator, ranks, std::move(told), trace);
+  return system.spawn(evaluator, ranks, std::move(receivers), trace);
 }
 EvaluatorActor spawn_remote_evaluator(caf::actor_system& system, Rank rank, TestPartReceiver coordinator,
                                       TraceRow* trace) {

@@ -14,7 +14,7 @@ using TestPartReceiver = ActorOf<Takes<TestPart>>;
 using TestReceiver = ActorOf<Takes<TestResult>>;
 
 /// Rank 0's evaluator for `ranks` ranks; every result is sent to each of `told`.
-EvaluatorActor spawn_evaluator(caf::actor_system& system, std::uint32_t ranks, std::vector<TestReceiver> told,
+EvaluatorActor spawn_evaluator(caf::actor_system& system, std::uint32_t ranks, std::vector<TestReceiver> receivers,
                                TraceRow* trace = nullptr);
 /// The evaluator of another rank; `coordinator` is rank 0's evaluator.
 EvaluatorActor spawn_remote_evaluator(caf::actor_system& system, Rank rank, TestPartReceiver coordinator,

@@ -71,8 +71,8 @@ LoaderActor::behavior_type loader_actor(LoaderSelf self, LoaderParts parts, Batc
   self->monitor(device);
   for (std::size_t slot = 0; slot < parts.pool.count_slots(); ++slot) self->send(self, SlotFree{});
   return {[=](SlotFree) { fill_slot(self, parts, device); }, [=](BatchFilled) { send_filled(self, device); },
-          [=](const LedgerNews& news) {
-            self->state.ledger->append({{news.first}, news.rows}, {news.until});
+          [=](const LedgerUpdate& ledger_update) {
+            self->state.ledger->append({{ledger_update.first}, ledger_update.rows}, {ledger_update.until});
             // For slots that were returned while the next step was not known yet.
             for (std::size_t slot = 0; slot < parts.pool.count_free(); ++slot) self->send(self, SlotFree{});
           }};

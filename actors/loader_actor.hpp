@@ -12,7 +12,7 @@ namespace troupe {
 /// Fills free slots with the rank's part of each step's samples, in order, and sends them to the device; after a step
 /// that is evaluated, with the rank's part of the test set. All free slots are filled at the same time. Without a free
 /// slot it sends nothing, and it fills no step beyond the ledger's horizon. Its position is one step number.
-using LoaderActor = ActorOf<Takes<SlotFree>, Takes<BatchFilled>, Takes<LedgerNews>>;
+using LoaderActor = ActorOf<Takes<SlotFree>, Takes<BatchFilled>, Takes<LedgerUpdate>>;
 using BatchReceiver = ActorOf<Takes<BatchLease>>;
 
 /// What a loader needs; all of it outlives the loader.

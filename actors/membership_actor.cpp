@@ -59,7 +59,7 @@ void begin_view(MembershipSelf self) {
 void act(MembershipSelf self, const MembershipActions& actions) {
   MembershipState& s = self->state;
   if (actions.begin) {
-    for (const auto& [rank, member] : s.members) self->send(member, ViewStands{s.machine->view().value});
+    for (const auto& [rank, member] : s.members) self->send(member, ViewBegins{s.machine->view().value});
     begin_view(self);
   }
   if (actions.leave) {
@@ -210,7 +210,7 @@ MembershipActor::behavior_type membership_actor(MembershipSelf self, std::chrono
             finish_when_done(self);
           },
           [=](const JoinView& join) { on_join(self, join); },
-          [=](const ViewStands&) { begin_view(self); },
+          [=](const ViewBegins&) { begin_view(self); },
           [=](const MemberFinished& end) { act(self, self->state.machine->finished({end.rank})); },
           [=](const LeaveView& leave) {
             self->state.saved_steps = leave.saved_steps;
@@ -222,7 +222,7 @@ MembershipActor::behavior_type membership_actor(MembershipSelf self, std::chrono
             if (!self->state.machine) return;
             const Status why{Code::peer_lost, lost.why};
             if (self->state.machine->coordinator()) return lose(self, {lost.rank}, why);
-            act(self, self->state.machine->told_lost({lost.rank}, why));
+            act(self, self->state.machine->report_lost({lost.rank}, why));
           },
           [=](StartOverdue) { on_overdue(self); },
           [=](EndOverdue) { on_end_overdue(self); },

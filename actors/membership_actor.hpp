@@ -19,11 +19,11 @@ namespace troupe {
 struct MembershipParts;
 using MembershipActor =
     ActorOf<Takes<MembershipParts>, Takes<PeerLost>, Takes<Committed>, Takes<DeviceFinished>, Takes<Reported>,
-            Takes<CheckpointsDone>, Takes<JoinView>, Takes<ViewStands>, Takes<MemberFinished>, Takes<LeaveView>,
+            Takes<CheckpointsDone>, Takes<JoinView>, Takes<ViewBegins>, Takes<MemberFinished>, Takes<LeaveView>,
             Takes<MemberLost>, Takes<StartOverdue>, Takes<EndOverdue>, Takes<LocalFailure>>;
 /// The messages between the Memberships of different processes.
 using MembershipPeer =
-    ActorOf<Takes<JoinView>, Takes<ViewStands>, Takes<MemberFinished>, Takes<LeaveView>, Takes<MemberLost>>;
+    ActorOf<Takes<JoinView>, Takes<ViewBegins>, Takes<MemberFinished>, Takes<LeaveView>, Takes<MemberLost>>;
 using BeginReceiver = ActorOf<Takes<Begin>>;
 
 /// How a run ended at this process.

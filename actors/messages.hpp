@@ -162,26 +162,26 @@ struct StartOverdue {};
 /// Membership to itself: the run should have ended by now.
 struct EndOverdue {};
 
-/// The result of a wish to a StepCoordinator.
+/// The result of a request to a StepCoordinator.
 struct StepOutcome {
   Status status;            // if it was refused, why
   std::uint64_t first = 0;  // the first step with the new policy, or the last one of the run or view
 };
 
 /// To StepCoordinator, from any thread of rank 0's process: all ranks exchange by this policy from one of the next
-/// steps on. `told` is called once, on the actor's thread, unless the run ends before.
-struct PolicyWish {
+/// steps on. `done` is called once, on the actor's thread, unless the run ends before.
+struct PolicyRequest {
   PolicySettings policy;
   std::string reason;  // for people
-  std::function<void(const StepOutcome&)> told;
+  std::function<void(const StepOutcome&)> done;
 };
 
 /// Likewise: all ranks end the view after one of the next steps, and continue in another view from the state in memory.
-/// `told` is called with the first step that may be the view's last; ranks continue as long as a round of their policy
+/// `done` is called with the first step that may be the view's last; ranks continue as long as a round of their policy
 /// is unfinished.
-struct RebuildWish {
+struct RebuildRequest {
   std::string reason;  // for people
-  std::function<void(const StepOutcome&)> told;
+  std::function<void(const StepOutcome&)> done;
 };
 
 /// StepCoordinator to itself: every rank should have reported its next step by now.
@@ -201,7 +201,7 @@ struct JoinView {
   std::uint32_t rank = 0;
 };
 /// Coordinator to member: the view begins.
-struct ViewStands {
+struct ViewBegins {
   std::uint32_t view = 0;
 };
 /// Member to coordinator: all steps of this member are done.
@@ -255,7 +255,7 @@ struct SlotFilled {
 
 /// Rank 0's Balancer to the others, and each to its rank's Loader: from step `first` on ranks take these numbers of
 /// rows, until step `until`; later steps are not decided yet.
-struct LedgerNews {
+struct LedgerUpdate {
   std::uint64_t first = 0;
   std::uint64_t until = 0;
   std::vector<std::uint32_t> rows;
@@ -312,7 +312,7 @@ struct EvaluationVerdict {
   bool end = false;
 };
 /// Device to StepCoordinator, if no sums carry the ranks' votes: this rank wants to end.
-struct EndWish {
+struct EndRequest {
   std::uint32_t rank = 0;
 };
 /// Device to rank 0's SumsGatherer, if the sums of steps are each rank's own: the step is committed.
@@ -347,8 +347,8 @@ auto inspect(Inspector& f, JoinView& x) {
   return f(caf::meta::type_name("troupe.JoinView"), x.rank);
 }
 template <class Inspector>
-auto inspect(Inspector& f, ViewStands& x) {
-  return f(caf::meta::type_name("troupe.ViewStands"), x.view);
+auto inspect(Inspector& f, ViewBegins& x) {
+  return f(caf::meta::type_name("troupe.ViewBegins"), x.view);
 }
 template <class Inspector>
 auto inspect(Inspector& f, MemberFinished& x) {
@@ -390,8 +390,8 @@ auto inspect(Inspector& f, JoinLedger& x) {
   return f(caf::meta::type_name("troupe.JoinLedger"), x.rank);
 }
 template <class Inspector>
-auto inspect(Inspector& f, LedgerNews& x) {
-  return f(caf::meta::type_name("troupe.LedgerNews"), x.first, x.until, x.rows);
+auto inspect(Inspector& f, LedgerUpdate& x) {
+  return f(caf::meta::type_name("troupe.LedgerUpdate"), x.first, x.until, x.rows);
 }
 /// Balancer to rank 0's: what its device did in some steps.
 template <class Inspector>
@@ -429,8 +429,8 @@ auto inspect(Inspector& f, EvaluationVerdict& x) {
   return f(caf::meta::type_name("troupe.EvaluationVerdict"), x.step, x.end);
 }
 template <class Inspector>
-auto inspect(Inspector& f, EndWish& x) {
-  return f(caf::meta::type_name("troupe.EndWish"), x.rank);
+auto inspect(Inspector& f, EndRequest& x) {
+  return f(caf::meta::type_name("troupe.EndRequest"), x.rank);
 }
 /// Device to rank 0's DigestActor.
 template <class Inspector>
@@ -463,8 +463,8 @@ auto inspect(Inspector& f, RankValues& x) {
 
 }  // namespace troupe
 
-TROUPE_LOCAL_MESSAGE(troupe::PolicyWish)
-TROUPE_LOCAL_MESSAGE(troupe::RebuildWish)
+TROUPE_LOCAL_MESSAGE(troupe::PolicyRequest)
+TROUPE_LOCAL_MESSAGE(troupe::RebuildRequest)
 TROUPE_LOCAL_MESSAGE(troupe::AnswersOverdue)
 TROUPE_LOCAL_MESSAGE(troupe::OrderOverdue)
 TROUPE_LOCAL_MESSAGE(troupe::SnapshotReached)

@@ -37,7 +37,7 @@ struct NodeLoaderState {
 using NodeLoaderSelf = NodeLoaderActor::stateful_pointer<NodeLoaderState>;
 
 /// Sends the filled batches, up to the first one that is not filled yet.
-void tell_filled(NodeLoaderSelf self, Target& target) {
+void report_filled(NodeLoaderSelf self, Target& target) {
   for (; !target.filling.empty() && target.filling.front()->done(); target.filling.pop_front()) {
     const NodeFilling& batch = *target.filling.front();
     batch.check();
@@ -65,7 +65,7 @@ bool fill_slot(NodeLoaderSelf self, const NodeLoaderParts& parts, Target& target
   const FillRequest request{batch->samples, parts.seed, &parts.batch, parts.space.address(slot)};
   write_sample_keys(request);
   source.fill(request, parts.threads, batch);
-  if (batch->returned()) tell_filled(self, target);
+  if (batch->returned()) report_filled(self, target);
   return true;
 }
 
@@ -89,15 +89,15 @@ NodeLoaderActor::behavior_type node_loader(NodeLoaderSelf self, NodeLoaderParts 
     state.targets.emplace(rank.value, Target{{parts.schedule, rank, parts.batch.rows()}, {}, {}, {}});
   return {[=](const SlotLent& lent) { take_slot(self, parts, lent); },
           [=](BatchFilled) {
-            for (auto& [rank, target] : self->state.targets) tell_filled(self, target);
+            for (auto& [rank, target] : self->state.targets) report_filled(self, target);
           },
           [=](SlotFree) {
             for (auto& [rank, target] : self->state.targets)
               if (fill_slot(self, parts, target)) return;
           },
-          [=](const LedgerNews& news) {
+          [=](const LedgerUpdate& ledger_update) {
             NodeLoaderState& s = self->state;
-            s.ledger->append({{news.first}, news.rows}, {news.until});
+            s.ledger->append({{ledger_update.first}, ledger_update.rows}, {ledger_update.until});
             // For slots that were lent while the next step was not known yet.
             for (const auto& [rank, target] : s.targets)
               for (std::size_t slot = 0; slot < target.slots.size(); ++slot) self->send(self, SlotFree{});

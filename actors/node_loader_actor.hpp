@@ -13,7 +13,7 @@ namespace troupe {
 /// One loader for several ranks. It fills the slots that they lend it with their parts of each step's samples, after a
 /// step that is evaluated also with their parts of the test set, each rank's in order, and answers with SlotFilled.
 /// Every rank has its own slots, so no rank waits for another. It fills no step beyond the ledger's horizon.
-using NodeLoaderActor = ActorOf<Takes<SlotLent>, Takes<SlotFree>, Takes<BatchFilled>, Takes<LedgerNews>>;
+using NodeLoaderActor = ActorOf<Takes<SlotLent>, Takes<SlotFree>, Takes<BatchFilled>, Takes<LedgerUpdate>>;
 
 /// What a node's loader needs; all of it outlives the loader. The ranks' pools are in memory that `space` has mapped.
 struct NodeLoaderParts {

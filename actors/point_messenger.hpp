@@ -15,9 +15,9 @@
 
 namespace troupe {
 
-/// Sends a message to an actor when a point is reached. The message is allocated in tell_at(), so the thread that
+/// Sends a message to an actor when a point is reached. The message is allocated in send_at(), so the thread that
 /// reaches the point (a device's) allocates nothing; only a failure, which replaces the message's `status`, allocates
-/// another one. Outlives every point that it waits for. Threads: tell_at() by one caller at a time.
+/// another one. Outlives every point that it waits for. Threads: send_at() by one caller at a time.
 template <class Message, std::size_t kCapacity>
 class PointMessenger {
  public:
@@ -25,7 +25,7 @@ class PointMessenger {
 
   /// Sends `message` to `to` when `point` is reached, or, if its line is poisoned, with the poison as its status.
   template <class Handle>
-  void tell_at(Point point, const Handle& to, Message message) {
+  void send_at(Point point, const Handle& to, Message message) {
     Letter& letter = free_letter();
     letter.to = caf::actor_cast<caf::strong_actor_ptr>(to);
     letter.element = caf::make_mailbox_element(nullptr, caf::make_message_id(), {}, message);

@@ -36,12 +36,12 @@ struct ReporterState : ReportSoFar {
   LineValues values;
   bool values_overdue = false;
   StreamTimes times_begun;
-  Clock::time_point progress_told{};
+  Clock::time_point progress_reported{};
   Clock::time_point rate_since{};  // for the rate in progress: the last report, or the end of the last evaluation
   std::uint64_t rate_samples = 0;  // trained until then
   bool finished = false;
   bool retired = false;  // the run continues in the next view
-  bool told = false;
+  bool reported_end = false;
 };
 using ReporterSelf = ReporterActor::stateful_pointer<ReporterState>;
 
@@ -50,9 +50,9 @@ StreamTimes times_so_far(const ReporterState& s, const ReportTargets& targets) {
   return targets.times ? targets.times() - s.times_begun : StreamTimes{};
 }
 
-void tell_progress(ReporterState& s, const Schedule& schedule, const ReportTargets& targets, const Committed& c) {
+void report_progress(ReporterState& s, const Schedule& schedule, const ReportTargets& targets, const Committed& c) {
   const auto now = Clock::now();
-  if (!targets.progress || now - s.progress_told < kProgressEvery || now == s.rate_since) return;
+  if (!targets.progress || now - s.progress_reported < kProgressEvery || now == s.rate_since) return;
   if (s.total.samples == s.rate_samples) return;  // they become known only at rounds
   RunProgress progress{.step = c.step.value + 1, .steps = schedule.steps, .samples = s.total.samples};
   progress.samples_per_s = static_cast<double>(s.total.samples - s.rate_samples) / seconds(now - s.rate_since);
@@ -61,7 +61,7 @@ void tell_progress(ReporterState& s, const Schedule& schedule, const ReportTarge
   progress.train_s = s.total.train_s;
   progress.times = times_so_far(s, targets);
   targets.progress(progress);
-  s.progress_told = s.rate_since = now;
+  s.progress_reported = s.rate_since = now;
   s.rate_samples = s.total.samples;
 }
 
@@ -74,8 +74,8 @@ bool has_values(const ReporterState& s, const Schedule& schedule, const OpenLine
 }
 
 /// Passes on the lines that wait for nothing any more, in order, and after the last one the end.
-void tell_lines(ReporterSelf self, const Schedule& schedule, const ReportTargets& targets,
-                const ReportedReceiver& told) {
+void report_lines(ReporterSelf self, const Schedule& schedule, const ReportTargets& targets,
+                  const ReportedReceiver& receiver) {
   ReporterState& s = self->state;
   const auto is_complete = [&](const OpenLine& open) {
     return !open.wants_test && !open.wants_text && has_values(s, schedule, open);
@@ -85,17 +85,17 @@ void tell_lines(ReporterSelf self, const Schedule& schedule, const ReportTargets
     line.values = s.values.take(s.open.front().step);
     if (targets.line) targets.line(line);
   }
-  if (!s.finished || !s.open.empty() || s.told) return;
-  s.told = true;
+  if (!s.finished || !s.open.empty() || s.reported_end) return;
+  s.reported_end = true;
   s.total.times = times_so_far(s, targets);
   if (targets.total) targets.total(s.total);
   if (s.retired && targets.retired) targets.retired(s);
-  self->send(told, Reported{});
+  self->send(receiver, Reported{});
 }
 
 /// Reports the last `steps_every` steps of the line when there are as many again. Steps that changed nothing are not
 /// counted, as in the line.
-void tell_steps(ReporterState& s, const Schedule& schedule, const ReportTargets& targets, Step step) {
+void report_steps(ReporterState& s, const Schedule& schedule, const ReportTargets& targets, Step step) {
   if (!targets.steps || targets.steps_every == 0 || s.line_steps % targets.steps_every != 0) return;
   StepsReport part{.epoch = schedule.epoch_number(step), .first = s.line_steps - targets.steps_every + 1};
   part.last = s.line_steps;
@@ -170,13 +170,13 @@ void take_end(ReporterState& s, const Schedule& schedule, const ReportTargets& t
 }
 
 ReporterActor::behavior_type reporter(ReporterSelf self, Schedule schedule, ReportTargets targets,
-                                      ReportedReceiver told, ReportSoFar so_far) {
+                                      ReportedReceiver receiver, ReportSoFar so_far) {
   end_with_own_errors(self);
   static_cast<ReportSoFar&>(self->state) = so_far;
   self->state.values = LineValues{targets.value_ranks};
   return {[=](const Begin&) {
             ReporterState& s = self->state;
-            s.progress_told = s.rate_since = Clock::now();
+            s.progress_reported = s.rate_since = Clock::now();
             s.rate_samples = s.total.samples;
             if (s.begun == Clock::time_point{}) s.begun = s.rate_since;
             if (targets.times) s.times_begun = targets.times() - s.total.times;
@@ -195,41 +195,41 @@ ReporterActor::behavior_type reporter(ReporterSelf self, Schedule schedule, Repo
             s.total.elapsed_s = seconds(Clock::now() - s.begun);
             s.total.train_s = s.total.elapsed_s - seconds(s.evaluating);
             if (targets.step) targets.step(c.step, c.total);
-            tell_progress(s, schedule, targets, c);
+            report_progress(s, schedule, targets, c);
             ++s.line_steps;
-            tell_steps(s, schedule, targets, c.step);
+            report_steps(s, schedule, targets, c.step);
             if (schedule.reports(c.step)) end_line(s, schedule, targets, c.step);
-            tell_lines(self, schedule, targets, told);
+            report_lines(self, schedule, targets, receiver);
           },
           [=](const TestResult& result) {
             const TraceSpan span(targets.trace, "report test", {.step = result.step.value});
             take_test(self->state, targets, result);
-            tell_lines(self, schedule, targets, told);
+            report_lines(self, schedule, targets, receiver);
           },
-          [=](RankValues& news) {
-            self->state.values.add({news.rank}, {news.step}, news.last, std::move(news.values));
-            tell_lines(self, schedule, targets, told);
+          [=](RankValues& reported) {
+            self->state.values.add({reported.rank}, {reported.step}, reported.last, std::move(reported.values));
+            report_lines(self, schedule, targets, receiver);
           },
           [=](const TextGenerated& made) {
             take_text(self->state, made);
-            tell_lines(self, schedule, targets, told);
+            report_lines(self, schedule, targets, receiver);
           },
           [=](const DeviceFinished& end) {
             take_end(self->state, schedule, targets, end);
-            tell_lines(self, schedule, targets, told);
-            if (!self->state.told) self->delayed_send(self, targets.values_within, ValuesOverdue{});
+            report_lines(self, schedule, targets, receiver);
+            if (!self->state.reported_end) self->delayed_send(self, targets.values_within, ValuesOverdue{});
           },
           [=](ValuesOverdue) {
             self->state.values_overdue = true;
-            tell_lines(self, schedule, targets, told);
+            report_lines(self, schedule, targets, receiver);
           }};
 }
 
 }  // namespace
 
 ReporterActor spawn_reporter(caf::actor_system& system, const Schedule& schedule, ReportTargets targets,
-                             ReportedReceiver told, const ReportSoFar& so_far) {
-  return system.spawn(reporter, schedule, std::move(targets), std::move(told), so_far);
+                             ReportedReceiver receiver, const ReportSoFar& so_far) {
+  return system.spawn(reporter, schedule, std::move(targets), std::move(receiver), so_far);
 }
 
 }  // namespace troupe

@@ -34,7 +34,7 @@ struct ReportTargets {
   std::uint64_t steps_every = 0;
   /// The test result of a line when it is known, which may be before the line is passed on.
   std::function<void(Step, const EpochReport&)> tested{};
-  std::function<void(const RunTotal&)> total;         // once, before `told`
+  std::function<void(const RunTotal&)> total;         // once, before Reported
   std::function<void(const ReportSoFar&)> retired{};  // instead, when the view is retired
   std::function<double(Step)> rate{};                 // the learning rate of a step; empty: unknown
   std::function<bool(const StepSums&)> skipped{};     // whether a step changed nothing; empty: none did
@@ -57,6 +57,6 @@ using ReportedReceiver = ActorOf<Takes<Reported>>;
 
 /// `so_far`: before the schedule's first step; if the run resumes from a checkpoint it has only the line's sums.
 ReporterActor spawn_reporter(caf::actor_system& system, const Schedule& schedule, ReportTargets targets,
-                             ReportedReceiver told, const ReportSoFar& so_far = {});
+                             ReportedReceiver receiver, const ReportSoFar& so_far = {});
 
 }  // namespace troupe

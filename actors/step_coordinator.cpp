@@ -17,17 +17,17 @@ namespace troupe {
 namespace {
 
 /// A request for something that begins or ends at one step of all ranks.
-struct Wish {
+struct Request {
   StepOrderKind kind = StepOrderKind::end;
   PolicySettings policy{};  // for switch_policy
   std::string reason{};
-  std::function<void(const StepOutcome&)> told{};
+  std::function<void(const StepOutcome&)> done{};
 };
 
 struct CoordinatorState {
   static constexpr const char* name = "step_coordinator";
   std::map<std::uint32_t, StepOrderReceiver> members;  // by rank
-  std::deque<Wish> wishes;                             // the first one is being decided while `holding`
+  std::deque<Request> requests;                        // the first one is being decided while `holding`
   bool holding = false;
   std::uint32_t number = 0;                    // of the hold
   std::map<std::uint32_t, StepsHeld> answers;  // to this hold
@@ -36,14 +36,14 @@ struct CoordinatorState {
 };
 using CoordinatorSelf = StepCoordinator::stateful_pointer<CoordinatorState>;
 
-void refuse(const Wish& wish, Code code, const std::string& why) {
-  if (wish.told) wish.told({{code, why}, 0});
+void refuse(const Request& request, Code code, const std::string& why) {
+  if (request.done) request.done({{code, why}, 0});
 }
 
-/// Whether the first wish has become pointless. A wish to end is made again in the next view.
+/// Whether the first request has become pointless. A request to end is made again in the next view.
 bool is_pointless(const CoordinatorState& s) {
   if (!s.ends && !s.rebuilds) return false;
-  refuse(s.wishes.front(), Code::invalid,
+  refuse(s.requests.front(), Code::invalid,
          s.ends ? "the run is about to end" : "the run is about to go over to another view: ask again when it has");
   return true;
 }
@@ -51,21 +51,21 @@ bool is_pointless(const CoordinatorState& s) {
 void begin_next(CoordinatorSelf self, const StepCoordinatorParts& parts) {
   CoordinatorState& s = self->state;
   if (s.holding || s.members.size() < parts.hosts.size()) return;
-  while (!s.wishes.empty() && is_pointless(s)) s.wishes.pop_front();
-  if (s.wishes.empty()) return;
+  while (!s.requests.empty() && is_pointless(s)) s.requests.pop_front();
+  if (s.requests.empty()) return;
   s.holding = true;
   s.answers.clear();
-  const Wish& wish = s.wishes.front();
-  const HoldSteps hold{++s.number, wish.kind, wish.policy};
+  const Request& request = s.requests.front();
+  const HoldSteps hold{++s.number, request.kind, request.policy};
   for (const auto& [rank, member] : s.members) self->send(member, hold);
   self->delayed_send(self, parts.answer_within, AnswersOverdue{s.number});
 }
 
-void add_wish(CoordinatorSelf self, const StepCoordinatorParts& parts, Wish wish) {
+void add_request(CoordinatorSelf self, const StepCoordinatorParts& parts, Request request) {
   CoordinatorState& s = self->state;
-  if (s.wishes.size() >= kWishesKept)
-    return refuse(wish, Code::invalid, text(kWishesKept, " wishes wait for an answer; ask again later"));
-  s.wishes.push_back(std::move(wish));
+  if (s.requests.size() >= kRequestsKept)
+    return refuse(request, Code::invalid, text(kRequestsKept, " requests wait for an answer; ask again later"));
+  s.requests.push_back(std::move(request));
   begin_next(self, parts);
 }
 
@@ -88,38 +88,38 @@ Common common_answer(const CoordinatorState& s, const StepCoordinatorParts& part
 
 /// The order with which all ranks continue. The step before a switch is the previous policy's last one, and the policy
 /// must know that when the step begins; therefore that step must not have begun either.
-StepOrder decide(const Wish& wish, const Common& all, std::uint32_t number) {
+StepOrder decide(const Request& request, const Common& all, std::uint32_t number) {
   StepOrder order{.number = number};
-  const bool switches = wish.kind == StepOrderKind::switch_policy;
-  const bool rebuilds = wish.kind == StepOrderKind::rebuild;
+  const bool switches = request.kind == StepOrderKind::switch_policy;
+  const bool rebuilds = request.kind == StepOrderKind::rebuild;
   const std::uint64_t at = switches ? all.next + 1 : all.next;
   if (!all.refusal.empty()) {
-    refuse(wish, Code::invalid, all.refusal);
+    refuse(request, Code::invalid, all.refusal);
   } else if (switches ? at > all.last : rebuilds && at >= all.last) {
-    refuse(wish, Code::invalid,
+    refuse(request, Code::invalid,
            text("the run ends with step ", all.last, ", before another ", rebuilds ? "view" : "policy", " can begin"));
   } else if (switches || at < all.last) {
-    order.kind = wish.kind;
+    order.kind = request.kind;
     order.at = at;
-    order.policy = wish.policy;
-    order.reason = wish.reason;
-    if (wish.told) wish.told({{}, at});
+    order.policy = request.policy;
+    order.reason = request.reason;
+    if (request.done) request.done({{}, at});
   }
   return order;
 }
 
 /// When all ranks have answered, all of them hold their steps, so the answers remain true until the order arrives. Only
-/// then may the next wish be decided: it has a hold of its own, whose answers include the effect of this order.
+/// then may the next request be decided: it has a hold of its own, whose answers include the effect of this order.
 void take_answer(CoordinatorSelf self, const StepCoordinatorParts& parts, const StepsHeld& answer) {
   CoordinatorState& s = self->state;
   if (!s.holding || answer.number != s.number || !s.members.contains(answer.rank)) return;
   s.answers[answer.rank] = answer;
   if (s.answers.size() < s.members.size()) return;
-  const Wish wish = std::move(s.wishes.front());
-  s.wishes.pop_front();
+  const Request request = std::move(s.requests.front());
+  s.requests.pop_front();
   s.holding = false;
-  const StepOrder order = decide(wish, common_answer(s, parts), s.number);
-  s.ends = s.ends || wish.kind == StepOrderKind::end;
+  const StepOrder order = decide(request, common_answer(s, parts), s.number);
+  s.ends = s.ends || request.kind == StepOrderKind::end;
   s.rebuilds = s.rebuilds || order.kind == StepOrderKind::rebuild;
   for (const auto& [rank, member] : s.members) self->send(member, order);
   begin_next(self, parts);
@@ -136,15 +136,16 @@ void on_overdue(CoordinatorSelf self, const StepCoordinatorParts& parts, std::ui
                                         parts.answer_within.count(), " ms (faults.exchange_s):", who)}));
 }
 
-void on_policy(CoordinatorSelf self, const StepCoordinatorParts& parts, PolicyWish& given) {
+void on_policy(CoordinatorSelf self, const StepCoordinatorParts& parts, PolicyRequest& given) {
   const auto ranks = static_cast<std::uint32_t>(parts.hosts.size());
-  Wish wish{StepOrderKind::switch_policy, resolved(given.policy, ranks),  // so that all ranks, and the answer, mean the
-            std::move(given.reason), std::move(given.told)};              // same numbers
-  if (const std::string why = check_policy(wish.policy, ranks, parts.rows); !why.empty())
-    return refuse(wish, Code::invalid, why);
-  if (wish.policy.distributed_after != 0)
-    return refuse(wish, Code::invalid, "a switch is at once: leave distributed_after out");
-  add_wish(self, parts, std::move(wish));
+  Request request{StepOrderKind::switch_policy,
+                  resolved(given.policy, ranks),                    // so that all ranks, and the answer, mean the
+                  std::move(given.reason), std::move(given.done)};  // same numbers
+  if (const std::string why = check_policy(request.policy, ranks, parts.rows); !why.empty())
+    return refuse(request, Code::invalid, why);
+  if (request.policy.distributed_after != 0)
+    return refuse(request, Code::invalid, "a switch is at once: leave distributed_after out");
+  add_request(self, parts, std::move(request));
 }
 
 StepCoordinator::behavior_type step_coordinator(CoordinatorSelf self, StepCoordinatorParts parts) {
@@ -160,21 +161,21 @@ StepCoordinator::behavior_type step_coordinator(CoordinatorSelf self, StepCoordi
             const TraceSpan span(parts.trace, "rank holds");
             take_answer(self, parts, answer);
           },
-          [=](const EndWish&) {
-            const TraceSpan span(parts.trace, "wish to end");
+          [=](const EndRequest&) {
+            const TraceSpan span(parts.trace, "request to end");
             CoordinatorState& s = self->state;
-            const bool known = s.ends || std::any_of(s.wishes.begin(), s.wishes.end(),
-                                                     [](const Wish& w) { return w.kind == StepOrderKind::end; });
-            if (!known) s.wishes.push_back({StepOrderKind::end});  // at most one for all ranks, so it needs no limit
+            const bool known = s.ends || std::any_of(s.requests.begin(), s.requests.end(),
+                                                     [](const Request& w) { return w.kind == StepOrderKind::end; });
+            if (!known) s.requests.push_back({StepOrderKind::end});  // at most one for all ranks, so it needs no limit
             begin_next(self, parts);
           },
-          [=](PolicyWish& wish) {
-            const TraceSpan span(parts.trace, "wish for a policy");
-            on_policy(self, parts, wish);
+          [=](PolicyRequest& request) {
+            const TraceSpan span(parts.trace, "request for a policy");
+            on_policy(self, parts, request);
           },
-          [=](RebuildWish& wish) {
-            const TraceSpan span(parts.trace, "wish for a view");
-            add_wish(self, parts, {StepOrderKind::rebuild, {}, std::move(wish.reason), std::move(wish.told)});
+          [=](RebuildRequest& request) {
+            const TraceSpan span(parts.trace, "request for a view");
+            add_request(self, parts, {StepOrderKind::rebuild, {}, std::move(request.reason), std::move(request.done)});
           },
           [=](const EvaluationVerdict& verdict) {
             const TraceSpan span(parts.trace, "pass verdict on");

@@ -23,43 +23,43 @@ struct GathererState {
 using GathererSelf = SumsGatherer::stateful_pointer<GathererState>;
 
 /// Passes on everything that is complete by now.
-void tell(GathererSelf self, ViewId view, const GathererAudience& audience) {
+void send_totals(GathererSelf self, ViewId view, const GathererReceivers& receivers) {
   GathererState& s = self->state;
   while (const auto total = s.totals->take()) {
-    for (const auto& receiver : audience.committed) self->send(receiver, Committed{view, total->step, total->sums});
+    for (const auto& receiver : receivers.committed) self->send(receiver, Committed{view, total->step, total->sums});
   }
   for (; !s.tests.empty() && s.tests.front().step < s.totals->next(); s.tests.pop_front()) {
-    for (const auto& receiver : audience.tested) self->send(receiver, s.tests.front());
+    for (const auto& receiver : receivers.tested) self->send(receiver, s.tests.front());
   }
   if (!s.end || !s.totals->has_all_of({0})) return;
-  for (const auto& receiver : audience.finished) self->send(receiver, *s.end);
+  for (const auto& receiver : receivers.finished) self->send(receiver, *s.end);
   s.end.reset();
 }
 
 SumsGatherer::behavior_type sums_gatherer(GathererSelf self, ViewId view, std::uint32_t ranks, Step first,
-                                          GathererAudience audience) {
+                                          GathererReceivers receivers) {
   end_with_own_errors(self);
   self->state.totals.emplace(ranks, first);
-  return {[=](const RankSums& told) {
-            self->state.totals->add({told.rank}, {told.step},
-                                    {.loss = told.loss, .correct = told.correct, .samples = told.samples});
-            tell(self, view, audience);
+  return {[=](const RankSums& own) {
+            self->state.totals->add({own.rank}, {own.step},
+                                    {.loss = own.loss, .correct = own.correct, .samples = own.samples});
+            send_totals(self, view, receivers);
           },
           [=](const TestResult& result) {
             self->state.tests.push_back(result);
-            tell(self, view, audience);
+            send_totals(self, view, receivers);
           },
           [=](const DeviceFinished& end) {
             self->state.end = end;
-            tell(self, view, audience);
+            send_totals(self, view, receivers);
           }};
 }
 
 }  // namespace
 
 SumsGatherer spawn_sums_gatherer(caf::actor_system& system, ViewId view, std::uint32_t ranks, Step first,
-                                 GathererAudience audience) {
-  return system.spawn(sums_gatherer, view, ranks, first, std::move(audience));
+                                 GathererReceivers receivers) {
+  return system.spawn(sums_gatherer, view, ranks, first, std::move(receivers));
 }
 
 }  // namespace troupe

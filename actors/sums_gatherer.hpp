@@ -14,7 +14,7 @@ namespace troupe {
 using SumsGatherer = ActorOf<Takes<RankSums>, Takes<TestResult>, Takes<DeviceFinished>>;
 
 /// The receivers, in this order.
-struct GathererAudience {
+struct GathererReceivers {
   std::vector<CommitReceiver> committed;
   std::vector<TestReceiver> tested;
   std::vector<FinishReceiver> finished;  // when rank 0's device has finished, and all totals were passed on
@@ -22,6 +22,6 @@ struct GathererAudience {
 
 /// For `ranks` ranks, which begin with step `first`.
 SumsGatherer spawn_sums_gatherer(caf::actor_system& system, ViewId view, std::uint32_t ranks, Step first,
-                                 GathererAudience audience);
+                                 GathererReceivers receivers);
 
 }  // namespace troupe

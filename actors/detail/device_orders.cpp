@@ -12,7 +12,7 @@ std::string DeviceOrders::reason_of_switch(Step step) {
   return reason;
 }
 
-bool DeviceOrders::wants_meeting(const DeviceParts& parts, Step step) const {
+bool DeviceOrders::needs_equal_weights(const DeviceParts& parts, Step step) const {
   if (!rebuild_from_ || step < *rebuild_from_) return false;
   const std::vector<PolicyKind> policies = parts.exchange.policies();
   return std::any_of(policies.begin(), policies.end(), is_hosted);

@@ -29,7 +29,7 @@ class DeviceOrders {
   /// Whether `step` must leave the same weights at all ranks, so that the view can end with it. Hosted policies can do
   /// that after any step. If gradients are exchanged in rounds, the view continues until the present round ends by
   /// itself, so that the results are the same with and without another view.
-  bool wants_meeting(const DeviceParts& parts, Step step) const;
+  bool needs_equal_weights(const DeviceParts& parts, Step step) const;
   /// Whether the view ends with `step`, which was enqueued and is not the run's last. The answer is the same at all
   /// ranks.
   bool ends_view(const DeviceParts& parts, Step step) const;

@@ -16,21 +16,21 @@ namespace troupe::detail {
 template <class Place>
 class Filling final : public FillDone {
  public:
-  /// `tell` is called on the source's thread when the batch is filled, unless returned() has returned true.
-  Filling(BatchHead its_head, std::vector<Sample> its_samples, Place its_place, std::function<void()> tell)
+  /// `notify` is called on the source's thread when the batch is filled, unless returned() has returned true.
+  Filling(BatchHead its_head, std::vector<Sample> its_samples, Place its_place, std::function<void()> notify)
       : head(std::move(its_head)),
         samples(std::move(its_samples)),
         place(std::move(its_place)),
-        tell_(std::move(tell)) {}
+        notify_(std::move(notify)) {}
 
   void filled(const Status& status) noexcept override {
     status_ = status;
-    if (state_.exchange(State::done, std::memory_order_acq_rel) == State::under_way) tell_();
+    if (state_.exchange(State::done, std::memory_order_acq_rel) == State::in_progress) notify_();
   }
   /// Call it when Source::fill has returned. Returns whether the batch has been filled already.
   bool returned() noexcept {
     State expected = State::asked;
-    return !state_.compare_exchange_strong(expected, State::under_way, std::memory_order_acq_rel);
+    return !state_.compare_exchange_strong(expected, State::in_progress, std::memory_order_acq_rel);
   }
   bool done() const noexcept { return state_.load(std::memory_order_acquire) == State::done; }
   /// Throws the error of a batch that is done, if there is one.
@@ -43,8 +43,8 @@ class Filling final : public FillDone {
   Place place;
 
  private:
-  enum class State : std::uint8_t { asked, under_way, done };
-  const std::function<void()> tell_;
+  enum class State : std::uint8_t { asked, in_progress, done };
+  const std::function<void()> notify_;
   std::atomic<State> state_{State::asked};
   Status status_;  // written before the batch is marked as done
 };

@@ -6,10 +6,10 @@
 
 namespace troupe::detail {
 
-/// Told when the receiver has handled a message from another process. Threads: any.
+/// Called when the receiver has handled a message from another process. Threads: any.
 class Intake {
  public:
-  virtual void dealt_with(std::uint32_t charge) noexcept = 0;
+  virtual void handled(std::uint32_t charge) noexcept = 0;
 
  protected:
   ~Intake() = default;
@@ -25,7 +25,7 @@ class Receipt {
   Receipt(Receipt&& other) noexcept = default;
   Receipt& operator=(Receipt&&) = delete;
   ~Receipt() {
-    if (intake_) intake_->dealt_with(charge_);
+    if (intake_) intake_->handled(charge_);
   }
 
  private:

@@ -13,15 +13,15 @@ namespace troupe::detail {
 template <class Actor>
 class SlotMessenger final : public SlotWaker {
  public:
-  SlotMessenger(LeasePool& pool, Actor told) : pool_(pool), told_(std::move(told)) { pool_.on_free(this); }
+  SlotMessenger(LeasePool& pool, Actor receiver) : pool_(pool), receiver_(std::move(receiver)) { pool_.on_free(this); }
   ~SlotMessenger() { pool_.on_free(nullptr); }
   SlotMessenger(const SlotMessenger&) = delete;
   SlotMessenger& operator=(const SlotMessenger&) = delete;
-  void slot_free() noexcept override { caf::anon_send(told_, SlotFree{}); }
+  void slot_free() noexcept override { caf::anon_send(receiver_, SlotFree{}); }
 
  private:
   LeasePool& pool_;
-  Actor told_;
+  Actor receiver_;
 };
 
 }  // namespace troupe::detail

@@ -27,10 +27,10 @@ class PushRoute final : public HostedRoute {
       : parts_(std::move(parts)),
         memory_(parts_.memory),
         starts_(parts_.space),
-        rests_(parts_.space),
+        pauses_(parts_.space),
         begins_(parts_.space),
         messenger_(parts_.space),
-        rest_line_(parts_.space) {
+        pause_line_(parts_.space) {
     if (has_landing()) parts_.space.address_of<StepSums>(memory_.one)->samples = 1;
     whole_.stripe = {parts_.mine.stripe.group, Rank{}, 0, memory_.weights.size_bytes / sizeof(float)};
     whole_.parameters = memory_.weights;
@@ -49,43 +49,43 @@ class PushRoute final : public HostedRoute {
     ++phase_;
     const std::uint64_t clock = alpha_ ? start.clock / settings_.every_steps : start.clock;
     if (parts_.shard) {
-      auto policy = make_hosted_policy(settings_, parts_.ranks, parts_.self, HostedLedger{start.updates, clock});
+      auto policy = make_hosted_policy(settings_, parts_.ranks, parts_.self, HostedProgress{start.updates, clock});
       if (parts_.replay) policy = with_replay(std::move(policy), parts_.replay);
-      starts_.tell_at(stream.mark(), parts_.shard, StartHosting{std::move(policy), alpha_, start.samples, phase_});
+      starts_.send_at(stream.mark(), parts_.shard, StartHosting{std::move(policy), alpha_, start.samples, phase_});
     }
-    begins_.tell_at(stream.mark(), parts_.worker, BeginHosting{phase_});
+    begins_.send_at(stream.mark(), parts_.worker, BeginHosting{phase_});
     wait_for_worker(stream);
     adopt(stream);
   }
 
   void close(Stream& stream) override {
     if (!parts_.shard) return;
-    rests_.tell_at(stream.mark(), parts_.shard, RestHosting{rest_line_.id(), ++times_rested_, {}});
-    stream.wait({rest_line_.id(), times_rested_});
+    pauses_.send_at(stream.mark(), parts_.shard, PauseHosting{pause_line_.id(), ++times_paused_, {}});
+    stream.wait({pause_line_.id(), times_paused_});
   }
 
   void begin(const StepFacts& facts, const Rule& rule, Memory sums, Memory total) override {
-    check_tenancy(facts.step);
+    check_not_retired(facts.step);
     rule_ = rule;
     sums_ = sums;
     total_ = total;
     ++steps_;
   }
 
-  void commit(Stream& stream, bool meets) override {
+  void commit(Stream& stream, bool is_barrier) override {
     if (!totals_are_common()) stream.sum_up(total_, std::array{sums_});
-    met_ = meets;
+    at_barrier_ = is_barrier;
     if (alpha_) {
-      commit_elastic(stream, meets);
+      commit_elastic(stream, is_barrier);
     } else {
       updates_ += totals_are_common() ? 1 : parts_.ranks;
-      tell(stream, {sums_, totals_are_common() ? total_ : Memory{}, memory_.gradients, meets});
+      send_contribution(stream, {sums_, totals_are_common() ? total_ : Memory{}, memory_.gradients, is_barrier});
       adopt(stream);
     }
-    if (meets) copy_other_stripes(stream);
+    if (is_barrier) copy_other_stripes(stream);
   }
 
-  bool is_consistent() const noexcept override { return met_; }
+  bool is_consistent() const noexcept override { return at_barrier_; }
   bool totals_are_common() const noexcept override { return sums_clocks(settings_); }
 
   /// Under elastic averaging: shows the center as it was read last.
@@ -108,20 +108,20 @@ class PushRoute final : public HostedRoute {
   void retire(const Status& why) noexcept override {
     if (retired_.exchange(true, std::memory_order_acq_rel)) return;
     parts_.space.timeline(parts_.line).poison(why);
-    rest_line_.line().poison(why);
+    pause_line_.line().poison(why);
     if (parts_.shard) caf::anon_send(parts_.shard, EndHosting{why});
   }
 
  private:
-  void check_tenancy(Step step) const {
+  void check_not_retired(Step step) const {
     TROUPE_CHECK(!retired_.load(std::memory_order_acquire), Code::aborted, "step ", step.value,
                  ": the exchange of group ", whole_.stripe.group.value, " was retired");
   }
 
   void wait_for_worker(Stream& stream) { stream.wait({parts_.line, ++read_}); }
 
-  void tell(Stream& stream, Contribution contribution) {
-    messenger_.tell_at(stream.mark(), parts_.worker, ContributionReady{rounds_++, contribution, {}});
+  void send_contribution(Stream& stream, Contribution contribution) {
+    messenger_.send_at(stream.mark(), parts_.worker, ContributionReady{rounds_++, contribution, {}});
     wait_for_worker(stream);
   }
 
@@ -132,17 +132,17 @@ class PushRoute final : public HostedRoute {
     if (memory_.bf16.size_bytes > 0) stream.update(image_only(), 1, whole_, std::array{memory_.landing}, memory_.one);
   }
 
-  void commit_elastic(Stream& stream, bool meets) {
+  void commit_elastic(Stream& stream, bool is_barrier) {
     StripeMemory own = whole_;
     own.state = memory_.state;
     own.no_decay = memory_.no_decay;
     ++updates_;
     stream.update(rule_step(rule_, updates_), updates_, own, std::array{memory_.gradients}, sums_);
     if (steps_ % settings_.every_steps == 0) {
-      tell(stream, {sums_, {}, memory_.weights, false});
+      send_contribution(stream, {sums_, {}, memory_.weights, false});
       stream.update(elastic_pull(*alpha_), 1, whole_, std::array{memory_.landing}, memory_.one);
     }
-    if (meets) tell(stream, {{}, {}, {}, true});
+    if (is_barrier) send_contribution(stream, {{}, {}, {}, true});
   }
 
   /// Brings the stripes of other shards, read at the barrier, to `common`; this process's shard has written its own
@@ -166,11 +166,11 @@ class PushRoute final : public HostedRoute {
   const HostedExchangeParts parts_;
   const HostedMemory memory_;
   PointMessenger<StartHosting, StepExchange::kStepsKept> starts_;
-  PointMessenger<RestHosting, StepExchange::kStepsKept> rests_;
+  PointMessenger<PauseHosting, StepExchange::kStepsKept> pauses_;
   PointMessenger<BeginHosting, StepExchange::kStepsKept> begins_;
   PointMessenger<ContributionReady, 2 * StepExchange::kStepsKept> messenger_;  // may push, then await a barrier
-  const PrivateTimeline rest_line_;                                            // the shard signals it when it rests
-  std::uint64_t times_rested_ = 0;
+  const PrivateTimeline pause_line_;                                           // the shard signals it when it pauses
+  std::uint64_t times_paused_ = 0;
   PolicySettings settings_;
   Rule rule_;
   std::optional<double> alpha_;  // under elastic averaging, in which each rank has its own weights
@@ -180,7 +180,7 @@ class PushRoute final : public HostedRoute {
   std::uint64_t steps_ = 0;   // under the present policy
   std::uint64_t rounds_ = 0;  // that were sent to the worker
   std::uint64_t read_ = 0;    // the value of the worker's line for which the stream waits
-  bool met_ = false;
+  bool at_barrier_ = false;
   Memory sums_, total_;
   std::atomic<bool> retired_{false};
 };

@@ -26,38 +26,38 @@ constexpr std::uint64_t kPushSinks = std::uint64_t{0x7368} << 48;
 ///   If an answer is lost, the repeated message replaces the read.
 /// - A sink is posted only together with an answer. The worker pushes again only when the answer is valid. Its previous
 ///   push has been applied by then, so no enqueued work still reads the sink's memory.
-/// - later_ is ordered by point, and watch() keeps one message outstanding for the newest point. Otherwise an entry
+/// - deferred_ is ordered by point, and watch() keeps one message outstanding for the newest point. Otherwise an entry
 ///   could wait until another message arrives.
 /// Not final: the inline actor derives from it.
 class HostedShardActor : public HostedShard::base, public CallTaker {
  public:
-  HostedShardActor(caf::actor_config& config, const std::shared_ptr<HostedTenancy>& tenancy, RemoteActors* remote)
-      : HostedShard::base(config), tenancy_(tenancy), remote_(remote), messenger_(tenancy_->parts().space) {}
+  HostedShardActor(caf::actor_config& config, const std::shared_ptr<HostedStripe>& hosted, RemoteActors* remote)
+      : HostedShard::base(config), hosted_(hosted), remote_(remote), messenger_(hosted_->parts().space) {}
 
   behavior_type make_behavior() override {
     end_with_own_errors(this);
     set_down_handler([this](const caf::down_msg& down) { lose(down.source); });
     return {[this](const JoinHosting& join) { return this->join(join); },
             [this](const LeaveHosting& leave) { this->leave(Rank{leave.worker}); },
-            [this](const ReadPart& read) { return this->read(read); },
-            [this](PushPart& push) { return this->push(push); },
+            [this](const PullRequest& read) { return this->read(read); },
+            [this](PushRequest& push) { return this->push(push); },
             [this](const CallMessage& message) {
               late_reads_.push_back(message);
               read_late();
             },
             [this](AskHosting) { return report(); },
             [this](const StartHosting& start) { this->start(start); },
-            [this](const RestHosting& rest) { this->rest(rest); },
+            [this](const PauseHosting& pause) { this->pause(pause); },
             [this](const EndHosting& end) { this->end(end.why); },
             [this](const HostingReached& reached) { this->reached(reached.status); }};
   }
 
   void take(Call& call) noexcept override {
     StripeQuestion asked;
-    if (const Status why = understand(call.question(), asked); !why.ok()) return call.fail(why);
+    if (const Status why = parse(call.question(), asked); !why.ok()) return call.fail(why);
     bool all_done = false;
     try {
-      all_done = tenancy_->collect_finished();
+      all_done = hosted_->collect_finished();
     } catch (const Error& error) {  // the stream's error, which watch() reports
       return call.fail(error.status());
     }
@@ -65,18 +65,18 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
       return caf::anon_send(HostedShard{this},
                             CallMessage{{call.question().begin(), call.question().end()}, call.keep()});
     }
-    const StripeAnswer head{tenancy_->policy().ledger().version()};
-    const HostedParts& parts = tenancy_->parts();
-    std::memcpy(call.room().data(), &head, sizeof head);
-    std::memcpy(call.room().data() + sizeof head, parts.space.address_of<float>(parts.stripe.parameters) + asked.first,
-                asked.count * sizeof(float));
+    const StripeAnswer head{hosted_->policy().progress().version()};
+    const HostedParts& parts = hosted_->parts();
+    std::memcpy(call.buffer().data(), &head, sizeof head);
+    std::memcpy(call.buffer().data() + sizeof head,
+                parts.space.address_of<float>(parts.stripe.parameters) + asked.first, asked.count * sizeof(float));
     call.answer(sizeof head + asked.count * sizeof(float));
   }
 
   void on_exit() override {
     reads_.clear();
     joiners_.clear();
-    later_.clear();
+    deferred_.clear();
     late_reads_.clear();
     if (remote_)
       for (const auto& [worker, sink] : sinks_) remote_->withdraw_sinks(sink.key);
@@ -84,7 +84,7 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
 
  private:
   struct Waiting {  // a read without an answer
-    Promise<PulledPart> answer;
+    Promise<PullReply> answer;
     SinkKey into;
   };
   struct Joiner {  // of a phase that has not begun
@@ -93,7 +93,7 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
   };
   struct Later {  // called when the stream has reached `at`
     Point at;
-    std::function<void()> tell;
+    std::function<void()> run;
   };
   struct Sink {
     SinkKey key;
@@ -103,17 +103,17 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
 
   void start(const StartHosting& start) {
     if (!start.status.ok()) return quit(to_caf(start.status));
-    tenancy_->start(start.policy, start.elastic_alpha, start.samples);
+    hosted_->start(start.policy, start.elastic_alpha, start.samples);
     phase_ = start.phase;
-    rests_ = false;
+    paused_ = false;
     for (Joiner& joiner : std::exchange(joiners_, {})) admit(joiner);
   }
 
-  void rest(const RestHosting& rest) {
-    if (!rest.status.ok()) return quit(to_caf(rest.status));
-    rests_ = true;
-    const auto signal = [this, rest] { tenancy_->parts().space.timeline(rest.line).signal(rest.value); };
-    later_.push_back({tenancy_->enqueued(), signal});  // after the copies that were enqueued
+  void pause(const PauseHosting& pause) {
+    if (!pause.status.ok()) return quit(to_caf(pause.status));
+    paused_ = true;
+    const auto signal = [this, pause] { hosted_->parts().space.timeline(pause.line).signal(pause.value); };
+    deferred_.push_back({hosted_->enqueued(), signal});  // after the copies that were enqueued
     watch();
   }
 
@@ -131,22 +131,22 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
 
   void admit(Joiner& joiner) {
     const Rank worker{joiner.message.worker};
-    if (!tenancy_->policy().ledger().takes_part(worker)) {
-      const HostedTenancy::Outcome outcome = tenancy_->join(worker);
+    if (!hosted_->policy().progress().takes_part(worker)) {
+      const HostedStripe::Outcome outcome = hosted_->join(worker);
       if (!outcome.wrong.ok()) return joiner.answer.fail(outcome.wrong);
       answer(outcome);
     }
-    const HostedLedger& ledger = tenancy_->policy().ledger();
-    const Stripe& stripe = tenancy_->parts().stripe.stripe;
-    joiner.answer.deliver(HostingJoined{tenancy_->parts().shard, ledger.pushed(worker), ledger.taken(worker),
+    const HostedProgress& progress = hosted_->policy().progress();
+    const Stripe& stripe = hosted_->parts().stripe.stripe;
+    joiner.answer.deliver(HostingJoined{hosted_->parts().shard, progress.pushed(worker), progress.taken(worker),
                                         stripe.first, stripe.count});
   }
 
   /// The error for a worker that has not joined; ok if the shard hosts.
   Status idle() const {
     if (ended_) return *ended_;
-    if (tenancy_->started()) return {};
-    return {Code::invalid, text("shard ", tenancy_->parts().shard, " hosts nothing yet")};
+    if (hosted_->started()) return {};
+    return {Code::invalid, text("shard ", hosted_->parts().shard, " hosts nothing yet")};
   }
 
   void leave(Rank worker) {
@@ -154,7 +154,7 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
     if (const auto sink = sinks_.find(worker); sink != sinks_.end() && std::exchange(sink->second.posted, false)) {
       remote_->withdraw_sinks(sink->second.key);
     }
-    if (tenancy_->started()) answer(tenancy_->leave(worker));
+    if (hosted_->started()) answer(hosted_->leave(worker));
     watch();
   }
 
@@ -162,43 +162,43 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
     if (auto found = homes_.extract(home)) leave(found.mapped());
   }
 
-  caf::result<PulledPart> read(const ReadPart& read) {
+  caf::result<PullReply> read(const PullRequest& read) {
     if (const Status why = idle(); !why.ok()) return to_caf(why);
-    const TraceSpan span(tenancy_->parts().trace, "answer read");
+    const TraceSpan span(hosted_->parts().trace, "answer read");
     const Rank worker{read.worker};
-    const Promise<PulledPart> answer = wait_for(worker, read);
-    deal_with(worker, tenancy_->read({worker, read.clock, read.meeting}));
+    const Promise<PullReply> answer = wait_for(worker, read);
+    handle(worker, hosted_->read({worker, read.clock, read.barrier}));
     return answer.later();
   }
 
-  caf::result<PulledPart> push(PushPart& push) {
+  caf::result<PullReply> push(PushRequest& push) {
     if (const Status why = idle(); !why.ok()) return to_caf(why);
-    const TraceSpan span(tenancy_->parts().trace, "take push");
+    const TraceSpan span(hosted_->parts().trace, "take push");
     const Rank worker{push.worker};
-    const Promise<PulledPart> answer = wait_for(worker, push.next);
+    const Promise<PullReply> answer = wait_for(worker, push.next);
     const bool own_memory = landed_in_sink(worker, push.values);
-    HostedTenancy::Outcome outcome =
-        tenancy_->push({worker, push.sequence, push.clock, push.base_version}, {push.sums, std::move(push.values)});
+    HostedStripe::Outcome outcome =
+        hosted_->push({worker, push.sequence, push.clock, push.base_version}, {push.sums, std::move(push.values)});
     if (own_memory) sinks_.at(worker).posted = false;
     const bool repeated = outcome.refused == Refusal::duplicate;  // the worker has not got the answer to the first one
     if (repeated) outcome.refused = Refusal::none;
-    deal_with(worker, outcome);
+    handle(worker, outcome);
     if (answer.pending() && (repeated || outcome.refused == Refusal::none) && outcome.wrong.ok())
-      deal_with(worker, tenancy_->read({worker, push.next.clock, push.next.meeting}));
+      handle(worker, hosted_->read({worker, push.next.clock, push.next.barrier}));
     return answer.later();
   }
 
-  Promise<PulledPart> wait_for(Rank worker, const ReadPart& read) {
-    Promise<PulledPart> promise(this);
+  Promise<PullReply> wait_for(Rank worker, const PullRequest& read) {
+    Promise<PullReply> promise(this);
     reads_.insert_or_assign(worker, Waiting{promise, SinkKey{read.into}});
     return promise;
   }
 
   /// Answers all reads that can be answered now; if the message of `worker` was invalid, answers it with an error.
-  void deal_with(Rank worker, const HostedTenancy::Outcome& outcome) {
+  void handle(Rank worker, const HostedStripe::Outcome& outcome) {
     Status wrong = outcome.wrong;
     if (outcome.refused != Refusal::none) {
-      wrong = {Code::invalid, text("shard ", tenancy_->parts().shard, " refuses what rank ", worker.value, " sent as ",
+      wrong = {Code::invalid, text("shard ", hosted_->parts().shard, " refuses what rank ", worker.value, " sent as ",
                                    name_of(outcome.refused))};
     }
     if (!wrong.ok()) {
@@ -208,14 +208,14 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
     watch();
   }
 
-  void answer(const HostedTenancy::Outcome& outcome) {
-    for (const HostedTenancy::Answer& one : outcome.answers) {
+  void answer(const HostedStripe::Outcome& outcome) {
+    for (const HostedStripe::Answer& one : outcome.answers) {
       auto found = reads_.extract(one.read.worker);
       if (!found) continue;
       const SinkKey into = found.mapped().into;
       found.mapped().answer.deliver(
-          PulledPart{tenancy_->parts().shard, one.read.clock, one.read.version, one.read.content, one.total,
-                     into.value == 0 ? one.values : one.values.into(into), sink_for(one.read.worker)});
+          PullReply{hosted_->parts().shard, one.read.clock, one.read.version, one.read.content, one.total,
+                    into.value == 0 ? one.values : one.values.into(into), sink_for(one.read.worker)});
     }
   }
 
@@ -227,7 +227,7 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
     Sink& sink = at->second;
     if (fresh) {
       sink.key = {kPushSinks | (std::uint64_t{id()} << 16 & 0xffffffff0000) | worker.value};
-      sink.memory = tenancy_->parts().arena.allocate(tenancy_->parts().stripe.stripe.count * sizeof(float));
+      sink.memory = hosted_->parts().arena.allocate(hosted_->parts().stripe.stripe.count * sizeof(float));
     }
     if (!sink.posted) remote_->post_sink(sink.key, sink.memory);
     sink.posted = true;
@@ -242,17 +242,17 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
   }
 
   /// Reads a question; returns why its elements cannot be read, or ok.
-  Status understand(std::span<const std::byte> bytes, StripeQuestion& asked) const {
+  Status parse(std::span<const std::byte> bytes, StripeQuestion& asked) const {
     if (bytes.size() != sizeof asked) return {Code::invalid, "a call to a shard that is not a StripeQuestion"};
     std::memcpy(&asked, bytes.data(), sizeof asked);
-    const Stripe& stripe = tenancy_->parts().stripe.stripe;
+    const Stripe& stripe = hosted_->parts().stripe.stripe;
     if (asked.count > kMostReadElements || asked.first > stripe.count || stripe.count - asked.first < asked.count) {
       return {Code::invalid,
               text("a read of ", asked.count, " elements from ", asked.first, " of a stripe of ", stripe.count)};
     }
-    if (rests_)
+    if (paused_)
       return {Code::invalid,
-              text("shard ", tenancy_->parts().shard, " hosts nothing now: the devices update its stripe")};
+              text("shard ", hosted_->parts().shard, " hosts nothing now: the devices update its stripe")};
     return idle();
   }
 
@@ -270,34 +270,34 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
       const CallMessage message = std::move(late_reads_.front());
       late_reads_.pop_front();
       StripeQuestion asked;
-      if (const Status why = understand(message.question, asked); !why.ok()) {
+      if (const Status why = parse(message.question, asked); !why.ok()) {
         message.call.fail(why);
         continue;
       }
-      const HostedParts& parts = tenancy_->parts();
-      const StripeAnswer head{tenancy_->policy().ledger().version()};
-      if (tenancy_->collect_finished()) {
+      const HostedParts& parts = hosted_->parts();
+      const StripeAnswer head{hosted_->policy().progress().version()};
+      if (hosted_->collect_finished()) {
         const Memory there = elements(parts.stripe.parameters, asked.first, asked.count, sizeof(float));
         message.call.answer(answer_of(head, parts.space.address(there), asked.count));
         continue;
       }
       if (read_buffer_.size_bytes == 0) read_buffer_ = parts.arena.allocate(kMostReadElements * sizeof(float));
       reading_ = true;
-      tenancy_->copy(asked.first, asked.count, slice(read_buffer_, 0, asked.count * sizeof(float)));
-      later_.push_back({tenancy_->enqueued(), [this, call = message.call, head, count = asked.count] {
-                          reading_ = false;
-                          call.answer(answer_of(head, tenancy_->parts().space.address(read_buffer_), count));
-                          read_late();
-                        }});
+      hosted_->copy(asked.first, asked.count, slice(read_buffer_, 0, asked.count * sizeof(float)));
+      deferred_.push_back({hosted_->enqueued(), [this, call = message.call, head, count = asked.count] {
+                             reading_ = false;
+                             call.answer(answer_of(head, hosted_->parts().space.address(read_buffer_), count));
+                             read_late();
+                           }});
       watch();
     }
   }
 
   HostingReport report() {
-    if (!tenancy_->started()) return {tenancy_->parts().shard, 0, {}, {}, {}};
-    const HostedLedger& ledger = tenancy_->policy().ledger();
-    const HostedPolicy& policy = tenancy_->policy();
-    return {tenancy_->parts().shard, ledger.version(), ledger.version_vector(), policy.staleness(),
+    if (!hosted_->started()) return {hosted_->parts().shard, 0, {}, {}, {}};
+    const HostedProgress& progress = hosted_->policy().progress();
+    const HostedPolicy& policy = hosted_->policy();
+    return {hosted_->parts().shard, progress.version(), progress.version_vector(), policy.staleness(),
             std::string{policy.staleness_unit()}};
   }
 
@@ -314,39 +314,39 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
   /// arrives.
   void watch() {
     if (watching_) return;
-    if (tenancy_->enqueued().value == 0 || tenancy_->collect_finished()) return tell_later();
+    if (hosted_->enqueued().value == 0 || hosted_->collect_finished()) return run_deferred();
     watching_ = true;
-    messenger_.tell_at(tenancy_->enqueued(), HostedShard{this}, HostingReached{});
+    messenger_.send_at(hosted_->enqueued(), HostedShard{this}, HostingReached{});
   }
 
   void reached(const Status& status) {
     watching_ = false;
     if (!status.ok()) return quit(to_caf(status));
-    tenancy_->collect_finished();
-    tell_later();
+    hosted_->collect_finished();
+    run_deferred();
     watch();
   }
 
-  void tell_later() {
-    while (!later_.empty() && tenancy_->reached(later_.front().at)) {
-      const auto tell = std::move(later_.front().tell);
-      later_.pop_front();
-      tell();
+  void run_deferred() {
+    while (!deferred_.empty() && hosted_->reached(deferred_.front().at)) {
+      const auto run = std::move(deferred_.front().run);
+      deferred_.pop_front();
+      run();
     }
   }
 
-  const std::shared_ptr<HostedTenancy> tenancy_;
+  const std::shared_ptr<HostedStripe> hosted_;
   RemoteActors* const remote_;
   PointMessenger<HostingReached, 1> messenger_;
   bool watching_ = false;
   std::optional<Status> ended_;
   std::uint64_t phase_ = 0;
-  bool rests_ = false;  // the stripe is updated by the devices at present
+  bool paused_ = false;  // the stripe is updated by the devices at present
   std::vector<Joiner> joiners_;
   std::map<Rank, Waiting> reads_;
   std::map<caf::actor_addr, Rank> homes_;
   std::map<Rank, Sink> sinks_;
-  std::deque<Later> later_;  // in the order of their points
+  std::deque<Later> deferred_;  // in the order of their points
   std::deque<CallMessage> late_reads_;
   Memory read_buffer_;    // for the read in progress
   bool reading_ = false;  // a read is in progress
@@ -357,9 +357,9 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
 HostedShard spawn_hosted_shard(caf::actor_system& system, HostedParts parts, RemoteActors* remote, bool runs_inline) {
   TROUPE_CHECK(remote != nullptr || !runs_inline, Code::invalid, "shard ", parts.shard,
                " cannot run inline without remote actors, on whose lane it would");
-  const auto tenancy = std::make_shared<HostedTenancy>(std::move(parts));
-  if (runs_inline) return remote->spawn_inline<HostedShardActor>(tenancy, remote);
-  return system.spawn<HostedShardActor>(tenancy, remote);
+  const auto hosted = std::make_shared<HostedStripe>(std::move(parts));
+  if (runs_inline) return remote->spawn_inline<HostedShardActor>(hosted, remote);
+  return system.spawn<HostedShardActor>(hosted, remote);
 }
 
 }  // namespace troupe

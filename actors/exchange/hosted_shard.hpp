@@ -5,14 +5,14 @@
 #include <optional>
 #include <vector>
 
-#include "actors/exchange/hosted_tenancy.hpp"
+#include "actors/exchange/hosted_stripe.hpp"
 #include "actors/exchange/messages.hpp"
 #include "actors/remote/remote_actors.hpp"
 
 namespace troupe {
 
 /// From the device's stream to the shard of its process: the stream no longer uses the stripe, and the shard hosts it
-/// under this policy until RestHosting. A barrier of all workers has come before.
+/// under this policy until PauseHosting. A barrier of all workers has come before.
 struct StartHosting {
   std::shared_ptr<HostedPolicy> policy;
   std::optional<double> elastic_alpha;  // contributions are parameters, and the stripe moves toward them by this factor
@@ -23,7 +23,7 @@ struct StartHosting {
 /// From the device's stream to the shard: the stream uses the stripe again when `line` reaches `value`. The shard
 /// raises the line to that value when it no longer uses the stripe; until the next StartHosting only the devices use
 /// it.
-struct RestHosting {
+struct PauseHosting {
   TimelineId line;
   std::uint64_t value = 0;
   Status status;
@@ -41,10 +41,11 @@ struct HostingReached {
 /// The actor that hosts a stripe: workers push contributions and read parameters, its policy decides, its device's
 /// stream computes. It only enqueues work, so it may run inline. A few elements are read by calls (StripeRead). A
 /// worker counts as gone when it sends LeaveHosting or its process ends. Ends with the stream's error.
-using HostedShard = ActorOf<caf::replies_to<JoinHosting>::with<HostingJoined>, Takes<LeaveHosting>,
-                            caf::replies_to<ReadPart>::with<PulledPart>, caf::replies_to<PushPart>::with<PulledPart>,
-                            Takes<CallMessage>, caf::replies_to<AskHosting>::with<HostingReport>, Takes<StartHosting>,
-                            Takes<RestHosting>, Takes<EndHosting>, Takes<HostingReached>>;
+using HostedShard =
+    ActorOf<caf::replies_to<JoinHosting>::with<HostingJoined>, Takes<LeaveHosting>,
+            caf::replies_to<PullRequest>::with<PullReply>, caf::replies_to<PushRequest>::with<PullReply>,
+            Takes<CallMessage>, caf::replies_to<AskHosting>::with<HostingReport>, Takes<StartHosting>,
+            Takes<PauseHosting>, Takes<EndHosting>, Takes<HostingReached>>;
 
 /// Spawns a shard that hosts nothing yet. `remote`, if not null, outlives it: pushes from other processes are then
 /// stored in sinks of the shard instead of the pool. `runs_inline`: on the control lane's thread, so that a message
@@ -55,6 +56,6 @@ HostedShard spawn_hosted_shard(caf::actor_system& system, HostedParts parts, Rem
 }  // namespace troupe
 
 TROUPE_LOCAL_MESSAGE(troupe::StartHosting)
-TROUPE_LOCAL_MESSAGE(troupe::RestHosting)
+TROUPE_LOCAL_MESSAGE(troupe::PauseHosting)
 TROUPE_LOCAL_MESSAGE(troupe::EndHosting)
 TROUPE_LOCAL_MESSAGE(troupe::HostingReached)

@@ -21,7 +21,7 @@ struct Part {
   std::uint64_t count = 0;
   std::uint64_t sink_there = 0;  // the shard's sink for the next push
   bool posted = false;           // the sink for this shard's answer
-  PulledPart pulled;             // of this round; its tensor is kept until the next one arrives
+  PullReply pulled;              // of this round; its tensor is kept until the next one arrives
 };
 
 struct WorkerState {
@@ -62,8 +62,8 @@ std::uint64_t sink_key(Self self, std::size_t shard) {
 }
 
 /// The message that reads from a shard; posts the landing as its sink.
-ReadPart read_of(Self self, const HostedWorkerParts& parts, std::size_t shard, const HostedRead& read) {
-  ReadPart message{.worker = read.worker.value, .clock = read.clock, .meeting = read.meeting, .into = 0};
+PullRequest read_of(Self self, const HostedWorkerParts& parts, std::size_t shard, const HostedRead& read) {
+  PullRequest message{.worker = read.worker.value, .clock = read.clock, .barrier = read.barrier, .into = 0};
   Part& part = self->state.parts[shard];
   if (parts.remote == nullptr) return message;
   message.into = sink_key(self, shard);
@@ -85,7 +85,7 @@ void leave_when_read(Self self, const HostedWorkerParts& parts, const Shards& sh
   WorkerState& s = self->state;
   if (s.machine && s.machine->waiting()) return;  // finish_round calls this again
   if (s.raised > parts.space.timeline(parts.line).value())
-    s.reached->tell_at({parts.line, s.raised}, HostedWorkerActor{self}, LeaveShards{});
+    s.reached->send_at({parts.line, s.raised}, HostedWorkerActor{self}, LeaveShards{});
   else
     announce_leave(self, shards, parts);
 }
@@ -120,22 +120,22 @@ void finish_round(Self self, const HostedWorkerParts& parts, const Shards& shard
   if (s.leaving) leave_when_read(self, parts, shards);
 }
 
-void take(Self self, const HostedWorkerParts& parts, const Shards& shards, std::size_t shard, std::uint64_t meeting,
-          PulledPart& pulled) {
+void take(Self self, const HostedWorkerParts& parts, const Shards& shards, std::size_t shard, std::uint64_t barrier,
+          PullReply& pulled) {
   WorkerState& s = self->state;
   s.parts[shard].sink_there = pulled.sink;
   s.parts[shard].pulled = std::move(pulled);
-  const PulledPart& p = s.parts[shard].pulled;
-  if (s.machine->answered(shard, {parts.self, p.clock, p.version, p.content, meeting}))
+  const PullReply& p = s.parts[shard].pulled;
+  if (s.machine->answered(shard, {parts.self, p.clock, p.version, p.content, barrier}))
     finish_round(self, parts, shards);
 }
 
 /// No time limit: the answer depends on the other ranks. The check for progress notices if it takes too long.
 template <class Message>
-void ask(Self self, const HostedWorkerParts& parts, const Shards& shards, std::size_t shard, std::uint64_t meeting,
+void ask(Self self, const HostedWorkerParts& parts, const Shards& shards, std::size_t shard, std::uint64_t barrier,
          Message message) {
   self->request(shards[shard], caf::infinite, std::move(message))
-      .then([=, &parts, &shards](PulledPart& pulled) { take(self, parts, shards, shard, meeting, pulled); },
+      .then([=, &parts, &shards](PullReply& pulled) { take(self, parts, shards, shard, barrier, pulled); },
             [=, &parts](const caf::error& error) { end_at(self, parts, shard, error); });
 }
 
@@ -154,7 +154,7 @@ void end_without_progress(Self self, const HostedWorkerParts& parts, std::size_t
 /// A read may wait for other ranks without limit, as long as these make progress.
 void look_for_progress(Self self, const HostedWorkerParts& parts, const Shards& shards) {
   WorkerState& s = self->state;
-  self->delayed_send(self, parts.deadline, LookForProgress{});
+  self->delayed_send(self, parts.deadline, CheckProgress{});
   const bool waits = s.machine && s.machine->waiting();
   if (!waits || std::exchange(s.raised_then, s.raised) != s.raised) return s.applied.clear();
   const std::size_t shard = s.machine->missing().front();
@@ -188,7 +188,7 @@ void joined(Self self, const HostedWorkerParts& parts, const Shards& shards, std
   s.machine.emplace(parts.self, shards.size(), answer.clock, answer.sequence);
   const HostedRead read = s.machine->begin();
   for (std::size_t i = 0; i < shards.size(); ++i)
-    ask(self, parts, shards, i, read.meeting, read_of(self, parts, i, read));
+    ask(self, parts, shards, i, read.barrier, read_of(self, parts, i, read));
 }
 
 void begin(Self self, const HostedWorkerParts& parts, const Shards& shards, const BeginHosting& begin) {
@@ -203,7 +203,7 @@ void begin(Self self, const HostedWorkerParts& parts, const Shards& shards, cons
         .then([=, &parts, &shards](const HostingJoined& answer) { joined(self, parts, shards, i, answer); },
               [=, &parts](const caf::error& error) { end_at(self, parts, i, error); });
   }
-  if (!std::exchange(s.looking, true)) self->delayed_send(self, parts.deadline, LookForProgress{});
+  if (!std::exchange(s.looking, true)) self->delayed_send(self, parts.deadline, CheckProgress{});
 }
 
 void contribute(Self self, const HostedWorkerParts& parts, const Shards& shards, const ContributionReady& ready) {
@@ -215,20 +215,21 @@ void contribute(Self self, const HostedWorkerParts& parts, const Shards& shards,
   const Contribution& own = ready.contribution;
   s.total = own.total;
   if (own.values.size_bytes == 0) {
-    const HostedRead read = s.machine->meet();
+    const HostedRead read = s.machine->read_at_barrier();
     for (std::size_t i = 0; i < shards.size(); ++i)
-      ask(self, parts, shards, i, read.meeting, read_of(self, parts, i, read));
+      ask(self, parts, shards, i, read.barrier, read_of(self, parts, i, read));
     return;
   }
-  const HostedWorker::Round round = s.machine->contribute(own.meets);
+  const HostedWorker::Round round = s.machine->contribute(own.is_barrier);
   const StepSums sums = *parts.space.address_of<const StepSums>(own.sums);
   for (std::size_t i = 0; i < shards.size(); ++i) {
     const HostedPush& push = round.pushes[i];
     Part& part = s.parts[i];
     const Tensor values(stripe_of(own.values, part), {part.count}, DType::f32, {}, nullptr);
-    ask(self, parts, shards, i, round.read.meeting,
-        PushPart{parts.self.value, push.sequence, push.clock, push.base_version, sums,
-                 part.sink_there == 0 ? values : values.into({part.sink_there}), read_of(self, parts, i, round.read)});
+    ask(self, parts, shards, i, round.read.barrier,
+        PushRequest{parts.self.value, push.sequence, push.clock, push.base_version, sums,
+                    part.sink_there == 0 ? values : values.into({part.sink_there}),
+                    read_of(self, parts, i, round.read)});
   }
 }
 
@@ -241,7 +242,7 @@ HostedWorkerActor::behavior_type worker(Self self, const HostedWorkerParts& give
   self->state.reached = std::make_unique<PointMessenger<LeaveShards, 1>>(given.space);
   const auto parts = std::make_shared<const HostedWorkerParts>(given);
   const auto shards = std::make_shared<Shards>();
-  return {[=](KnowShards& known) {
+  return {[=](SetShards& known) {
             *shards = std::move(known.shards);
             self->state.parts.resize(shards->size());
           },
@@ -258,7 +259,7 @@ HostedWorkerActor::behavior_type worker(Self self, const HostedWorkerParts& give
             self->state.leaving = true;
             leave_when_read(self, *parts, *shards);
           },
-          [=](LookForProgress) { look_for_progress(self, *parts, *shards); }};
+          [=](CheckProgress) { look_for_progress(self, *parts, *shards); }};
 }
 
 }  // namespace

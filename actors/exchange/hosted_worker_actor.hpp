@@ -11,10 +11,10 @@
 namespace troupe {
 
 struct Contribution {
-  Memory sums;         // a StepSums of the contribution, read
-  Memory total;        // a StepSums of all contributions in the update, written before the line is raised; may be empty
-  Memory values;       // [group] f32, read: gradients, or parameters of elastic averaging; empty: only a barrier
-  bool meets = false;  // the next read is a barrier: it is answered when all ranks have reached it
+  Memory sums;    // a StepSums of the contribution, read
+  Memory total;   // a StepSums of all contributions in the update, written before the line is raised; may be empty
+  Memory values;  // [group] f32, read: gradients, or parameters of elastic averaging; empty: only a barrier
+  bool is_barrier = false;  // the next read is a barrier: it is answered when all ranks have reached it
 };
 /// From the device's stream to the worker: this rank's contribution to its round `round` (counted from 0) may be read.
 struct ContributionReady {
@@ -23,7 +23,7 @@ struct ContributionReady {
   Status status;
 };
 /// To the worker: the group's shards, in the order of their numbers. Before BeginHosting.
-struct KnowShards {
+struct SetShards {
   std::vector<HostedShard> shards;
 };
 /// From the device's stream to the worker: take part in the shards' hosting phase `phase` (StartHosting).
@@ -36,7 +36,7 @@ struct LeaveShards {
   Status status;  // used within the worker
 };
 /// From the worker to itself, at every deadline.
-struct LookForProgress {};
+struct CheckProgress {};
 
 /// What a rank's worker of one group needs; all of it outlives the worker, and the points that wait for its line.
 struct HostedWorkerParts {
@@ -58,8 +58,8 @@ struct HostedWorkerParts {
 /// A rank's part of a hosted group: pushes when the device's stream reaches the contribution, reads, and raises a line
 /// for which the device's stream waits. Thus the device actor can enqueue ahead as always. If an answer is late, it
 /// ends with an error that names the shard, or the ranks that are missing, and poisons its line with the same error.
-using HostedWorkerActor = ActorOf<Takes<KnowShards>, Takes<BeginHosting>, Takes<ContributionReady>, Takes<LeaveShards>,
-                                  Takes<LookForProgress>>;
+using HostedWorkerActor =
+    ActorOf<Takes<SetShards>, Takes<BeginHosting>, Takes<ContributionReady>, Takes<LeaveShards>, Takes<CheckProgress>>;
 
 /// In each phase it starts at the shards' clock, which must be the same at all shards.
 HostedWorkerActor spawn_hosted_worker(caf::actor_system& system, HostedWorkerParts parts);
@@ -67,7 +67,7 @@ HostedWorkerActor spawn_hosted_worker(caf::actor_system& system, HostedWorkerPar
 }  // namespace troupe
 
 TROUPE_LOCAL_MESSAGE(troupe::ContributionReady)
-TROUPE_LOCAL_MESSAGE(troupe::KnowShards)
+TROUPE_LOCAL_MESSAGE(troupe::SetShards)
 TROUPE_LOCAL_MESSAGE(troupe::BeginHosting)
 TROUPE_LOCAL_MESSAGE(troupe::LeaveShards)
-TROUPE_LOCAL_MESSAGE(troupe::LookForProgress)
+TROUPE_LOCAL_MESSAGE(troupe::CheckProgress)

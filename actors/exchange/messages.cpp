@@ -5,8 +5,8 @@ namespace troupe {
 void configure_exchange(caf::actor_system_config& config) {
   add_messages(config, MessageName<JoinHosting>{"troupe.JoinHosting"},
                MessageName<HostingJoined>{"troupe.HostingJoined"}, MessageName<LeaveHosting>{"troupe.LeaveHosting"},
-               MessageName<ReadPart>{"troupe.ReadPart"}, MessageName<PushPart>{"troupe.PushPart"},
-               MessageName<PulledPart>{"troupe.PulledPart"}, MessageName<AskHosting>{"troupe.AskHosting"},
+               MessageName<PullRequest>{"troupe.PullRequest"}, MessageName<PushRequest>{"troupe.PushRequest"},
+               MessageName<PullReply>{"troupe.PullReply"}, MessageName<AskHosting>{"troupe.AskHosting"},
                MessageName<HostingReport>{"troupe.HostingReport"});
 }
 

@@ -35,24 +35,24 @@ struct LeaveHosting {
 };
 
 /// From worker to shard: reads parameters for the contribution with this clock.
-struct ReadPart {
+struct PullRequest {
   std::uint32_t worker = 0;
   std::uint64_t clock = 0;
-  std::uint64_t meeting = 0;  // HostedRead::meeting
+  std::uint64_t barrier = 0;  // HostedRead::barrier
   std::uint64_t into = 0;     // the worker's sink for them (RemoteActors::post_sink); 0: none
 };
 /// From worker to shard: a contribution, and what the worker reads next.
-struct PushPart {
+struct PushRequest {
   std::uint32_t worker = 0;
   std::uint64_t sequence = 0;
   std::uint64_t clock = 0;
   std::uint64_t base_version = 0;
   StepSums sums;
   Tensor values;
-  ReadPart next;  // its clock is the one after the contribution's
+  PullRequest next;  // its clock is the one after the contribution's
 };
-/// The answer to ReadPart and PushPart.
-struct PulledPart {
+/// The answer to PullRequest and PushRequest.
+struct PullReply {
   std::uint32_t shard = 0;
   std::uint64_t clock = 0;  // of the read
   std::uint64_t version = 0;
@@ -99,18 +99,17 @@ auto inspect(Inspector& f, LeaveHosting& x) {
   return f(caf::meta::type_name("troupe.LeaveHosting"), x.worker);
 }
 template <class Inspector>
-auto inspect(Inspector& f, ReadPart& x) {
-  return f(caf::meta::type_name("troupe.ReadPart"), x.worker, x.clock, x.meeting, x.into);
+auto inspect(Inspector& f, PullRequest& x) {
+  return f(caf::meta::type_name("troupe.PullRequest"), x.worker, x.clock, x.barrier, x.into);
 }
 template <class Inspector>
-auto inspect(Inspector& f, PushPart& x) {
-  return f(caf::meta::type_name("troupe.PushPart"), x.worker, x.sequence, x.clock, x.base_version, x.sums, x.values,
+auto inspect(Inspector& f, PushRequest& x) {
+  return f(caf::meta::type_name("troupe.PushRequest"), x.worker, x.sequence, x.clock, x.base_version, x.sums, x.values,
            x.next);
 }
 template <class Inspector>
-auto inspect(Inspector& f, PulledPart& x) {
-  return f(caf::meta::type_name("troupe.PulledPart"), x.shard, x.clock, x.version, x.content, x.total, x.values,
-           x.sink);
+auto inspect(Inspector& f, PullReply& x) {
+  return f(caf::meta::type_name("troupe.PullReply"), x.shard, x.clock, x.version, x.content, x.total, x.values, x.sink);
 }
 template <class Inspector>
 auto inspect(Inspector& f, AskHosting&) {

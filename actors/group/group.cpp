@@ -16,12 +16,12 @@
 
 #include "actors/caf_error.hpp"
 #include "actors/group/detail/alone_transport.hpp"
-#include "actors/group/detail/courier.hpp"
+#include "actors/group/detail/broadcaster.hpp"
 #include "actors/group/detail/member.hpp"
+#include "actors/group/detail/peer_table.hpp"
+#include "actors/group/detail/process_agent.hpp"
 #include "actors/group/detail/questions.hpp"
-#include "actors/group/detail/roster.hpp"
 #include "actors/group/detail/shared_arenas.hpp"
-#include "actors/group/detail/steward.hpp"
 #include "actors/remote/network_module.hpp"
 #include "runtime/base/host_identity.hpp"
 #include "runtime/base/words.hpp"
@@ -101,7 +101,7 @@ struct Group::State {
   void find_others(Blocking& blocking);
   void connect();
   void spawn_servants();
-  void meet(Blocking& blocking);
+  void exchange_addresses(Blocking& blocking);
   void share_arenas(Blocking& blocking, const std::vector<group::Member>& members);
   void go(Blocking& blocking);
   void await_others(Deadline deadline, StopReport& report);
@@ -113,7 +113,7 @@ struct Group::State {
   std::vector<Peer> everyone() const;
   std::vector<caf::actor> find(Blocking& blocking, const std::string& name, const std::vector<Peer>& at,
                                Deadline deadline, bool one_will_do, const std::set<std::string>& takes = {});
-  caf::actor steward_of(Peer peer) const { return peer == self ? steward : roster->steward(peer); }
+  caf::actor agent_of(Peer peer) const { return peer == self ? agent : peer_table->agent(peer); }
 
   GroupOptions options;
   const Deadline deadline;  // of joining
@@ -126,10 +126,10 @@ struct Group::State {
   AddressSpace& space;
   std::vector<Hello> hellos;
   std::shared_ptr<group::SharedArenas> arenas = std::make_shared<group::SharedArenas>();
-  std::shared_ptr<group::Roster> roster;
-  caf::actor courier;
-  caf::actor steward;
-  const std::shared_ptr<std::promise<void>> steward_ended = std::make_shared<std::promise<void>>();
+  std::shared_ptr<group::PeerTable> peer_table;
+  caf::actor broadcaster;
+  caf::actor agent;
+  const std::shared_ptr<std::promise<void>> agent_ended = std::make_shared<std::promise<void>>();
   std::unique_ptr<RemoteActors> remote;
   std::unique_ptr<Transport> transport;
   std::unique_ptr<LaneLoop> control;
@@ -174,36 +174,36 @@ void Group::State::connect() {
   };
   given.lost = [this, others = options.remote.lost](Peer peer, const Status& why) {
     if (others) others(peer, why);
-    if (roster->parting()) {  // stopped peers close connections: only the report lists losses
-      if (self == kFirst) caf::anon_send(steward, group::Silent::value, peer.value, std::string(why.text()));
+    if (peer_table->shutting_down()) {  // stopped peers close connections: only the report lists losses
+      if (self == kFirst) caf::anon_send(agent, group::Silent::value, peer.value, std::string(why.text()));
       return;
     }
-    roster->is_lost(peer, why);
-    caf::anon_send(steward, group::Silent::value, peer.value, std::string(why.text()));
+    peer_table->report_lost(peer, why);
+    caf::anon_send(agent, group::Silent::value, peer.value, std::string(why.text()));
   };
   remote = std::make_unique<RemoteActors>(system, space, *control, *bulk, self, std::move(given));
 }
 
 void Group::State::spawn_servants() {
-  TROUPE_CHECK(!system.registry().get<caf::strong_actor_ptr>(group::kCourier), Code::invalid,
+  TROUPE_CHECK(!system.registry().get<caf::strong_actor_ptr>(group::kBroadcaster), Code::invalid,
                "this actor system is in a group already; give every group a system of its own");
-  roster = std::make_shared<group::Roster>(self, options.remote.dropped);
-  if (options.lost) roster->listen(options.lost);
-  courier = system.spawn<group::Courier, caf::hidden>(roster);
-  steward = system.spawn<group::Steward, caf::hidden>(roster);
-  system.registry().put(group::kCourier, courier);
+  peer_table = std::make_shared<group::PeerTable>(self, options.remote.dropped);
+  if (options.lost) peer_table->add_listener(options.lost);
+  broadcaster = system.spawn<group::Broadcaster, caf::hidden>(peer_table);
+  agent = system.spawn<group::ProcessAgent, caf::hidden>(peer_table);
+  system.registry().put(group::kBroadcaster, broadcaster);
   // CAF calls attached functions in reverse order: this one is called after those that inform the other processes.
-  steward->attach_functor([end = steward_ended] { end->set_value(); });
-  for (const caf::actor& servant : {courier, steward}) system.registry().put(servant.id(), servant);
+  agent->attach_functor([end = agent_ended] { end->set_value(); });
+  for (const caf::actor& own_actor : {broadcaster, agent}) system.registry().put(own_actor.id(), own_actor);
 }
 
 /// Exchanges the addresses of all processes.
-void Group::State::meet(Blocking& blocking) {
+void Group::State::exchange_addresses(Blocking& blocking) {
   std::vector<group::Member> members(hellos.size());
   members[self.value] = {.transport = transport->address(),
                          .actor_node = remote->identity(),
-                         .courier = courier.id(),
-                         .steward = steward.id(),
+                         .broadcaster = broadcaster.id(),
+                         .agent = agent.id(),
                          .arena = arenas->ticket()};
   if (bootstrap) {
     const auto blobs = bootstrap->all_gather(blocking, "members", encode(members[self.value]), deadline);
@@ -215,13 +215,13 @@ void Group::State::meet(Blocking& blocking) {
     }
   }
   share_arenas(blocking, members);
-  std::vector<group::Roster::Entry> entries;
+  std::vector<group::PeerTable::Entry> entries;
   for (std::uint32_t peer = 0; peer < members.size(); ++peer) {
     const group::Member& member = members[peer];
     entries.push_back(
-        {RemoteActors::node_in(member.actor_node), member.courier, member.steward, hellos[peer].topology.host});
+        {RemoteActors::node_in(member.actor_node), member.broadcaster, member.agent, hellos[peer].topology.host});
   }
-  roster->enroll(*remote, std::move(entries));
+  peer_table->enroll(*remote, std::move(entries));
 }
 
 /// Every process maps the arenas that it can reach, and reports which.
@@ -240,11 +240,11 @@ void Group::State::go(Blocking& blocking) {
   if (!bootstrap) return;
   bootstrap->all_gather(blocking, "ready", {}, deadline);
   // Heartbeats begin with a first message: peer 0 and all others watch each other, as do peers that exchange messages.
-  if (self != kFirst) roster->steward(kFirst);
+  if (self != kFirst) peer_table->agent(kFirst);
   bootstrap->watch([this](Peer peer, const Status& why) {
     remote->lost(peer, why);
-    caf::anon_send(steward, group::Lost::value, peer.value);
-    roster->is_lost(peer, why);
+    caf::anon_send(agent, group::Lost::value, peer.value);
+    peer_table->report_lost(peer, why);
   });
 }
 
@@ -254,7 +254,7 @@ void Group::State::await_others(Deadline deadline, StopReport& report) {
   caf::scoped_actor asking(system);
   // Peer 0 answers somewhat before the deadline, so that its answer arrives in time.
   const auto within = static_cast<std::uint64_t>(request_time(deadline).count()) * 9 / 10;
-  asking->request(steward_of(kFirst), request_time(deadline), group::Finish::value, self.value, within)
+  asking->request(agent_of(kFirst), request_time(deadline), group::Finish::value, self.value, within)
       .receive(
           [&](const group::Unfinished& unfinished) {
             for (const std::uint32_t peer : unfinished.running) report.running.push_back(Peer{peer});
@@ -270,9 +270,9 @@ std::vector<std::string> Group::State::retire(Deadline deadline) {
   std::vector<std::string> running;
   caf::scoped_actor asking(system);
   const auto within = static_cast<std::uint64_t>(request_time(deadline).count());
-  asking->request(steward, request_time(deadline) + kParting, group::Retire::value, within)
+  asking->request(agent, request_time(deadline) + kParting, group::Retire::value, within)
       .receive([&](std::vector<std::string>& names) { running = std::move(names); },
-               [&](const caf::error&) { running.push_back("the group's steward: no thread of CAF's is free"); });
+               [&](const caf::error&) { running.push_back("the group's process agent: no thread of CAF's is free"); });
   return running;
 }
 
@@ -280,31 +280,31 @@ std::vector<std::string> Group::State::retire(Deadline deadline) {
 /// which may all be busy.
 void Group::State::say_goodbye(Deadline deadline) {
   caf::scoped_actor asking(system);
-  using Asked = decltype(asking->request(steward, milliseconds(1), group::Leaving::value, self.value));
+  using Asked = decltype(asking->request(agent, milliseconds(1), group::Leaving::value, self.value));
   std::vector<Asked> asked;
   const milliseconds within = request_time(Deadline::after(deadline.left() / 2));
   for (const Peer peer : everyone()) {
     if (peer != self)
-      asked.push_back(asking->request(roster->steward(peer), within, group::Leaving::value, self.value));
+      asked.push_back(asking->request(peer_table->agent(peer), within, group::Leaving::value, self.value));
   }
   for (Asked& each : asked) each.receive([] {}, [](const caf::error&) {});  // without an answer, a peer finds out later
-  caf::anon_send_exit(steward, caf::exit_reason::user_shutdown);
-  steward_ended->get_future().wait_until(deadline.at());
+  caf::anon_send_exit(agent, caf::exit_reason::user_shutdown);
+  agent_ended->get_future().wait_until(deadline.at());
 }
 
 /// Ends first the actors that serve others, then the messages in transit, then the lanes.
 void Group::State::end(Blocking& blocking, Deadline deadline, StopReport report, bool others_go_on) {
   const Deadline last = Deadline::after(std::max<Clock::duration>(deadline.left(), kParting));
-  if (roster) roster->begin_parting();
-  if (steward) report.actors = retire(last);
-  if (courier) system.registry().erase(group::kCourier);
+  if (peer_table) peer_table->begin_shutdown();
+  if (agent) report.actors = retire(last);
+  if (broadcaster) system.registry().erase(group::kBroadcaster);
   if (running && others_go_on) say_goodbye(last);
   if (running) report.drained = remote->stop(blocking, last);
   if (control) control->stop(last);
   if (bulk) bulk->stop(last);
-  if (roster) roster->close();
-  for (caf::actor* servant : {&courier, &steward}) {
-    if (*servant) caf::anon_send_exit(*servant, caf::exit_reason::user_shutdown);
+  if (peer_table) peer_table->close();
+  for (caf::actor* own_actor : {&broadcaster, &agent}) {
+    if (*own_actor) caf::anon_send_exit(*own_actor, caf::exit_reason::user_shutdown);
   }
   ended = std::move(report);
 }
@@ -346,7 +346,7 @@ std::vector<caf::actor> Group::State::find(Blocking& blocking, const std::string
     }
     const bool late = status.code() == Code::timeout;
     if (code == Code::ok || late == one_will_do) code = status.code();
-    lacking.push_back(roster->describe(at[i]) + (late ? "" : text(" (", status.text(), ")")));
+    lacking.push_back(peer_table->describe(at[i]) + (late ? "" : text(" (", status.text(), ")")));
   }
   const bool enough = one_will_do ? !found.empty() : lacking.empty();
   TROUPE_CHECK(enough, code, "no actor named \"", name, "\" was published in time at ", joined(lacking));
@@ -363,7 +363,7 @@ std::unique_ptr<Group> Group::join(Blocking& blocking, caf::actor_system& system
   state->find_others(blocking);
   state->connect();
   state->spawn_servants();
-  state->meet(blocking);
+  state->exchange_addresses(blocking);
   state->go(blocking);
   return std::unique_ptr<Group>(new Group(std::move(state)));
 }
@@ -393,13 +393,13 @@ caf::actor Group::spawn_at(Blocking&, Peer peer, const std::string& type, const 
   caf::scoped_actor asking(system());
   caf::actor made;
   Status status;
-  asking->request(state_->steward_of(peer), request_time(deadline), Spawn::value, type, args)
+  asking->request(state_->agent_of(peer), request_time(deadline), Spawn::value, type, args)
       .receive([&](caf::actor& actor) { made = std::move(actor); },
                [&](const caf::error& error) { status = from_caf(error); });
-  TROUPE_CHECK(status.code() != Code::timeout, Code::timeout, state_->roster->describe(peer),
+  TROUPE_CHECK(status.code() != Code::timeout, Code::timeout, state_->peer_table->describe(peer),
                " did not spawn an actor of type \"", type, "\" in time");
-  TROUPE_CHECK(status.ok(), status.code(), "no actor of type \"", type, "\" at ", state_->roster->describe(peer), ": ",
-               status.text());
+  TROUPE_CHECK(status.ok(), status.code(), "no actor of type \"", type, "\" at ", state_->peer_table->describe(peer),
+               ": ", status.text());
   return made;
 }
 
@@ -413,7 +413,7 @@ caf::expected<caf::actor> Group::try_spawn_as(Blocking&, Peer peer, const std::s
   }
   caf::scoped_actor asking(system());
   caf::expected<caf::actor> made = caf::make_error(caf::sec::request_timeout);
-  asking->request(state_->steward_of(peer), request_time(deadline), Spawn::value, type, args, takes)
+  asking->request(state_->agent_of(peer), request_time(deadline), Spawn::value, type, args, takes)
       .receive([&](caf::actor& actor) { made = std::move(actor); },
                [&](caf::error& error) { made = std::move(error); });
   return made;
@@ -421,24 +421,24 @@ caf::expected<caf::actor> Group::try_spawn_as(Blocking&, Peer peer, const std::s
 
 caf::actor Group::spawner(Peer peer) const {
   state_->check(peer);
-  return state_->steward_of(peer);
+  return state_->agent_of(peer);
 }
 
 std::vector<std::vector<std::byte>> Group::all_gather(Blocking& blocking, const std::string& what,
                                                       std::span<const std::byte> mine, Deadline deadline) {
   const auto* const first = reinterpret_cast<const char*>(mine.data());
   const std::uint64_t number = ++state_->gathered;
-  caf::anon_send(state_->steward, group::Offer::value, number, what, std::vector<char>(first, first + mine.size()));
-  std::vector<caf::actor> stewards;
-  for (const Peer peer : state_->everyone()) stewards.push_back(state_->steward_of(peer));
+  caf::anon_send(state_->agent, group::Offer::value, number, what, std::vector<char>(first, first + mine.size()));
+  std::vector<caf::actor> agents;
+  for (const Peer peer : state_->everyone()) agents.push_back(state_->agent_of(peer));
   const auto replies = group::ask_all(blocking, system(),
-                                      {.whom = std::move(stewards),
+                                      {.whom = std::move(agents),
                                        .question = caf::make_message(group::Gather::value, number, what),
                                        .within = deadline.left()});
   std::vector<std::vector<std::byte>> all;
   for (std::uint32_t peer = 0; peer < replies.size(); ++peer) {
     const Status& status = replies[peer].status;
-    TROUPE_CHECK(status.ok(), status.code(), state_->roster->describe({peer}), " gave nothing for '", what,
+    TROUPE_CHECK(status.ok(), status.code(), state_->peer_table->describe({peer}), " gave nothing for '", what,
                  "': ", status.text());
     const auto& bytes = replies[peer].what.get_as<std::vector<char>>(0);
     const auto* const begin = reinterpret_cast<const std::byte*>(bytes.data());
@@ -451,19 +451,19 @@ namespace {
 
 class Listener final : public Group::LossListener {
  public:
-  Listener(std::shared_ptr<group::Roster> roster, Bootstrap::Lost lost)
-      : roster_(std::move(roster)), number_(roster_->listen(std::move(lost))) {}
-  ~Listener() override { roster_->forget(number_); }
+  Listener(std::shared_ptr<group::PeerTable> peer_table, Bootstrap::Lost lost)
+      : peer_table_(std::move(peer_table)), number_(peer_table_->add_listener(std::move(lost))) {}
+  ~Listener() override { peer_table_->remove_listener(number_); }
 
  private:
-  const std::shared_ptr<group::Roster> roster_;
+  const std::shared_ptr<group::PeerTable> peer_table_;
   const std::uint64_t number_;
 };
 
 }  // namespace
 
 std::unique_ptr<Group::LossListener> Group::listen(Bootstrap::Lost lost) {
-  return std::make_unique<Listener>(state_->roster, std::move(lost));
+  return std::make_unique<Listener>(state_->peer_table, std::move(lost));
 }
 
 void Group::keep(std::shared_ptr<void> parts) {
@@ -476,7 +476,7 @@ std::uint32_t Group::next_number() noexcept { return ++state_->numbers; }
 StopReport Group::stop(Blocking& blocking, Deadline deadline) {
   if (state_->ended) return *state_->ended;
   StopReport report;
-  state_->roster->begin_parting();
+  state_->peer_table->begin_shutdown();
   state_->await_others(deadline, report);
   const bool others_go_on = !report.running.empty();
   state_->end(blocking, deadline, std::move(report), others_go_on);

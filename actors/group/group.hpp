@@ -32,7 +32,7 @@ class Device;
 class Group;
 
 /// What make_transport gets.
-struct TransportSite {
+struct TransportContext {
   AddressSpace& space;
   Peer self;
   const std::vector<Hello>& hellos;  // of all processes, by peer
@@ -48,7 +48,7 @@ struct GroupOptions {
   /// For joining. Absent: 60 s after the call of join().
   std::optional<Deadline> deadline;
   /// Makes the transport; it must be of the same kind in every process. Called once, when all processes are connected.
-  std::function<std::unique_ptr<Transport>(const TransportSite&)> make_transport;
+  std::function<std::unique_ptr<Transport>(const TransportContext&)> make_transport;
   /// What this process reports about itself; own_hello() fills in the rest.
   Hello hello;
   LaneOptions control;

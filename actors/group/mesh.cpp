@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "actors/caf_error.hpp"
-#include "actors/group/detail/courier.hpp"
+#include "actors/group/detail/broadcaster.hpp"
 #include "actors/group/detail/messages.hpp"
 #include "actors/group/detail/questions.hpp"
 
@@ -148,7 +148,7 @@ Mesh Mesh::slice(const std::vector<Coordinate>& place) const {
   return Mesh(std::move(rest), std::move(inside));
 }
 
-void Mesh::tell(const caf::message& what) const {
+void Mesh::send_all(const caf::message& what) const {
   for (const caf::actor& member : members_) caf::anon_send(member, what);
 }
 
@@ -156,10 +156,10 @@ void Mesh::broadcast(const caf::message& what, std::uint32_t fan_out) const {
   TROUPE_CHECK(fan_out > 0, Code::invalid, "a broadcast needs a fan-out of at least 1");
   if (members_.empty()) return;
   caf::actor_system& system = members_.front().home_system();
-  const auto courier = system.registry().get<caf::strong_actor_ptr>(group::kCourier);
-  if (!courier) return tell(what);
+  const auto broadcaster = system.registry().get<caf::strong_actor_ptr>(group::kBroadcaster);
+  if (!broadcaster) return send_all(what);
   group::check_travels(system, what);
-  caf::anon_send(caf::actor_cast<caf::actor>(courier), group::Broadcast{members_, what, fan_out});
+  caf::anon_send(caf::actor_cast<caf::actor>(broadcaster), group::Broadcast{members_, what, fan_out});
 }
 
 std::vector<caf::message> Mesh::gather(Blocking& blocking, const caf::message& question, Deadline deadline) const {

@@ -45,11 +45,12 @@ class Mesh {
   Mesh slice(const std::vector<Coordinate>& place) const;
 
   /// Sends `what` to every member, one by one and without a sender; ordered like other messages from here.
-  void tell(const caf::message& what) const;
+  void send_all(const caf::message& what) const;
   /// The same over a tree of processes: this one sends to at most `fan_out` others, which pass it on. Each member gets
   /// it once; a process that dies meanwhile is bypassed. Two broadcasts to the same mesh from one process arrive in
-  /// their order if no process dies; broadcasts and tell() are not ordered relative to each other. Outside of a group
-  /// it is tell(). Throws Error{unsupported} if a type in `what` is not registered, Error{invalid} for a fan-out of 0.
+  /// their order if no process dies; broadcasts and send_all() are not ordered relative to each other. Outside of a
+  /// group it is send_all(). Throws Error{unsupported} if a type in `what` is not registered, Error{invalid} for a
+  /// fan-out of 0.
   void broadcast(const caf::message& what, std::uint32_t fan_out = kFanOut) const;
 
   /// Asks every member and waits for the answers, in row-major order. Throws if a member did not answer by the

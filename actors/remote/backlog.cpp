@@ -13,16 +13,16 @@ namespace troupe::remote {
 /// An actor may have as much unhandled as remains for all others together. Thus several slow actors get equal parts,
 /// and the same amount stays free for those that are not slow. Source: Choudhury and Hahne 1998 (dynamic thresholds of
 /// shared buffers).
-bool Backlog::has_room(const Proxy& proxy) const noexcept {
+bool Backlog::has_space(const Proxy& proxy) const noexcept {
   const auto& of = proxy.peer().backlog;
-  const std::uint64_t used = of.allowance.in_use().charge;
-  return used < of.share && proxy.allowance.in_use().charge < of.share - used;
+  const std::uint64_t used = of.credit.in_use().charge;
+  return used < of.share && proxy.credit.in_use().charge < of.share - used;
 }
 
 void Backlog::block(Proxy& proxy, caf::mailbox_element_ptr message) {
   PeerState& to = proxy.peer();
   unfinished_.begin();
-  to.waiting->messages.fetch_add(1, std::memory_order_relaxed);
+  to.outgoing->messages.fetch_add(1, std::memory_order_relaxed);
   if (proxy.blocked.empty()) to.backlog.proxies.emplace_back(proxy.ctrl());
   const bool is_link = message->sender.get() == proxy.ctrl();
   Charge charge(context_.outgoing, is_link ? wire::kMessageBytes : cost_of(context_.system, *message));
@@ -32,15 +32,16 @@ void Backlog::block(Proxy& proxy, caf::mailbox_element_ptr message) {
 
 void Backlog::take_in_credit(PeerState& from, const wire::Header& header, std::span<const std::byte> edges,
                              Proxies& proxies) {
-  from.backlog.allowance.hear({header.message_id, header.source});
-  from.counts.unhandled.set(from.backlog.allowance.in_use().messages);
+  from.backlog.credit.take_report({header.message_id, header.source});
+  from.counts.unhandled.set(from.backlog.credit.in_use().messages);
   for (wire::EdgeCredit edge; edges.size() >= sizeof edge; edges = edges.subspan(sizeof edge)) {
     std::memcpy(&edge, edges.data(), sizeof edge);
     const auto known = proxies.find(from, edge.actor);
     if (!known) continue;
     auto& proxy = static_cast<Proxy&>(*known->get());
-    const Amount dealt = proxy.allowance.hear({edge.messages, edge.charge});
-    if (Room* const room = proxy.room()) room->leave(dealt.messages, dealt.charge * wire::kChargeBytes);
+    const Amount handled = proxy.credit.take_report({edge.messages, edge.charge});
+    if (SendWindow* const send_window = proxy.send_window())
+      send_window->leave(handled.messages, handled.charge * wire::kChargeBytes);
   }
   if (!from.backlog.proxies.empty()) send_blocked(from);
 }
@@ -51,11 +52,11 @@ void Backlog::send_blocked(PeerState& to) {
     const caf::strong_actor_ptr next = std::move(turns.front());
     turns.pop_front();
     auto& proxy = static_cast<Proxy&>(*next->get());
-    while (!proxy.blocked.empty() && (has_room(proxy) || is_free(*proxy.blocked.front().message))) {
+    while (!proxy.blocked.empty() && (has_space(proxy) || is_free(*proxy.blocked.front().message))) {
       const caf::mailbox_element_ptr message = std::move(proxy.blocked.front().message);
       proxy.blocked.pop_front();
       outbound_.send_now(proxy, *message);
-      to.waiting->messages.fetch_sub(1, std::memory_order_relaxed);
+      to.outgoing->messages.fetch_sub(1, std::memory_order_relaxed);
       unfinished_.end();
     }
     if (!proxy.blocked.empty()) turns.push_back(next);
@@ -78,7 +79,7 @@ void Backlog::send_down_notices(PeerState& to) {
   }
 }
 
-void Backlog::tell_end(PeerState& to, caf::actor_id actor, const caf::error& reason) {
+void Backlog::report_end(PeerState& to, caf::actor_id actor, const caf::error& reason) {
   if (to.backlog.proxies.empty()) return outbound_.send_down(to, {actor, reason});
   unfinished_.begin();
   to.backlog.down_notices.push_back({to.backlog.next_ticket++, {actor, reason}});
@@ -90,7 +91,7 @@ void Backlog::drop(Proxy& proxy, const caf::error& why) {
   std::erase_if(to.backlog.proxies, [&](const auto& other) { return other.get() == proxy.ctrl(); });
   for (const Proxy::Blocked& entry : std::exchange(proxy.blocked, {})) {
     answer(entry.message->sender, entry.message->mid, why);
-    to.waiting->messages.fetch_sub(1, std::memory_order_relaxed);
+    to.outgoing->messages.fetch_sub(1, std::memory_order_relaxed);
     unfinished_.end();
   }
   send_down_notices(to);

@@ -15,21 +15,21 @@ namespace troupe {
 class LateCall::State {
  public:
   State(remote::CallTable& calls, Peer from, std::uint64_t ticket)
-      : calls_(calls), gate_(calls.gate()), from_(from), ticket_(ticket) {}
+      : calls_(calls), lane_access_(calls.lane_access()), from_(from), ticket_(ticket) {}
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   ~State() { answer({Code::aborted, "the call was not answered"}, {}); }
 
   void answer(const Status& status, std::span<const std::byte> bytes) {
     if (answered_.exchange(true, std::memory_order_relaxed)) return;
-    gate_->run(
+    lane_access_->run(
         [calls = &calls_, from = from_, ticket = ticket_, status,
          kept = std::vector<std::byte>(bytes.begin(), bytes.end())] { calls->answer(from, ticket, status, kept); });
   }
 
  private:
   remote::CallTable& calls_;  // used only on the control lane
-  const std::shared_ptr<remote::Gate> gate_;
+  const std::shared_ptr<remote::LaneAccess> lane_access_;
   const Peer from_;
   const std::uint64_t ticket_;
   std::atomic<bool> answered_{false};
@@ -44,21 +44,21 @@ void LateCall::answer(std::span<const std::byte> bytes) const {
 void LateCall::fail(const Status& why) const { state_->answer(why, {}); }
 
 void Call::answer(std::size_t bytes) {
-  TROUPE_CHECK(!dealt_with_ && bytes <= kMostCallBytes, Code::invalid,
+  TROUPE_CHECK(!has_answer_ && bytes <= kMostCallBytes, Code::invalid,
                "a call is answered twice, or with more bytes than fit: ", bytes);
-  dealt_with_ = true;
+  has_answer_ = true;
   calls_.send_answer(from_, ticket_, std::span(frame_).first(wire::kHeaderBytes + bytes));
 }
 
 void Call::fail(const Status& why) {
-  TROUPE_CHECK(!dealt_with_, Code::invalid, "a call is answered twice");
-  dealt_with_ = true;
+  TROUPE_CHECK(!has_answer_, Code::invalid, "a call is answered twice");
+  has_answer_ = true;
   calls_.answer(from_, ticket_, why, {});
 }
 
 LateCall Call::keep() {
-  TROUPE_CHECK(!dealt_with_, Code::invalid, "a call is answered twice");
-  dealt_with_ = true;
+  TROUPE_CHECK(!has_answer_, Code::invalid, "a call is answered twice");
+  has_answer_ = true;
   return LateCall(std::make_shared<LateCall::State>(calls_, from_, ticket_));
 }
 
@@ -69,8 +69,8 @@ Callee CallTable::callee(const caf::actor& actor) {
   TROUPE_CHECK(of != nullptr || actor.node() == context_.system.node(), Code::invalid,
                "a call to an actor of a process that is not a peer of this one");
   if (of == nullptr)
-    context_.gate->run([this, known = caf::actor_cast<caf::strong_actor_ptr>(actor)] {
-      if (!context_.ended) actors_.expose(known);
+    context_.lane_access->run([this, known = caf::actor_cast<caf::strong_actor_ptr>(actor)] {
+      if (!context_.ended) actors_.make_known(known);
     });
   return {of != nullptr ? of->number : context_.self, actor.id()};
 }
@@ -80,8 +80,8 @@ void CallTable::call(Callee callee, std::span<const std::byte> question, CallDon
   TROUPE_CHECK(to != nullptr || callee.peer == context_.self, Code::invalid, "peer ", callee.peer.value,
                " is not known here; add_peer comes first");
   if (!context_.control.on_thread()) {
-    const bool posted =
-        context_.gate->run([this, callee, &done, kept = std::vector<std::byte>(question.begin(), question.end())] {
+    const bool posted = context_.lane_access->run(
+        [this, callee, &done, kept = std::vector<std::byte>(question.begin(), question.end())] {
           call(callee, kept, done);
         });
     if (!posted) done.answered({Code::aborted, "this process has ended its connection to other processes"}, {});
@@ -91,7 +91,7 @@ void CallTable::call(Callee callee, std::span<const std::byte> question, CallDon
   if (to == nullptr) {
     const std::uint64_t ticket = open_.open(context_.self, done);
     // Posted, not called now: the caller may hold locks or be within a handler of the callee.
-    const bool posted = context_.gate->run(
+    const bool posted = context_.lane_access->run(
         [this, actor = callee.actor, ticket, kept = std::vector<std::byte>(question.begin(), question.end())] {
           if (!context_.ended) take(context_.self, actor, ticket, kept);
         });
@@ -113,8 +113,8 @@ void CallTable::call(Callee callee, std::span<const std::byte> question, CallDon
 }
 
 void CallTable::take_in_call(PeerState& from, const wire::Header& header, std::span<const std::byte> question) {
-  if (question.size() > kMostCallBytes) return context_.condemn(from, "it asks more in a call than fits");
-  if (from.calls_here == kMostCalls) return context_.condemn(from, "it made more calls than it may");
+  if (question.size() > kMostCallBytes) return context_.lose_later(from, "it asks more in a call than fits");
+  if (from.calls_here == kMostCalls) return context_.lose_later(from, "it made more calls than it may");
   ++from.calls_here;
   take(from.number, header.target, header.message_id, question);
 }
@@ -123,10 +123,10 @@ void CallTable::take(Peer from, caf::actor_id callee, std::uint64_t ticket, std:
   KnownActor* const to = actors_.find(callee);
   if (to == nullptr) return answer(from, ticket, {Code::aborted, "the actor that was called has ended"}, {});
   Call call(*this, from, ticket, question);
-  if (to->inline_guest == nullptr || !inline_.hand(*to->inline_guest, *to->actor->get(), call)) {
+  if (to->inline_handler == nullptr || !inline_.hand(*to->inline_handler, *to->actor->get(), call)) {
     to->actor->enqueue(nullptr, caf::make_message_id(),
                        caf::make_message(CallMessage{{question.begin(), question.end()}, call.keep()}), nullptr);
-  } else if (!call.dealt_with_) {
+  } else if (!call.has_answer_) {
     call.fail({Code::aborted, "the call was not answered"});
   }
 }
@@ -159,9 +159,9 @@ void CallTable::answer(Peer to, std::uint64_t ticket, const Status& status, std:
 
 void CallTable::take_in_answer(PeerState& from, const wire::Header& header, std::span<const std::byte> body) {
   if (!open_.is_open(header.message_id, from.number))
-    return context_.condemn(from, "it answered a call that nobody made");
+    return context_.lose_later(from, "it answered a call that nobody made");
   if (body.size() > kMostCallBytes && (header.flags & wire::kFailed) == 0)
-    return context_.condemn(from, "it answers more to a call than fits");
+    return context_.lose_later(from, "it answers more to a call than fits");
   --from.calls_there;
   if ((header.flags & wire::kFailed) == 0) return end(from.number, header.message_id, {}, body);
   caf::error error;

@@ -66,8 +66,8 @@ class Call {
 
   std::span<const std::byte> question() const noexcept { return question_; }
   /// kMostCallBytes of space into which the answer can be written.
-  std::span<std::byte> room() noexcept { return std::span(frame_).subspan(wire::kHeaderBytes); }
-  /// Answers with the first `bytes` of room().
+  std::span<std::byte> buffer() noexcept { return std::span(frame_).subspan(wire::kHeaderBytes); }
+  /// Answers with the first `bytes` of buffer().
   void answer(std::size_t bytes);
   void fail(const Status& why);
   /// Keeps the call, to answer it later.
@@ -82,7 +82,7 @@ class Call {
   const Peer from_;
   const std::uint64_t ticket_;
   const std::span<const std::byte> question_;
-  bool dealt_with_ = false;
+  bool has_answer_ = false;
   std::array<std::byte, wire::kHeaderBytes + kMostCallBytes> frame_;  // not initialized
 };
 

@@ -57,7 +57,7 @@ Context::Context(caf::actor_system& its_system, AddressSpace& its_space, LaneLoo
       transport(control_lane.transport()),
       self(itself),
       options(std::move(its_options)),
-      gate(std::make_shared<Gate>(control)),
+      lane_access(std::make_shared<LaneAccess>(control)),
       outgoing(std::make_shared<Budget>(half_of_memory(options))),
       incoming(std::make_shared<Budget>(half_of_memory(options))),
       unit(&system),
@@ -95,9 +95,9 @@ void Context::drop(const std::string& what) {
   if (options.dropped) options.dropped(what);
 }
 
-void Context::condemn(PeerState& of, const std::string& why) {
-  if (std::exchange(of.condemned, true)) return;
-  gate->run([this, &of, why] {
+void Context::lose_later(PeerState& of, const std::string& why) {
+  if (std::exchange(of.will_be_lost, true)) return;
+  lane_access->run([this, &of, why] {
     if (!of.dead && !ended) lose(of, {Code::corrupt, text("peer ", of.number.value, " breaks the protocol: ", why)});
   });
 }

@@ -8,7 +8,7 @@
 namespace troupe::remote {
 
 void Credits::add_peer(PeerState& peer) {
-  peer.intake = std::make_shared<PeerIntake>(context_.gate, context_.incoming,
+  peer.intake = std::make_shared<PeerIntake>(context_.lane_access, context_.incoming,
                                              std::max<std::uint64_t>(context_.offers() / wire::kChargeBytes, 1),
                                              [this, &peer] { report(peer); });
 }
@@ -21,8 +21,8 @@ std::shared_ptr<EdgeIntake>& Credits::intake_of(PeerState& from, caf::actor_id a
   return edge.intake;
 }
 
-void Credits::dealt_with(PeerState& from, const wire::Header& header) {
-  if ((header.flags & wire::kFree) == 0) from.intake->dealt_with(wire::charge_in(header.charge), /*on_lane=*/true);
+void Credits::count_handled(PeerState& from, const wire::Header& header) {
+  if ((header.flags & wire::kFree) == 0) from.intake->handled(wire::charge_in(header.charge), /*on_lane=*/true);
 }
 
 void Credits::take_in_window(PeerState& from, const wire::Header& header) {
@@ -33,7 +33,7 @@ void Credits::take_in_window(PeerState& from, const wire::Header& header) {
 void Credits::look_for_skipped() {
   for (auto& [number, of] : context_.peers) {
     if (of->dead) continue;
-    const bool much = 8 * of->intake->untold() >= context_.offers() / wire::kChargeBytes / context_.peers.size();
+    const bool much = 8 * of->intake->unreported() >= context_.offers() / wire::kChargeBytes / context_.peers.size();
     bool any = false;
     for (const auto& edge : of->edges) {
       if (!(much || edge->bounded()) || !edge->may_have_skipped()) continue;
@@ -68,14 +68,14 @@ void Credits::report(PeerState& to) {
     frames_.send(to, head);
   };
   for (const auto& edge : to.edges) {
-    if (!edge->has_news()) continue;
-    const Amount amount = edge->tell();
+    if (!edge->has_unreported()) continue;
+    const Amount amount = edge->report();
     edges.push_back({edge->actor, amount.messages, amount.charge});
     if (edges.size() == kMost) send();
   }
   send();
   // Removes those of actors that have ended, when none of their messages is in a mailbox.
-  std::erase_if(to.edges, [](const auto& edge) { return edge.use_count() == 1 && !edge->has_news(); });
+  std::erase_if(to.edges, [](const auto& edge) { return edge.use_count() == 1 && !edge->has_unreported(); });
 }
 
 }  // namespace troupe::remote

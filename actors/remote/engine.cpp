@@ -9,7 +9,7 @@
 
 #include "actors/caf_error.hpp"
 #include "actors/remote/detail/directory.hpp"
-#include "actors/remote/detail/room_keeper.hpp"
+#include "actors/remote/detail/window_watcher.hpp"
 
 namespace troupe::remote {
 namespace {
@@ -40,7 +40,7 @@ class Engine::BulkCut final : public LaneTask {
     const std::unique_ptr<BulkCut> self(this);
     engine_.frames_.cut_bulk(peer_);
     engine_.context_.transport.fence(peer_, Lane::bulk, why_);
-    engine_.landings_.forget_bodies(peer_);
+    engine_.arrivals_.forget_bodies(peer_);
   }
 
  private:
@@ -55,8 +55,8 @@ Engine::Engine(caf::actor_system& system, AddressSpace& space, LaneLoop& control
       landing_pool_(std::make_shared<SlabPool>(space, self, context_.options.first_arena, landing_bytes(context_))),
       sending_pool_(std::make_shared<SlabPool>(space, self, context_.options.first_arena + SlabPool::kArenas,
                                                sending_bytes(context_))),
-      inline_(
-          std::make_shared<InlineUnit>(system, context_.gate, context_.options.inline_limit, context_.options.slow)),
+      inline_(std::make_shared<InlineUnit>(system, context_.lane_access, context_.options.inline_limit,
+                                           context_.options.slow)),
       frames_(context_, sending_pool_, sending_bytes(context_)),
       actors_(context_, [this](KnownActor&& actor, caf::actor_id id,
                                const caf::error& why) { inbound_.actor_ended(std::move(actor), id, why); }),
@@ -67,16 +67,16 @@ Engine::Engine(caf::actor_system& system, AddressSpace& space, LaneLoop& control
       credits_(context_, frames_, actors_),
       calls_(context_, frames_, actors_, *inline_),
       inbound_(context_, frames_, actors_, requests_, loans_, proxies_, backlog_, credits_, calls_, *inline_, memory_),
-      landings_(context_, inbound_, *inline_, landing_pool_, sending_pool_),
+      arrivals_(context_, inbound_, *inline_, landing_pool_, sending_pool_),
       silence_(context_, frames_),
       directory_(spawn_directory(system)),
-      rooms_(spawn_room_keeper(system)) {
+      window_watcher_(spawn_window_watcher(system)) {
   context_.lose = [this](PeerState& of, const Status& why) {
     lose(of, why);
     if (context_.options.lost) context_.options.lost(of.number, why);
   };
   actors_.add_directory(caf::actor_cast<caf::strong_actor_ptr>(directory_));
-  control.transport().receive(Channel::actors, landings_);
+  control.transport().receive(Channel::actors, arrivals_);
   control.after_round([this] { return end_round(); });
   control.also_drives(bulk);
   control.on_time([this] { return look_around(); });
@@ -93,15 +93,16 @@ bool Engine::end_round() {
   return frames_.pump_control() || did;
 }
 
-/// The gate is closed first: after that no other thread gets in, and the lanes have already ended (RemoteActors).
+/// The lane access is closed first: after that no other thread gets in, and the lanes have already ended
+/// (RemoteActors).
 Engine::~Engine() {
-  context_.gate->close();
+  context_.lane_access->close();
   inline_->close();
   calls_.fail_all(ended());
   proxies_.clear();
   actors_.forget_all();
   caf::anon_send_exit(directory_, caf::exit_reason::user_shutdown);
-  caf::anon_send_exit(rooms_, caf::exit_reason::user_shutdown);
+  caf::anon_send_exit(window_watcher_, caf::exit_reason::user_shutdown);
 }
 
 void Engine::add_peer(Peer number, const caf::node_id& node, std::uint64_t offered) {
@@ -112,9 +113,9 @@ void Engine::add_peer(Peer number, const caf::node_id& node, std::uint64_t offer
 }
 
 void Engine::bound(Proxy& proxy, const Window& window, WhenFull when_full) {
-  proxy.make_room().set(window, when_full);
+  proxy.make_send_window().set(window, when_full);
   // The actor's process then reports handled messages sooner.
-  context_.gate->run([this, window, kept = caf::strong_actor_ptr(proxy.ctrl())] {
+  context_.lane_access->run([this, window, kept = caf::strong_actor_ptr(proxy.ctrl())] {
     auto& of = static_cast<Proxy&>(*kept->get());
     if (of.peer().dead || context_.ended) return;
     frames_.send(of.peer(), {.kind = wire::Kind::window,
@@ -125,7 +126,7 @@ void Engine::bound(Proxy& proxy, const Window& window, WhenFull when_full) {
 }
 
 void Engine::lost(Peer number, const Status& why) {
-  context_.gate->run([this, number, why] {
+  context_.lane_access->run([this, number, why] {
     if (PeerState* const of = context_.peer(number); of != nullptr && !of->dead && !context_.ended) lose(*of, why);
   });
 }
@@ -168,7 +169,7 @@ bool Engine::stop(Deadline deadline) {
   // the lanes.
   const auto on_lane = [this](auto&& work, Clock::time_point until) {
     const auto done = std::make_shared<std::promise<void>>();
-    const bool posted = context_.gate->run([work, done] {
+    const bool posted = context_.lane_access->run([work, done] {
       work();
       done->set_value();
     });
@@ -178,7 +179,7 @@ bool Engine::stop(Deadline deadline) {
   clean = clean && frames_.unfinished().wait_for_none(deadline);
   // The lane runs this task within one progress call; the deadline alone might leave no time for it.
   clean = on_lane([this] { finish(); }, std::max(deadline.at(), Clock::now() + std::chrono::seconds(1))) && clean;
-  context_.gate->close();
+  context_.lane_access->close();
   return clean;
 }
 

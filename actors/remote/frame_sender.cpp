@@ -25,7 +25,7 @@ void FrameSender::send(PeerState& to, const wire::Header& header) {
 }
 
 void FrameSender::send(PeerState& to, std::span<const std::byte> head) {
-  to.spoken_to = true;
+  to.sent_since_check = true;
   to.counts.messages_sent.add();
   to.counts.bytes_sent.add(head.size());
   // A head that is not batched may overtake one that is: the receiver restores the order of numbered heads.

@@ -28,12 +28,12 @@ bool is_counted(const wire::Header& header) noexcept { return (header.flags & wi
 
 void Inbound::take_in(Peer number, Arrival&& arrival) {
   PeerState* const from = context_.peer(number);
-  if (context_.ended || (from != nullptr && (from->dead || from->condemned))) return;
+  if (context_.ended || (from != nullptr && (from->dead || from->will_be_lost))) return;
   const auto header = wire::load(arrival.head);
   if (from == nullptr || !header) {
     return context_.drop(text("a frame from peer ", number.value, " that is unknown, or speaks another protocol"));
   }
-  from->heard = true;
+  from->received_since_check = true;
   from->counts.messages_received.add();
   from->counts.bytes_received.add(arrival.head.size() + arrival.payload.size_bytes);
   if (header->kind == wire::Kind::batch) return take_in_batch(*from, arrival.head.subspan(wire::kHeaderBytes));
@@ -46,7 +46,7 @@ void Inbound::take_in_batch(PeerState& from, std::span<const std::byte> heads) {
     if (!header) break;
     Arrival arrival{.head = head};
     take_in_frame(from, *header, arrival);
-    if (from.dead || from.condemned || context_.ended) return;
+    if (from.dead || from.will_be_lost || context_.ended) return;
   }
   if (!heads.empty()) context_.drop(text("a batch of messages from peer ", from.number.value, " that is damaged"));
 }
@@ -86,17 +86,17 @@ void Inbound::take_in_message(PeerState& from, const wire::Header& header, Arriv
   const bool counted = is_counted(header);
   if (counted && !arrival.refused && (header.flags & wire::kVoid) == 0 &&
       header.charge != MessageReader::charge_of(header, arrival))
-    return context_.condemn(from, "it gave a wrong size for a message");
+    return context_.lose_later(from, "it gave a wrong size for a message");
   // Checked before the message is held or delivered, since held messages take memory, too.
   if (counted && !from.intake->take(wire::charge_in(header.charge)))
-    return context_.condemn(from, "it sent more than this process takes");
+    return context_.lose_later(from, "it sent more than this process takes");
   KnownActor* const to = actors_.find(header.target);
   if (to == nullptr) {  // it has ended; ids are not reused, so there is no order to keep
     answer(sender_of(from, header), caf::message_id{header.message_id},
            caf::make_error(caf::sec::request_receiver_down));
     loans_.abandon(from, header, arrival.head);
-    Credits::dealt_with(from, header);
-    return dealt_with(from, header.order);
+    Credits::count_handled(from, header);
+    return handled(from, header.order);
   }
   Edge& edge = to->edges[from.number];
   if (counted) credits_.intake_of(from, header.target, edge);
@@ -118,7 +118,7 @@ void Inbound::take_in_message(PeerState& from, const wire::Header& header, Arriv
 void Inbound::hold(PeerState& from, const wire::Header& header, Arrival& arrival, Edge& edge) {
   const bool ahead = static_cast<std::int32_t>(header.sequence - edge.next) > 0;  // numbers wrap around
   const auto [place, fresh] = edge.held.try_emplace(header.sequence);
-  if (!ahead || !fresh) return context_.condemn(from, "it sent two messages with one number");
+  if (!ahead || !fresh) return context_.lose_later(from, "it sent two messages with one number");
   place->second = {{arrival.head.begin(), arrival.head.end()},
                    arrival.payload,
                    arrival.payload_owner,
@@ -126,18 +126,18 @@ void Inbound::hold(PeerState& from, const wire::Header& header, Arrival& arrival
                    std::move(arrival.body)};
   context_.counts.reordered.add();
   if (++from.order.held > from.intake->most_messages() + requests_.size() + kMostStrays)
-    context_.condemn(from, "it sent too many messages before their turn");
+    context_.lose_later(from, "it sent too many messages before their turn");
 }
 
 /// The second order (see the class). A DOWN notice takes effect when the last message that it waited for is handled.
-void Inbound::dealt_with(PeerState& from, std::uint32_t order) {
+void Inbound::handled(PeerState& from, std::uint32_t order) {
   auto& of = from.order;
-  const auto place = of.dealt_with.whole(order);
-  if (!place || !of.dealt_with.add(*place))
-    return context_.condemn(from, "it sent two messages with one place in the order");
-  if (of.dealt_with.runs() > kMostGaps + from.intake->most_messages())
-    return context_.condemn(from, "too many messages are missing between those that arrived");
-  while (!of.ended.empty() && of.ended.begin()->first < of.dealt_with.next()) {
+  const auto place = of.handled.whole(order);
+  if (!place || !of.handled.add(*place))
+    return context_.lose_later(from, "it sent two messages with one place in the order");
+  if (of.handled.runs() > kMostGaps + from.intake->most_messages())
+    return context_.lose_later(from, "too many messages are missing between those that arrived");
+  while (!of.ended.empty() && of.ended.begin()->first < of.handled.next()) {
     const auto ended = of.ended.extract(of.ended.begin());
     end_remote(from, ended.mapped());
   }
@@ -152,7 +152,7 @@ void Inbound::deliver(PeerState& from, const wire::Header& header, Arrival& arri
   } else {
     deliver_message(from, header, arrival, edge, to);
   }
-  dealt_with(from, header.order);
+  handled(from, header.order);
 }
 
 void Inbound::deliver_message(PeerState& from, const wire::Header& header, Arrival& arrival, const Edge& edge,
@@ -201,11 +201,11 @@ void Inbound::hand_over(PeerState& from, const wire::Header& header, caf::mailbo
   const bool is_answer = caf::message_id{header.message_id}.is_response();
   const bool ends = !is_counted(header) && !is_answer && is_exit(*message);
   if (!is_counted(header) && !is_answer && !ends)
-    return context_.condemn(from, "it marked a message as free that must be counted");
+    return context_.lose_later(from, "it marked a message as free that must be counted");
   context_.counts.delivered.add();
   if (ends) end_link(from, *message, to);
-  if (to.inline_guest != nullptr) {
-    inline_.hand(*to.inline_guest, to.actor, std::move(message));
+  if (to.inline_handler != nullptr) {
+    inline_.hand(*to.inline_handler, to.actor, std::move(message));
   } else {
     to.actor->enqueue(std::move(message), nullptr);
   }
@@ -230,9 +230,9 @@ void Inbound::end_link(PeerState& from, const caf::mailbox_element& message, Kno
 /// The peer reports that its actor `header.source` is linked to an actor of this process, or not any more.
 void Inbound::change_link(PeerState& from, const wire::Header& header, KnownActor& to) {
   if (header.source_peer != from.number.value)
-    return context_.condemn(from, "it changed a link of another process's actor");
+    return context_.lose_later(from, "it changed a link of another process's actor");
   const auto other = sender_of(from, header);
-  if (!other || is_counted(header)) return context_.condemn(from, "it changed a link of no actor");
+  if (!other || is_counted(header)) return context_.lose_later(from, "it changed a link of no actor");
   auto& proxy = static_cast<Proxy&>(*other->get());
   if (header.kind == wire::Kind::link) {
     proxy.link_quietly(*to.actor->get());
@@ -264,22 +264,22 @@ void Inbound::take_in_monitor(PeerState& from, caf::actor_id actor) {
   } else {
     // Posted, so that it comes after the messages that the actor sent before it ended, which may not have reached this
     // thread.
-    context_.gate->run([this, of = &from, actor] {
-      if (!of->dead && !context_.ended) backlog_.tell_end(*of, actor, caf::exit_reason::unknown);
+    context_.lane_access->run([this, of = &from, actor] {
+      if (!of->dead && !context_.ended) backlog_.report_end(*of, actor, caf::exit_reason::unknown);
     });
   }
 }
 
 void Inbound::take_in_down(PeerState& from, const wire::Header& header, const Arrival& arrival) {
   auto& of = from.order;
-  const auto place = of.dealt_with.whole(header.order);
-  if (!place || !proxies_.find(from, header.source)) return dealt_with(from, header.order);  // no proxy waits for it
+  const auto place = of.handled.whole(header.order);
+  if (!place || !proxies_.find(from, header.source)) return handled(from, header.order);  // no proxy waits for it
   Ended ended{header.source, caf::exit_reason::unknown};
   const Status status = context_.codec.decode(arrival.head.subspan(wire::kHeaderBytes), ended.reason);
   if (!status.ok()) ended.reason = to_caf(status);
   if (!of.ended.try_emplace(*place, std::move(ended)).second || of.ended.size() > proxies_.count(from))
-    return context_.condemn(from, "it told of an actor's end twice");
-  dealt_with(from, header.order);
+    return context_.lose_later(from, "it told of an actor's end twice");
+  handled(from, header.order);
 }
 
 /// An actor of a peer has ended. Requests are answered first, because an actor that gets the DOWN message expects no
@@ -294,7 +294,7 @@ void Inbound::end_remote(PeerState& from, const Ended& ended) {
 
 void Inbound::actor_ended(KnownActor&& actor, caf::actor_id id, const caf::error& reason) {
   for (const Peer watcher : actor.watchers) {
-    if (PeerState* const to = context_.peer(watcher); to != nullptr && !to->dead) backlog_.tell_end(*to, id, reason);
+    if (PeerState* const to = context_.peer(watcher); to != nullptr && !to->dead) backlog_.report_end(*to, id, reason);
   }
   for (auto& [from, edge] : actor.edges) {
     PeerState* const of = context_.peer(from);
@@ -302,8 +302,8 @@ void Inbound::actor_ended(KnownActor&& actor, caf::actor_id id, const caf::error
     for (auto& [sequence, held] : edge.held) {  // they will not be delivered
       const wire::Header header = *wire::load(held.head);
       loans_.abandon(*of, header, held.head);
-      Credits::dealt_with(*of, header);
-      dealt_with(*of, header.order);
+      Credits::count_handled(*of, header);
+      handled(*of, header.order);
     }
   }
   requests_.forget(id);
@@ -315,7 +315,7 @@ void Inbound::forget(PeerState& of) {
     std::erase(actor.watchers, of.number);
     const auto edge = actor.edges.find(of.number);
     if (edge == actor.edges.end()) continue;
-    for (const auto& [sequence, held] : edge->second.held) Credits::dealt_with(of, *wire::load(held.head));
+    for (const auto& [sequence, held] : edge->second.held) Credits::count_handled(of, *wire::load(held.head));
     actor.edges.erase(edge);
   }
   of.order.held = 0;

@@ -46,15 +46,16 @@ class Stopwatch {
   Look begun_ = look();
 };
 
-thread_local const InlineUnit* this_threads_unit = nullptr;  // the unit of the lane that this thread drives
-thread_local const Gate* running_gate = nullptr;             // set while an actor of its unit runs here
+thread_local const InlineUnit* this_threads_unit = nullptr;    // the unit of the lane that this thread drives
+thread_local const LaneAccess* running_lane_access = nullptr;  // set while an actor of its unit runs here
 
 }  // namespace
 
-const Gate* running_inline() noexcept { return running_gate; }
+const LaneAccess* running_inline() noexcept { return running_lane_access; }
 
-InlineUnit::InlineUnit(caf::actor_system& system, std::shared_ptr<Gate> gate, Clock::duration longest, Slow slow)
-    : caf::execution_unit(&system), gate_(std::move(gate)), longest_(longest), slow_(std::move(slow)) {}
+InlineUnit::InlineUnit(caf::actor_system& system, std::shared_ptr<LaneAccess> lane_access, Clock::duration longest,
+                       Slow slow)
+    : caf::execution_unit(&system), lane_access_(std::move(lane_access)), longest_(longest), slow_(std::move(slow)) {}
 
 void InlineUnit::exec_later(caf::resumable* job) {
   if (this_threads_unit == this) {
@@ -62,7 +63,7 @@ void InlineUnit::exec_later(caf::resumable* job) {
     return ready_.push_back(job);
   }
   // The job keeps its actor alive, and the actor keeps this unit alive.
-  const bool posted = gate_->run([this, job] {
+  const bool posted = lane_access_->run([this, job] {
     this_threads_unit = this;
     exec_later(job);
   });
@@ -75,13 +76,13 @@ bool InlineUnit::run() {
   this_threads_unit = this;
   if (running_ || ready_.empty()) return false;
   running_ = true;
-  running_gate = gate_.get();
+  running_lane_access = lane_access_.get();
   for (int turn = 0; turn < kTurns && !ready_.empty(); ++turn) {
     caf::resumable* const job = ready_.front();
     ready_.pop_front();
     run_one(job);
   }
-  running_gate = nullptr;
+  running_lane_access = nullptr;
   running_ = false;
   return true;
 }
@@ -118,43 +119,43 @@ void InlineUnit::run_one(caf::resumable* job) {
   caf::intrusive_ptr_release(job);
 }
 
-void InlineUnit::hand(troupe::detail::InlineGuest& actor, const caf::strong_actor_ptr& handle,
+void InlineUnit::hand(troupe::detail::InlineHandler& actor, const caf::strong_actor_ptr& handle,
                       caf::mailbox_element_ptr message) {
-  if (actor.is_moved()) actor.come_back(Clock::now());
-  if (running_ || closed_ || !ready_.empty() || actor.home_unit() != this) {
+  if (actor.is_moved()) actor.return_inline(Clock::now());
+  if (running_ || closed_ || !ready_.empty() || actor.executor_unit() != this) {
     handle->enqueue(std::move(message), nullptr);
     return;
   }
   this_threads_unit = this;
   running_ = true;
-  running_gate = gate_.get();
+  running_lane_access = lane_access_.get();
   bool handled = false;
   timed([&] { handled = actor.handle(message); }, handle->get());
-  running_gate = nullptr;
+  running_lane_access = nullptr;
   running_ = false;
   if (!handled) handle->enqueue(std::move(message), nullptr);
 }
 
-bool InlineUnit::hand(troupe::detail::InlineGuest& actor, caf::abstract_actor& itself, Call& call) {
-  if (actor.is_moved()) actor.come_back(Clock::now());
-  if (running_ || closed_ || actor.home_unit() != this) return false;
+bool InlineUnit::hand(troupe::detail::InlineHandler& actor, caf::abstract_actor& itself, Call& call) {
+  if (actor.is_moved()) actor.return_inline(Clock::now());
+  if (running_ || closed_ || actor.executor_unit() != this) return false;
   CallTaker* const taker = actor.call_taker();
   if (taker == nullptr) return false;
   this_threads_unit = this;
   running_ = true;
-  running_gate = gate_.get();
+  running_lane_access = lane_access_.get();
   timed([&] { taker->take(call); }, &itself);
-  running_gate = nullptr;
+  running_lane_access = nullptr;
   running_ = false;
   return true;
 }
 
 /// Returns whether the scheduler takes the actor over.
 bool InlineUnit::note_slow(caf::abstract_actor* actor, Clock::duration took) {
-  auto* const guest = dynamic_cast<troupe::detail::InlineGuest*>(actor);
+  auto* const guest = dynamic_cast<troupe::detail::InlineHandler*>(actor);
   if (guest == nullptr) return false;
   if (guest->is_moved()) return true;  // it was moved while this unit still had it
-  const bool moved = guest->hold_up(Clock::now());
+  const bool moved = guest->count_slow_handler(Clock::now());
   if (slow_) slow_(actor->id(), took, moved);
   return moved;
 }

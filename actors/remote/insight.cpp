@@ -36,17 +36,17 @@ PeerCounters Engine::counters(Peer number) {
                         .batches_sent = from.batches_sent.get(),
                         .batched_sent = from.batched_sent.get(),
                         .unhandled = from.unhandled.get(),
-                        .waiting = of->waiting->messages.load(std::memory_order_relaxed),
-                        .turned_away = of->waiting->turned_away.load(std::memory_order_relaxed)};
+                        .waiting = of->outgoing->messages.load(std::memory_order_relaxed),
+                        .sends_refused = of->outgoing->sends_refused.load(std::memory_order_relaxed)};
   std::ranges::transform(from.answer_ns_log2, counters.answer_ns_log2.begin(), &Tally::get);
   return counters;
 }
 
 std::string Engine::describe(Deadline deadline) {
-  const auto told = std::make_shared<std::promise<std::string>>();
-  TROUPE_CHECK(context_.gate->run([this, told] { told->set_value(report()); }), Code::aborted,
+  const auto answer = std::make_shared<std::promise<std::string>>();
+  TROUPE_CHECK(context_.lane_access->run([this, answer] { answer->set_value(report()); }), Code::aborted,
                "this process has ended its connection to other processes");
-  auto report = told->get_future();
+  auto report = answer->get_future();
   TROUPE_CHECK(report.wait_until(deadline.at()) == std::future_status::ready, Code::timeout,
                "the control lane did not answer in time: an inline actor may hold it up");
   return report.get();
@@ -60,7 +60,7 @@ std::string Engine::report() {
     out << "peer " << number.value << (of->dead ? " (lost)" : "") << ": sent " << c.messages_sent << " messages, "
         << c.bytes_sent << " bytes, " << c.batches_sent << " batches; received " << c.messages_received << ", "
         << c.bytes_received << " bytes; unhandled there " << c.unhandled << " messages, waiting here " << c.waiting
-        << ", refused " << c.turned_away << '\n';
+        << ", refused " << c.sends_refused << '\n';
   }
   out << "messages here take " << context_.outgoing->used() << " bytes on their way out and "
       << context_.incoming->used() << " in mailboxes, of " << context_.outgoing->limit() << " each\n";

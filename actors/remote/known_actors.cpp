@@ -18,18 +18,19 @@ auto rest_test(caf::abstract_actor& actor) -> bool (*)(caf::abstract_actor&) {
 
 }  // namespace
 
-KnownActor& KnownActors::expose(const caf::strong_actor_ptr& actor) {
+KnownActor& KnownActors::make_known(const caf::strong_actor_ptr& actor) {
   const auto [entry, fresh] = actors_.try_emplace(actor->id());
   if (fresh) {
     entry->second.actor = actor;
-    entry->second.inline_guest = dynamic_cast<troupe::detail::InlineGuest*>(actor->get());
+    entry->second.inline_handler = dynamic_cast<troupe::detail::InlineHandler*>(actor->get());
     entry->second.at_rest = rest_test(*actor->get());
     context_.system.registry().put(actor->id(), actor);
-    // Called on the thread on which the actor ends, perhaps after this object was destroyed: the gate still exists and
-    // is closed then.
-    actor->get()->attach_functor([this, gate = context_.gate, id = actor->id()](const caf::error& reason) {
-      gate->run([this, id, reason] { end(id, reason); });
-    });
+    // Called on the thread on which the actor ends, perhaps after this object was destroyed: the lane access still
+    // exists and is closed then.
+    actor->get()->attach_functor(
+        [this, lane_access = context_.lane_access, id = actor->id()](const caf::error& reason) {
+          lane_access->run([this, id, reason] { end(id, reason); });
+        });
   }
   return entry->second;
 }
@@ -42,7 +43,7 @@ KnownActor* KnownActors::find_known(caf::actor_id actor) {
 KnownActor* KnownActors::find(caf::actor_id actor) {
   if (KnownActor* const known = find_known(actor)) return known;
   const caf::strong_actor_ptr registered = context_.system.registry().get(actor);
-  return registered ? &expose(registered) : nullptr;
+  return registered ? &make_known(registered) : nullptr;
 }
 
 void KnownActors::end(caf::actor_id actor, const caf::error& reason) {

@@ -30,7 +30,7 @@ std::span<std::byte, wire::kHeaderBytes> header_in(std::vector<char>& head) {
 class Outbound::PointsReached final : public Waker, public LaneTask {
  public:
   PointsReached(Outbound& outbound, std::uint64_t ticket, std::size_t points)
-      : outbound_(outbound), gate_(outbound.context_.gate), ticket_(ticket), left_(points) {}
+      : outbound_(outbound), lane_access_(outbound.context_.lane_access), ticket_(ticket), left_(points) {}
 
   void reached(Point, Status status) noexcept override {
     if (!status.ok()) {
@@ -39,7 +39,7 @@ class Outbound::PointsReached final : public Waker, public LaneTask {
     }
     if (left_.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
     std::unique_ptr<PointsReached> self(this);
-    if (gate_->post(*this)) self.release();  // run() deletes it
+    if (lane_access_->post(*this)) self.release();  // run() deletes it
   }
   void run() noexcept override {
     const std::unique_ptr<PointsReached> self(this);
@@ -48,7 +48,7 @@ class Outbound::PointsReached final : public Waker, public LaneTask {
 
  private:
   Outbound& outbound_;  // used only on the control lane
-  const std::shared_ptr<Gate> gate_;
+  const std::shared_ptr<LaneAccess> lane_access_;
   const std::uint64_t ticket_;
   std::atomic<std::size_t> left_;
   std::mutex mutex_;  // guards status_ until all are reached
@@ -67,8 +67,8 @@ void Outbound::transmit(Proxy& proxy, caf::mailbox_element_ptr message) {
   backlog_.block(proxy, std::move(message));
 }
 
-void Outbound::note_turned_away(PeerState& to) {
-  const std::uint64_t count = to.waiting->untold.exchange(0);
+void Outbound::note_refused_send(PeerState& to) {
+  const std::uint64_t count = to.outgoing->unreported.exchange(0);
   context_.counts.dropped.add(count);
   if (context_.options.dropped) {
     context_.options.dropped(text(count, " messages to peer ", to.number.value, " not sent: ",
@@ -150,7 +150,8 @@ Status Outbound::encode(PeerState& to, caf::mailbox_element& message, wire::Head
 void Outbound::refuse(Proxy& proxy, caf::mailbox_element& message, const Status& why) {
   context_.drop(text("message not sent: ", why.text()));
   if (!message.mid.is_response()) {
-    if (Room* const room = proxy.room(); room != nullptr && !is_free(message)) room->leave(1, 0);
+    if (SendWindow* const send_window = proxy.send_window(); send_window != nullptr && !is_free(message))
+      send_window->leave(1, 0);
     return answer(message.sender, message.mid, why);
   }
   const auto instead = caf::make_mailbox_element(message.sender, message.mid, {}, to_caf(why));
@@ -161,7 +162,7 @@ void Outbound::refuse(Proxy& proxy, caf::mailbox_element& message, const Status&
 std::uint64_t Outbound::source_of(const caf::strong_actor_ptr& sender, wire::Header& header) {
   if (!sender) return 0;
   if (sender->node() == context_.system.node()) {
-    actors_.expose_sender(sender);
+    actors_.make_sender_known(sender);
     header.source_peer = static_cast<std::uint16_t>(context_.self.value);  // fits: Context checks all peers
     return sender->id();
   }
@@ -178,10 +179,10 @@ void Outbound::spend(Proxy& proxy, wire::Header& header, std::size_t body_bytes)
   for (const wire::TensorRecord& record : tensors_.records) copied += record.by_reference != 0 ? 0 : record.size_bytes;
   header.charge = wire::charge_of(body_bytes, copied);
   const std::uint64_t charge = wire::charge_in(header.charge);  // as the receiver computes it, including rounding
-  proxy.allowance.spend(charge);
-  to.backlog.allowance.spend(charge);
-  to.counts.unhandled.set(to.backlog.allowance.in_use().messages);
-  if (Room* const room = proxy.room()) room->enter_bytes(charge * wire::kChargeBytes);
+  proxy.credit.spend(charge);
+  to.backlog.credit.spend(charge);
+  to.counts.unhandled.set(to.backlog.credit.in_use().messages);
+  if (SendWindow* const send_window = proxy.send_window()) send_window->enter_bytes(charge * wire::kChargeBytes);
 }
 
 /// Sends what scratch_ and tensors_ contain. From here on the message has its sequence numbers, so a frame with these
@@ -220,7 +221,7 @@ void Outbound::send_encoded(Proxy& proxy, wire::Header header) {
   const auto head = bytes_of(scratch_);
   auto frame = frames_.frame(to, large, std::vector<std::byte>(head.begin(), head.end()));
   frame->tensors = std::move(tensors_.copied);
-  to.spoken_to = true;
+  to.sent_since_check = true;
   to.counts.messages_sent.add();
   to.counts.bytes_sent.add(head.size() + body_bytes + tensors_.copied_bytes);
   Frames frames;

@@ -7,14 +7,14 @@
 
 namespace troupe::remote {
 
-void Unfinished::end() noexcept {
+void SendsInProgress::end() noexcept {
   if (count_.fetch_sub(1) == 1 && waited_for_.load()) {
     const std::scoped_lock hold(mutex_);
     none_.notify_all();
   }
 }
 
-bool Unfinished::wait_for_none(Deadline deadline) {
+bool SendsInProgress::wait_for_none(Deadline deadline) {
   std::unique_lock hold(mutex_);
   waited_for_.store(true);
   return none_.wait_until(hold, deadline.at(), [this] { return count_.load() == 0; });
@@ -43,7 +43,7 @@ void Frame::sent(Status) noexcept {
 }
 
 Outbox::Outbox(Transport& transport, Lane lane, AddressSpace& space, std::shared_ptr<SlabPool> pool,
-               std::shared_ptr<Budget> budget, std::uint64_t pool_bytes, Unfinished& unfinished)
+               std::shared_ptr<Budget> budget, std::uint64_t pool_bytes, SendsInProgress& unfinished)
     : transport_(transport),
       lane_(lane),
       space_(space),

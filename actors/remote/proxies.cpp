@@ -16,8 +16,8 @@ Proxies::Proxies(Context& context, FrameSender& frames, Outbound& outbound)
 }
 
 void Proxies::clear() {
-  for (Proxy* next = fresh_.take_all(); next != nullptr;) {
-    const caf::strong_actor_ptr proxy(std::exchange(next, next->next_fresh)->ctrl(), false);
+  for (Proxy* next = new_.take_all(); next != nullptr;) {
+    const caf::strong_actor_ptr proxy(std::exchange(next, next->next_new)->ctrl(), false);
   }
   registry_.clear();
 }
@@ -35,28 +35,28 @@ caf::strong_actor_ptr Proxies::make_proxy(caf::node_id node, caf::actor_id actor
   auto made = caf::make_actor<Proxy, caf::strong_actor_ptr>(actor, node, &context_.system, config, outbound_, *of);
   auto* const proxy = static_cast<Proxy*>(made->get());
   intrusive_ptr_add_ref(proxy->ctrl());
-  fresh_.push(*proxy);
+  new_.push(*proxy);
   proxy->wake();
   const std::uint32_t most = context_.options.max_actors;
   const std::uint32_t every = std::max(most / 8, 1u);
   if (of->proxies_made.fetch_add(1, std::memory_order_relaxed) % every == every - 1) {
-    context_.gate->run([this, of, most] {
+    context_.lane_access->run([this, of, most] {
       if (!of->dead && count(*of) > most)
-        context_.condemn(*of, "too many of its actors are known here (RemoteOptions::max_actors)");
+        context_.lose_later(*of, "too many of its actors are known here (RemoteOptions::max_actors)");
     });
   }
   return made;
 }
 
-void Proxies::attend_all_fresh() {
-  Proxy* next = fresh_.take_all();
+void Proxies::serve_all_new() {
+  Proxy* next = new_.take_all();
   while (next != nullptr) {
     const caf::strong_actor_ptr proxy(next->ctrl(), false);
-    attend(*std::exchange(next, next->next_fresh));
+    serve(*std::exchange(next, next->next_new));
   }
 }
 
-void Proxies::attend(Proxy& proxy) {
+void Proxies::serve(Proxy& proxy) {
   if (std::exchange(proxy.watched, true)) return;
   PeerState& to = proxy.peer();
   if (to.dead || context_.ended) {

@@ -43,18 +43,18 @@ Proxy::Proxy(caf::actor_config& config, Outbound& outbound, PeerState& peer)
     : actor_proxy(config),
       outbound_(outbound),
       peer_(peer),
-      gate_(outbound.context().gate),
-      waiting_(peer.waiting),
+      lane_access_(outbound.context().lane_access),
+      outgoing_(peer.outgoing),
       budget_(outbound.context().outgoing) {}
 
 Proxy::~Proxy() = default;
 
-Room& Proxy::make_room() {
-  std::call_once(room_made_, [this] {
-    owned_room_ = std::make_unique<Room>();
-    room_.store(owned_room_.get(), std::memory_order_release);
+SendWindow& Proxy::make_send_window() {
+  std::call_once(send_window_made_, [this] {
+    owned_send_window_ = std::make_unique<SendWindow>();
+    send_window_.store(owned_send_window_.get(), std::memory_order_release);
   });
-  return *owned_room_;
+  return *owned_send_window_;
 }
 
 void Proxy::enqueue(caf::mailbox_element_ptr what, caf::execution_unit*) {
@@ -63,9 +63,9 @@ void Proxy::enqueue(caf::mailbox_element_ptr what, caf::execution_unit*) {
   }
   if (!admit(*what)) return;
   // An inline actor runs on the lane's thread already. But messages of other senders go first: one may be its own.
-  if (running_inline() == gate_.get() && !posted_.load(std::memory_order_acquire)) {
-    outbound_.proxies().attend_fresh();
-    outbound_.proxies().attend(*this);
+  if (running_inline() == lane_access_.get() && !posted_.load(std::memory_order_acquire)) {
+    outbound_.proxies().serve_new();
+    outbound_.proxies().serve(*this);
     return outbound_.transmit(*this, std::move(what));
   }
   push(std::move(what));
@@ -73,41 +73,41 @@ void Proxy::enqueue(caf::mailbox_element_ptr what, caf::execution_unit*) {
 
 void Proxy::push(caf::mailbox_element_ptr message) {
   const std::uint64_t bytes =
-      waiting_->messages.fetch_add(1, std::memory_order_relaxed) < kManyWait || message->sender.get() == ctrl()
+      outgoing_->messages.fetch_add(1, std::memory_order_relaxed) < kManyWait || message->sender.get() == ctrl()
           ? wire::kMessageBytes
           : cost_of(home_system(), *message);
   budget_->enter(bytes);
   queued_bytes_.fetch_add(bytes, std::memory_order_relaxed);  // before another thread can take the message
   sent_.push(*message.release());
-  if (!wake()) answer_all_with_the_end();
+  if (!wake()) fail_all_requests();
 }
 
 /// Whether there is space for a message, in the actor's window and in this process's memory. Answers and exit messages
 /// are always accepted, since their receivers may be the actors that would make space.
 bool Proxy::admit(const caf::mailbox_element& message) {
-  Room* const room = this->room();
+  SendWindow* const send_window = this->send_window();
   const bool no_memory = budget_->full();  // read once: other threads send, and the lane takes messages away
-  if (!no_memory && room == nullptr) return true;
+  if (!no_memory && send_window == nullptr) return true;
   const bool counted = !is_free(message) && message.sender.get() != ctrl();
-  if (!counted || (!no_memory && (room == nullptr || !room->full()))) {
-    if (counted && room != nullptr) room->enter();
+  if (!counted || (!no_memory && (send_window == nullptr || !send_window->full()))) {
+    if (counted && send_window != nullptr) send_window->enter();
     return true;
   }
-  const WhenFull choice = no_memory ? WhenFull::error : room->when_full();
+  const WhenFull choice = no_memory ? WhenFull::error : send_window->when_full();
   if (message.mid.is_request()) {  // its text costs more than a send
     answer(message.sender, message.mid,
            Status{Code::out_of_memory,
                   no_memory ? text("messages to other processes take ", budget_->used(),
                                    " bytes here already, since a receiver is slow; send less, or raise "
                                    "RemoteOptions::memory_bytes")
-                            : text(room->count(),
-                                   " messages to that actor are not handled yet, all that its window has room for "
+                            : text(send_window->count(),
+                                   " messages to that actor are not handled yet, all that its window has space for "
                                    "(RemoteActors::bound)")});
   }
-  waiting_->turned_away.fetch_add(1, std::memory_order_relaxed);
-  const bool tell = choice != WhenFull::drop && !message.mid.is_request();
-  if (tell && waiting_->untold.fetch_add(1) == 0)
-    gate_->run([outbound = &outbound_, peer = &peer_] { outbound->note_turned_away(*peer); });
+  outgoing_->sends_refused.fetch_add(1, std::memory_order_relaxed);
+  const bool report = choice != WhenFull::drop && !message.mid.is_request();
+  if (report && outgoing_->unreported.fetch_add(1) == 0)
+    lane_access_->run([outbound = &outbound_, peer = &peer_] { outbound->note_refused_send(*peer); });
   return false;
 }
 
@@ -136,7 +136,7 @@ void Proxy::unlink_quietly(caf::abstract_actor& local) {
 bool Proxy::wake() noexcept {
   if (posted_.exchange(true, std::memory_order_acq_rel)) return true;
   intrusive_ptr_add_ref(ctrl());
-  if (gate_->post(*this)) return true;
+  if (lane_access_->post(*this)) return true;
   posted_.store(false, std::memory_order_release);
   intrusive_ptr_release(ctrl());
   return false;
@@ -148,7 +148,7 @@ void Proxy::run() noexcept {
   std::uint64_t done = 0;
   const std::uint64_t bytes = queued_bytes_.exchange(0, std::memory_order_acq_rel);  // of these, or slightly more
   caf::mailbox_element* next = sent_.take_all();
-  outbound_.proxies().attend_fresh();
+  outbound_.proxies().serve_new();
   while (next != nullptr) {
     caf::mailbox_element_ptr message(std::exchange(next, Messages::next_of(*next)));
     message->next = nullptr;
@@ -156,16 +156,16 @@ void Proxy::run() noexcept {
     ++done;
   }
   budget_->leave(bytes);
-  waiting_->messages.fetch_sub(done, std::memory_order_relaxed);
+  outgoing_->messages.fetch_sub(done, std::memory_order_relaxed);
 }
 
-void Proxy::answer_all_with_the_end() noexcept {
+void Proxy::fail_all_requests() noexcept {
   budget_->leave(queued_bytes_.exchange(0, std::memory_order_acq_rel));
   caf::mailbox_element* next = sent_.take_all();
   while (next != nullptr) {
     const caf::mailbox_element_ptr message(std::exchange(next, Messages::next_of(*next)));
     message->next = nullptr;
-    waiting_->messages.fetch_sub(1, std::memory_order_relaxed);
+    outgoing_->messages.fetch_sub(1, std::memory_order_relaxed);
     answer(message->sender, message->mid,
            Status{Code::aborted, "this process has ended its connection to other processes"});
   }
@@ -173,7 +173,7 @@ void Proxy::answer_all_with_the_end() noexcept {
 
 void Proxy::kill_proxy(caf::execution_unit* context, caf::error reason) {
   alive_.store(false, std::memory_order_release);
-  if (Room* const room = this->room()) room->open();
+  if (SendWindow* const send_window = this->send_window()) send_window->open();
   cleanup(std::move(reason), context);
 }
 

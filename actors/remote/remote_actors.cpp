@@ -18,7 +18,7 @@ namespace troupe {
 namespace {
 /// Messages that an actor handles before the next one has its turn: enough that the change between actors, about a
 /// microsecond, does not matter. CAF's default has no limit. Then, if there are as many actors with a constant supply
-/// of messages as workers, no other actor would run, for example the directory or the room keeper.
+/// of messages as workers, no other actor would run, for example the directory or the window watcher.
 constexpr std::size_t kMessagesPerTurn = 300;
 }  // namespace
 
@@ -66,7 +66,7 @@ void RemoteActors::add_peer(Peer peer, std::span<const std::byte> identity) {
 
 caf::actor_system& RemoteActors::system() const noexcept { return state_->engine.system(); }
 
-std::shared_ptr<InlineHome> RemoteActors::inline_home() const noexcept { return state_->engine.inline_unit(); }
+std::shared_ptr<InlineExecutor> RemoteActors::inline_executor() const noexcept { return state_->engine.inline_unit(); }
 
 void RemoteActors::publish_any(const std::string& name, caf::strong_actor_ptr actor) {
   caf::anon_send(state_->engine.own_directory(), remote::Publish::value, name,
@@ -117,10 +117,10 @@ void RemoteActors::call(Callee callee, std::span<const std::byte> question, Call
 }
 
 void RemoteActors::post_sink(SinkKey key, Memory memory, std::shared_ptr<const void> owner) {
-  state_->engine.landings().post_sink(key, memory, std::move(owner));
+  state_->engine.arrivals().post_sink(key, memory, std::move(owner));
 }
 
-std::size_t RemoteActors::withdraw_sinks(SinkKey key) { return state_->engine.landings().withdraw_sinks(key); }
+std::size_t RemoteActors::withdraw_sinks(SinkKey key) { return state_->engine.arrivals().withdraw_sinks(key); }
 
 namespace {
 
@@ -136,14 +136,14 @@ void RemoteActors::bound(const caf::actor& remote, Window window, WhenFull when_
   state_->engine.bound(proxy_of(remote), window, when_full);
 }
 
-void RemoteActors::wait_for_room(Blocking& blocking, const caf::actor& remote, Deadline deadline) {
-  remote::Room* const room = proxy_of(remote).room();
-  if (room == nullptr) return;
-  TROUPE_CHECK(room->wait(blocking, deadline), Code::timeout,
-               "an actor's window stayed full until the deadline: ", room->count(),
+void RemoteActors::wait_for_space(Blocking& blocking, const caf::actor& remote, Deadline deadline) {
+  remote::SendWindow* const send_window = proxy_of(remote).send_window();
+  if (send_window == nullptr) return;
+  TROUPE_CHECK(send_window->wait(blocking, deadline), Code::timeout,
+               "an actor's window stayed full until the deadline: ", send_window->count(),
                " messages to it are not handled yet (RemoteActors::bound)");
 }
 
-caf::actor RemoteActors::rooms() const { return state_->engine.rooms(); }
+caf::actor RemoteActors::window_watcher() const { return state_->engine.window_watcher(); }
 
 }  // namespace troupe

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "actors/remote/calls.hpp"
-#include "actors/remote/inline_home.hpp"
+#include "actors/remote/inline_executor.hpp"
 #include "actors/remote/tensor.hpp"
 #include "runtime/base/blocking.hpp"
 #include "runtime/base/clock.hpp"
@@ -103,7 +103,7 @@ struct PeerCounters {
   std::uint64_t batches_sent = 0, batched_sent = 0;         // frames with several small messages, and these messages
   std::uint64_t unhandled = 0;                              // now: sent, and not handled there, as far as it reported
   std::uint64_t waiting = 0;                                // now: not sent yet
-  std::uint64_t turned_away = 0;                            // for lack of memory, or by WhenFull
+  std::uint64_t sends_refused = 0;                          // for lack of memory, or by WhenFull
   /// The time of every 16th request until its answer: how many took 2^i to 2^(i+1) ns.
   std::array<std::uint64_t, 40> answer_ns_log2{};
 };
@@ -155,11 +155,12 @@ class RemoteActors {
   /// ended, the scheduler runs it.
   template <class Function, class... Arguments>
   auto spawn_inline(Function function, Arguments&&... arguments) {
-    return troupe::spawn_inline(system(), inline_home(), std::move(function), std::forward<Arguments>(arguments)...);
+    return troupe::spawn_inline(system(), inline_executor(), std::move(function),
+                                std::forward<Arguments>(arguments)...);
   }
   template <class Class, class... Arguments>
   auto spawn_inline(Arguments&&... arguments) {
-    return troupe::spawn_inline<Class>(system(), inline_home(), std::forward<Arguments>(arguments)...);
+    return troupe::spawn_inline<Class>(system(), inline_executor(), std::forward<Arguments>(arguments)...);
   }
 
   /// The address for calls of an actor of any process.
@@ -181,19 +182,19 @@ class RemoteActors {
   std::size_t withdraw_sinks(SinkKey key);
 
   /// Sets a window for one actor of another process: `when_full` decides what happens to messages of this process for
-  /// which it has no space. A send never waits: for back-pressure a sender asks rooms(), or calls wait_for_room().
-  /// Without a window only RemoteOptions::memory_bytes limits unhandled messages. Throws Error{invalid} for an actor
-  /// that does not belong to another process. Any thread.
+  /// which it has no space. A send never waits: for back-pressure a sender asks window_watcher(), or calls
+  /// wait_for_space(). Without a window only RemoteOptions::memory_bytes limits unhandled messages. Throws
+  /// Error{invalid} for an actor that does not belong to another process. Any thread.
   void bound(const caf::actor& remote, Window window, WhenFull when_full = WhenFull::error);
   /// Waits while that actor's window is full, and then until half of it is free. Returns at once for an actor without a
   /// window, and for one that has ended. Other senders may take the space before the caller does. Throws
   /// Error{timeout}, and Error{invalid} as bound().
-  void wait_for_room(Blocking& blocking, const caf::actor& remote, Deadline deadline);
-  /// The same for handlers, which must not block: this actor answers (WantRoom{}, handle) with an empty message as soon
-  /// as half of that actor's window is free; at once for an actor without a window; with an error if that actor has
-  /// ended.
-  caf::actor rooms() const;
-  using WantRoom = caf::atom_constant<caf::atom("want_room")>;
+  void wait_for_space(Blocking& blocking, const caf::actor& remote, Deadline deadline);
+  /// The same for handlers, which must not block: this actor answers (WantSpace{}, handle) with an empty message as
+  /// soon as half of that actor's window is free; at once for an actor without a window; with an error if that actor
+  /// has ended.
+  caf::actor window_watcher() const;
+  using WantSpace = caf::atom_constant<caf::atom("wantspace")>;
 
   /// Reports that `peer` is lost; any thread, any number of times. Its lanes are fenced. Outstanding and later requests
   /// to it are answered with `why`; monitors of its actors fire with `why`.
@@ -210,7 +211,7 @@ class RemoteActors {
 
  private:
   caf::actor_system& system() const noexcept;
-  std::shared_ptr<InlineHome> inline_home() const noexcept;
+  std::shared_ptr<InlineExecutor> inline_executor() const noexcept;
   void publish_any(const std::string& name, caf::strong_actor_ptr actor);
 
   struct State;

@@ -14,11 +14,11 @@ Clock::time_point SilenceWatch::look(Clock::time_point now) {
   }
   for (auto& [number, of] : context_.peers) {
     if (of->dead) continue;
-    if (std::exchange(of->heard, false)) {
+    if (std::exchange(of->received_since_check, false)) {
       if (!detector_->watched(number)) detector_->watch(number, now);
       detector_->heard(number, now);
     }
-    if (std::exchange(of->spoken_to, false)) detector_->sent(number, now);
+    if (std::exchange(of->sent_since_check, false)) detector_->sent(number, now);
   }
   const auto findings = detector_->look(now);
   for (const Peer number : findings.heartbeat) frames_.send(*context_.peer(number), {.kind = wire::Kind::heartbeat});

@@ -17,20 +17,20 @@ constexpr std::size_t kGivenBackAtOnce = 32;
 class TensorLoans::Borrowed {
  public:
   Borrowed(TensorLoans& loans, PeerState& from, std::uint64_t token)
-      : loans_(loans), gate_(loans.context_.gate), from_(from), token_(token) {}
+      : loans_(loans), lane_access_(loans.context_.lane_access), from_(from), token_(token) {}
   Borrowed(const Borrowed&) = delete;
   Borrowed& operator=(const Borrowed&) = delete;
   ~Borrowed() {
-    if (running_inline() == gate_.get()) {
+    if (running_inline() == lane_access_.get()) {
       loans_.give_back(from_, token_);
     } else {
-      gate_->run([loans = &loans_, from = &from_, token = token_] { loans->give_back(*from, token); });
+      lane_access_->run([loans = &loans_, from = &from_, token = token_] { loans->give_back(*from, token); });
     }
   }
 
  private:
   TensorLoans& loans_;  // used only on the control lane, like from_
-  const std::shared_ptr<Gate> gate_;
+  const std::shared_ptr<LaneAccess> lane_access_;
   PeerState& from_;
   const std::uint64_t token_;
 };

@@ -5,39 +5,41 @@
 
 namespace troupe::remote {
 
-Amount Allowance::hear(const Amount& dealt) noexcept {
-  const Amount before = dealt_;
-  dealt_.messages = std::clamp(dealt.messages, dealt_.messages, sent_.messages);
-  dealt_.charge = std::clamp(dealt.charge, dealt_.charge, sent_.charge);
-  return {dealt_.messages - before.messages, dealt_.charge - before.charge};
+Amount SenderCredit::take_report(const Amount& handled) noexcept {
+  const Amount before = handled_;
+  handled_.messages = std::clamp(handled.messages, handled_.messages, sent_.messages);
+  handled_.charge = std::clamp(handled.charge, handled_.charge, sent_.charge);
+  return {handled_.messages - before.messages, handled_.charge - before.charge};
 }
 
-bool Counter::count(std::uint64_t charge, bool on_lane) noexcept {
+bool ReceiverCredit::count(std::uint64_t charge, bool on_lane) noexcept {
   messages_.add(1, on_lane);
   charge_.add(charge, on_lane);
   const std::uint64_t messages = messages_.get();
   const std::uint64_t total = charge_.get();
   // What was reported may be larger by what was skipped.
-  const auto untold_messages = static_cast<std::int64_t>(messages - told_messages_.load(std::memory_order_relaxed));
-  const auto untold_charge = static_cast<std::int64_t>(total - told_charge_.load(std::memory_order_relaxed));
-  return 4 * untold_messages >= static_cast<std::int64_t>(limit_messages_.load(std::memory_order_relaxed)) ||
-         4 * untold_charge >= static_cast<std::int64_t>(limit_charge_.load(std::memory_order_relaxed));
+  const auto unreported_messages =
+      static_cast<std::int64_t>(messages - reported_messages_.load(std::memory_order_relaxed));
+  const auto unreported_charge = static_cast<std::int64_t>(total - reported_charge_.load(std::memory_order_relaxed));
+  return 4 * unreported_messages >= static_cast<std::int64_t>(limit_messages_.load(std::memory_order_relaxed)) ||
+         4 * unreported_charge >= static_cast<std::int64_t>(limit_charge_.load(std::memory_order_relaxed));
 }
 
-bool PeerIntake::runs_inline() const noexcept { return running_inline() == gate_.get(); }
+bool PeerIntake::runs_inline() const noexcept { return running_inline() == lane_access_.get(); }
 
-void PeerIntake::dealt_with(std::uint64_t charge, bool on_lane, bool edge_is_due) noexcept {
+void PeerIntake::handled(std::uint64_t charge, bool on_lane, bool edge_is_due) noexcept {
   budget_->leave(charge * wire::kChargeBytes, on_lane);
   const bool due = counter_.count(charge, on_lane) || edge_is_due;
   // Counts from before the exchange are included in the report in progress, or in the one that is posted here.
-  if (due && !telling_.exchange(true, std::memory_order_acq_rel)) gate_->run([tell = &tell_] { (*tell)(); });
+  if (due && !reporting_.exchange(true, std::memory_order_acq_rel))
+    lane_access_->run([report = &report_] { (*report)(); });
 }
 
 bool PeerIntake::take(std::uint64_t charge) noexcept {
   budget_->enter(charge * wire::kChargeBytes, /*on_lane=*/true);
   // The last message may exceed the rest of the limit, and messages sent before it may arrive later. A report may be
   // behind what was handled.
-  const std::uint64_t unhandled = taken_ - std::min(taken_, std::max(told_, counter_.dealt().charge));
+  const std::uint64_t unhandled = taken_ - std::min(taken_, std::max(reported_, counter_.handled().charge));
   const bool allowed = unhandled < limit_ + largest_;
   largest_ = std::max(largest_, charge);
   taken_ += charge;
@@ -47,32 +49,32 @@ bool PeerIntake::take(std::uint64_t charge) noexcept {
 std::uint64_t PeerIntake::most_messages() const noexcept { return limit_ / wire::charge_in(wire::charge_of(0, 0)) + 1; }
 
 Amount PeerIntake::begin_report(const Amount& skipped) noexcept {
-  telling_.exchange(false, std::memory_order_acq_rel);
-  Amount all = counter_.dealt();
+  reporting_.exchange(false, std::memory_order_acq_rel);
+  Amount all = counter_.handled();
   all.messages += skipped.messages;
   all.charge += skipped.charge;
-  told_ = std::clamp(all.charge, told_, taken_);
-  all.charge = told_;
-  counter_.told(all);
+  reported_ = std::clamp(all.charge, reported_, taken_);
+  all.charge = reported_;
+  counter_.set_reported(all);
   return all;
 }
 
-void EdgeIntake::dealt_with(std::uint32_t charge) noexcept {
+void EdgeIntake::handled(std::uint32_t charge) noexcept {
   const bool on_lane = peer_->runs_inline();
-  peer_->dealt_with(charge, on_lane, counter_.count(charge, on_lane));
+  peer_->handled(charge, on_lane, counter_.count(charge, on_lane));
 }
 
-Amount EdgeIntake::tell() noexcept {
-  const Amount dealt = counter_.dealt();
-  const Amount all{std::max(dealt.messages, seen_.messages), std::max(dealt.charge, seen_.charge)};
-  counter_.told(all);
+Amount EdgeIntake::report() noexcept {
+  const Amount handled = counter_.handled();
+  const Amount all{std::max(handled.messages, seen_.messages), std::max(handled.charge, seen_.charge)};
+  counter_.set_reported(all);
   return all;
 }
 
 Amount EdgeIntake::skipped() const noexcept {
-  const Amount dealt = counter_.dealt();
-  return {seen_.messages - std::min(seen_.messages, dealt.messages),
-          seen_.charge - std::min(seen_.charge, dealt.charge)};
+  const Amount handled = counter_.handled();
+  return {seen_.messages - std::min(seen_.messages, handled.messages),
+          seen_.charge - std::min(seen_.charge, handled.charge)};
 }
 
 }  // namespace troupe::remote

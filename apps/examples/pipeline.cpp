@@ -54,7 +54,7 @@ class Outlet {
   void freed(std::uint64_t buffer) { free_.push_back(buffer); }
   bool open() const { return credit_ > 0 && !free_.empty(); }
   bool empty() const { return free_.size() == kWindow; }
-  std::uint64_t most_under_way() const { return most_; }
+  std::uint64_t most_in_flight() const { return most_; }
 
   /// Sends a piece whose numbers `fill` writes. Requires open().
   template <class Fill>
@@ -82,7 +82,7 @@ class Outlet {
 void say(const std::string& stage, const Outlet* out, Clock::time_point begin) {
   const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
   std::cout << stage << ": " << kPieces << " tensors of 1 MiB in " << took.count() << " ms";
-  if (out != nullptr) std::cout << ", at most " << out->most_under_way() << " on their way to the next stage";
+  if (out != nullptr) std::cout << ", at most " << out->most_in_flight() << " on their way to the next stage";
   std::cout << std::endl;
 }
 

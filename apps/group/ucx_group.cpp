@@ -9,8 +9,8 @@ GroupOptions ucx_group_options() {
   GroupOptions options{.place = launch_place_from_environment()};
   options.hello.ucx_version = ucx_version();
   options.hello.topology = discover();
-  options.make_transport = [](const TransportSite& site) {
-    return make_ucx_transport(site.space, {.self = site.self, .hosts = hosts_of(site.hellos)});
+  options.make_transport = [](const TransportContext& context) {
+    return make_ucx_transport(context.space, {.self = context.self, .hosts = hosts_of(context.hellos)});
   };
   return options;
 }

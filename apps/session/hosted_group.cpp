@@ -29,7 +29,7 @@ HostedGroup::HostedGroup(const HostedGroupParts& parts)
     shard_stream_ = parts.device.stream();
     HostedParts hosted{.stream = *shard_stream_, .space = parts.space, .arena = parts.arena};
     for (const Stripe& other : plan_.stripes) {
-      if (other.tenant == self_) break;
+      if (other.owner == self_) break;
       hosted.shard += other.count > 0 ? 1 : 0;
     }
     hosted.stripe = stripe;
@@ -91,15 +91,15 @@ HostedMemory HostedGroup::hosted_memory(const HostedGroupParts& parts) const {
   return memory;
 }
 
-void HostedGroup::meet(Blocking& blocking, Deadline deadline) {
+void HostedGroup::connect_shards(Blocking& blocking, Deadline deadline) {
   std::vector<HostedShard> shards;
   for (const Stripe& stripe : plan_.stripes) {
     if (stripe.count == 0) continue;
-    shards.push_back(stripe.tenant == self_ ? shard_
-                                            : caf::actor_cast<HostedShard>(
-                                                  remote_->resolve(blocking, {stripe.tenant.value}, name_, deadline)));
+    shards.push_back(stripe.owner == self_ ? shard_
+                                           : caf::actor_cast<HostedShard>(
+                                                 remote_->resolve(blocking, {stripe.owner.value}, name_, deadline)));
   }
-  caf::anon_send(worker_, KnowShards{std::move(shards)});
+  caf::anon_send(worker_, SetShards{std::move(shards)});
 }
 
 std::vector<caf::actor> HostedGroup::actors() const {

@@ -48,7 +48,7 @@ class HostedGroup {
   const HostedShard& shard() const noexcept { return shard_; }
   /// Finds the other ranks' shards and passes them to the worker. Call it once, when all ranks have published their
   /// shards.
-  void meet(Blocking& blocking, Deadline deadline);
+  void connect_shards(Blocking& blocking, Deadline deadline);
   std::vector<caf::actor> actors() const;
   /// The staleness of the contributions that this rank's shard applied under the last hosted policy; asks it by
   /// message. Nothing: it applied none, or does not answer in time.

@@ -62,30 +62,30 @@ Job::Job(Blocking& blocking, SessionOptions options, std::unique_ptr<LogWriter> 
       listener_(options_.listener ? std::make_unique<ListenerThread>(*options_.listener) : nullptr),
       joined_(join_job(blocking, options_, deadline_, listener_.get())),
       place_(joined_.plan, joined_.self(), joined_.hellos.at(joined_.place.rank).topology, settings()),
-      place_check_(place_, options_.owns_process),
+      placement_check_(place_, options_.owns_process),
       trace_(settings().report.trace),
       log_(std::move(log)),
       silences_(joined_.hosts(), FailureDetectorOptions::with_dead(settings().faults.dead).suspect, listener_.get()),
       group_(options_.group) {
-  place_check_.joined(joined_.plan, joined_.self(), joined_.hellos, settings());
+  placement_check_.joined(joined_.plan, joined_.self(), joined_.hellos, settings());
   if (options_.owns_process) place_.take_process();
   if (listener_) listener_->keep_on(place_.rank().cpus);
   if (group_ != nullptr) return;
-  const InPlace in_place(place_);  // for the threads that are started here
+  const ScopedPlacement in_place(place_);  // for the threads that are started here
   own_space_ = std::make_unique<AddressSpace>();
   own_space_->place(place_.memory(), place_.rank().cpus);
   own_config_ = std::make_unique<SystemConfig>(std::max<std::size_t>(1, joined_.mine().cpus.size() / 2));
   own_system_ = std::make_unique<caf::actor_system>(*own_config_);
   own_group_ = Group::join(blocking, *own_system_, group_options());
   group_ = own_group_.get();
-  machine_ = std::make_unique<MachineTeller>(*group_);
+  machine_ = std::make_unique<MachineReporter>(*group_);
 }
 
 std::string Job::machines(Blocking& blocking, Deadline deadline) const {
   TROUPE_CHECK(machine_, Code::unsupported, "the ranks of a group that an app has made tell no machines");
   std::vector<Peer> leaders;
   for (const NodePlan& node : joined_.plan.nodes) leaders.push_back({node.leader});
-  const std::vector<std::string> machines = MachineTeller::ask(blocking, *group_, leaders, deadline);
+  const std::vector<std::string> machines = MachineReporter::ask(blocking, *group_, leaders, deadline);
   std::string all;
   for (std::size_t n = 0; n < machines.size(); ++n)
     all +=
@@ -97,7 +97,7 @@ std::string Job::machines(Blocking& blocking, Deadline deadline) const {
 void Job::look_again() {
   if (!listener_) return;
   listener_->later([this](SessionListener& listener) {
-    for (const std::string& line : place_check_.news(nullptr)) listener.note(line);
+    for (const std::string& line : placement_check_.new_differences(nullptr)) listener.note(line);
   });
 }
 
@@ -106,14 +106,14 @@ Deadline Job::new_deadline() const { return Deadline::after(start_within(setting
 GroupOptions Job::group_options() {
   GroupOptions options{.place = joined_.place, .deadline = deadline_, .joined = std::move(joined_.bootstrap)};
   options.space = own_space_.get();
-  options.make_transport = [this](const TransportSite& site) {
+  options.make_transport = [this](const TransportContext& context) {
     TROUPE_CHECK(ucx_available(), Code::unsupported,
                  "this build has no UCX, which ranks need to talk to each other: configure with TROUPE_WITH_UCX=ON");
-    auto transport = make_ucx_transport(site.space, {.self = site.self,
-                                                     .means = means(settings()),
-                                                     .hosts = hosts_of(site.hellos),
-                                                     .network_devices = place_.network().devices});
-    place_check_.opened(ucx_network_devices(*transport));
+    auto transport = make_ucx_transport(context.space, {.self = context.self,
+                                                        .means = means(settings()),
+                                                        .hosts = hosts_of(context.hellos),
+                                                        .network_devices = place_.network().devices});
+    placement_check_.opened(ucx_network_devices(*transport));
     return transport;
   };
   LanePair lanes = lanes_on(place_.rank().control_cpus, place_.rank().bulk_cpus);
@@ -126,7 +126,7 @@ GroupOptions Job::group_options() {
   options.remote.heartbeats = FailureDetectorOptions::with_dead(settings().faults.dead);
   options.remote.heartbeats_setting = "faults.dead_ms";
   options.remote.suspected = [this](Peer peer, bool suspected) {
-    if (!quiet_) silences_.tell(peer, suspected, Clock::now());
+    if (!quiet_) silences_.add(peer, suspected, Clock::now());
   };
   options.remote.dropped = [](std::string_view) {};  // actors of a run that ends may send to actors that have ended
   return options;

@@ -10,9 +10,9 @@
 #include "apps/session/joined_job.hpp"
 #include "apps/session/listener_thread.hpp"
 #include "apps/session/log_writer.hpp"
-#include "apps/session/machine_teller.hpp"
-#include "apps/session/own_place.hpp"
-#include "apps/session/place_check.hpp"
+#include "apps/session/machine_reporter.hpp"
+#include "apps/session/placement_check.hpp"
+#include "apps/session/process_placement.hpp"
 #include "apps/session/session.hpp"
 #include "apps/session/session_trace.hpp"
 #include "apps/session/silence_notes.hpp"
@@ -35,8 +35,8 @@ class Job {
   const Settings& settings() const noexcept { return options_.configuration.settings; }
   const JoinedJob& joined() const noexcept { return joined_; }
   /// The place of this process.
-  const OwnPlace& place() const noexcept { return place_; }
-  PlaceCheck& place_check() noexcept { return place_check_; }
+  const ProcessPlacement& place() const noexcept { return place_; }
+  PlacementCheck& placement_check() noexcept { return placement_check_; }
   /// Call it when all threads of the rank exist. The listener is told, on its own thread, what is not where the plan
   /// wants it and was not reported before.
   void look_again();
@@ -74,8 +74,8 @@ class Job {
   const Deadline deadline_;
   std::unique_ptr<ListenerThread> listener_;  // outlives the data, which may still send notes
   JoinedJob joined_;
-  OwnPlace place_;
-  PlaceCheck place_check_;
+  ProcessPlacement place_;
+  PlacementCheck placement_check_;
   SessionTrace trace_;  // outlives lanes and actors
   std::unique_ptr<LogWriter> log_;
   SilenceNotes silences_;  // called by the control lane
@@ -85,7 +85,7 @@ class Job {
   std::unique_ptr<SystemConfig> own_config_;
   std::unique_ptr<caf::actor_system> own_system_;
   std::unique_ptr<Group> own_group_;
-  std::unique_ptr<MachineTeller> machine_;
+  std::unique_ptr<MachineReporter> machine_;
   Group* group_ = nullptr;
   bool left_ = false;
 };

@@ -152,7 +152,7 @@ RunResult JobSession::run_views(Blocking& blocking) {
     const Settings& settings = job_->settings();
     if (view_->retired()) {
       try {
-        go_over(blocking);
+        continue_in_next_view(blocking);
         continue;
       } catch (const Error& error) {
         result.status = {error.code(), text("the run could not change to another view after step ", result.total.steps,
@@ -174,7 +174,7 @@ RunResult JobSession::run_views(Blocking& blocking) {
       return result;
     }
     try {
-      go_back(blocking, result, reason);
+      roll_back(blocking, result, reason);
     } catch (const Error& error) {
       result.status = {error.code(), text(reason, ", and the run could not return to a checkpoint: ", error.what())};
       return result;
@@ -182,7 +182,7 @@ RunResult JobSession::run_views(Blocking& blocking) {
   }
 }
 
-void JobSession::go_back(Blocking& blocking, RunResult& ended, const std::string& reason) {
+void JobSession::roll_back(Blocking& blocking, RunResult& ended, const std::string& reason) {
   Lineage lineage = view_->lineage();
   ++lineage.roll_backs;
   const Settings& settings = job_->settings();
@@ -218,7 +218,7 @@ void JobSession::set_view(std::shared_ptr<View> view) {
   if (stop_) view_->request_stop();
 }
 
-void JobSession::go_over(Blocking& blocking) {
+void JobSession::continue_in_next_view(Blocking& blocking) {
   const auto begun = Clock::now();
   std::unique_ptr<ViewState> state = view_->hand_over();
   ViewRemains remains = view_->remains();

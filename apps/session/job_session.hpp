@@ -53,9 +53,9 @@ class JobSession final : public Session {
   View& current() const;
   RunResult run_views(Blocking& blocking);
   /// Ends the view and makes the next one from a checkpoint. Ranks wait for each other only when the next view starts.
-  void go_back(Blocking& blocking, RunResult& ended, const std::string& reason);
+  void roll_back(Blocking& blocking, RunResult& ended, const std::string& reason);
   /// The view was retired: makes the next one from the state that it left.
-  void go_over(Blocking& blocking);
+  void continue_in_next_view(Blocking& blocking);
   /// Destroys the view. Waits until no other thread uses it.
   void drop_view(Blocking& blocking);
   void set_view(std::shared_ptr<View> view);

@@ -224,7 +224,7 @@ JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline d
                     read_onnx_file(settings.model.onnx_file, facts.fields, settings.model.onnx_output).hash));
   const bool can_evaluate = !own || (own->evaluate && options.own_samples == 0);
   if (!can_evaluate) plan.model += " without evaluation";  // the same at all ranks
-  BatchLayout batch{plan.room, graph.fields()};
+  BatchLayout batch{plan.max_rows, graph.fields()};
   return {place,           std::move(bootstrap), std::move(hellos),
           std::move(data), std::move(graph),     std::move(layout),
           std::move(plan), std::move(batch),     can_evaluate};

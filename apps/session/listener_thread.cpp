@@ -64,7 +64,7 @@ void ListenerThread::step(Step step, const StepSums& total) {
 
 void ListenerThread::flush() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return queue_.empty() && !telling_; });
+  changed_.wait(lock, [this] { return queue_.empty() && !notifying_; });
 }
 
 void ListenerThread::finish() {
@@ -92,11 +92,11 @@ void ListenerThread::work() {
       if (queue_.empty()) return;
       tell = std::move(queue_.front());
       queue_.pop_front();
-      telling_ = true;
+      notifying_ = true;
     }
     tell();
     const std::lock_guard lock(mutex_);
-    telling_ = false;
+    notifying_ = false;
     changed_.notify_all();
   }
 }

@@ -54,7 +54,7 @@ class ListenerThread final : public SessionListener {
   std::condition_variable changed_;
   std::deque<std::function<void()>> queue_;
   std::optional<RunProgress> progress_;  // the newest one; set while a task that reports it is queued
-  bool telling_ = false;
+  bool notifying_ = false;
   bool finished_ = false;
   std::thread thread_;
 };

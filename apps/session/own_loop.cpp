@@ -11,7 +11,8 @@ namespace {
 
 using Deliver = std::function<void(BatchLease)>;
 
-BatchReceiver::behavior_type gate_actor(BatchReceiver::pointer self, const DeviceActor& device, Deliver deliver) {
+BatchReceiver::behavior_type batch_receiver_actor(BatchReceiver::pointer self, const DeviceActor& device,
+                                                  Deliver deliver) {
   self->link_to(device);
   return {[deliver = std::move(deliver)](BatchLease& batch) { deliver(std::move(batch)); }};
 }
@@ -21,11 +22,11 @@ BatchReceiver::behavior_type gate_actor(BatchReceiver::pointer self, const Devic
 OwnLoop::OwnLoop(OwnLoopParts parts)
     : parts_(std::move(parts)), next_(parts_.schedule.first_step), end_(parts_.schedule.steps) {}
 
-BatchReceiver OwnLoop::gate(caf::actor_system& system, const DeviceActor& device) {
+BatchReceiver OwnLoop::batch_receiver(caf::actor_system& system, const DeviceActor& device) {
   const std::lock_guard lock(mutex_);
   device_ = device;
   if (parts_.empty_batches != nullptr) return device;
-  return system.spawn(gate_actor, device, Deliver{[this](BatchLease batch) {
+  return system.spawn(batch_receiver_actor, device, Deliver{[this](BatchLease batch) {
                         const std::lock_guard lock(mutex_);
                         if (closed_) return;
                         waiting_.push_back(std::move(batch));

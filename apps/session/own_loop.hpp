@@ -39,7 +39,7 @@ class OwnLoop {
   explicit OwnLoop(OwnLoopParts parts);
 
   /// The actor that receives the loader's batches instead of the device; it ends with the device.
-  BatchReceiver gate(caf::actor_system& system, const DeviceActor& device);
+  BatchReceiver batch_receiver(caf::actor_system& system, const DeviceActor& device);
   void post(const HostWork& work);
   void committed(Step step, const StepSums& total);
   /// The job ends with step `last`, earlier than planned: no batch and no total follow it.

@@ -57,7 +57,7 @@ std::vector<std::uint64_t> staging_sizes(const Plan& plan, const GroupPlan& grou
   return sizes;
 }
 
-/// The ranges of the group that the rank sends, adjacent ones merged; the tenant is its index among those that send the
+/// The ranges of the group that the rank sends, adjacent ones merged; the owner is its index among those that send the
 /// same.
 std::vector<Stripe> sent_ranges(const Plan& plan, const GroupPlan& group, Rank self) {
   std::vector<Stripe> ranges;
@@ -67,7 +67,7 @@ std::vector<Stripe> sent_ranges(const Plan& plan, const GroupPlan& group, Rank s
       if (!ranges.empty() && ranges.back().first + ranges.back().count == bucket.first)
         ranges.back().count += bucket.count;
       else
-        ranges.push_back({.group = group.id, .tenant = shape.rank, .first = bucket.first, .count = bucket.count});
+        ranges.push_back({.group = group.id, .owner = shape.rank, .first = bucket.first, .count = bucket.count});
     }
   }
   return ranges;
@@ -85,7 +85,7 @@ class GroupTaker {
         needs_(needs_of(group.policies)),
         slots_(state_slots(group)) {
     for (const Stripe& stripe : group.stripes)
-      if (stripe.tenant == self) stripes_.push_back(stripe);
+      if (stripe.owner == self) stripes_.push_back(stripe);
   }
 
   void take(GroupMemory& m) {
@@ -334,7 +334,7 @@ RankMemory find_rank_memory(const Arena& arena, const Plan& plan, Rank rank) {
     set_contributions(g, group, contributions, whole, needs_of(plan).held);
     find_lines(g, arena, plan, group, rank);
     for (const Stripe& stripe : group.stripes)
-      if (stripe.tenant == rank) g.stripes.emplace_back().stripe = stripe;
+      if (stripe.owner == rank) g.stripes.emplace_back().stripe = stripe;
     if (needs_tensor_norms(group.kind) && plan.shares_memory())
       g.norm_scratch = require(arena, name_in(group, "norm_scratch"));
     if (plan.crosses_nodes()) continue;

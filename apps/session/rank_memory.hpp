@@ -29,7 +29,7 @@ struct GroupMemory {
   Memory squares;        // TensorSquares, at most one for each parameter; empty: the rule needs no tensor norms
   Memory norm_scratch;   // in which the ranks of a node add them up; empty likewise
   std::vector<StripeMemory> stripes;  // this rank's, at least one: parts of parameters and bf16, state and journals
-  std::vector<Stripe> sent;           // the ranges whose residual `own` keeps; the tenant is the sender's index
+  std::vector<Stripe> sent;           // the ranges whose residual `own` keeps; the owner is the sender's index
   std::vector<Memory> staging;        // one for each set of ranks with which it exchanges over a transport
   TimelineId ready;                   // gradients written
   TimelineId published;               // stripe updated

@@ -27,8 +27,9 @@ void View::hand_over_values(std::uint64_t steps, bool last) {
   values_.ended = last;
   if (!values_.to || (!ends_line && !last)) return;
   const std::uint64_t step = steps == 0 ? 0 : steps - 1;
-  caf::anon_send(values_.to,
-                 RankValues{.rank = job_.self().value, .step = step, .last = last, .values = values_.collected.take()});
+  caf::anon_send(
+      values_.to,
+      RankValues{.rank = joined_.self().value, .step = step, .last = last, .values = values_.collected.take()});
 }
 
 std::optional<BatchView> View::next(Blocking& blocking) {

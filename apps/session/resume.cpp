@@ -164,13 +164,13 @@ void Resumed::load_residual(const JoinedJob& job, HostCopies& copies, const Grou
       const std::string& tensor = tensors[i].name;
       const Overlap some = overlap(job.layout.entries()[i], group, range);
       const std::uint32_t saved = manifest().count_residuals(tensor);
-      if (some.count == 0 || range.tenant.value >= saved || !follows(tensor, next)) continue;
+      if (some.count == 0 || range.owner.value >= saved || !follows(tensor, next)) continue;
       kept.resize(some.count);
       copies.write(elements(memory.own.residual, range.first + some.at, some.count, sizeof(float)),
                    [&](std::span<std::byte> bytes) {
                      const std::span<float> sum = numbers<float>(bytes);
                      std::fill(sum.begin(), sum.end(), 0.0F);
-                     for (std::size_t sender = range.tenant.value; sender < saved; sender += senders) {
+                     for (std::size_t sender = range.owner.value; sender < saved; sender += senders) {
                        reader_.read(kGroup, tensor, kResidual, some.first, kept, static_cast<std::uint32_t>(sender));
                        std::transform(sum.begin(), sum.end(), kept.begin(), sum.begin(), std::plus<>());
                      }
@@ -188,7 +188,7 @@ void Resumed::load_group(const JoinedJob& job, HostCopies& copies, const GroupPl
   for (std::size_t slot = 0; slot < state_slots(group); ++slot) {
     if (own.state[slot].size_bytes != 0) {
       load(job, copies, part_of(group, slot),
-           {.group = group.id, .tenant = job.self(), .first = 0, .count = group.count}, own.state[slot]);
+           {.group = group.id, .owner = job.self(), .first = 0, .count = group.count}, own.state[slot]);
       continue;
     }
     for (const StripeMemory& part : memory.stripes)
@@ -240,7 +240,7 @@ std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const RankMemory& mem
       if (part.state[0].size_bytes != 0) add(group, part.stripe, kOuter, part.state[0]);
     for (const Stripe& range : m.sent)
       add(group, range, kResidual, elements(m.own.residual, range.first, range.count, sizeof(float)),
-          range.tenant.value);
+          range.owner.value);
   }
   return parts;
 }

@@ -38,7 +38,7 @@ std::string View::rebuild_refusal() const {
 std::unique_ptr<ViewState> View::hand_over() {
   Blocking blocking = Blocking::on_thread("session");
   TROUPE_CHECK(retired_ && left_ != nullptr, Code::invalid, "this view was not retired, or has handed over already");
-  settle(blocking, home_.group(), *wires_, Deadline::after(settings().faults.exchange));
+  drain(blocking, job_.group(), *lane_resources_, Deadline::after(settings().faults.exchange));
   take_down(blocking);
   if (listener_ != nullptr) listener_->flush();
   left_->steps = record_->result.total.steps;
@@ -46,9 +46,9 @@ std::unique_ptr<ViewState> View::hand_over() {
   // The shares hold from the next view's first step on, whatever its batches are.
   if (auto& shares = record_->shares_measured) {
     const Step first{left_->steps};
-    shares = LedgerSpan{first, rows_of(*shares, first, schedule_, job_.plan.range)};
+    shares = LedgerSpan{first, rows_of(*shares, first, schedule_, joined_.plan.range)};
   }
-  left_->memory = KeptMemory(*copies_, job_.plan, memory_, holds_parameters());
+  left_->memory = KeptMemory(*copies_, joined_.plan, memory_, holds_parameters());
   for (const auto& exchange : work_.exchanges) left_->exchanges.push_back(exchange->hand_over());
   left_->start = places_[0].start;
   left_->start.folder.clear();
@@ -59,6 +59,6 @@ std::unique_ptr<ViewState> View::hand_over() {
   return std::move(left_);
 }
 
-ViewRemains View::remains() { return {view_, std::move(wires_), std::move(arenas_)}; }
+ViewRemains View::remains() { return {view_, std::move(lane_resources_), std::move(arenas_)}; }
 
 }  // namespace troupe

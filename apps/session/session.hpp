@@ -54,13 +54,13 @@ class SessionListener {
 };
 
 /// What a device that the app brings gets to work with; all of it outlives the device.
-struct DeviceSite {
+struct DeviceContext {
   AddressSpace& space;
   const RankPlan& plan;                     // its cores
   std::chrono::milliseconds wait_deadline;  // of the stream's waits
   ActiveWait* waits;                        // driven while the stream waits for other nodes; null: none
 };
-using MakeDevice = std::function<std::unique_ptr<Device>(const DeviceSite&)>;
+using MakeDevice = std::function<std::unique_ptr<Device>(const DeviceContext&)>;
 
 /// Makes the model from the settings and the fields of a sample; it must be the same at all ranks.
 using BuildGraph = std::function<Graph(const Settings&, const std::vector<Field>& fields)>;

@@ -14,9 +14,9 @@ constexpr std::chrono::seconds kBetweenNotes{10};
 SilenceNotes::SilenceNotes(std::vector<std::string> hosts, std::chrono::milliseconds suspect, SessionListener* listener)
     : hosts_(std::move(hosts)), suspect_(suspect), listener_(listener) {}
 
-void SilenceNotes::tell(Peer peer, bool suspected, Clock::time_point now) {
+void SilenceNotes::add(Peer peer, bool suspected, Clock::time_point now) {
   if (!suspected || listener_ == nullptr || peer.value >= hosts_.size()) return;
-  const auto [last, first] = told_.try_emplace(peer, now);
+  const auto [last, first] = noted_at_.try_emplace(peer, now);
   if (!first && now - last->second < kBetweenNotes) return;
   last->second = now;
   listener_->note(text("rank ", peer.value, " (", hosts_[peer.value], ") has been silent for ", suspect_.count(),

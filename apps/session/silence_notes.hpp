@@ -17,13 +17,13 @@ class SilenceNotes {
   /// `hosts` by rank; `listener` outlives this object, or is null.
   SilenceNotes(std::vector<std::string> hosts, std::chrono::milliseconds suspect, SessionListener* listener);
   /// `suspected`: the peer has been silent for `suspect`; otherwise it has spoken again, which gives no note.
-  void tell(Peer peer, bool suspected, Clock::time_point now);
+  void add(Peer peer, bool suspected, Clock::time_point now);
 
  private:
   const std::vector<std::string> hosts_;
   const std::chrono::milliseconds suspect_;
   SessionListener* const listener_;
-  std::map<Peer, Clock::time_point> told_;  // time of the last note on each
+  std::map<Peer, Clock::time_point> noted_at_;  // time of the last note on each
 };
 
 }  // namespace troupe

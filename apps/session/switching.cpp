@@ -16,10 +16,10 @@ namespace troupe {
 void View::note_switch(Step step, const PolicySettings& policy, const std::string& reason) {
   if (!leads_job()) return;
   // Without a reason the plan's next policy begins: the first one, after a warm start, or an entry of update.switch.
-  PolicySettings first = job_.plan.groups.front().policies.front().policy;
+  PolicySettings first = joined_.plan.groups.front().policies.front().policy;
   const bool warm_start = std::exchange(first.distributed_after, 0) != 0 && first == policy;
   SwitchReport change{.step = step.value, .samples = schedule_.samples_before(step)};
-  change.policy = troupe::describe(policy, job_.plan.world_size());
+  change.policy = troupe::describe(policy, joined_.plan.world_size());
   change.reason = !reason.empty() ? reason : warm_start ? "update.distributed_after" : "update.switch";
   note(
       text("from step ", change.step, " on (", change.samples, " samples): ", change.policy, " (", change.reason, ")"));
@@ -41,7 +41,7 @@ std::vector<SwitchReport> View::take_switches(std::uint64_t steps) {
 /// thread.
 void View::switch_for_straggler(const ShareWindow& window) {
   std::vector<const PolicyPhase*> waiting;
-  for (const PolicyPhase& phase : job_.plan.groups.front().policies)
+  for (const PolicyPhase& phase : joined_.plan.groups.front().policies)
     if (phase.straggler_ratio != 0) waiting.push_back(&phase);
   std::size_t& asked_for = record_->straggler_switches;
   if (asked_for >= waiting.size() || window.ratio < waiting[asked_for]->straggler_ratio) return;
@@ -49,28 +49,28 @@ void View::switch_for_straggler(const ShareWindow& window) {
   const auto told = [this](const StepOutcome& outcome) {
     if (!outcome.status.ok()) note(text("no switch for a straggler: ", outcome.status.text()));
   };
-  actors_->wish({policy,
-                 fmt::format("a straggler takes {:.2f} times the median over {} steps", window.ratio, window.steps),
-                 told});
+  actors_->request({policy,
+                    fmt::format("a straggler takes {:.2f} times the median over {} steps", window.ratio, window.steps),
+                    told});
 }
 
 std::optional<DigestPlan> View::digest_plan() const {
-  if (job_.plan.digest_steps == 0) return {};
-  DigestPlan plan{.every_steps = job_.plan.digest_steps, .tensors = {}, .results = memory_.digests};
-  for (const Layout::Entry& entry : job_.layout.entries())
+  if (joined_.plan.digest_steps == 0) return {};
+  DigestPlan plan{.every_steps = joined_.plan.digest_steps, .tensors = {}, .results = memory_.digests};
+  for (const Layout::Entry& entry : joined_.layout.entries())
     plan.tensors.push_back(elements(memory_.replica.parameters, entry.first, entry.count, sizeof(float)));
   return plan;
 }
 
-/// Sends `wish` to the ranks' coordinator and waits for its answer. `what`: for people.
-template <class Wish>
-std::uint64_t View::agree(Wish wish, const char* what, Deadline deadline) {
-  TROUPE_CHECK(leads_job(), Code::invalid, "rank ", job_.self().value, " was asked for ", what, "; ask rank 0");
+/// Sends `request` to the ranks' coordinator and waits for its answer. `what`: for people.
+template <class Request>
+std::uint64_t View::agree(Request request, const char* what, Deadline deadline) {
+  TROUPE_CHECK(leads_job(), Code::invalid, "rank ", joined_.self().value, " was asked for ", what, "; ask rank 0");
   auto answer = std::make_shared<std::promise<StepOutcome>>();
   std::future<StepOutcome> answered = answer->get_future();
-  // Only the wish holds the promise: the promise breaks if the coordinator ends, or has ended, without an answer.
-  wish.told = [answer = std::move(answer)](const StepOutcome& outcome) { answer->set_value(outcome); };
-  actors_->wish(std::move(wish));
+  // Only the request holds the promise: the promise breaks if the coordinator ends, or has ended, without an answer.
+  request.done = [answer = std::move(answer)](const StepOutcome& outcome) { answer->set_value(outcome); };
+  actors_->request(std::move(request));
   TROUPE_CHECK(answered.wait_until(deadline.at()) == std::future_status::ready, Code::timeout,
                "the ranks have not agreed on a step for ", what, " yet: look whether all of them train");
   StepOutcome outcome;
@@ -86,11 +86,11 @@ std::uint64_t View::agree(Wish wish, const char* what, Deadline deadline) {
 
 std::uint64_t View::switch_policy(Blocking&, const PolicySettings& policy, const std::string& reason,
                                   Deadline deadline) {
-  return agree(PolicyWish{policy, reason, {}}, "another policy", deadline);
+  return agree(PolicyRequest{policy, reason, {}}, "another policy", deadline);
 }
 
 std::uint64_t View::end_view(Blocking&, const std::string& reason, Deadline deadline) {
-  return agree(RebuildWish{reason, {}}, "another view", deadline);
+  return agree(RebuildRequest{reason, {}}, "another view", deadline);
 }
 
 }  // namespace troupe

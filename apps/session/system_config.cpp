@@ -15,15 +15,15 @@ SystemConfig::SystemConfig(std::size_t workers) {
 
 void configure_session(caf::actor_system_config& config) {
   configure_exchange(config);
-  add_messages(config, MessageName<JoinView>{"troupe.JoinView"}, MessageName<ViewStands>{"troupe.ViewStands"},
+  add_messages(config, MessageName<JoinView>{"troupe.JoinView"}, MessageName<ViewBegins>{"troupe.ViewBegins"},
                MessageName<MemberFinished>{"troupe.MemberFinished"}, MessageName<LeaveView>{"troupe.LeaveView"},
                MessageName<MemberLost>{"troupe.MemberLost"}, MessageName<TestPart>{"troupe.TestPart"},
                MessageName<PartSaved>{"troupe.PartSaved"}, MessageName<JoinLedger>{"troupe.JoinLedger"},
-               MessageName<LedgerNews>{"troupe.LedgerNews"}, MessageName<RankTimes>{"troupe.RankTimes"},
+               MessageName<LedgerUpdate>{"troupe.LedgerUpdate"}, MessageName<RankTimes>{"troupe.RankTimes"},
                MessageName<SlotLent>{"troupe.SlotLent"}, MessageName<SlotFilled>{"troupe.SlotFilled"},
                MessageName<JoinSteps>{"troupe.JoinSteps"}, MessageName<HoldSteps>{"troupe.HoldSteps"},
                MessageName<StepsHeld>{"troupe.StepsHeld"}, MessageName<StepOrder>{"troupe.StepOrder"},
-               MessageName<EndWish>{"troupe.EndWish"}, MessageName<RankSums>{"troupe.RankSums"},
+               MessageName<EndRequest>{"troupe.EndRequest"}, MessageName<RankSums>{"troupe.RankSums"},
                MessageName<RankDigest>{"troupe.RankDigest"}, MessageName<RankValues>{"troupe.RankValues"},
                MessageName<EvaluationVerdict>{"troupe.EvaluationVerdict"});
 }

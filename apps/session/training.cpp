@@ -34,24 +34,24 @@ TrainingActors::TrainingActors(caf::actor_system& system, TrainingParts parts)
                                             .trace = parts_.coordinator_trace});
   if (parts_.device.digests) digests_ = spawn_digests(system_, ranks, std::move(parts_.tensors));
   reporter_ = spawn_reporter(system_, schedule, std::move(parts_.report), membership_, parts_.so_far);
-  std::vector<TestReceiver> told{reporter_};
-  if (checkpointer_) told.emplace_back(checkpointer_);
+  std::vector<TestReceiver> test_receivers{reporter_};
+  if (checkpointer_) test_receivers.emplace_back(checkpointer_);
   if (!parts_.device.sums_are_common) {
-    GathererAudience audience{{reporter_}, std::exchange(told, {}), {reporter_}};
+    GathererReceivers receivers{{reporter_}, std::exchange(test_receivers, {}), {reporter_}};
     if (checkpointer_) {
-      audience.committed.emplace_back(checkpointer_);
-      audience.finished.emplace_back(checkpointer_);
+      receivers.committed.emplace_back(checkpointer_);
+      receivers.finished.emplace_back(checkpointer_);
     }
-    sums_ = spawn_sums_gatherer(system_, parts_.view, ranks, {schedule.first_step}, std::move(audience));
-    told = {sums_};
+    sums_ = spawn_sums_gatherer(system_, parts_.view, ranks, {schedule.first_step}, std::move(receivers));
+    test_receivers = {sums_};
   }
-  evaluator_ = spawn_evaluator(system_, ranks, std::move(told), parts_.evaluator_trace);
+  evaluator_ = spawn_evaluator(system_, ranks, std::move(test_receivers), parts_.evaluator_trace);
 }
 
 /// The actors to which the device sends. If a gatherer sends to rank 0's reporter and checkpointer, the device does
 /// not.
-DeviceAudience TrainingActors::audience(const CoordinatorHandles& coordinator) const {
-  DeviceAudience all{.committed = {membership_}, .evaluated = evaluator_, .finished = {membership_}, .snapshots = {}};
+DeviceReceivers TrainingActors::receivers(const CoordinatorHandles& coordinator) const {
+  DeviceReceivers all{.committed = {membership_}, .evaluated = evaluator_, .finished = {membership_}, .snapshots = {}};
   if (reporter_ && !sums_) {
     all.committed.emplace_back(reporter_);
     all.finished.emplace_back(reporter_);
@@ -70,25 +70,26 @@ DeviceAudience TrainingActors::audience(const CoordinatorHandles& coordinator) c
   return all;
 }
 
-void TrainingActors::start(const CoordinatorHandles& coordinator, const Gate& gate) {
+void TrainingActors::start(const CoordinatorHandles& coordinator, const MakeBatchReceiver& make_batch_receiver) {
   if (!evaluator_)
     evaluator_ = spawn_remote_evaluator(system_, parts_.self, coordinator.evaluator, parts_.evaluator_trace);
   {
     const std::lock_guard lock(mutex_);
-    device_ = spawn_device(system_, parts_.device, audience(coordinator));
+    device_ = spawn_device(system_, parts_.device, receivers(coordinator));
     if (stop_requested_) caf::anon_send(device_, StopRequest{});
   }
-  batches_ = gate ? gate(device_) : BatchReceiver{device_};
+  batches_ = make_batch_receiver ? make_batch_receiver(device_) : BatchReceiver{device_};
   if (parts_.loader) loader_ = spawn_loader(system_, *parts_.loader, batches_);
   if (parts_.lent != nullptr) {
     const SlotBorrower borrower = node_loader_ ? SlotBorrower{node_loader_} : coordinator.loader;
     lender_ = spawn_slot_lender(system_, *parts_.lent, parts_.self, borrower, batches_);
   }
-  if (checkpointer_) caf::anon_send(checkpointer_, CheckpointerWiring{device_, membership_, coordinator.checkpointer});
+  if (checkpointer_)
+    caf::anon_send(checkpointer_, CheckpointerReceivers{device_, membership_, coordinator.checkpointer});
 
   LedgerReceiver loads = loader_;
   if (node_loader_) loads = node_loader_;
-  if (balancer_) caf::anon_send(balancer_, BalancerWiring{coordinator.balancer, loads});
+  if (balancer_) caf::anon_send(balancer_, BalancerReceivers{coordinator.balancer, loads});
 
   MembershipParts membership{.view = parts_.view, .self = parts_.self, .hosts = parts_.hosts};
   membership.coordinator = coordinator.membership;
@@ -137,9 +138,9 @@ void TrainingActors::request_stop() noexcept {
   if (device_) caf::anon_send(device_, StopRequest{});
 }
 
-void TrainingActors::wish(PolicyWish wish) { caf::anon_send(steps_, std::move(wish)); }
+void TrainingActors::request(PolicyRequest request) { caf::anon_send(steps_, std::move(request)); }
 
-void TrainingActors::wish(RebuildWish wish) { caf::anon_send(steps_, std::move(wish)); }
+void TrainingActors::request(RebuildRequest request) { caf::anon_send(steps_, std::move(request)); }
 
 void TrainingActors::judge(EvaluationVerdict verdict) { caf::anon_send(steps_, verdict); }
 

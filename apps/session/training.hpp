@@ -85,14 +85,15 @@ class TrainingActors {
   /// Null if this rank's loader serves no other ranks.
   NodeLoaderActor node_loader() const { return node_loader_; }
   /// Makes the actor that receives the loader's batches instead of the device; it ends with the device.
-  using Gate = std::function<BatchReceiver(const DeviceActor&)>;
-  /// Joins the view; `coordinator` is needed on ranks other than 0. If `gate` is empty, batches go to the device.
-  void start(const CoordinatorHandles& coordinator, const Gate& gate);
+  using MakeBatchReceiver = std::function<BatchReceiver(const DeviceActor&)>;
+  /// Joins the view; `coordinator` is needed on ranks other than 0. If `make_batch_receiver` is empty, batches go to
+  /// the device.
+  void start(const CoordinatorHandles& coordinator, const MakeBatchReceiver& make_batch_receiver);
   /// May be called before start(). Any thread.
   void request_stop() noexcept;
-  /// At rank 0: passes a wish to the step coordinator; if that has ended, nothing happens. Any thread.
-  void wish(PolicyWish wish);
-  void wish(RebuildWish wish);
+  /// At rank 0: passes a request to the step coordinator; if that has ended, nothing happens. Any thread.
+  void request(PolicyRequest request);
+  void request(RebuildRequest request);
   /// At rank 0: sends the verdict to all ranks' devices, which wait for it (DeviceParts::awaits_verdicts). Any thread.
   void judge(EvaluationVerdict verdict);
   /// Ends all actors and waits until they have ended; false if some had not by the deadline.
@@ -105,7 +106,7 @@ class TrainingActors {
     std::mutex mutex;
     std::function<void(const RunEnd&)> ended;
   };
-  DeviceAudience audience(const CoordinatorHandles& coordinator) const;
+  DeviceReceivers receivers(const CoordinatorHandles& coordinator) const;
   caf::actor_system& system_;
   TrainingParts parts_;
   const std::shared_ptr<EndListener> listener_ = std::make_shared<EndListener>();

@@ -32,21 +32,21 @@ constexpr std::chrono::microseconds kPollLane{200};
 
 /// How many ranks that are not where the plan wants them get notes, and how many bytes each may send.
 constexpr std::size_t kMostMisplaced = 8;
-constexpr std::size_t kMostTold = 4096;
+constexpr std::size_t kMostLineBytes = 4096;
 
 /// Lines as bytes, for another rank.
-std::vector<std::byte> as_told(const std::vector<std::string>& lines) {
+std::vector<std::byte> encode_lines(const std::vector<std::string>& lines) {
   std::string all;
   for (const std::string& line : lines) all += line + '\n';
-  all.resize(std::min(all.size(), kMostTold));
+  all.resize(std::min(all.size(), kMostLineBytes));
   const auto bytes = std::as_bytes(std::span{all});
   return {bytes.begin(), bytes.end()};
 }
 
 /// Lines from another rank: only printable characters are used.
-std::vector<std::string> from_told(std::span<const std::byte> told) {
+std::vector<std::string> decode_lines(std::span<const std::byte> encoded) {
   std::vector<std::string> lines(1);
-  for (const std::byte byte : told.first(std::min(told.size(), kMostTold))) {
+  for (const std::byte byte : encoded.first(std::min(encoded.size(), kMostLineBytes))) {
     const char c = static_cast<char>(byte);
     if (c == '\n')
       lines.emplace_back();
@@ -63,9 +63,9 @@ constexpr std::chrono::milliseconds kWithWatch = 24h;
 }  // namespace
 
 View::View(Blocking& blocking, Job& job, Lineage lineage, Deadline deadline, std::unique_ptr<ViewState> before)
-    : home_(job),
+    : job_(job),
       options_(job.options()),
-      job_(job.joined()),
+      joined_(job.joined()),
       lineage_(std::move(lineage)),
       deadline_(deadline),
       view_{job.group().next_number()},
@@ -74,22 +74,22 @@ View::View(Blocking& blocking, Job& job, Lineage lineage, Deadline deadline, std
       listener_(job.listener()),
       system_(job.system()),
       before_(std::move(before)),
-      goes_on_(before_ != nullptr),
+      continues_(before_ != nullptr),
       left_(std::make_unique<ViewState>()),
       record_(before_ ? before_->record : std::make_shared<RunRecord>()) {
-  const InPlace in_place(home_.place());  // also for the threads that are started here
-  home_.quiet(false);
-  space_.may_spin(job_.mine().may_spin);
+  const ScopedPlacement in_place(job_.place());  // also for the threads that are started here
+  job_.quiet(false);
+  space_.may_spin(joined_.mine().may_spin);
   make_device();
   make_memory();
-  meet(blocking);
+  exchange_places(blocking);
   resume();
   make_steps();
   make_loop();
   load();
   make_actors();
   membership_ = actors_->membership();
-  losses_ = home_.group().listen([this](Peer peer, const Status& why) {
+  losses_ = job_.group().listen([this](Peer peer, const Status& why) {
     if (listener_ != nullptr) listener_->lost(peer.value, std::string{why.text()});
     caf::anon_send(membership_, PeerLost{peer, why});
   });
@@ -104,19 +104,20 @@ View::View(Blocking& blocking, Job& job, Lineage lineage, Deadline deadline, std
     publish("digests", actors_->digests());
   }
   publish("loader", actors_->node_loader());
-  stand(blocking);
+  wait_until_all_are_ready(blocking);
   before_.reset();
 }
 
 /// Waits until all ranks are ready. They send what is not where the plan wants it, and rank 0 makes notes of it.
-void View::stand(Blocking& blocking) {
-  const auto told = home_.group().all_gather(blocking, text("view ", view_.value, ": ready"),
-                                             as_told(home_.place_check().news(arena_.get())), deadline_);
+void View::wait_until_all_are_ready(Blocking& blocking) {
+  const auto all_lines =
+      job_.group().all_gather(blocking, text("view ", view_.value, ": ready"),
+                              encode_lines(job_.placement_check().new_differences(arena_.get())), deadline_);
   if (!leads_job()) return;
   std::size_t ranks = 0;
-  for (const std::vector<std::byte>& lines : told) {
+  for (const std::vector<std::byte>& lines : all_lines) {
     if (lines.empty() || ++ranks > kMostMisplaced) continue;
-    for (const std::string& line : from_told(lines)) note(line);
+    for (const std::string& line : decode_lines(lines)) note(line);
   }
   if (ranks > kMostMisplaced)
     note(text("warning: ", ranks - kMostMisplaced, " more ranks are not where the plan wants them (`rtrun plan`)"));
@@ -125,41 +126,41 @@ void View::stand(Blocking& blocking) {
 View::~View() {
   Blocking blocking = Blocking::on_thread("session");
   take_down(blocking);
-  if (wires_) home_.group().keep(std::move(wires_));
+  if (lane_resources_) job_.group().keep(std::move(lane_resources_));
 }
 
 void View::make_memory() {
-  const Peer self{job_.self().value};
+  const Peer self{joined_.self().value};
   if (uses_device_memory()) {
-    const MemoryNeeds needs = memory_needs(job_.plan, job_.graph, job_.self());
+    const MemoryNeeds needs = memory_needs(joined_.plan, joined_.graph, joined_.self());
     const std::uint64_t own = needs.device_bytes();
-    const std::uint64_t staging = device_staging_bytes(job_.plan, job_.self());
+    const std::uint64_t staging = device_staging_bytes(joined_.plan, joined_.self());
     arena_ = Arena::create(space_.new_arena(self),
                            needs.arena_bytes() - own - needs.staging + needs.words + staging + kLeftInArena,
-                           home_.place().memory());
+                           job_.place().memory());
     space_.map(arena_);
     const ArenaId id = space_.new_arena(self);
     arenas_.push_back(id);
-    const Memory device = wires_->device->allocate(id, MemoryKind::device, own);
-    RankStore store(*arena_, device, wires_->device->ticket(id));
-    memory_ = allocate_rank_memory(store, job_.plan, job_.self());
+    const Memory device = lane_resources_->device->allocate(id, MemoryKind::device, own);
+    RankStore store(*arena_, device, lane_resources_->device->ticket(id));
+    memory_ = allocate_rank_memory(store, joined_.plan, joined_.self());
   } else {
-    arena_ = Arena::create(space_.new_arena(self), job_.mine().arena_bytes, home_.place().memory());
+    arena_ = Arena::create(space_.new_arena(self), joined_.mine().arena_bytes, job_.place().memory());
     space_.map(arena_);
     RankStore store(*arena_);
-    memory_ = allocate_rank_memory(store, job_.plan, job_.self());
+    memory_ = allocate_rank_memory(store, joined_.plan, joined_.self());
   }
   arenas_.push_back(arena_->id());
-  if (job_.plan.digest_steps != 0) memory_.digests = arena_->allocate(digest_bytes(job_.layout.entries().size()));
-  pool_ = std::make_unique<LeasePool>(space_, *arena_, job_.plan.prefetch, job_.batch.size_bytes());
-  if (holds_parameters()) join_node_memory(memory_, job_.plan, *arena_);
+  if (joined_.plan.digest_steps != 0) memory_.digests = arena_->allocate(digest_bytes(joined_.layout.entries().size()));
+  pool_ = std::make_unique<LeasePool>(space_, *arena_, joined_.plan.prefetch, joined_.batch.size_bytes());
+  if (holds_parameters()) join_node_memory(memory_, joined_.plan, *arena_);
 }
 
 /// Whether to use device memory: if the device has some, unless others than the device access gradients and parameters,
 /// which hosting shards, CPUs of other ranks and a model of the app's own do.
 bool View::uses_device_memory() const {
-  if (wires_->device->traits().memory != MemoryKind::device || options_.model) return false;
-  return options_.make_device ? !needs_of(job_.plan).hosted : job_.plan.in_gpu_memory;
+  if (lane_resources_->device->traits().memory != MemoryKind::device || options_.model) return false;
+  return options_.make_device ? !needs_of(joined_.plan).hosted : joined_.plan.in_gpu_memory;
 }
 
 /// Maps the memory that another rank of the node shares, including its device's.
@@ -167,13 +168,14 @@ void View::map_peer(Rank rank) {
   const auto arena = Arena::open(places_[rank.value].arena);
   space_.map(arena);
   arenas_.push_back(arena->id());
-  if (const auto ticket = find_device_ticket(space_, *arena)) arenas_.push_back(wires_->device->import(*ticket).arena);
+  if (const auto ticket = find_device_ticket(space_, *arena))
+    arenas_.push_back(lane_resources_->device->import(*ticket).arena);
 }
 
 /// Opens the checkpoint from which the job resumes, chosen by rank 0, or continues from the retired view.
 void View::resume() {
   const CheckpointStart& start = places_[0].start;
-  if (!start.folder.empty()) resumed_ = std::make_unique<Resumed>(start, job_);
+  if (!start.folder.empty()) resumed_ = std::make_unique<Resumed>(start, joined_);
   std::optional<JoinedJob::Position> from;
   if (resumed_) {
     from = {resumed_->manifest().steps, resumed_->manifest().samples};
@@ -181,11 +183,11 @@ void View::resume() {
   }
   if (before_) {
     TROUPE_CHECK(start.id.steps == before_->steps, Code::corrupt, "rank 0 continues after step ", start.id.steps,
-                 " in the next view, rank ", job_.self().value, " has come to step ", before_->steps);
+                 " in the next view, rank ", joined_.self().value, " has come to step ", before_->steps);
     from = {before_->steps, before_->samples};
     first_run_ = before_->first_run;
   }
-  schedule_ = job_.schedule(settings(), from);
+  schedule_ = joined_.schedule(settings(), from);
   TROUPE_CHECK(settings().evaluate.patience == 0 || (schedule_.evaluate_every != 0 && schedule_.test_samples != 0),
                Code::invalid, "evaluate.patience = ", settings().evaluate.patience,
                " counts evaluations of a test set, and this run has none: set evaluate.every_epochs, give a model of "
@@ -238,8 +240,8 @@ void View::note_resumed(const CheckpointStart& start) {
 /// Loads the state before the first step. Other ranks read it when the view is ready.
 void View::load() {
   if (holds_parameters()) fill_parameters();
-  if (resumed_) resumed_->load_state(job_, *copies_, memory_);
-  if (before_) before_->memory.restore(*copies_, job_.plan, memory_);
+  if (resumed_) resumed_->load_state(joined_, *copies_, memory_);
+  if (before_) before_->memory.restore(*copies_, joined_.plan, memory_);
 }
 
 void View::fill_parameters() {
@@ -251,9 +253,9 @@ void View::fill_parameters() {
                    " bytes of parameters at this rank, this one keeps ", bytes.size());
       std::copy(kept.begin(), kept.end(), bytes.begin());
     } else if (resumed_) {
-      resumed_->load_parameters(job_, parameters);
+      resumed_->load_parameters(joined_, parameters);
     } else {
-      fill_initial(job_.graph, job_.layout, job_.plan.seed, parameters);
+      fill_initial(joined_.graph, joined_.layout, joined_.plan.seed, parameters);
       if (!settings().model.onnx.empty() && !options_.graph && !options_.model)
         fill_from_onnx(settings().model.onnx_file, parameters);
     }
@@ -265,13 +267,13 @@ void View::fill_parameters() {
 
 /// Parameters of layers that are not in the file, those of model.layers, keep their numbers.
 void View::fill_from_onnx(const std::string& file, std::span<float> to) const {
-  const OnnxModel model = read_onnx_file(file, job_.graph.fields(), settings().model.onnx_output);
-  const auto& parameters = job_.graph.parameters();
+  const OnnxModel model = read_onnx_file(file, joined_.graph.fields(), settings().model.onnx_output);
+  const auto& parameters = joined_.graph.parameters();
   for (const auto& [name, numbers] : model.parameters) {
     const auto at = std::ranges::find(parameters, name, &Parameter::name);
     const bool found = at != parameters.end();
     const Layout::Entry entry =
-        found ? job_.layout.entries()[static_cast<std::size_t>(at - parameters.begin())] : Layout::Entry{};
+        found ? joined_.layout.entries()[static_cast<std::size_t>(at - parameters.begin())] : Layout::Entry{};
     TROUPE_CHECK(found && numbers.size() == entry.count, Code::invalid, file, ": has changed since the run began: its ",
                  name, " has ", numbers.size(), " numbers, and had ", entry.count);
     std::ranges::copy(numbers, to.begin() + static_cast<std::ptrdiff_t>(entry.first));
@@ -289,7 +291,7 @@ std::vector<float> View::parameters() const {
 
 /// This rank's place, with rank 0's decisions for all ranks.
 PlaceBlob View::own_place(Blocking& blocking) {
-  PlaceBlob mine{.plan_hash = job_.plan.hash(),
+  PlaceBlob mine{.plan_hash = joined_.plan.hash(),
                  .settings_hash = options_.configuration.hash(),
                  .arena = arena_->ticket(),
                  .device_memory = uses_device_memory()};
@@ -302,82 +304,83 @@ PlaceBlob View::own_place(Blocking& blocking) {
   lock_checkpoints(blocking);
   mine.start = decide_start(blocking, settings(), [this](const std::string& what) { note(what); });
   if (!lineage_.run.empty()) mine.start.run = lineage_.run;
-  if (home_.checkpoints_lock) home_.checkpoints_lock->name("run " + mine.start.run);
+  if (job_.checkpoints_lock) job_.checkpoints_lock->name("run " + mine.start.run);
   make_early_stop(mine.start);
-  if (!mine.start.folder.empty()) check_fits(mine.start, job_);  // rank 0 checks it for all
+  if (!mine.start.folder.empty()) check_fits(mine.start, joined_);  // rank 0 checks it for all
   return mine;
 }
 
 /// Sends the other ranks this rank's place, checks that all have made the same plan, and connects to all of them.
-void View::meet(Blocking& blocking) {
+void View::exchange_places(Blocking& blocking) {
   const PlaceBlob mine = own_place(blocking);
-  const auto blobs =
-      home_.group().all_gather(blocking, text("view ", view_.value, ": places"), encode(mine), deadline_);
+  const auto blobs = job_.group().all_gather(blocking, text("view ", view_.value, ": places"), encode(mine), deadline_);
   for (std::uint32_t rank = 0; rank < blobs.size(); ++rank) {
     const PlaceBlob& place = places_.emplace_back(decode_place(blobs[rank]));
     TROUPE_CHECK(place.plan_hash == mine.plan_hash, Code::invalid, "rank ", rank, " made plan ", std::hex,
-                 place.plan_hash, ", rank ", job_.place.rank, " made ", mine.plan_hash,
+                 place.plan_hash, ", rank ", joined_.place.rank, " made ", mine.plan_hash,
                  ": give every rank the same app.toml, --set options and data (compare their `rtrun plan`)");
     TROUPE_CHECK(place.settings_hash == mine.settings_hash, Code::invalid, "rank ", rank,
-                 " has other settings than rank ", job_.place.rank,
+                 " has other settings than rank ", joined_.place.rank,
                  ": give every rank the same app.toml and --set options (compare their `rtrun check`)");
     TROUPE_CHECK(place.device_memory == mine.device_memory, Code::unsupported, "rank ",
-                 mine.device_memory ? job_.place.rank : rank, " trains in memory of its device's own, rank ",
-                 mine.device_memory ? rank : job_.place.rank,
+                 mine.device_memory ? joined_.place.rank : rank, " trains in memory of its device's own, rank ",
+                 mine.device_memory ? rank : joined_.place.rank,
                  " in the host's; one job cannot have both: give all ranks devices of one kind");
   }
 }
 
 /// Two jobs in one folder would use the same numbers for their checkpoints and remove each other's files.
 void View::lock_checkpoints(Blocking& blocking) {
-  if (settings().checkpoint.every_steps == 0 || home_.checkpoints_lock) return;
+  if (settings().checkpoint.every_steps == 0 || job_.checkpoints_lock) return;
   const CheckpointStore store(checkpoint_folder(settings()));
-  home_.checkpoints_lock =
+  job_.checkpoints_lock =
       std::make_shared<const FolderLock>(store.lock(blocking, "a run that begins", Deadline::after(kLockPatience)));
-  if (!home_.checkpoints_lock->held())
+  if (!job_.checkpoints_lock->held())
     note(text(store.folder(), ": this file system keeps no locks; see to it that no other job saves there"));
 }
 
 void View::make_device() {
-  const RankPlan& mine = job_.mine();
+  const RankPlan& mine = joined_.mine();
   // Between nodes the stream waits for data that the bulk lane receives.
-  if (job_.plan.crosses_nodes()) {
+  if (joined_.plan.crosses_nodes()) {
     const auto spin = mine.may_spin ? kPollLane : std::chrono::microseconds::zero();
-    wires_->waits = std::make_unique<LaneWait>(home_.group().bulk(), spin);
+    lane_resources_->waits = std::make_unique<LaneWait>(job_.group().bulk(), spin);
   }
-  wires_->device = device_for(home_.place().rank());
-  const ArenaId buffer = space_.new_arena({job_.self().value});
+  lane_resources_->device = device_for(job_.place().rank());
+  const ArenaId buffer = space_.new_arena({joined_.self().value});
   arenas_.push_back(buffer);  // bound when it is needed
-  copies_ = std::make_unique<HostCopies>(*wires_->device, space_, buffer, settings().faults.exchange);
+  copies_ = std::make_unique<HostCopies>(*lane_resources_->device, space_, buffer, settings().faults.exchange);
 }
 
 void View::make_steps() {
-  const RankPlan& mine = job_.mine();
-  if (job_.plan.shares_memory()) {
-    for (const Rank rank : job_.plan.node_members(job_.self()))
-      if (rank != job_.self()) map_peer(rank);
-    const std::uint32_t leader = job_.plan.nodes[mine.node].leader;
-    join_node_memory(memory_, job_.plan, space_.arena(places_[leader].arena.id));
+  const RankPlan& mine = joined_.mine();
+  if (joined_.plan.shares_memory()) {
+    for (const Rank rank : joined_.plan.node_members(joined_.self()))
+      if (rank != joined_.self()) map_peer(rank);
+    const std::uint32_t leader = joined_.plan.nodes[mine.node].leader;
+    join_node_memory(memory_, joined_.plan, space_.arena(places_[leader].arena.id));
   }
   make_communicators();
-  const std::vector<Bucket> buckets = job_.buckets();
+  const std::vector<Bucket> buckets = joined_.buckets();
   if (options_.model) {
     work_.replica = std::make_unique<HostReplica>(space_, buckets, [this](const HostWork& work) { loop_->post(work); });
   } else {
-    work_.replica = wires_->device->compile(job_.graph, job_.layout, job_.batch, buckets, memory_.replica);
+    work_.replica =
+        lane_resources_->device->compile(joined_.graph, joined_.layout, joined_.batch, buckets, memory_.replica);
   }
   work_.stream = traced_stream(trace_.compute);
-  for (const GroupPlan& group : job_.plan.groups) {
+  for (const GroupPlan& group : joined_.plan.groups) {
     work_.side_streams.push_back(needs_of(group.policies).side_stream ? traced_stream(trace_.side) : nullptr);
     const std::span<const std::string> no_decay = settings().no_decay;
     const bool has_norms = needs_tensor_norms(group.kind);
-    wires_->no_decay.push_back(entries_matching(job_.graph, job_.layout, group.running ? no_decay.first(0) : no_decay,
-                                                group.id, /*with_vectors=*/has_norms));
-    wires_->scaled.push_back(has_norms ? entries_of_tensors(job_.graph, job_.layout, group.id)
-                                       : std::vector<Layout::Entry>{});
+    lane_resources_->no_decay.push_back(entries_matching(joined_.graph, joined_.layout,
+                                                         group.running ? no_decay.first(0) : no_decay, group.id,
+                                                         /*with_vectors=*/has_norms));
+    lane_resources_->scaled.push_back(has_norms ? entries_of_tensors(joined_.graph, joined_.layout, group.id)
+                                                : std::vector<Layout::Entry>{});
   }
-  work_.hosted.resize(job_.plan.groups.size());
-  for (const GroupPlan& group : job_.plan.groups) work_.exchanges.push_back(make_exchange(group));
+  work_.hosted.resize(joined_.plan.groups.size());
+  for (const GroupPlan& group : joined_.plan.groups) work_.exchanges.push_back(make_exchange(group));
   work_.steps =
       std::make_unique<StepExchange>(view_, space_, memory_.sums, memory_.totals, all_exchanges(), buckets.size());
   work_.step_messages = std::make_unique<PointMessenger<StepReached, kStepsAhead + 1>>(space_);
@@ -387,21 +390,21 @@ void View::make_steps() {
 
 /// The stream's work appears in `row` of the trace; null: it is not traced.
 std::unique_ptr<Stream> View::traced_stream(TraceRow* row) {
-  std::unique_ptr<Stream> stream = wires_->device->stream();
+  std::unique_ptr<Stream> stream = lane_resources_->device->stream();
   if (row != nullptr) stream->trace(*row);
   return stream;
 }
 
 std::unique_ptr<Device> View::device_for(const RankPlan& mine) {
   // Ranks that push to shards may be ahead of others by more than any deadline; their workers monitor the progress.
-  const auto deadline = needs_of(job_.plan).hosted ? kWithWatch : settings().faults.exchange;
-  if (options_.make_device) return options_.make_device({space_, mine, deadline, wires_->waits.get()});
+  const auto deadline = needs_of(joined_.plan).hosted ? kWithWatch : settings().faults.exchange;
+  if (options_.make_device) return options_.make_device({space_, mine, deadline, lane_resources_->waits.get()});
   if (mine.device == "cuda") return make_cuda_device(space_, {.bus = mine.gpu, .wait_deadline = deadline});
   return make_cpu_device(space_, {.cpus = mine.cpus,
                                   .threads = threads_for(mine),
                                   .may_spin = mine.may_spin,
                                   .wait_deadline = deadline,
-                                  .waits = wires_->waits.get()});
+                                  .waits = lane_resources_->waits.get()});
 }
 
 /// As many as its plan says, or as the trial of the run's first view chose.
@@ -409,9 +412,9 @@ std::uint32_t View::threads_for(const RankPlan& mine) {
   const bool tries = settings().placement.device_threads.tried && mine.device_threads > 1 && !options_.model;
   if (!tries) return mine.device_threads;
   if (record_->device_threads == 0) {
-    const ThreadTrial trial = try_threads(job_.graph, job_.plan.batch, mine.device_threads);
+    const ThreadTrial trial = try_threads(joined_.graph, joined_.plan.batch, mine.device_threads);
     record_->device_threads = trial.chosen;
-    note(text("device threads of rank ", job_.self().value, ": ", text_of(trial),
+    note(text("device threads of rank ", joined_.self().value, ": ", text_of(trial),
               " (placement.device_threads = ", trial.chosen, " fixes it)"));
   }
   return record_->device_threads;
@@ -421,13 +424,13 @@ void View::make_loop() {
   std::span<const float> parameters;
   std::span<float> gradients;
   if (!uses_device_memory()) {
-    const std::uint64_t count = job_.layout.count_elements();
+    const std::uint64_t count = joined_.layout.count_elements();
     parameters = {space_.address_of<const float>(memory_.replica.parameters), count};
     gradients = {space_.address_of<float>(memory_.replica.gradients), count};
   }
-  for (std::size_t p = 0; p < job_.layout.entries().size(); ++p) {
-    const auto [first, count] = job_.layout.entries()[p];
-    const Parameter& parameter = job_.graph.parameters()[p];
+  for (std::size_t p = 0; p < joined_.layout.entries().size(); ++p) {
+    const auto [first, count] = joined_.layout.entries()[p];
+    const Parameter& parameter = joined_.graph.parameters()[p];
     SessionTensor& tensor = tensors_.emplace_back();
     tensor.name = parameter.name;
     tensor.extents = parameter.extents;
@@ -435,7 +438,7 @@ void View::make_loop() {
     if (!gradients.empty()) tensor.gradients = gradients.subspan(first, count);
   }
   loop_ = std::make_unique<OwnLoop>(OwnLoopParts{.space = space_,
-                                                 .batch = job_.batch,
+                                                 .batch = joined_.batch,
                                                  .schedule = schedule_,
                                                  .tensors = tensors_,
                                                  .model = options_.model ? &*options_.model : nullptr,
@@ -451,19 +454,20 @@ RateSchedule View::rate(const Rule& rule) const {
   const double lowered = s.rule.stops_non_finite ? std::pow(s.train.roll_back_rate, lineage_.roll_backs) : 1;
   return {rule.rate * lowered,
           s.rate,
-          {.epoch_samples = job_.plan.train_samples,
+          {.epoch_samples = joined_.plan.train_samples,
            .run_samples = by_steps ? schedule_.samples_before({schedule_.steps})
-                                   : std::uint64_t{s.train.epochs} * job_.plan.train_samples,
-           .rank_batch = job_.plan.batch}};
+                                   : std::uint64_t{s.train.epochs} * joined_.plan.train_samples,
+           .rank_batch = joined_.plan.batch}};
 }
 
 /// Whether the run continues; rank 0 notes which steps were left out.
 Status View::judge(Step step, const StepSums& total) {
-  Status end = judge_step(settings().rule, step, total, job_.graph, job_.layout);
-  if (!end.ok()) bad_step_ = text("step ", step.value, ": ", describe_bad(total, job_.graph, job_.layout));
+  Status end = judge_step(settings().rule, step, total, joined_.graph, joined_.layout);
+  if (!end.ok()) bad_step_ = text("step ", step.value, ": ", describe_bad(total, joined_.graph, joined_.layout));
   if (!end.ok() || !leads_job() || !is_skipped(settings().rule, total) || ++record_->left_out > kLeftOutNotes)
     return end;
-  note(text("step ", step.value, " was left out: ", describe_bad(total, job_.graph, job_.layout), " is not finite",
+  note(text("step ", step.value, " was left out: ", describe_bad(total, joined_.graph, joined_.layout),
+            " is not finite",
             record_->left_out == kLeftOutNotes ? " (further ones are counted in the log alone)" : ""));
   return end;
 }
@@ -472,14 +476,14 @@ void View::make_actors() {
   TrainingParts parts{
       .loader = {},
       .device = {*work_.stream, *work_.replica, *work_.steps, space_, *work_.step_messages, *work_.evaluation_messages,
-                 memory_.evaluations, schedule_, *work_.snapshot_messages, save_plan(), job_.self(),
+                 memory_.evaluations, schedule_, *work_.snapshot_messages, save_plan(), joined_.self(),
                  [this](Step step, const StepSums& total) { return judge(step, total); },
                  [this](Step step, const PolicySettings& policy, const std::string& reason) {
                    note_switch(step, policy, reason);
                  }},
       .view = view_,
-      .self = job_.self(),
-      .hosts = job_.hosts(),
+      .self = joined_.self(),
+      .hosts = joined_.hosts(),
       .start_within = settings().faults.start,
       .end_within = settings().faults.exchange + (saves() ? settings().checkpoint.save : 0ms),
       .report = report_targets(),
@@ -492,7 +496,7 @@ void View::make_actors() {
       .committed =
           [this](Step step) {
             committed_ = step.value + 1;
-            if (step.value == schedule_.first_step) home_.look_again();  // kernels have their threads now
+            if (step.value == schedule_.first_step) job_.look_again();  // kernels have their threads now
             if (owned_) loop_->committed(step, work_.steps->total(step));
           },
       .checkpoints = {},
@@ -515,7 +519,7 @@ void View::make_actors() {
   }
   parts.device.digests = digest_plan();
   if (auto texts = text_plan()) parts.device.texts.emplace(std::move(*texts));
-  for (const Parameter& parameter : job_.graph.parameters()) parts.tensors.push_back(parameter.name);
+  for (const Parameter& parameter : joined_.graph.parameters()) parts.tensors.push_back(parameter.name);
   parts.device.order_within = 2 * settings().faults.exchange;  // rank 0 may wait for the others so long
   if (options_.own_samples == 0) add_loader(parts);
   if (!is_alone()) parts.balancer.emplace(balancer_parts());
@@ -529,23 +533,24 @@ void View::make_actors() {
 }
 
 void View::add_loader(TrainingParts& parts) {
-  const Ledger ledger = job_.ledger(schedule_, places_[0].rows);
-  const bool blocks = job_.data.train != nullptr && (job_.data.train->reads_files() || job_.data.test->reads_files());
-  data_threads_ = std::make_unique<IoThreads>("data", std::max(job_.plan.decoding_threads, blocks ? 1U : 0U));
-  if (!job_.plan.node_loader) {
-    parts.loader.emplace(LoaderParts{*pool_, *job_.data.train, *job_.data.test, job_.batch, schedule_, job_.self(),
-                                     *data_threads_, job_.plan.seed, ledger, trace_.loader_actor});
+  const Ledger ledger = joined_.ledger(schedule_, places_[0].rows);
+  const bool blocks =
+      joined_.data.train != nullptr && (joined_.data.train->reads_files() || joined_.data.test->reads_files());
+  data_threads_ = std::make_unique<IoThreads>("data", std::max(joined_.plan.decoding_threads, blocks ? 1U : 0U));
+  if (!joined_.plan.node_loader) {
+    parts.loader.emplace(LoaderParts{*pool_, *joined_.data.train, *joined_.data.test, joined_.batch, schedule_,
+                                     joined_.self(), *data_threads_, joined_.plan.seed, ledger, trace_.loader_actor});
     return;
   }
   parts.lent = pool_.get();
   if (!leads_node()) return;
-  NodeLoaderParts loader{space_, *job_.data.train, *job_.data.test, job_.batch, schedule_,
-                         {},     *data_threads_,   job_.plan.seed,  ledger,     trace_.loader_actor};
-  for (const RankPlan& rank : job_.plan.ranks) {
-    if (rank.node != job_.mine().node) continue;
+  NodeLoaderParts loader{space_, *joined_.data.train, *joined_.data.test, joined_.batch, schedule_,
+                         {},     *data_threads_,      joined_.plan.seed,  ledger,        trace_.loader_actor};
+  for (const RankPlan& rank : joined_.plan.ranks) {
+    if (rank.node != joined_.mine().node) continue;
     loader.ranks.push_back(rank.rank);
     // If parameters are shared, this memory is mapped already.
-    if (!job_.plan.shares_memory() && rank.rank != job_.self()) map_peer(rank.rank);
+    if (!joined_.plan.shares_memory() && rank.rank != joined_.self()) map_peer(rank.rank);
   }
   parts.node_loader.emplace(std::move(loader));
 }
@@ -561,23 +566,23 @@ std::optional<SavePlan> View::save_plan() const {
 CheckpointerParts View::checkpointer_parts() {
   const CheckpointStart& start = places_[0].start;
   io_ = std::make_unique<IoThreads>("io", 1);
-  CheckpointManifest manifest{.seed = job_.plan.seed, .model = job_.plan.model};
+  CheckpointManifest manifest{.seed = joined_.plan.seed, .model = joined_.plan.model};
   manifest.groups.clear();
-  for (const GroupPlan& group : job_.plan.groups)
+  for (const GroupPlan& group : joined_.plan.groups)
     manifest.groups.push_back(
         {.name = group.name, .rule = std::string(name_of(group.kind)), .parameters = group.parameters});
-  manifest.plan = job_.plan.to_string();
+  manifest.plan = joined_.plan.to_string();
   manifest.run = start.run;
   manifest.first_run = first_run_;
   manifest.roll_backs = lineage_.roll_backs;
-  for (const Parameter& parameter : job_.graph.parameters()) manifest.shapes[parameter.name] = parameter.extents;
+  for (const Parameter& parameter : joined_.graph.parameters()) manifest.shapes[parameter.name] = parameter.extents;
   for (const EffectiveValue& value : options_.configuration.values)
     manifest.settings.push_back(text(value.key, " = ", value.value, "  # ", value.origin));
   CheckpointerParts parts{.store = CheckpointStore(checkpoint_folder(settings())),
                           .io = *io_,
                           .space = space_,
-                          .self = job_.self(),
-                          .ranks = job_.plan.world_size(),
+                          .self = joined_.self(),
+                          .ranks = joined_.plan.world_size(),
                           .pieces = snapshot_pieces(),
                           .schedule = schedule_,
                           .keep = settings().checkpoint.keep,
@@ -593,21 +598,23 @@ CheckpointerParts View::checkpointer_parts() {
 }
 
 BalancerParts View::balancer_parts() {
-  const SharesOptions options{
-      .adapts = job_.plan.measured, .range = job_.plan.range, .rows = places_[0].rows, .ahead = job_.steps_ahead()};
+  const SharesOptions options{.adapts = joined_.plan.measured,
+                              .range = joined_.plan.range,
+                              .rows = places_[0].rows,
+                              .ahead = joined_.steps_ahead()};
   BalancerParts parts{.schedule = schedule_,
-                      .self = job_.self(),
+                      .self = joined_.self(),
                       .options = options,
-                      .ledger = job_.ledger(schedule_, places_[0].rows),
+                      .ledger = joined_.ledger(schedule_, places_[0].rows),
                       .times = [this] { return work_.stream->times(); },
                       .windows = {},
                       .trace = trace_.balancer_actor};
-  if (leads_job()) parts.windows = [this](const ShareWindow& window) { tell(window); };
+  if (leads_job()) parts.windows = [this](const ShareWindow& window) { note_shares(window); };
   return parts;
 }
 
 /// Notes what changed, and, if it is new, which ranks the others wait for.
-void View::tell(const ShareWindow& window) {
+void View::note_shares(const ShareWindow& window) {
   {
     const std::lock_guard lock(record_->mutex);
     record_->shares = window.ranks;
@@ -637,7 +644,7 @@ ReportTargets View::report_targets() {
   };
   // The first group's, as the other figures.
   const auto policies =
-      std::make_shared<const PolicySequence>(job_.plan.groups.front().policies, job_.plan.world_size());
+      std::make_shared<const PolicySequence>(joined_.plan.groups.front().policies, joined_.plan.world_size());
   targets.rate = [this, rate = rate(settings().rule), policies](Step step) {
     const std::uint64_t before = schedule_.samples_before(step);
     return rate.at(before, schedule_.global_rows(step) * policies->at(step, before).accumulate);
@@ -647,7 +654,7 @@ ReportTargets View::report_targets() {
   targets.retired = [this](const ReportSoFar& report) { left_->report = report; };
   if (record_->early_stop) targets.tested = [this](Step step, const EpochReport& line) { take_evaluation(step, line); };
   targets.texts = settings().evaluate.text.bytes != 0;
-  targets.value_ranks = job_.plan.world_size();
+  targets.value_ranks = joined_.plan.world_size();
   targets.values_within = settings().faults.exchange / 2;
   targets.times = [this] { return work_.stream->times(); };  // the actors end before the stream
   if (listener != nullptr && has_step_lines(settings().report.format)) {

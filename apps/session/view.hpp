@@ -13,6 +13,7 @@
 #include "actors/remote/remote_actors.hpp"
 #include "apps/session/hosted_group.hpp"
 #include "apps/session/job.hpp"
+#include "apps/session/lane_resources.hpp"
 #include "apps/session/own_loop.hpp"
 #include "apps/session/places.hpp"
 #include "apps/session/rank_memory.hpp"
@@ -21,7 +22,6 @@
 #include "apps/session/session.hpp"
 #include "apps/session/training.hpp"
 #include "apps/session/view_state.hpp"
-#include "apps/session/wires.hpp"
 #include "runtime/base/io_threads.hpp"
 #include "runtime/compute/host_copies.hpp"
 #include "runtime/lanes/lane_loop.hpp"
@@ -75,7 +75,7 @@ class View {
   const Lineage& lineage() const noexcept { return lineage_; }
   /// After run(): what was not finite, "step 5: the gradient of l1.weight, first at rank 1"; empty: nothing.
   const std::string& bad_step() const noexcept { return bad_step_; }
-  bool leads_job() const { return job_.self().value == 0; }
+  bool leads_job() const { return joined_.self().value == 0; }
   /// Whether it was started, and ended before its run was over.
   bool given_up() const noexcept { return given_up_; }
   ViewId id() const noexcept { return view_; }
@@ -99,7 +99,7 @@ class View {
   RunResult finish(Blocking& blocking);
   void request_stop() noexcept {
     actors_->request_stop();
-    job_.stop_waiting_for_data();
+    joined_.stop_waiting_for_data();
   }
   std::uint64_t switch_policy(Blocking& blocking, const PolicySettings& policy, const std::string& reason,
                               Deadline deadline);
@@ -112,33 +112,33 @@ class View {
   void take_down(Blocking& blocking) noexcept;
 
  private:
-  const Settings& settings() const { return home_.settings(); }
-  bool is_alone() const { return job_.plan.world_size() == 1; }
+  const Settings& settings() const { return job_.settings(); }
+  bool is_alone() const { return joined_.plan.world_size() == 1; }
   /// The name of one of its actors in the group.
   std::string actor_name(std::string_view actor) const { return text("session", view_.value, '.', actor); }
   template <class Handle>
   void publish(std::string_view actor, const Handle& handle) {
-    if (handle) home_.group().publish(actor_name(actor), handle);
+    if (handle) job_.group().publish(actor_name(actor), handle);
   }
   template <class Handle>
   Handle find(Blocking& blocking, Peer peer, std::string_view actor, Deadline deadline) {
-    return caf::actor_cast<Handle>(home_.group().remote().resolve(blocking, peer, actor_name(actor), deadline));
+    return caf::actor_cast<Handle>(job_.group().remote().resolve(blocking, peer, actor_name(actor), deadline));
   }
-  bool leads_node() const { return job_.plan.leads_node(job_.self()); }
+  bool leads_node() const { return joined_.plan.leads_node(joined_.self()); }
   /// Whether its parameters are its own; otherwise it uses the parameters of its node's leader.
-  bool holds_parameters() const { return !job_.plan.shares_memory() || leads_node(); }
-  bool saves() const { return job_.plan.saves; }
+  bool holds_parameters() const { return !joined_.plan.shares_memory() || leads_node(); }
+  bool saves() const { return joined_.plan.saves; }
   /// Whether every step's sums are of all ranks, whatever the policy; they are exchanged in the rounds of group 0.
-  bool sums_are_common() const { return !needs_of(job_.plan.groups.front().policies).hosted; }
+  bool sums_are_common() const { return !needs_of(joined_.plan.groups.front().policies).hosted; }
   bool nothing_left() const { return schedule_.steps <= schedule_.first_step || places_[0].start.over; }
-  void note(const std::string& what) const { home_.note(what); }
+  void note(const std::string& what) const { job_.note(what); }
 
   // Building, in this order.
   void make_device();
   bool uses_device_memory() const;
   void make_memory();
   void map_peer(Rank rank);
-  void meet(Blocking& blocking);
+  void exchange_places(Blocking& blocking);
   void lock_checkpoints(Blocking& blocking);
   void resume();
   PlaceBlob own_place(Blocking& blocking);
@@ -156,16 +156,16 @@ class View {
   void abort_exchanges(const Status& why) noexcept;
   void make_loop();
   void load();
-  void stand(Blocking& blocking);
+  void wait_until_all_are_ready(Blocking& blocking);
   void fill_parameters();
   void fill_from_onnx(const std::string& file, std::span<float> to) const;
   void make_actors();
   void add_loader(TrainingParts& parts);
-  std::vector<SnapshotPiece> snapshot_pieces() const { return pieces_of(job_, memory_); }
+  std::vector<SnapshotPiece> snapshot_pieces() const { return pieces_of(joined_, memory_); }
   std::optional<SavePlan> save_plan() const;
   CheckpointerParts checkpointer_parts();
   BalancerParts balancer_parts();
-  void tell(const ShareWindow& window);
+  void note_shares(const ShareWindow& window);
   ReportTargets report_targets();
   RateSchedule rate(const Rule& rule) const;
   Status judge(Step step, const StepSums& total);
@@ -180,8 +180,8 @@ class View {
   // Texts, in texts.cpp.
   std::optional<TextPlan> text_plan();
   std::string generate_text(Step step, const Memory& weights) const;
-  template <class Wish>
-  std::uint64_t agree(Wish wish, const char* what, Deadline deadline);
+  template <class Request>
+  std::uint64_t agree(Request request, const char* what, Deadline deadline);
 
   // Running and ending.
   void begin(Blocking& blocking, bool owned);
@@ -191,9 +191,9 @@ class View {
   void hand_over_values(std::uint64_t steps, bool last);
   void note_not_finite(const EpochReport& line);
 
-  Job& home_;
+  Job& job_;
   const SessionOptions& options_;
-  const JoinedJob& job_;
+  const JoinedJob& joined_;
   Lineage lineage_;
   const Deadline deadline_;  // of the start
   const ViewId view_;
@@ -205,7 +205,7 @@ class View {
   RankMemory memory_;
   std::unique_ptr<LeasePool> pool_;
   std::unique_ptr<ViewState> before_;  // the state that it continues from; null: none, or its first step is ready
-  const bool goes_on_;                 // whether there was such a state
+  const bool continues_;               // whether there was such a state
   std::unique_ptr<ViewState> left_;    // the state that it leaves; its actors fill it in when it is retired
   std::unique_ptr<Resumed> resumed_;   // null: it does not resume from a checkpoint
   std::string first_run_;              // CheckpointManifest::first_run
@@ -219,7 +219,7 @@ class View {
   std::unique_ptr<IoThreads> io_;  // closed before the actors that it posts to end; those that post to it end first
   std::unique_ptr<IoThreads> text_thread_;  // at rank 0, with evaluate.text_bytes; closed as the one before
   MembershipActor membership_;
-  std::shared_ptr<Wires> wires_ = std::make_shared<Wires>();
+  std::shared_ptr<LaneResources> lane_resources_ = std::make_shared<LaneResources>();
   std::unique_ptr<HostCopies> copies_;
   std::unique_ptr<Group::LossListener> losses_;
   std::string bad_step_;  // written by the device actor before the run ends

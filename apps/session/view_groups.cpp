@@ -7,25 +7,25 @@
 namespace troupe {
 
 void View::make_communicators() {
-  Wires& wires = *wires_;
-  const Plan& plan = job_.plan;
+  LaneResources& lane_resources = *lane_resources_;
+  const Plan& plan = joined_.plan;
   const std::vector<ArenaId> arenas = node_arenas();
   if (plan.crosses_nodes()) {
-    wires.channel = std::make_unique<DirectChannel>();
-    wires.exchange_stream = traced_stream(trace_.exchange);
+    lane_resources.channel = std::make_unique<DirectChannel>();
+    lane_resources.exchange_stream = traced_stream(trace_.exchange);
   }
   const auto make = [&](const GroupPlan& group, const GroupMemory& memory, const Filter* filter) {
-    wires.node_streams.push_back(plan.levels.size() > 1 ? traced_stream(trace_.node) : nullptr);
+    lane_resources.node_streams.push_back(plan.levels.size() > 1 ? traced_stream(trace_.node) : nullptr);
     auto made = make_communicator({.space = space_,
                                    .plan = plan,
-                                   .self = job_.self(),
+                                   .self = joined_.self(),
                                    .view = view_,
                                    .node_arenas = arenas,
-                                   .bulk = &home_.group().bulk(),
-                                   .channel = wires.channel.get(),
-                                   .exchange = wires.exchange_stream.get(),
+                                   .bulk = &job_.group().bulk(),
+                                   .channel = lane_resources.channel.get(),
+                                   .exchange = lane_resources.exchange_stream.get(),
                                    .filter = filter,
-                                   .node = wires.node_streams.back().get(),
+                                   .node = lane_resources.node_streams.back().get(),
                                    .trace = trace_.trace()},
                                   group, memory);
     TROUPE_CHECK(!uses_device_memory() || made->traits().device_memory, Code::unsupported, "group ", group.name,
@@ -34,44 +34,46 @@ void View::make_communicators() {
     return made;
   };
   for (const GroupPlan& group : plan.groups) {
-    wires.filters.push_back(make_filter(group.filter.kind));
-    wires.communicators.push_back(make(group, memory_.groups[group.id.value], wires.filters.back().get()));
+    lane_resources.filters.push_back(make_filter(group.filter.kind));
+    lane_resources.communicators.push_back(
+        make(group, memory_.groups[group.id.value], lane_resources.filters.back().get()));
   }
   if (plan.gathered_bytes != 0) {
-    wires.gather_communicator = make(gathered_group(plan), memory_.gathered, nullptr);
-    wires.gather = std::make_unique<CommunicatorGather>(*wires.gather_communicator, memory_.gathered.parameters);
-    memory_.replica.gather = wires.gather.get();
+    lane_resources.gather_communicator = make(gathered_group(plan), memory_.gathered, nullptr);
+    lane_resources.gather =
+        std::make_unique<CommunicatorGather>(*lane_resources.gather_communicator, memory_.gathered.parameters);
+    memory_.replica.gather = lane_resources.gather.get();
   }
-  if (wires.channel) wires.channel->open(home_.group().transport());
+  if (lane_resources.channel) lane_resources.channel->open(job_.group().transport());
 }
 
 /// The arenas of the node's ranks, by local rank.
 std::vector<ArenaId> View::node_arenas() const {
   std::vector<ArenaId> all;
-  for (const Rank rank : job_.plan.node_members(job_.self())) all.push_back(places_[rank.value].arena.id);
+  for (const Rank rank : joined_.plan.node_members(joined_.self())) all.push_back(places_[rank.value].arena.id);
   return all;
 }
 
 std::unique_ptr<Exchange> View::make_exchange(const GroupPlan& group) {
   const std::uint32_t g = group.id.value;
-  const Rule rule = all_groups(settings(), job_.graph)[g].rule;
+  const Rule rule = all_groups(settings(), joined_.graph)[g].rule;
   const std::optional<RateSchedule> rates = group.running ? std::nullopt : std::optional{rate(rule)};
   if (needs_of(group.policies).hosted) {
     work_.hosted[g] =
         std::make_unique<HostedGroup>(HostedGroupParts{.system = system_,
                                                        .space = space_,
                                                        .arena = *arena_,
-                                                       .device = *wires_->device,
-                                                       .remote = is_alone() ? nullptr : &home_.group().remote(),
+                                                       .device = *lane_resources_->device,
+                                                       .remote = is_alone() ? nullptr : &job_.group().remote(),
                                                        .name = actor_name(text("shard.", g)),
-                                                       .self = job_.self(),
-                                                       .ranks = job_.plan.world_size(),
+                                                       .self = joined_.self(),
+                                                       .ranks = joined_.plan.world_size(),
                                                        .plan = group,
                                                        .memory = memory_.groups[g],
-                                                       .shares_parameters = job_.plan.shares_memory(),
+                                                       .shares_parameters = joined_.plan.shares_memory(),
                                                        .rule = rule,
                                                        .rate = rates,
-                                                       .no_decay = wires_->no_decay[g],
+                                                       .no_decay = lane_resources_->no_decay[g],
                                                        .deadline = settings().faults.exchange,
                                                        .log = settings().update_log,
                                                        .replay = settings().update_replay,
@@ -81,18 +83,18 @@ std::unique_ptr<Exchange> View::make_exchange(const GroupPlan& group) {
   if (before_) {
     from = std::move(before_->exchanges.at(g));
   } else {
-    from = {std::make_unique<PolicySequence>(group.policies, job_.plan.world_size()),
+    from = {std::make_unique<PolicySequence>(group.policies, joined_.plan.world_size()),
             resumed_ ? resumed_->updates_of(group) : 0};
   }
   ExchangeMemory memory = memory_.groups[g].own;
   for (StripeMemory& part : memory.mine) {
-    part.no_decay = wires_->no_decay[g];
-    part.scaled = wires_->scaled[g];
-    part.squares = slice(memory_.groups[g].squares, 0, wires_->scaled[g].size() * sizeof(TensorSquares));
+    part.no_decay = lane_resources_->no_decay[g];
+    part.scaled = lane_resources_->scaled[g];
+    part.squares = slice(memory_.groups[g].squares, 0, lane_resources_->scaled[g].size() * sizeof(TensorSquares));
   }
-  if (!job_.plan.crosses_nodes() && job_.plan.measured)
-    memory.stripes = stripes_in_reach(space_, job_.plan, group, node_arenas(), memory_.groups[g]);
-  return make_policy_exchange({.communicator = wires_->communicators[g].get(),
+  if (!joined_.plan.crosses_nodes() && joined_.plan.measured)
+    memory.stripes = stripes_in_reach(space_, joined_.plan, group, node_arenas(), memory_.groups[g]);
+  return make_policy_exchange({.communicator = lane_resources_->communicators[g].get(),
                                .rule = rule,
                                .policy = std::move(from.policy),
                                .buckets = group.buckets,
@@ -112,8 +114,8 @@ std::vector<Exchange*> View::all_exchanges() const {
 }
 
 void View::abort_exchanges(const Status& why) noexcept {
-  for (const auto& communicator : wires_->communicators) communicator->abort(why);
-  if (wires_->gather_communicator) wires_->gather_communicator->abort(why);
+  for (const auto& communicator : lane_resources_->communicators) communicator->abort(why);
+  if (lane_resources_->gather_communicator) lane_resources_->gather_communicator->abort(why);
   for (const auto& exchange : work_.exchanges) exchange->retire(why);
 }
 

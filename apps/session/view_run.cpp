@@ -27,42 +27,44 @@ void View::begin(Blocking& blocking, bool owned) {
   owned_ = owned;
   if (owned || options_.model)
     for (const auto& exchange : work_.exchanges) exchange->show_between_steps();
-  if (listener_ && !goes_on_)
-    listener_->started(job_.plan, wires_->device->traits().description, options_.data.value_or(DataPlace{}));
-  if (!goes_on_ && job_.graph.dtype() == DType::bf16 && !options_.model && leads_node() &&
-      !wires_->device->traits().bf16)
+  if (listener_ && !continues_)
+    listener_->started(joined_.plan, lane_resources_->device->traits().description,
+                       options_.data.value_or(DataPlace{}));
+  if (!continues_ && joined_.graph.dtype() == DType::bf16 && !options_.model && leads_node() &&
+      !lane_resources_->device->traits().bf16)
     note(text(
-        job_.plan.nodes[job_.mine().node].host,
+        joined_.plan.nodes[joined_.mine().node].host,
         " has no instructions for bf16: batches, activations and weights are kept in bf16, products are computed in "
         "f32; model.dtype = \"f32\" may be faster"));
   const Deadline deadline = Deadline::after(settings().faults.start);
   CoordinatorHandles coordinator;
   try {
-    if (!nothing_left() && job_.self().value != 0) {
+    if (!nothing_left() && joined_.self().value != 0) {
       coordinator.membership = find<MembershipPeer>(blocking, {0}, "membership", deadline);
       coordinator.evaluator = find<TestPartReceiver>(blocking, {0}, "evaluator", deadline);
       if (saves()) coordinator.checkpointer = find<PartReceiver>(blocking, {0}, "checkpointer", deadline);
       coordinator.balancer = find<BalancerPeer>(blocking, {0}, "balancer", deadline);
       coordinator.steps = find<StepCoordinatorPeer>(blocking, {0}, "steps", deadline);
-      if (job_.plan.digest_steps != 0)
+      if (joined_.plan.digest_steps != 0)
         coordinator.digests = find<RankDigestReceiver>(blocking, {0}, "digests", deadline);
       coordinator.values = find<RankValuesReceiver>(blocking, {0}, "reporter", deadline);
       if (!sums_are_common()) coordinator.sums = find<RankSumsReceiver>(blocking, {0}, "sums", deadline);
     }
-    if (!nothing_left() && job_.plan.node_loader && !leads_node()) {
-      const Peer leader{job_.plan.nodes[job_.mine().node].leader};
+    if (!nothing_left() && joined_.plan.node_loader && !leads_node()) {
+      const Peer leader{joined_.plan.nodes[joined_.mine().node].leader};
       coordinator.loader = find<SlotBorrower>(blocking, leader, "loader", deadline);
     }
     for (const auto& group : work_.hosted)
-      if (group && !nothing_left()) group->meet(blocking, deadline);
+      if (group && !nothing_left()) group->connect_shards(blocking, deadline);
     if (nothing_left()) {
       end_.put({{}, false, schedule_.first_step, 0});
       loop_->close();
     } else {
-      TrainingActors::Gate gate;
-      if (owned) gate = [this](const DeviceActor& device) { return loop_->gate(system_, device); };
+      TrainingActors::MakeBatchReceiver make_batch_receiver;
+      if (owned)
+        make_batch_receiver = [this](const DeviceActor& device) { return loop_->batch_receiver(system_, device); };
       values_.to = actors_->reporter() ? RankValuesReceiver{actors_->reporter()} : coordinator.values;
-      actors_->start(coordinator, gate);
+      actors_->start(coordinator, make_batch_receiver);
       if (!owned) hand_over_values(values_.taken, true);  // no app can report anything
     }
   } catch (const Error& error) {
@@ -79,7 +81,7 @@ RunResult View::run(Blocking& blocking) {
   TROUPE_CHECK(
       options_.model->step && options_.own_samples == 0, Code::invalid,
       "run() needs a model that computes its steps on the session's data; write the loop yourself and call exchange()");
-  const InPlace in_place(home_.place());
+  const ScopedPlacement in_place(job_.place());
   while (next(blocking)) {
     if (!step(blocking)) break;
   }
@@ -95,7 +97,7 @@ RunResult View::finish(Blocking& blocking) {
 
 /// Every contribution reaches every shard, so this rank's shard can report for all.
 void View::note_staleness() const {
-  for (const GroupPlan& group : job_.plan.groups) {
+  for (const GroupPlan& group : joined_.plan.groups) {
     if (!work_.hosted[group.id.value]) continue;
     const auto report = work_.hosted[group.id.value]->staleness(Deadline::after(settings().faults.stop));
     if (!report) continue;
@@ -107,7 +109,7 @@ void View::note_staleness() const {
 RunResult View::wait_for_end(Blocking& blocking) {
   RunEnd end = end_.take(blocking);
   over_ = true;
-  home_.quiet(true);
+  job_.quiet(true);
   retired_ = end.retired;
   RunResult& result = record_->result;
   if (end.saved_steps == 0) end.saved_steps = result.saved_steps;  // saved by an earlier view
@@ -138,16 +140,16 @@ RunResult View::wait_for_end(Blocking& blocking) {
 std::string View::describe(Blocking& blocking, Deadline deadline) {
   const std::uint64_t committed = committed_;
   std::string all =
-      text("rank ", job_.self().value, " of ", schedule_.ranks, " on node ", job_.hosts()[job_.self().value], ": ",
-           committed, " of ", schedule_.steps, " steps committed, in epoch ",
+      text("rank ", joined_.self().value, " of ", schedule_.ranks, " on node ", joined_.hosts()[joined_.self().value],
+           ": ", committed, " of ", schedule_.steps, " steps committed, in epoch ",
            schedule_.epoch_number({std::min(committed, schedule_.steps - 1)}), '\n');
-  if (job_.plan.shares_memory()) {
-    for (const Rank rank : job_.plan.node_members(job_.self())) {
-      const RankMemory its = find_rank_memory(space_.arena(places_[rank.value].arena.id), job_.plan, rank);
-      for (const GroupPlan& group : job_.plan.groups) {
+  if (joined_.plan.shares_memory()) {
+    for (const Rank rank : joined_.plan.node_members(joined_.self())) {
+      const RankMemory its = find_rank_memory(space_.arena(places_[rank.value].arena.id), joined_.plan, rank);
+      for (const GroupPlan& group : joined_.plan.groups) {
         const GroupMemory& memory = its.groups[group.id.value];
         all += text("rank ", rank.value, its.groups.size() == 1 ? "" : ", group " + group.name, ": ");
-        if (job_.plan.crosses_nodes()) {
+        if (joined_.plan.crosses_nodes()) {
           all += text("gradients of ", space_.timeline(memory.handed).value(), " buckets ready for its node\n");
         } else {
           all += text("gradients of ", space_.timeline(memory.ready).value(), " exchanges ready, parameters of ",
@@ -156,10 +158,10 @@ std::string View::describe(Blocking& blocking, Deadline deadline) {
       }
     }
   }
-  all += home_.place_check().describe(arena_.get());
+  all += job_.placement_check().describe(arena_.get());
   if (is_alone()) return all + "the job is this one process: no messages to others\n";
   try {
-    return all + home_.group().remote().describe(blocking, deadline);
+    return all + job_.group().remote().describe(blocking, deadline);
   } catch (const Error& error) {
     return all + error.what() + '\n';
   }
@@ -173,11 +175,11 @@ void View::take_down(Blocking& blocking) noexcept {
   over_ = true;
   const Deadline deadline = Deadline::after(settings().faults.stop);
   // This comes first, so that the other ranks get this reason, not the end of an actor.
-  if (given_up_) abort_exchanges({Code::peer_lost, text("rank ", job_.self().value, " gave its session up")});
+  if (given_up_) abort_exchanges({Code::peer_lost, text("rank ", joined_.self().value, " gave its session up")});
   if (loop_) loop_->close();
   if (actors_) actors_->end(blocking, deadline);
   losses_.reset();
-  job_.stop_waiting_for_data();
+  joined_.stop_waiting_for_data();
   if (data_threads_) data_threads_->close();
   if (io_) io_->close();
   if (text_thread_) text_thread_->close();

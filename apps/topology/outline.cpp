@@ -159,20 +159,20 @@ class Outliner {
         entry.below.push_back(std::move(below));
       }
     }
-    for (const Face& face : machine_.parts[part].faces) {
-      if (face.kind == Face::Kind::network || face.kind == Face::Kind::openfabrics) continue;
-      if (face.kind == Face::Kind::block || all_) entry.below.push_back(face_entry(face, part));
+    for (const OsDevice& os_device : machine_.parts[part].os_devices) {
+      if (os_device.kind == OsDevice::Kind::network || os_device.kind == OsDevice::Kind::openfabrics) continue;
+      if (os_device.kind == OsDevice::Kind::block || all_) entry.below.push_back(os_device_entry(os_device, part));
     }
   }
 
-  Entry face_entry(const Face& face, PartIndex part) const {
-    Entry entry{.kind = face.kind == Face::Kind::block ? Entry::Kind::disk : Entry::Kind::other,
+  Entry os_device_entry(const OsDevice& os_device, PartIndex part) const {
+    Entry entry{.kind = os_device.kind == OsDevice::Kind::block ? Entry::Kind::disk : Entry::Kind::other,
                 .part = part,
-                .title = face.name};
-    if (const std::string* const model = find_info(face.infos, "Model")) entry.details.push_back(*model);
-    if (const std::string* const kib = find_info(face.infos, "Size"))
+                .title = os_device.name};
+    if (const std::string* const model = find_info(os_device.infos, "Model")) entry.details.push_back(*model);
+    if (const std::string* const kib = find_info(os_device.infos, "Size"))
       entry.details.push_back(bytes_text(std::strtoull(kib->c_str(), nullptr, 10) * 1024));
-    if (!face.backend.empty() && face.backend != "Disk") entry.details.push_back(face.backend);
+    if (!os_device.backend.empty() && os_device.backend != "Disk") entry.details.push_back(os_device.backend);
     return entry;
   }
 
@@ -280,10 +280,10 @@ class Outliner {
     entry.kind = Entry::Kind::other;
     const std::string* const device = find_info(part.infos, "PCIDevice");
     const std::string* const vendor = find_info(part.infos, "PCIVendor");
-    for (const Face& face : part.faces) {
-      if (face.kind == Face::Kind::block) entry.kind = Entry::Kind::disk;
-      entry.title += (entry.title.empty() ? "" : ", ") + face.name;
-      Entry about = face_entry(face, entry.part);
+    for (const OsDevice& os_device : part.os_devices) {
+      if (os_device.kind == OsDevice::Kind::block) entry.kind = Entry::Kind::disk;
+      entry.title += (entry.title.empty() ? "" : ", ") + os_device.name;
+      Entry about = os_device_entry(os_device, entry.part);
       entry.details.insert(entry.details.end(), about.details.begin(), about.details.end());
     }
     const bool nv_switch = part.pci->class_code == kNvSwitchClass && part.pci->vendor == 0x10de;
@@ -316,7 +316,7 @@ class Outliner {
     if (gpu.uncorrected_errors.value_or(0) > 0)
       entry.troubles.push_back(text(*gpu.uncorrected_errors, " memory errors"));
     std::vector<std::string> names;
-    for (const Face& face : part.faces) names.push_back(face.name);
+    for (const OsDevice& os_device : part.os_devices) names.push_back(os_device.name);
     if (!names.empty()) entry.details.push_back("also " + joined(names));
   }
 

@@ -32,7 +32,7 @@ memory::dims size(const Size2& of) { return {of.height, of.width}; }
 /// Makes what oneDNN offers for one pass of a layer.
 class Offering {
  public:
-  Offering(const Graph& graph, std::uint32_t rows, const StepProgram::Part& part, const dnnl::engine& engine,
+  Offering(const Graph& graph, std::uint32_t rows, const StepProgram::LayerPass& part, const dnnl::engine& engine,
            const dnnl::stream& stream)
       : graph_(graph),
         rows_(rows),
@@ -258,7 +258,7 @@ class Offering {
 
   const Graph& graph_;
   const std::uint32_t rows_;
-  const StepProgram::Part& part_;
+  const StepProgram::LayerPass& part_;
   const dnnl::engine& engine_;
   const dnnl::stream& stream_;
   const Type type_;
@@ -270,8 +270,8 @@ class Offering {
 }  // namespace
 
 std::vector<std::vector<OfferedPrimitive>> offered_primitives(const Graph& graph, std::uint32_t rows,
-                                                              const StepProgram::Part& part, const dnnl::engine& engine,
-                                                              const dnnl::stream& stream) {
+                                                              const StepProgram::LayerPass& part,
+                                                              const dnnl::engine& engine, const dnnl::stream& stream) {
   std::vector<Offers> offers = Offering{graph, rows, part, engine, stream}.all();
   for (const Offers& one : offers)
     TROUPE_CHECK(!one.empty(), Code::unsupported, "layer ", graph.layers()[part.layer].name,

@@ -18,7 +18,7 @@ struct OfferedPrimitive {
 /// it, except its reference code, in every layout that may be the fastest. Empty: oneDNN has no primitive for this kind
 /// of layer. Threads: those that are set when it is called.
 std::vector<std::vector<OfferedPrimitive>> offered_primitives(const Graph& graph, std::uint32_t rows,
-                                                              const StepProgram::Part& part, const dnnl::engine& engine,
-                                                              const dnnl::stream& stream);
+                                                              const StepProgram::LayerPass& part,
+                                                              const dnnl::engine& engine, const dnnl::stream& stream);
 
 }  // namespace troupe::cpu

@@ -66,8 +66,8 @@ CpuStream::CpuStream(AddressSpace& space, const CpuDeviceOptions& options)
 
 CpuStream::~CpuStream() {
   stop_.store(true, std::memory_order_release);
-  news_.fetch_add(1, std::memory_order_release);
-  news_.notify_one();
+  wake_count_.fetch_add(1, std::memory_order_release);
+  wake_count_.notify_one();
   thread_.join();
 }
 
@@ -92,8 +92,8 @@ void CpuStream::push_to_ring(const Operation& operation, const WorkLabel& label)
   TROUPE_CHECK(!ring_.full(), Code::invalid, "a stream has ", OperationRing::kOperations,
                " pieces of work waiting and takes no more: enqueue fewer steps ahead");
   ring_.push(operation, label);
-  news_.fetch_add(1, std::memory_order_release);
-  news_.notify_one();
+  wake_count_.fetch_add(1, std::memory_order_release);
+  wake_count_.notify_one();
 }
 
 std::span<const void*> CpuStream::room_for(std::size_t count, Operands& taken, const char* what) {
@@ -219,12 +219,12 @@ UpdateAddresses CpuStream::addresses_of(const RuleStep& rule, const StripeMemory
   return at;
 }
 
-void CpuStream::measure_update(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) {
+void CpuStream::add_update_squares(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) {
   const std::uint64_t count = stripe.stripe.count;
   if (count == 0) return;
-  push(MeasureUpdate{rule, addresses_of(rule, stripe),
-                     address_of<const float>(space_, sum, count * sizeof(float), "a sum of gradients"),
-                     address_of<StepSums>(space_, total, sizeof(StepSums), "the total of an update")});
+  push(AddUpdateSquares{rule, addresses_of(rule, stripe),
+                        address_of<const float>(space_, sum, count * sizeof(float), "a sum of gradients"),
+                        address_of<StepSums>(space_, total, sizeof(StepSums), "the total of an update")});
 }
 
 void CpuStream::update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
@@ -293,10 +293,10 @@ bool CpuStream::wait_for_work() {
   for (int look = 0; may_spin_ && look < kLooks && ring_.empty() && !stop_.load(std::memory_order_acquire); ++look)
     pause_cpu();
   while (ring_.empty()) {
-    const std::uint32_t seen = news_.load(std::memory_order_acquire);
+    const std::uint32_t seen = wake_count_.load(std::memory_order_acquire);
     if (!ring_.empty()) break;
     if (stop_.load(std::memory_order_acquire)) return false;
-    news_.wait(seen, std::memory_order_acquire);
+    wake_count_.wait(seen, std::memory_order_acquire);
   }
   meter_.had_nothing();
   return true;
@@ -373,7 +373,7 @@ struct PhaseOf {
   const char* operator()(const AddConverted&) const noexcept { return "add converted"; }
   const char* operator()(const ClearBytes&) const noexcept { return "clear"; }
   const char* operator()(const Digest&) const noexcept { return "digest"; }
-  const char* operator()(const MeasureUpdate&) const noexcept { return "measure update"; }
+  const char* operator()(const AddUpdateSquares&) const noexcept { return "add update squares"; }
   const char* operator()(const Update&) const noexcept { return "update"; }
   const char* operator()(const RunProgram& program) const noexcept { return phase_of(program); }
   const char* operator()(const Replay&) const noexcept { return "replay"; }
@@ -503,8 +503,8 @@ Status CpuStream::execute(const ClearBytes& operation) {
   return {};
 }
 
-Status CpuStream::execute(const MeasureUpdate& operation) {
-  cpu::measure_update(kernels_, operation.rule, operation.stripe, operation.sum, *operation.total);
+Status CpuStream::execute(const AddUpdateSquares& operation) {
+  cpu::add_update_squares(kernels_, operation.rule, operation.stripe, operation.sum, *operation.total);
   return {};
 }
 

@@ -44,7 +44,7 @@ class CpuStream final : public Stream {
   void convert_with_residual(Memory to, DType to_type, Memory from, Memory residual) override;
   void add_converted(Memory to, Memory from, DType from_type) override;
   void digest(Memory to, Memory of) override;
-  void measure_update(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) override;
+  void add_update_squares(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) override;
   void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
               std::span<const Memory> contributions, Memory total) override;
   void enqueue(Programs& programs, const std::function<void()>& work) override;
@@ -81,7 +81,7 @@ class CpuStream final : public Stream {
   Status execute(const AddConverted& operation);
   Status execute(const ClearBytes& operation);
   Status execute(const Digest& operation);
-  Status execute(const MeasureUpdate& operation);
+  Status execute(const AddUpdateSquares& operation);
   Status execute(const Update& operation);
   Status execute(const RunProgram& operation);
   Status execute(const Replay& operation);
@@ -94,16 +94,16 @@ class CpuStream final : public Stream {
   const Kernels& kernels_;
   const PrivateTimeline own_line_;
   Timeline& line_;
-  TraceRow* row_ = nullptr;                         // set before the first work
-  WorkLabel label_;                                 // used by the enqueuing thread
-  std::uint64_t marks_ = 0;                         // used by the enqueuing thread
-  Capture capture_;                                 // used by the enqueuing thread
-  bool captures_ = false;                           // used by the enqueuing thread: work is recorded, not run
-  std::vector<std::uint64_t> words_;                // used by the enqueuing thread; memory that is reused
-  const Operation* next_ = nullptr;                 // used by the stream's thread: the operation after the present one
-  bool ended_ = false;                              // used by the stream's thread: it has met a failure
-  bool announced_ = false;                          // used by the stream's thread: waits_ knows that a wait follows
-  alignas(64) std::atomic<std::uint32_t> news_{0};  // counts pushes and the stop; the thread sleeps on it
+  TraceRow* row_ = nullptr;           // set before the first work
+  WorkLabel label_;                   // used by the enqueuing thread
+  std::uint64_t marks_ = 0;           // used by the enqueuing thread
+  Capture capture_;                   // used by the enqueuing thread
+  bool captures_ = false;             // used by the enqueuing thread: work is recorded, not run
+  std::vector<std::uint64_t> words_;  // used by the enqueuing thread; memory that is reused
+  const Operation* next_ = nullptr;   // used by the stream's thread: the operation after the present one
+  bool ended_ = false;                // used by the stream's thread: it has met a failure
+  bool announced_ = false;            // used by the stream's thread: waits_ knows that a wait follows
+  alignas(64) std::atomic<std::uint32_t> wake_count_{0};  // counts pushes and the stop; the thread sleeps on it
   std::atomic<bool> stop_{false};
   StreamMeter meter_;
   OperationRing ring_;

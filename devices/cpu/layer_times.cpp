@@ -38,14 +38,14 @@ double best_of_round(Work&& work) {
 }
 
 /// Of the products of a pass.
-std::uint64_t flops_of(const Graph& graph, std::uint32_t rows, const StepProgram::Part& part) {
+std::uint64_t flops_of(const Graph& graph, std::uint32_t rows, const StepProgram::LayerPass& part) {
   const std::uint64_t forward = rows * graph.forward_flops(part.layer);
   if (!part.backward) return forward;
   return graph.is_trained(graph.inputs_of(part.layer).front()) ? 2 * forward : forward;
 }
 
 /// Measures the device and oneDNN's primitives alternately.
-void measure_part(const MeasuredProgram& program, const StepProgram::Part& part,
+void measure_part(const MeasuredProgram& program, const StepProgram::LayerPass& part,
                   const std::vector<std::vector<cpu::OfferedPrimitive>>& offers, const dnnl::stream& stream,
                   std::uint32_t rounds, LayerTime& to) {
   std::vector<std::vector<std::vector<double>>> offered(offers.size());
@@ -82,7 +82,7 @@ StepTimes measure_layers(const Graph& graph, std::uint32_t rows, std::uint32_t t
   const auto step = [&] { program.step(std::numeric_limits<double>::max()); };
   step();
   for (std::uint32_t round = 0; round < rounds; ++round) times.us.push_back(once(step));
-  for (const StepProgram::Part& part : program.parts()) {
+  for (const StepProgram::LayerPass& part : program.parts()) {
     const troupe::Layer& layer = graph.layers()[part.layer];
     LayerTime& to = times.layers.emplace_back();
     to.layer = layer.name;

@@ -56,8 +56,8 @@ class MeasuredProgram {
   /// Forward and backward, with the losses. Whether it came to its end: between its pieces it is given up once it takes
   /// longer than `limit_s`.
   bool step(double limit_s);
-  const std::vector<StepProgram::Part>& parts() const { return program_.parts(); }
-  void run(const StepProgram::Part& part) const { program_.run(part); }
+  const std::vector<StepProgram::LayerPass>& parts() const { return program_.parts(); }
+  void run(const StepProgram::LayerPass& part) const { program_.run(part); }
 
  private:
   const DrawnBatch& batch_;

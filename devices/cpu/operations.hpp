@@ -104,12 +104,12 @@ struct Digest {
   std::uint64_t size_bytes;
   friend bool operator==(const Digest&, const Digest&) = default;
 };
-struct MeasureUpdate {
+struct AddUpdateSquares {
   RuleStep rule;
   UpdateAddresses stripe;
   const float* sum;
   const StepSums* total;
-  friend bool operator==(const MeasureUpdate&, const MeasureUpdate&) = default;
+  friend bool operator==(const AddUpdateSquares&, const AddUpdateSquares&) = default;
 };
 struct Update {
   RuleStep rule;
@@ -140,7 +140,7 @@ struct Replay {
 };
 using Operation =
     std::variant<AwaitPoint, SignalPoint, CopyBytes, SumUp, Reduce, ReduceWithNorm, WeightedDelta, ConvertElements,
-                 AddConverted, ClearBytes, Digest, MeasureUpdate, Update, RunProgram, Replay>;
+                 AddConverted, ClearBytes, Digest, AddUpdateSquares, Update, RunProgram, Replay>;
 static_assert(std::is_trivially_copyable_v<Operation>);
 
 /// Operations from one enqueuing thread to the stream's thread, in memory that is allocated once.

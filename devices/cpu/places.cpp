@@ -47,32 +47,32 @@ std::size_t Places::find(const memory& of) const {
 void Places::touch(const memory& of) {
   const std::size_t place = find(of);
   if (place == count()) return;
-  std::vector<Life>& lives = blocks_[place].lives;
-  if (lives.empty() || lives.back().first < list_begin_)
-    lives.push_back({call_, call_});
+  std::vector<Lifetime>& lifetimes = blocks_[place].lifetimes;
+  if (lifetimes.empty() || lifetimes.back().first < list_begin_)
+    lifetimes.push_back({call_, call_});
   else
-    lives.back().last = call_;
+    lifetimes.back().last = call_;
 }
 
-void Places::settle() {
-  settled_ = shares_ ? share_by_lives(blocks_) : place_apart(blocks_);
-  if (settled_.size_bytes == 0) return;
-  if (room_ != nullptr && room_->settled_.size_bytes >= settled_.size_bytes) {
+void Places::assign_offsets() {
+  assigned_ = shares_ ? share_by_lifetimes(blocks_) : place_apart(blocks_);
+  if (assigned_.size_bytes == 0) return;
+  if (room_ != nullptr && room_->assigned_.size_bytes >= assigned_.size_bytes) {
     first_ = room_->first_;
     return;
   }
-  void* const pages = mmap(nullptr, settled_.size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  TROUPE_CHECK_ERRNO(pages != MAP_FAILED, Code::out_of_memory, "cannot get ", settled_.size_bytes,
+  void* const pages = mmap(nullptr, assigned_.size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  TROUPE_CHECK_ERRNO(pages != MAP_FAILED, Code::out_of_memory, "cannot get ", assigned_.size_bytes,
                      " bytes for activations");
   first_ = static_cast<std::byte*>(pages);
-  arena_ = {first_, UnmapPages{settled_.size_bytes}};
+  arena_ = {first_, UnmapPages{assigned_.size_bytes}};
 }
 
 void Places::set_address(const memory& of) const {
   const std::size_t place = find(of);
   if (place == count()) return;
   const auto address = reinterpret_cast<std::uintptr_t>(of.get_data_handle());
-  of.set_data_handle(first_ + settled_.offsets[place] + (address - kFirstStandIn - first_bytes_[place]));
+  of.set_data_handle(first_ + assigned_.offsets[place] + (address - kFirstStandIn - first_bytes_[place]));
 }
 
 }  // namespace troupe::cpu

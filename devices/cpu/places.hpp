@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "devices/cpu/onednn.hpp"
-#include "runtime/memory/lives.hpp"
+#include "runtime/memory/lifetimes.hpp"
 
 namespace troupe::cpu {
 
@@ -48,12 +48,12 @@ class Places {
   /// The present call uses `of`.
   void touch(const dnnl::memory& of);
   /// Gives every place its memory. take() and touch() must not be called afterwards.
-  void settle();
-  /// Gives `of` the address of its place if it does not have one. Call it after settle().
+  void assign_offsets();
+  /// Gives `of` the address of its place if it does not have one. Call it after assign_offsets().
   void set_address(const dnnl::memory& of) const;
 
   /// The size of the arena, and what it would be if no tensors shared memory.
-  std::uint64_t size_bytes() const noexcept { return settled_.size_bytes; }
+  std::uint64_t size_bytes() const noexcept { return assigned_.size_bytes; }
   std::uint64_t size_bytes_apart() const { return place_apart(blocks_).size_bytes; }
   /// The most that is needed at any one time: no arena can be smaller.
   std::uint64_t least_bytes() const { return most_alive(blocks_); }
@@ -62,11 +62,11 @@ class Places {
   dnnl::engine engine_;
   const Places* room_;
   bool shares_;
-  std::vector<LivingBlock> blocks_;         // by place; one life for each list that uses it
+  std::vector<BlockLifetimes> blocks_;      // by place; one lifetime for each list that uses it
   std::vector<std::uint64_t> first_bytes_;  // by place, of the addresses that represent them; ascending
   std::uint64_t next_byte_ = 0;
   std::uint32_t call_ = 0, list_begin_ = 1;
-  SharedPlaces settled_;
+  BlockOffsets assigned_;
   std::unique_ptr<std::byte, UnmapPages> arena_;  // null: the room's is used, or nothing is needed
   std::byte* first_ = nullptr;
   std::vector<std::vector<dnnl::memory>> fields_;

@@ -85,40 +85,43 @@ void ProgramBuilder::read_stages() {
   std::vector<bool> fused(layers.size());
   for (std::uint32_t l = 0; l < layers.size(); ++l) {
     if (fused[l] || is_loss(layers[l]) || std::holds_alternative<Flatten>(layers[l].operation)) continue;
-    Stage stage{.layer = l, .inputs = {}, .output = graph_.output_tensor(l), .input_shape = {}, .output_shape = {}};
-    for (const std::uint32_t input : graph_.inputs_of(l)) stage.inputs.push_back(same_[input]);
-    stage.input_shape = graph_.shape_of(graph_.inputs_of(l).front());
-    stage.output_shape = graph_.output_of(l);
+    FusedLayer fused_layer{
+        .layer = l, .inputs = {}, .output = graph_.output_tensor(l), .input_shape = {}, .output_shape = {}};
+    for (const std::uint32_t input : graph_.inputs_of(l)) fused_layer.inputs.push_back(same_[input]);
+    fused_layer.input_shape = graph_.shape_of(graph_.inputs_of(l).front());
+    fused_layer.output_shape = graph_.output_of(l);
     for (std::size_t p = graph_.parameters().size(); p-- > 0;) {
       if (graph_.parameters()[p].layer != l) continue;
-      stage.first_parameter = p;
-      ++stage.count_parameters;
+      fused_layer.first_parameter = p;
+      ++fused_layer.count_parameters;
     }
-    stage.activation = take_activation(stage, fused);
-    stages_.push_back(std::move(stage));
+    fused_layer.activation = take_activation(fused_layer, fused);
+    fused_layers_.push_back(std::move(fused_layer));
   }
 }
 
-/// The activation that is the only reader of the stage's output. The activation's output becomes the stage's.
-Activation ProgramBuilder::take_activation(Stage& stage, std::vector<bool>& fused) const {
-  if (tensors_[stage.output].readers != 1) return Activation::none;
-  for (std::uint32_t l = stage.layer + 1; l < graph_.layers().size(); ++l) {
+/// The activation that is the only reader of the fused layer's output. The activation's output becomes the fused
+/// layer's.
+Activation ProgramBuilder::take_activation(FusedLayer& fused_layer, std::vector<bool>& fused) const {
+  if (tensors_[fused_layer.output].readers != 1) return Activation::none;
+  for (std::uint32_t l = fused_layer.layer + 1; l < graph_.layers().size(); ++l) {
     const Activation activation = as_activation(graph_.layers()[l].operation);
-    if (activation == Activation::none || same_[graph_.inputs_of(l).front()] != stage.output) continue;
-    if (!takes_activation(graph_.layers()[stage.layer].operation, activation)) return Activation::none;
+    if (activation == Activation::none || same_[graph_.inputs_of(l).front()] != fused_layer.output) continue;
+    if (!takes_activation(graph_.layers()[fused_layer.layer].operation, activation)) return Activation::none;
     fused[l] = true;
-    stage.output = graph_.output_tensor(l);
+    fused_layer.output = graph_.output_tensor(l);
     return activation;
   }
   return Activation::none;
 }
 
 void ProgramBuilder::move_activations_behind_pools() {
-  for (Stage& pool : stages_) {
+  for (FusedLayer& pool : fused_layers_) {
     if (!std::holds_alternative<MaxPool>(graph_.layers()[pool.layer].operation)) continue;
     const std::uint32_t input = pool.inputs.front();
-    const auto before = std::ranges::find(stages_, input, &Stage::output);
-    if (before == stages_.end() || !std::holds_alternative<Conv2d>(graph_.layers()[before->layer].operation)) continue;
+    const auto before = std::ranges::find(fused_layers_, input, &FusedLayer::output);
+    if (before == fused_layers_.end() || !std::holds_alternative<Conv2d>(graph_.layers()[before->layer].operation))
+      continue;
     if (tensors_[input].readers != 1 || tensors_[pool.output].width >= tensors_[input].width) continue;
     pool.activation = std::exchange(before->activation, Activation::none);
   }
@@ -127,14 +130,16 @@ void ProgramBuilder::move_activations_behind_pools() {
 void ProgramBuilder::begin_recomputation(const LayerRange& range) {
   computes_again_ = true;
   std::vector<std::uint32_t> readers(tensors_.size());
-  const auto is_inside = [&](const Stage& stage) { return stage.layer >= range.first && stage.layer <= range.last; };
-  for (const Stage& stage : stages_) {
-    if (!is_inside(stage)) continue;
-    for (const std::uint32_t input : stage.inputs) ++readers[input];
+  const auto is_inside = [&](const FusedLayer& fused_layer) {
+    return fused_layer.layer >= range.first && fused_layer.layer <= range.last;
+  };
+  for (const FusedLayer& fused_layer : fused_layers_) {
+    if (!is_inside(fused_layer)) continue;
+    for (const std::uint32_t input : fused_layer.inputs) ++readers[input];
   }
-  for (const Stage& stage : stages_) {
-    FlowTensor& output = tensors_[stage.output];
-    if (is_inside(stage) && readers[stage.output] == output.readers)
+  for (const FusedLayer& fused_layer : fused_layers_) {
+    FlowTensor& output = tensors_[fused_layer.output];
+    if (is_inside(fused_layer) && readers[fused_layer.output] == output.readers)
       output.value = places_.take(output.value.get_desc());
   }
 }
@@ -147,19 +152,19 @@ bool ProgramBuilder::is_read_by_one_loss(std::uint32_t tensor) const {
 }
 
 void ProgramBuilder::take_values() {
-  for (const Stage& stage : stages_) {
-    FlowTensor& output = tensors_[stage.output];
+  for (const FusedLayer& fused_layer : fused_layers_) {
+    FlowTensor& output = tensors_[fused_layer.output];
     // A dense layer gives its loss f32, whatever type tensors are stored in.
-    const bool f32 = std::holds_alternative<Dense>(graph_.layers()[stage.layer].operation) &&
-                     (stage.activation == Activation::none || stage.activation == Activation::relu) &&
-                     is_read_by_one_loss(stage.output);
+    const bool f32 = std::holds_alternative<Dense>(graph_.layers()[fused_layer.layer].operation) &&
+                     (fused_layer.activation == Activation::none || fused_layer.activation == Activation::relu) &&
+                     is_read_by_one_loss(fused_layer.output);
     output.value = places_.take(matrix(rows_, output.width, f32 ? Type::f32 : stored_));
   }
 }
 
 Activation ProgramBuilder::activation_of(std::uint32_t tensor) const noexcept {
-  const auto at = std::ranges::find(stages_, tensor, &Stage::output);
-  if (at == stages_.end() || goes_back_through_activation(graph_.layers()[at->layer].operation))
+  const auto at = std::ranges::find(fused_layers_, tensor, &FusedLayer::output);
+  if (at == fused_layers_.end() || goes_back_through_activation(graph_.layers()[at->layer].operation))
     return Activation::none;
   return at->activation;
 }
@@ -270,7 +275,7 @@ Gradients::Place Gradients::take_place(std::uint64_t width) {
 }
 
 /// Notes that one more part of the gradient to `tensor` has been added. After the last part, multiplies by the slope of
-/// the activation in the stage before, while the gradient is in the caches.
+/// the activation in the fused layer before, while the gradient is in the caches.
 void Gradients::came(Calls& calls, std::uint32_t tensor) {
   if (--missing_[tensor] > 0 || of_[tensor]->masked) return;
   const Activation activation = builder_.activation_of(tensor);

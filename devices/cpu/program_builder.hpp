@@ -33,7 +33,7 @@ enum class Activation : std::uint8_t { none, relu, tanh, sigmoid };
 /// A layer of the graph with the activation that alone reads it, where they are computed in one. An activation between
 /// a convolution and a max pool belongs to the pool, which applies it to what it puts out: no activation here falls
 /// anywhere, so the largest element stays the largest, and there are fewer.
-struct Stage {
+struct FusedLayer {
   std::uint32_t layer = 0;            // of the graph
   std::vector<std::uint32_t> inputs;  // tensors
   std::uint32_t output = 0;           // of the activation, where there is one; behind a max pool, the pool's
@@ -77,13 +77,14 @@ class ProgramBuilder {
   Type stored() const noexcept { return stored_; }
   /// The type of primitives' operands: f32 if oneDNN has no bf16 on this processor.
   Type computed() const noexcept { return computed_; }
-  /// In the graph's order; losses, and layers that change nothing in memory, are not stages.
-  const std::vector<Stage>& stages() const noexcept { return stages_; }
+  /// In the graph's order; losses, and layers that change nothing in memory, are not fused layers.
+  const std::vector<FusedLayer>& fused_layers() const noexcept { return fused_layers_; }
   const std::vector<FlowTensor>& tensors() const noexcept { return tensors_; }
   const FlowTensor& tensor(std::uint32_t index) const { return tensors_.at(index); }
   /// The tensor that has the memory of the graph's tensor `tensor`.
   std::uint32_t tensor_of(std::uint32_t tensor) const { return same_.at(tensor); }
-  /// The activation that is part of the stage which writes `tensor`; none if the stage computes its gradient itself.
+  /// The activation that is part of the fused layer which writes `tensor`; none if the fused layer computes its
+  /// gradient itself.
   Activation activation_of(std::uint32_t tensor) const noexcept;
 
   Descriptor matrix(std::uint64_t rows, std::uint64_t columns, Type type) const;
@@ -108,8 +109,8 @@ class ProgramBuilder {
 
   /// `from` as an operand: itself, or, if it must be converted to f32, a copy that `calls` make.
   dnnl::memory operand(Calls& calls, const dnnl::memory& from) const;
-  /// Where a primitive writes a result that is kept in `to`: in `to`, or, if it must be rounded, in f32. settle()
-  /// rounds it.
+  /// Where a primitive writes a result that is kept in `to`: in `to`, or, if it must be rounded, in f32.
+  /// assign_offsets() rounds it.
   dnnl::memory result(const dnnl::memory& to) const;
   /// Adds the call that converts `from` to the type of `to`, unless both have one type.
   void convert(Calls& calls, const dnnl::memory& from, const dnnl::memory& to) const;
@@ -124,17 +125,17 @@ class ProgramBuilder {
 
   /// Attributes with scratch memory provided by the program, and `activation` after the product.
   dnnl::primitive_attr attributes(Activation activation = Activation::none) const;
-  /// Chooses an implementation of a stage's pass and notes its name.
+  /// Chooses an implementation of a fused layer's pass and notes its name.
   template <class PrimitiveDescriptor>
-  void choose(PrimitiveDescriptor& descriptor, const Stage& stage, const char* pass) {
-    const std::string what = text("layer ", graph_.layers()[stage.layer].name, ", ", pass);
+  void choose(PrimitiveDescriptor& descriptor, const FusedLayer& fused_layer, const char* pass) {
+    const std::string what = text("layer ", graph_.layers()[fused_layer.layer].name, ", ", pass);
     choose_implementation(descriptor, what);
     if (!computes_again_) description_ += text(what, ": ", descriptor.impl_info_str(), '\n');
   }
   /// The same of code of our own.
-  void choose_own(const Stage& stage, const char* pass, std::string_view name) {
+  void choose_own(const FusedLayer& fused_layer, const char* pass, std::string_view name) {
     if (!computes_again_)
-      description_ += text("layer ", graph_.layers()[stage.layer].name, ", ", pass, ": ", name, '\n');
+      description_ += text("layer ", graph_.layers()[fused_layer.layer].name, ", ", pass, ": ", name, '\n');
   }
   template <class PrimitiveDescriptor>
   dnnl::memory scratch_for(const PrimitiveDescriptor& descriptor) const {
@@ -147,8 +148,9 @@ class ProgramBuilder {
   }
   const std::vector<BatchStatistic>& statistics() const noexcept { return statistics_; }
 
-  /// The calls made from here on compute the outputs of the stages of `range` again. Tensors that only these stages
-  /// read get new places, different from those of the forward pass. Running statistics are not updated a second time.
+  /// The calls made from here on compute the outputs of the fused layers of `range` again. Tensors that only these
+  /// fused layers read get new places, different from those of the forward pass. Running statistics are not updated a
+  /// second time.
   void begin_recomputation(const LayerRange& range);
   void end_recomputation() noexcept { computes_again_ = false; }
 
@@ -156,7 +158,7 @@ class ProgramBuilder {
   void read_tensors();
   void read_stages();
   void take_values();
-  Activation take_activation(Stage& stage, std::vector<bool>& fused) const;
+  Activation take_activation(FusedLayer& fused_layer, std::vector<bool>& fused) const;
   void move_activations_behind_pools();
   bool is_read_by_one_loss(std::uint32_t tensor) const;
 
@@ -170,7 +172,7 @@ class ProgramBuilder {
   std::vector<std::uint32_t> same_;  // by tensor of the graph
   std::vector<bool> blocked_;        // by tensor of the graph
   std::vector<FlowTensor> tensors_;
-  std::vector<Stage> stages_;
+  std::vector<FusedLayer> fused_layers_;
   std::vector<BatchStatistic> statistics_;
   bool computes_again_ = false;
   std::string description_;

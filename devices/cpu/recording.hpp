@@ -66,7 +66,7 @@ void for_values(Digest& o, Visit&& visit) {
   visit(o.to);
 }
 template <class Visit>
-void for_values(MeasureUpdate& o, Visit&& visit) {
+void for_values(AddUpdateSquares& o, Visit&& visit) {
   visit(o.rule);
   visit(o.total);
 }

@@ -45,8 +45,8 @@ struct CallLoss {
 /// What is needed only while a program is built.
 struct StepProgram::Layers {
   ProgramBuilder& builder;
-  std::vector<std::unique_ptr<LayerCalls>> calls{};  // by stage
-  std::uint32_t again_from = ~0U;                    // the first layer of the range that was recomputed last
+  std::vector<std::unique_ptr<LayerCalls>> calls{};  // by fused layer
+  std::uint32_t recomputed_from = ~0U;               // the first layer of the range that was recomputed last
 };
 
 StepProgram::StepProgram(const Graph& graph, const Layout& layout, const BatchLayout& batch, std::uint32_t rows,
@@ -64,7 +64,8 @@ StepProgram::StepProgram(const Graph& graph, const Layout& layout, const BatchLa
   check_cover(buckets);
   ProgramBuilder builder{graph, layout, memory, rows, engine_, places_};
   Layers layers{builder};
-  for (const Stage& stage : builder.stages()) layers.calls.push_back(make_layer_calls(builder, stage));
+  for (const FusedLayer& fused_layer : builder.fused_layers())
+    layers.calls.push_back(make_layer_calls(builder, fused_layer));
   read_losses(builder);
   read_tokens(graph);
   make_forward(layers, buckets);
@@ -129,12 +130,14 @@ void StepProgram::check_tokens(const RunProgram& what) const {
   }
 }
 
-/// The indices in `buckets` of the buckets with the stage's parameters.
-std::vector<std::uint32_t> StepProgram::buckets_of(const Stage& stage, const std::vector<Bucket>& buckets) const {
+/// The indices in `buckets` of the buckets with the fused layer's parameters.
+std::vector<std::uint32_t> StepProgram::buckets_of(const FusedLayer& fused_layer,
+                                                   const std::vector<Bucket>& buckets) const {
   std::vector<std::uint32_t> found;
   for (std::uint32_t b = 0; b < buckets.size(); ++b) {
     const std::uint64_t first = buckets[b].first_in_layout();
-    for (std::size_t p = stage.first_parameter; p < stage.first_parameter + stage.count_parameters; ++p) {
+    for (std::size_t p = fused_layer.first_parameter; p < fused_layer.first_parameter + fused_layer.count_parameters;
+         ++p) {
       const std::uint64_t at = layout_.entries()[p].first;
       if (at < first || at >= first + buckets[b].count) continue;
       found.push_back(b);
@@ -147,7 +150,7 @@ std::vector<std::uint32_t> StepProgram::buckets_of(const Stage& stage, const std
 void StepProgram::make_forward(Layers& layers, const std::vector<Bucket>& buckets) {
   std::vector<bool> read(buckets.size());
   for (std::size_t s = 0; s < layers.calls.size(); ++s) {
-    std::vector<std::uint32_t> fresh = buckets_of(layers.builder.stages()[s], buckets);
+    std::vector<std::uint32_t> fresh = buckets_of(layers.builder.fused_layers()[s], buckets);
     std::erase_if(fresh, [&](std::uint32_t b) { return read[b]; });
     for (const std::uint32_t b : fresh) read[b] = true;
     if (forward_.empty() || !fresh.empty()) {
@@ -160,12 +163,12 @@ void StepProgram::make_forward(Layers& layers, const std::vector<Bucket>& bucket
       forward_.emplace_back();
       first_read_.emplace_back();
     }
-    const Stage& stage = layers.builder.stages()[s];
-    Part part{.layer = stage.layer,
-              .backward = false,
-              .activation = stage.activation,
-              .piece = forward_.size() - 1,
-              .first = forward_.back().calls.size()};
+    const FusedLayer& fused_layer = layers.builder.fused_layers()[s];
+    LayerPass part{.layer = fused_layer.layer,
+                   .backward = false,
+                   .activation = fused_layer.activation,
+                   .piece = forward_.size() - 1,
+                   .first = forward_.back().calls.size()};
     layers.calls[s]->forward(forward_.back().calls);
     part.count = forward_.back().calls.size() - part.first;
     parts_.push_back(part);
@@ -197,7 +200,7 @@ void StepProgram::make_backward(Layers& layers, const std::vector<Bucket>& bucke
   const ProgramBuilder& builder = layers.builder;
   Gradients gradients{layers.builder};
   std::vector<Recomputation> made;
-  std::size_t stage = layers.calls.size(), loss = losses_.size();
+  std::size_t fused_layer = layers.calls.size(), loss = losses_.size();
   for (const Bucket& bucket : buckets) {
     backward_.emplace_back();
     const std::uint32_t last = first_layer(builder.graph(), layout_, bucket);  // that backward reaches
@@ -207,24 +210,24 @@ void StepProgram::make_backward(Layers& layers, const std::vector<Bucket>& bucke
         if (builder.tensor(from.tensor).trained)
           gradients.contribute(backward_.back().calls, from.tensor, {from.gradient, from.shape.after_relu});
       }
-      if (stage == 0 || builder.stages()[stage - 1].layer != layer) continue;
-      --stage;
-      if (!builder.tensor(builder.stages()[stage].output).trained) continue;
-      compute_again(layers, stage, made);
-      LayerCalls& one = *layers.calls[stage];
+      if (fused_layer == 0 || builder.fused_layers()[fused_layer - 1].layer != layer) continue;
+      --fused_layer;
+      if (!builder.tensor(builder.fused_layers()[fused_layer].output).trained) continue;
+      compute_again(layers, fused_layer, made);
+      LayerCalls& one = *layers.calls[fused_layer];
       if (const std::uint64_t gathered = one.gathered().backward; gathered != 0) {
         one.before_backward(backward_.back().calls, gradients);
         backward_.back().gathered_bytes = gathered;
         backward_.emplace_back();
       }
       Calls& calls = backward_.back().calls;
-      const std::uint32_t input = builder.stages()[stage].inputs.front();
-      Part part{.layer = layer,
-                .backward = true,
-                .activation = builder.stages()[stage].activation,
-                .slope = builder.tensor(input).readers == 1 ? builder.activation_of(input) : Activation::none,
-                .piece = backward_.size() - 1,
-                .first = calls.size()};
+      const std::uint32_t input = builder.fused_layers()[fused_layer].inputs.front();
+      LayerPass part{.layer = layer,
+                     .backward = true,
+                     .activation = builder.fused_layers()[fused_layer].activation,
+                     .slope = builder.tensor(input).readers == 1 ? builder.activation_of(input) : Activation::none,
+                     .piece = backward_.size() - 1,
+                     .first = calls.size()};
       one.backward(calls, gradients);
       part.count = calls.size() - part.first;
       parts_.push_back(part);
@@ -236,24 +239,24 @@ void StepProgram::make_backward(Layers& layers, const std::vector<Bucket>& bucke
   }
 }
 
-void StepProgram::compute_again(Layers& layers, std::size_t stage, std::vector<Recomputation>& made) {
+void StepProgram::compute_again(Layers& layers, std::size_t fused_layer, std::vector<Recomputation>& made) {
   ProgramBuilder& builder = layers.builder;
   const auto& ranges = builder.graph().recomputed();
   const auto is_inside = [&](const LayerRange& range, std::size_t s) {
-    return builder.stages()[s].layer >= range.first && builder.stages()[s].layer <= range.last;
+    return builder.fused_layers()[s].layer >= range.first && builder.fused_layers()[s].layer <= range.last;
   };
-  const auto range = std::ranges::find_if(ranges, [&](const LayerRange& one) { return is_inside(one, stage); });
-  if (range == ranges.end() || layers.again_from <= range->first) return;
-  layers.again_from = range->first;
+  const auto range = std::ranges::find_if(ranges, [&](const LayerRange& one) { return is_inside(one, fused_layer); });
+  if (range == ranges.end() || layers.recomputed_from <= range->first) return;
+  layers.recomputed_from = range->first;
   Calls& calls = backward_.back().calls;
   Recomputation again{.piece = backward_.size() - 1, .first = calls.size(), .first_place = places_.count()};
   builder.begin_recomputation(*range);
-  for (std::size_t s = 0; s <= stage; ++s) {
+  for (std::size_t s = 0; s <= fused_layer; ++s) {
     if (!is_inside(*range, s)) continue;
     TROUPE_CHECK(layers.calls[s]->gathered().forward == 0, Code::unsupported, "layer ",
-                 builder.graph().layers()[builder.stages()[s].layer].name,
+                 builder.graph().layers()[builder.fused_layers()[s].layer].name,
                  " is synchronized over ranks, which cannot be computed again; leave it out of train.recompute");
-    layers.calls[s] = make_layer_calls(builder, builder.stages()[s]);
+    layers.calls[s] = make_layer_calls(builder, builder.fused_layers()[s]);
     layers.calls[s]->forward(calls);
   }
   builder.end_recomputation();
@@ -287,15 +290,15 @@ void StepProgram::remove_unused(const Recomputation& made) {
       continue;
     }
     calls.erase(calls.begin() + static_cast<std::ptrdiff_t>(c));
-    for (Part& part : parts_)
+    for (LayerPass& part : parts_)
       if (part.backward && part.piece == made.piece && part.first > c) --part.first;
   }
 }
 
 void StepProgram::make_evaluation(Layers& layers) {
-  if (std::ranges::none_of(layers.calls, [](const auto& stage) { return stage->has_evaluation(); })) return;
+  if (std::ranges::none_of(layers.calls, [](const auto& fused_layer) { return fused_layer->has_evaluation(); })) return;
   Calls& calls = evaluation_.emplace();
-  for (const auto& stage : layers.calls) stage->evaluation(calls);
+  for (const auto& fused_layer : layers.calls) fused_layer->evaluation(calls);
   for (const Loss& loss : losses_) layers.builder.convert(calls, layers.builder.tensor(loss.tensor).value, loss.logits);
 }
 
@@ -328,7 +331,7 @@ void StepProgram::for_memories(BeginList&& begin_list, NextCall&& next_call, Vis
 void StepProgram::place_tensors() {
   for_memories([&] { places_.begin_list(); }, [&] { places_.next_call(); },
                [&](const memory& used) { places_.touch(used); });
-  places_.settle();
+  places_.assign_offsets();
   for_memories([] {}, [] {}, [&](const memory& used) { places_.set_address(used); });
 }
 
@@ -375,7 +378,7 @@ void StepProgram::run(const RunProgram& what) {
   to.samples = (training ? 0 : to.samples) + sums.samples;
 }
 
-void StepProgram::run(const Part& part) const {
+void StepProgram::run(const LayerPass& part) const {
   const Calls& calls = (part.backward ? backward_ : forward_)[part.piece].calls;
   execute(std::span{calls}.subspan(part.first, part.count), stream_, kernels_);
 }

@@ -49,20 +49,20 @@ class StepProgram {
   const std::string& description() const noexcept { return description_; }
   /// The memory of its tensors.
   const Places& places() const noexcept { return places_; }
-  /// The calls of one pass of a stage.
-  struct Part {
+  /// The calls of one pass of a fused layer.
+  struct LayerPass {
     std::uint32_t layer = 0;  // of the graph
     bool backward = false;
-    Activation activation{};  // of the stage
-    Activation slope{};       // backward: of the stage before, through which this one goes back
+    Activation activation{};  // of the fused layer
+    Activation slope{};       // backward: of the fused layer before, through which this one goes back
     std::size_t piece = 0;    // of the forward or backward pass
     std::size_t first = 0;    // call of the piece
     std::size_t count = 0;
   };
   /// All parts in the order of a step.
-  const std::vector<Part>& parts() const noexcept { return parts_; }
+  const std::vector<LayerPass>& parts() const noexcept { return parts_; }
   /// Runs one of parts() on the data that the last step left, for measurements. The program must have run a step.
-  void run(const Part& part) const;
+  void run(const LayerPass& part) const;
 
  private:
   struct Loss {
@@ -94,10 +94,10 @@ class StepProgram {
   /// Throws Error{corrupt} for a token that is not in the vocabulary.
   void check_tokens(const RunProgram& what) const;
   void make_forward(Layers& layers, const std::vector<Bucket>& buckets);
-  std::vector<std::uint32_t> buckets_of(const Stage& stage, const std::vector<Bucket>& buckets) const;
+  std::vector<std::uint32_t> buckets_of(const FusedLayer& fused_layer, const std::vector<Bucket>& buckets) const;
   void make_backward(Layers& layers, const std::vector<Bucket>& buckets);
-  /// Adds the calls that compute a range of layers again, if the backward pass enters one with `stage`.
-  void compute_again(Layers& layers, std::size_t stage, std::vector<Recomputation>& made);
+  /// Adds the calls that compute a range of layers again, if the backward pass enters one with `fused_layer`.
+  void compute_again(Layers& layers, std::size_t fused_layer, std::vector<Recomputation>& made);
   /// Removes calls of `made` whose results are not used later.
   void remove_unused(const Recomputation& made);
   void make_evaluation(Layers& layers);
@@ -123,14 +123,14 @@ class StepProgram {
   dnnl::engine engine_;
   dnnl::stream stream_;
   Places places_;
-  std::vector<Loss> losses_;                            // the last one counts samples and correct answers
-  std::vector<Tokens> tokens_;                          // checked before they are read
-  std::vector<Piece> forward_;                          // a piece also ends where the next stage reads another bucket
+  std::vector<Loss> losses_;    // the last one counts samples and correct answers
+  std::vector<Tokens> tokens_;  // checked before they are read
+  std::vector<Piece> forward_;  // a piece also ends where the next fused layer reads another bucket
   std::vector<std::vector<std::uint32_t>> first_read_;  // by piece: indices of buckets
   std::optional<Calls> evaluation_;                     // the forward pass of an evaluation, if it differs
   std::vector<BatchStatistic> statistics_;
   std::vector<Piece> backward_;
-  std::vector<Part> parts_;
+  std::vector<LayerPass> parts_;
   std::string description_;
 };
 

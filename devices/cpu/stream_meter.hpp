@@ -60,7 +60,7 @@ class StreamMeter {
   enum class Kind : std::uint8_t { load, compute, exchange, update, evaluate, copy, idle, count };
 
   static Kind kind_of(const Operation& operation) noexcept {
-    if (std::holds_alternative<MeasureUpdate>(operation) || std::holds_alternative<Update>(operation) ||
+    if (std::holds_alternative<AddUpdateSquares>(operation) || std::holds_alternative<Update>(operation) ||
         std::holds_alternative<WeightedDelta>(operation))
       return Kind::update;
     if (std::holds_alternative<CopyBytes>(operation) || std::holds_alternative<Digest>(operation)) return Kind::copy;

@@ -44,8 +44,8 @@ void reduce_with_norm(const Kernels& kernels, float* to, std::span<const float* 
   note_gradient(sums, fold(lanes), to, parts, count, what);
 }
 
-void measure_update(const Kernels& kernels, const RuleStep& rule, const UpdateAddresses& at, const float* sum,
-                    const StepSums& total) {
+void add_update_squares(const Kernels& kernels, const RuleStep& rule, const UpdateAddresses& at, const float* sum,
+                        const StepSums& total) {
   const float scale = gradient_scale(rule, total);
   if (scale == 0) return;
   const auto measure = [&](TensorSquares& found, const RuleStep& here, std::uint64_t first, std::uint64_t count) {
@@ -65,7 +65,7 @@ void measure_update(const Kernels& kernels, const RuleStep& rule, const UpdateAd
     found.weights += static_cast<float>(fold(weights));
     found.update += static_cast<float>(fold(update));
   };
-  measure_tensors(at, rule, measure);
+  add_tensor_squares(at, rule, measure);
 }
 
 void UpdateArithmetic::operator()(std::uint64_t first, std::uint64_t count, const UndoCopy& undo) const {

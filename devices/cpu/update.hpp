@@ -14,9 +14,9 @@ void reduce(const Kernels& kernels, float* to, std::span<const float* const> par
 void reduce_with_norm(const Kernels& kernels, float* to, std::span<const float* const> parts, std::uint64_t count,
                       StepSums& sums, const NormCheck& what);
 
-/// Stream::measure_update on addresses.
-void measure_update(const Kernels& kernels, const RuleStep& rule, const UpdateAddresses& at, const float* sum,
-                    const StepSums& total);
+/// Stream::add_update_squares on addresses.
+void add_update_squares(const Kernels& kernels, const RuleStep& rule, const UpdateAddresses& at, const float* sum,
+                        const StepSums& total);
 
 /// The arithmetic of an update for some elements of a stripe, for run_update_pass.
 class UpdateArithmetic {

@@ -102,7 +102,7 @@ void CudaStream::enqueue(Programs& programs, const std::function<void()>& work) 
   const LaunchList form = captured_.form(words_);
   auto* const known = static_cast<RecordedWork*>(
       programs.find([&](const Program& one) { return dynamic_cast<const RecordedWork&>(one).form() == form; }));
-  if (known == nullptr || !known->has_room() || watch_->has_ended()) {
+  if (known == nullptr || !known->has_space() || watch_->has_ended()) {
     launch_all(captured_);
     if (known != nullptr || watch_->has_ended()) return;
     try {
@@ -273,7 +273,7 @@ void CudaStream::reduce(Memory to, std::span<const Memory> parts) {
 }
 
 void CudaStream::reduce_with_norm(Memory to, std::span<const Memory> parts, const NormCheck& what) {
-  MeasureGradientArgs args{};
+  CheckGradientArgs args{};
   args.given.own.sums =
       device_.memory().address_of<StepSums>(what.sums, sizeof(StepSums), "the sums of a measured reduction");
   args.count = whole_floats(to, "the target of a measured reduction");
@@ -382,11 +382,11 @@ void CudaStream::fill(UpdateArgs& args, const RuleStep& rule, const StripeMemory
                                                   "the squares of tensors");
 }
 
-void CudaStream::measure_update(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) {
+void CudaStream::add_update_squares(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) {
   if (stripe.stripe.count == 0) return;
   UpdateArgs at{};
   fill(at, rule, stripe);
-  MeasureUpdateArgs args{};
+  AddUpdateSquaresArgs args{};
   args.sum = device_.memory().address_of<float>(sum, at.count * sizeof(float), "a sum of gradients");
   args.given.own = {rule, 0, device_.memory().address_of<StepSums>(total, sizeof(StepSums), "the total of an update")};
   args.parameters = at.parameters;

@@ -38,7 +38,7 @@ class CudaStream final : public Stream, public LibraryStream {
   void convert_with_residual(Memory to, DType to_type, Memory from, Memory residual) override;
   void add_converted(Memory to, Memory from, DType from_type) override;
   void digest(Memory to, Memory of) override;
-  void measure_update(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) override;
+  void add_update_squares(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) override;
   void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
               std::span<const Memory> contributions, Memory total) override;
   void enqueue(Programs& programs, const std::function<void()>& work) override;

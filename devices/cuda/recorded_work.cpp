@@ -67,7 +67,7 @@ RecordedWork::~RecordedWork() {
   blocks_->give_back(block_);
 }
 
-std::uint64_t RecordedWork::count_under_way() const noexcept {
+std::uint64_t RecordedWork::count_in_flight() const noexcept {
   return block_.begun - std::atomic_ref{*block_.done}.load(std::memory_order_acquire);
 }
 

@@ -87,13 +87,13 @@ class RecordedWork final : public Program {
   ~RecordedWork() override;
 
   const LaunchList& form() const noexcept { return form_; }
-  bool busy() const noexcept override { return count_under_way() != 0; }
-  bool has_room() const noexcept { return count_under_way() < StepBlocks::kSlots; }
+  bool busy() const noexcept override { return count_in_flight() != 0; }
+  bool has_space() const noexcept { return count_in_flight() < StepBlocks::kSlots; }
   /// Launches it with `words`, of its form. There is room.
   void replay(StreamHandle stream, std::span<const std::uint64_t> words);
 
  private:
-  std::uint64_t count_under_way() const noexcept;
+  std::uint64_t count_in_flight() const noexcept;
 
   std::shared_ptr<const Gpu> gpu_;
   std::shared_ptr<StepBlocks> blocks_;

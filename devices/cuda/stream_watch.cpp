@@ -86,37 +86,37 @@ Status StreamWatch::why() const {
 StreamWatch::Seen StreamWatch::look(bool asks) noexcept {
   if (has_ended()) return Seen::nothing;
   const Status reason = why();  // first: what the stream signalled before it failed is carried on, too
-  const bool news = carry_on();
+  const bool progress = carry_on();
   if (!reason.ok()) {
     end(reason);
-    return Seen::news;
+    return Seen::progress;
   }
   if (asks) {
     (void)gpu_.driver().ctx_set_current(gpu_.context());
     const Result result = gpu_.driver().stream_query(stream_);
     if (result != Result::success && result != Result::not_ready) {
       end({code_of(result), text(gpu_.name(), ": ", name_of_result(gpu_.driver(), result))});
-      return Seen::news;
+      return Seen::progress;
     }
   }
-  if (news) return Seen::news;
+  if (progress) return Seen::progress;
   const std::lock_guard lock{mutex_};
   return signals_.empty() ? Seen::nothing : Seen::waiting;
 }
 
 /// Whether there was something.
 bool StreamWatch::carry_on() noexcept {
-  bool news = false;
+  bool progress = false;
   for (;;) {
     Signal next{};
     {
       const std::lock_guard lock{mutex_};
-      if (signals_.empty()) return news;
+      if (signals_.empty()) return progress;
       next = signals_.front();
-      if ((read(*next.word) & ~Timeline::kPoisonedWord) < next.value) return news;
+      if ((read(*next.word) & ~Timeline::kPoisonedWord) < next.value) return progress;
       signals_.pop_front();
     }
-    news = true;
+    progress = true;
     if (next.carries)
       next.line->signal(next.value);
     else
@@ -135,7 +135,7 @@ Notifier::~Notifier() {
     const std::lock_guard lock{mutex_};
     stop_ = true;
   }
-  news_.notify_one();
+  changed_.notify_one();
   thread_.join();
 }
 
@@ -155,7 +155,7 @@ void Notifier::ring() noexcept {
     const std::lock_guard lock{mutex_};
     sleeps_.store(false, std::memory_order_seq_cst);
   }
-  news_.notify_one();
+  changed_.notify_one();
 }
 
 void Notifier::run() {
@@ -170,12 +170,12 @@ void Notifier::run() {
     const bool asks = ++looks % kAsksEvery == 0;
     for (StreamWatch* const watch : watches_) seen = std::max(seen, watch->look(asks));
     if (seen == StreamWatch::Seen::nothing) {
-      news_.wait(lock, [this] { return stop_ || !sleeps_.load(std::memory_order_seq_cst); });
+      changed_.wait(lock, [this] { return stop_ || !sleeps_.load(std::memory_order_seq_cst); });
       pause = kShortest;
       continue;
     }
-    pause = seen == StreamWatch::Seen::news ? kShortest : std::min(2 * pause, kLongest);
-    news_.wait_for(lock, pause, [this] { return stop_; });
+    pause = seen == StreamWatch::Seen::progress ? kShortest : std::min(2 * pause, kLongest);
+    changed_.wait_for(lock, pause, [this] { return stop_; });
   }
 }
 

@@ -33,7 +33,7 @@ class StreamWatch {
   void end(const Status& why) noexcept;
   bool has_ended() const noexcept { return ended_.load(std::memory_order_acquire); }
 
-  enum class Seen : std::uint8_t { nothing, waiting, news };
+  enum class Seen : std::uint8_t { nothing, waiting, progress };
   /// Carries on what the GPU has done meanwhile. `asks`: the driver is asked whether the GPU still works.
   Seen look(bool asks) noexcept;
 
@@ -79,7 +79,7 @@ class Notifier {
   void run();
 
   std::mutex mutex_;  // guards watches_ and stop_; held while the thread looks
-  std::condition_variable news_;
+  std::condition_variable changed_;
   std::vector<StreamWatch*> watches_;
   bool stop_ = false;
   std::atomic<bool> sleeps_{false};

@@ -48,7 +48,7 @@ enum class Kind : std::uint64_t {
   convert_with_residual,
   add_converted,
   digest,
-  measure_update,
+  add_update_squares,
   update,
   call,
 };
@@ -90,7 +90,7 @@ void FakeStream::push_now(Work work) {
     const std::lock_guard lock{device_.queues_};
     if (!ended_) queue_.push_back(std::move(work));
   }
-  device_.news_.notify_one();
+  device_.changed_.notify_one();
 }
 
 void FakeStream::push_now(const Piece& piece) {
@@ -348,17 +348,17 @@ void put(Words& form, const UpdateAddresses& at) {
 
 }  // namespace
 
-void FakeStream::measure_update(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) {
+void FakeStream::add_update_squares(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) {
   if (stripe.stripe.count == 0) return;
   check_size(sum, stripe.stripe.count * sizeof(float), "a sum of gradients");
   check_size(total, sizeof(StepSums), "a total");
   const UpdateAddresses at = addresses_of(rule, stripe);
   const auto* from = device_.address_of<const float>(sum);
-  Words form{Kind::measure_update, from};
+  Words form{Kind::add_update_squares, from};
   put(form, at);
   push({std::move(form), Words{rule, device_.address_of<const StepSums>(total)}, [=](WordReader values) {
           const auto step = values.take<RuleStep>();
-          fake::measure_update(step, at, from, *values.take<const StepSums*>());
+          fake::add_update_squares(step, at, from, *values.take<const StepSums*>());
         }});
 }
 
@@ -411,8 +411,8 @@ FakeDevice::FakeDevice(AddressSpace& space, FakeOptions options)
       space_(space),
       options_(options),
       traits_{"fake", text("fake device, seed ", options.seed), 1, false,
-              options.far_memory ? MemoryKind::device : MemoryKind::host} {
-  if (options.far_memory) far_ = std::make_unique<FarMemory>(space);
+              options.simulated_memory ? MemoryKind::device : MemoryKind::host} {
+  if (options.simulated_memory) simulated_ = std::make_unique<SimulatedDeviceMemory>(space);
   if (options.runs_itself) thread_ = start_thread("fake", [this] { keep_running(); });
 }
 
@@ -421,25 +421,25 @@ FakeDevice::~FakeDevice() {
     const std::lock_guard lock{queues_};
     stop_ = true;
   }
-  news_.notify_all();
+  changed_.notify_all();
   if (thread_.joinable()) thread_.join();
 }
 
 Memory FakeDevice::allocate(ArenaId id, MemoryKind kind, std::uint64_t size_bytes) {
-  if (kind == MemoryKind::device && far_) return far_->allocate(id, size_bytes);
+  if (kind == MemoryKind::device && simulated_) return simulated_->allocate(id, size_bytes);
   return HostDevice::allocate(id, kind, size_bytes);
 }
 
 RegionTicket FakeDevice::ticket(ArenaId id) const {
-  return space_.kind(id) == MemoryKind::device && far_ ? far_->ticket(id) : HostDevice::ticket(id);
+  return space_.kind(id) == MemoryKind::device && simulated_ ? simulated_->ticket(id) : HostDevice::ticket(id);
 }
 
 Memory FakeDevice::import(const RegionTicket& ticket) {
-  return far_ && ticket.kind == MemoryKind::device ? far_->import(ticket) : HostDevice::import(ticket);
+  return simulated_ && ticket.kind == MemoryKind::device ? simulated_->import(ticket) : HostDevice::import(ticket);
 }
 
 std::byte* FakeDevice::address(const Memory& memory) const {
-  return far_ ? far_->address(memory) : space_.address(memory);
+  return simulated_ ? simulated_->address(memory) : space_.address(memory);
 }
 
 /// Streams may wait for timelines that other threads and processes signal without notice, so this polls.
@@ -449,7 +449,7 @@ void FakeDevice::keep_running() {
     run_until_idle();
     std::unique_lock lock{queues_};
     if (stop_) return;
-    news_.wait_for(lock, kLookAgain);
+    changed_.wait_for(lock, kLookAgain);
   }
 }
 
@@ -485,8 +485,9 @@ FakeStream* FakeDevice::choose() {
     FakeStream* chosen = able[pick];
     if (able.size() == 1) return chosen;
     const bool delay = options_.delay_one_in > 0 && random_below(options_.seed, draws_++, options_.delay_one_in) == 0;
-    if (chosen->stands_back_ == 0 && !delay) return chosen;
-    chosen->stands_back_ = delay ? 1 + random_below(options_.seed, draws_++, kLongestDelay) : chosen->stands_back_ - 1;
+    if (chosen->turns_to_skip_ == 0 && !delay) return chosen;
+    chosen->turns_to_skip_ =
+        delay ? 1 + random_below(options_.seed, draws_++, kLongestDelay) : chosen->turns_to_skip_ - 1;
     able.erase(able.begin() + static_cast<std::ptrdiff_t>(pick));
   }
   return nullptr;

@@ -15,7 +15,7 @@
 
 #include "devices/fake/detail/recorded_pieces.hpp"
 #include "devices/fake/fake_timeline.hpp"
-#include "devices/fake/far_memory.hpp"
+#include "devices/fake/simulated_memory.hpp"
 #include "runtime/compute/host_device.hpp"
 #include "runtime/compute/stream.hpp"
 #include "runtime/compute/update_pass.hpp"
@@ -31,7 +31,8 @@ struct FakeOptions {
   std::uint64_t fail_at = kNever;  // the piece of work with this number, counted from 0, fails with device_fault
   std::uint32_t fail_one_in = 0;   // each piece of work fails with a probability of 1 in this number; 0: none does
   std::uint32_t delay_one_in = 0;  // the chosen stream is delayed, with a probability of 1 in this number; 0: never
-  bool far_memory = false;         // the device has its own memory, which the host cannot access; see FarMemory
+  bool simulated_memory =
+      false;  // the device has its own memory, which the host cannot access; see SimulatedDeviceMemory
   bool computes_graph =
       false;  // its replicas compute their graph, like the reference device, instead of the fake's own model
   bool runs_itself = false;  // on a thread; otherwise tests run it, or threads that wait for one of its streams
@@ -58,7 +59,7 @@ class FakeStream final : public Stream {
   void convert_with_residual(Memory to, DType to_type, Memory from, Memory residual) override;
   void add_converted(Memory to, Memory from, DType from_type) override;
   void digest(Memory to, Memory of) override;
-  void measure_update(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) override;
+  void add_update_squares(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) override;
   void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
               std::span<const Memory> contributions, Memory total) override;
 
@@ -103,7 +104,7 @@ class FakeStream final : public Stream {
   // All below: guarded by the device's queue mutex.
   std::deque<Work> queue_;
   std::uint64_t marks_ = 0;
-  std::uint64_t stands_back_ = 0;  // number of other streams' turns until it may run again
+  std::uint64_t turns_to_skip_ = 0;  // number of other streams' turns until it may run again
   std::optional<PassEnd> dies_at_;
   bool ended_ = false;
   // Used by the thread that enqueues.
@@ -162,14 +163,14 @@ class FakeDevice final : public HostDevice {
   AddressSpace& space_;
   const FakeOptions options_;
   DeviceTraits traits_;
-  std::unique_ptr<FarMemory> far_;  // null: it works in host memory
-  std::mutex running_;              // held while a piece of work is done; taken before queues_
-  mutable std::mutex queues_;       // guards all below and the streams' queues
+  std::unique_ptr<SimulatedDeviceMemory> simulated_;  // null: it works in host memory
+  std::mutex running_;                                // held while a piece of work is done; taken before queues_
+  mutable std::mutex queues_;                         // guards all below and the streams' queues
   std::vector<FakeStream*> streams_;
   std::uint64_t done_ = 0;
   std::uint64_t draws_ = 0;
   bool stop_ = false;
-  std::condition_variable news_;
+  std::condition_variable changed_;
   std::thread thread_;  // if it runs itself
 };
 

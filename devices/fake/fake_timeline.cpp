@@ -34,7 +34,7 @@ void FakeTimeline::signal(std::uint64_t to) noexcept {
     value_ = std::max(value_, to);
   }
   changed_.notify_all();
-  tell_due();
+  wake_due();
 }
 
 void FakeTimeline::add(std::uint64_t count) noexcept {
@@ -43,7 +43,7 @@ void FakeTimeline::add(std::uint64_t count) noexcept {
     value_ += count;
   }
   changed_.notify_all();
-  tell_due();
+  wake_due();
 }
 
 void FakeTimeline::poison(const Status& why) noexcept {
@@ -52,7 +52,7 @@ void FakeTimeline::poison(const Status& why) noexcept {
     if (poison_.ok()) poison_ = why.ok() ? Status{Code::aborted, "poisoned without a reason"} : why;
   }
   changed_.notify_all();
-  tell_due();
+  wake_due();
 }
 
 Status FakeTimeline::status() const noexcept {
@@ -65,11 +65,11 @@ void FakeTimeline::wake(std::uint64_t at, Waker& waker) {
     const std::lock_guard lock{mutex_};
     entries_.push_back({at, &waker});
   }
-  tell_due();
+  wake_due();
 }
 
 /// Removes each waker from the list before calling it, so that it is called once and may register again.
-void FakeTimeline::tell_due() noexcept {
+void FakeTimeline::wake_due() noexcept {
   for (;;) {
     Entry due{};
     Status status;

@@ -37,7 +37,7 @@ class FakeTimeline final : public Timeline {
     std::uint64_t at;
     Waker* waker;
   };
-  void tell_due() noexcept;
+  void wake_due() noexcept;
 
   const TimelineId id_;
   const std::function<bool()> drive_;

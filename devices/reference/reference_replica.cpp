@@ -15,9 +15,9 @@ using reference::Result;
 
 class ReferenceReplica final : public Replica {
  public:
-  ReferenceReplica(ReplicaSite site, const Graph& graph, const Layout& layout, const BatchLayout& batch,
+  ReferenceReplica(ReplicaContext context, const Graph& graph, const Layout& layout, const BatchLayout& batch,
                    const std::vector<Bucket>& buckets, const ReplicaMemory& memory)
-      : site_(std::move(site)),
+      : context_(std::move(context)),
         model_(graph, layout),
         count_(layout.count_elements()),
         dtype_(graph.dtype()),
@@ -46,7 +46,7 @@ class ReferenceReplica final : public Replica {
       to->correct = result_.correct;
       to->samples = result_.samples;
     };
-    site_.call(stream, call);
+    context_.call(stream, call);
     for (const Bucket& bucket : buckets_) {
       ++call.piece;
       call.run = [this, bucket](const std::byte*, std::uint32_t, StepSums*) {
@@ -56,7 +56,7 @@ class ReferenceReplica final : public Replica {
           gradients[i] = static_cast<float>(result_.gradients[i]);
         }
       };
-      site_.call(stream, call);
+      context_.call(stream, call);
       sink.ready(bucket, stream);
     }
   }
@@ -69,7 +69,7 @@ class ReferenceReplica final : public Replica {
       to->correct += result.correct;
       to->samples += result.samples;
     };
-    site_.call(stream, call);
+    context_.call(stream, call);
   }
 
  private:
@@ -81,12 +81,12 @@ class ReferenceReplica final : public Replica {
     TROUPE_CHECK(rows <= batch_.rows(), Code::invalid, rows, " rows of a batch with room for ", batch_.rows());
     TROUPE_CHECK(batch.size_bytes == batch_.size_bytes(), Code::invalid, "a batch of ", batch.size_bytes,
                  " bytes was given, this replica takes ", batch_.size_bytes());
-    return site_.address(batch);
+    return context_.address(batch);
   }
 
   template <class T>
   T* at(const Memory& memory) const {
-    return reinterpret_cast<T*>(site_.address(memory));
+    return reinterpret_cast<T*>(context_.address(memory));
   }
 
   Result run(const std::byte* batch, std::uint32_t count_rows, bool with_gradients) const {
@@ -130,7 +130,7 @@ class ReferenceReplica final : public Replica {
     return found;
   }
 
-  const ReplicaSite site_;
+  const ReplicaContext context_;
   const Model model_;
   const std::uint64_t count_;
   const DType dtype_;
@@ -144,10 +144,10 @@ class ReferenceReplica final : public Replica {
 
 }  // namespace
 
-std::unique_ptr<Replica> make_reference_replica(ReplicaSite site, const Graph& graph, const Layout& layout,
+std::unique_ptr<Replica> make_reference_replica(ReplicaContext context, const Graph& graph, const Layout& layout,
                                                 const BatchLayout& batch, const std::vector<Bucket>& buckets,
                                                 const ReplicaMemory& memory) {
-  return std::make_unique<ReferenceReplica>(std::move(site), graph, layout, batch, buckets, memory);
+  return std::make_unique<ReferenceReplica>(std::move(context), graph, layout, batch, buckets, memory);
 }
 
 }  // namespace troupe

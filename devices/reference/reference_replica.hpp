@@ -21,13 +21,13 @@ struct ReplicaCall {
 };
 
 /// How a replica made of plain functions uses its device.
-struct ReplicaSite {
+struct ReplicaContext {
   std::function<std::byte*(const Memory&)> address;       // for the work that is called
   std::function<void(Stream&, const ReplicaCall&)> call;  // enqueues it; throws for another device's stream
 };
 
-/// Computes the graph as the reference device does, on streams of the device that `site` belongs to.
-std::unique_ptr<Replica> make_reference_replica(ReplicaSite site, const Graph& graph, const Layout& layout,
+/// Computes the graph as the reference device does, on streams of the device that `context` belongs to.
+std::unique_ptr<Replica> make_reference_replica(ReplicaContext context, const Graph& graph, const Layout& layout,
                                                 const BatchLayout& batch, const std::vector<Bucket>& buckets,
                                                 const ReplicaMemory& memory);
 

@@ -66,7 +66,7 @@ ReferenceStream::~ReferenceStream() {
     const std::lock_guard lock{mutex_};
     stop_ = true;
   }
-  news_.notify_one();
+  changed_.notify_one();
   thread_.join();
 }
 
@@ -75,7 +75,7 @@ void ReferenceStream::call(std::function<void()> work) {
     const std::lock_guard lock{mutex_};
     queue_.push_back(std::move(work));
   }
-  news_.notify_one();
+  changed_.notify_one();
 }
 
 void ReferenceStream::work() {
@@ -84,7 +84,7 @@ void ReferenceStream::work() {
     std::function<void()> next;
     {
       std::unique_lock lock{mutex_};
-      news_.wait(lock, [this] { return stop_ || !queue_.empty(); });
+      changed_.wait(lock, [this] { return stop_ || !queue_.empty(); });
       if (queue_.empty()) return;
       next = std::move(queue_.front());
       queue_.pop_front();
@@ -162,7 +162,7 @@ void ReferenceStream::reduce_with_norm(Memory to, std::span<const Memory> parts,
   reduce(to, parts);
   call([sum = space_.address_of<const float>(to), count = to.size_bytes / sizeof(float), what,
         found = address_of<StepSums>(space_, what.sums, sizeof(StepSums)),
-        parts = resolve<float>(parts, to.size_bytes)] { measure_gradient(*found, sum, parts, count, what); });
+        parts = resolve<float>(parts, to.size_bytes)] { check_gradient(*found, sum, parts, count, what); });
 }
 
 void ReferenceStream::weighted_delta(Memory to, Memory anchor, Memory from, Memory sums) {
@@ -228,13 +228,13 @@ UpdateAddresses ReferenceStream::addresses_of(const RuleStep& rule, const Stripe
   return at;
 }
 
-void ReferenceStream::measure_update(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) {
+void ReferenceStream::add_update_squares(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) {
   if (stripe.stripe.count == 0) return;
   call([rule, at = addresses_of(rule, stripe),
         from = address_of<const float>(space_, sum, stripe.stripe.count * sizeof(float)),
         sums = address_of<StepSums>(space_, total, sizeof(StepSums))] {
     const float scale = gradient_scale(rule, *sums);
-    if (scale != 0) measure_tensors(at, rule, scale, from);
+    if (scale != 0) add_tensor_squares(at, rule, scale, from);
   });
 }
 

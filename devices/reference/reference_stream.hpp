@@ -34,7 +34,7 @@ class ReferenceStream final : public Stream {
   void convert_with_residual(Memory to, DType to_type, Memory from, Memory residual) override;
   void add_converted(Memory to, Memory from, DType from_type) override;
   void digest(Memory to, Memory of) override;
-  void measure_update(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) override;
+  void add_update_squares(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) override;
   void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
               std::span<const Memory> contributions, Memory total) override;
   /// Enqueues `work`; if it throws Error, the stream ends with that.
@@ -52,7 +52,7 @@ class ReferenceStream final : public Stream {
   Timeline& line_;
   std::uint64_t marks_ = 0;
   std::mutex mutex_;  // guards queue_ and stop_
-  std::condition_variable news_;
+  std::condition_variable changed_;
   std::deque<std::function<void()>> queue_;
   bool stop_ = false;
   std::thread thread_;

@@ -9,7 +9,7 @@
 
 namespace troupe {
 
-/// Calls `piece` for each piece of the far memory, with the buffer that it is copied through and a stream.
+/// Calls `piece` for each piece of the device's memory, with the buffer that it is copied through and a stream.
 template <class Piece>
 void HostCopies::in_pieces(const Memory& far, Piece&& piece) {
   if (buffer_.size_bytes == 0) buffer_ = device_.allocate(id_, MemoryKind::pinned, kBufferBytes);

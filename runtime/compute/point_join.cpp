@@ -26,7 +26,7 @@ Point PointJoin::join(std::span<const Point> points) {
     countdown = free_.front();
     free_.pop_front();
     countdown->left = points.size();
-    under_way_.push_back(countdown);
+    in_flight_.push_back(countdown);
     joined.value = ++joins_;
   }
   for (const Point& point : points) space_.timeline(point.line).wake(point.value, *countdown);
@@ -40,9 +40,9 @@ void PointJoin::reached(Countdown& countdown, const Status& status) noexcept {
   if (!status.ok()) line_.poison(status);
   --countdown.left;
   const std::uint64_t before = ended_;
-  while (!under_way_.empty() && under_way_.front()->left == 0) {
-    free_.push_back(under_way_.front());
-    under_way_.pop_front();
+  while (!in_flight_.empty() && in_flight_.front()->left == 0) {
+    free_.push_back(in_flight_.front());
+    in_flight_.pop_front();
     ++ended_;
   }
   if (ended_ != before && line_.status().ok()) line_.signal(ended_);

@@ -32,7 +32,7 @@ class PointJoin {
   Timeline& line_;
   std::mutex mutex_;                  // guards what follows
   std::deque<Countdown> countdowns_;  // as many as were ever in use at once
-  std::deque<Countdown*> under_way_;  // in use, in the order of the calls
+  std::deque<Countdown*> in_flight_;  // in use, in the order of the calls
   std::deque<Countdown*> free_;
   std::uint64_t joins_ = 0;
   std::uint64_t ended_ = 0;

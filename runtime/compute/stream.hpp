@@ -144,7 +144,7 @@ class Stream {
   virtual void sum_up(Memory total, std::span<const Memory> parts) = 0;
   /// to[i] = sum of parts[.][i] in the order of `parts`; f32, all of the same size. `to` may be one of the parts.
   virtual void reduce(Memory to, std::span<const Memory> parts) = 0;
-  /// Like reduce, and reports about the result in `to`: the sum of its squares (in f64, as measure_gradient), and its
+  /// Like reduce, and reports about the result in `to`: the sum of its squares (in f64, as check_gradient), and its
   /// first element that is not finite, with the rank that caused it.
   virtual void reduce_with_norm(Memory to, std::span<const Memory> parts, const NormCheck& what) = 0;
   /// to[i] = samples * (anchor[i] - from[i]), with the samples of the StepSums at `sums`; f32, all of the same size.
@@ -175,7 +175,8 @@ class Stream {
   /// in which an update with the same rule, stripe and total would move them; `sum` ([stripe.count] f32) is the sum of
   /// the gradients. Changes nothing else. Only for rules with tensor norms. Throws Error{unsupported} if the device
   /// cannot do it.
-  virtual void measure_update(const RuleStep& rule, const StripeMemory& /*stripe*/, Memory /*sum*/, Memory /*total*/) {
+  virtual void add_update_squares(const RuleStep& rule, const StripeMemory& /*stripe*/, Memory /*sum*/,
+                                  Memory /*total*/) {
     fail(Code::unsupported, text("this device measures no tensors, which optimizer.rule = \"", name_of(rule.kind),
                                  "\" needs; choose another rule"));
   }

@@ -30,8 +30,8 @@ BatchHead BatchCursor::next_training(const Ledger& ledger, SampleOrder& order, s
 /// The last batch may have fewer rows; there is at least one batch, so that every rank reports something.
 BatchHead BatchCursor::next_test(const Ledger& ledger, std::vector<Sample>& samples) {
   const SamplePart mine = ledger.test_part(step_, rank_);
-  const std::uint64_t done = test_batch_ * room_;
-  const std::uint64_t rows = std::min<std::uint64_t>(room_, mine.count - std::min(done, mine.count));
+  const std::uint64_t done = test_batch_ * max_rows_;
+  const std::uint64_t rows = std::min<std::uint64_t>(max_rows_, mine.count - std::min(done, mine.count));
   samples.resize(rows);
   for (std::uint64_t row = 0; row < rows; ++row) samples[row] = {.index = mine.first + done + row};
   BatchHead head{.step = step_, .evaluation = true, .rows = static_cast<std::uint32_t>(rows)};

@@ -23,9 +23,9 @@ struct BatchHead {
 /// position is a step and a number of test batches. Threads: one.
 class BatchCursor {
  public:
-  /// Batches of up to `room` rows.
-  BatchCursor(const Schedule& schedule, Rank rank, std::uint32_t room)
-      : schedule_(schedule), rank_(rank), room_(room), step_{schedule.first_step} {}
+  /// Batches of up to `max_rows` rows.
+  BatchCursor(const Schedule& schedule, Rank rank, std::uint32_t max_rows)
+      : schedule_(schedule), rank_(rank), max_rows_(max_rows), step_{schedule.first_step} {}
 
   /// Whether there is a next batch that `ledger` knows.
   bool has_next(const Ledger& ledger) const noexcept {
@@ -40,7 +40,7 @@ class BatchCursor {
 
   Schedule schedule_;
   Rank rank_;
-  std::uint32_t room_;
+  std::uint32_t max_rows_;
   Step step_;
   bool testing_ = false;          // in the test set after `step_`
   std::uint64_t test_batch_ = 0;  // number of the next batch of that pass

@@ -50,7 +50,7 @@ ShareBounds bounds_of(std::uint32_t rows, const SplitRange& range) noexcept {
           std::max(static_cast<std::uint64_t>(std::floor(units(range.most))), mean + 1)};
 }
 
-std::uint32_t room_of(std::uint32_t rows, const SplitRange& range) noexcept {
+std::uint32_t max_rows_of(std::uint32_t rows, const SplitRange& range) noexcept {
   if (range == SplitRange{}) return rows;
   const ShareBounds bounds = bounds_of(rows, range);
   return static_cast<std::uint32_t>((bounds.most + 1) * bounds.quantum);  // including the rows that are not a whole

@@ -29,7 +29,7 @@ struct ShareBounds {
 ShareBounds bounds_of(std::uint32_t rows, const SplitRange& range) noexcept;
 
 /// The rows that a batch must have room for, if the mean of a rank is `rows`.
-std::uint32_t room_of(std::uint32_t rows, const SplitRange& range) noexcept;
+std::uint32_t max_rows_of(std::uint32_t rows, const SplitRange& range) noexcept;
 
 /// Divides a mean of `rows` per rank in proportion to `weights` (rates), such that the largest share / weight is as
 /// small as multiples of quantum_of(rows) and `range` allow; rows that are not a whole multiple go to the largest

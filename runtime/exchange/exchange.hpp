@@ -211,9 +211,9 @@ class HostedRoute {
   /// After a barrier: this process's shard stops using its stripe before the work that `stream` is given next.
   virtual void close(Stream& stream) = 0;
   virtual void begin(const StepFacts& facts, const Rule& rule, Memory sums, Memory total) = 0;
-  /// `meets`: the step ends with a barrier of all ranks. After it every contribution is applied and no further one is
-  /// until this rank continues, so the stripes may be read or taken over.
-  virtual void commit(Stream& stream, bool meets) = 0;
+  /// `is_barrier`: the step ends with a barrier of all ranks. After it every contribution is applied and no further one
+  /// is until this rank continues, so the stripes may be read or taken over.
+  virtual void commit(Stream& stream, bool is_barrier) = 0;
   virtual bool is_consistent() const noexcept = 0;
   virtual bool totals_are_common() const noexcept = 0;
   virtual void show_common(Stream& stream) = 0;

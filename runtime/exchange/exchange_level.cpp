@@ -48,17 +48,17 @@ CounterpartGroup counterpart_group(const ExchangeLevel& between, std::size_t set
                                    std::span<const Bucket> buckets) {
   CounterpartGroup group;
   group.ranks = between.sets.at(set);
-  std::vector<std::uint32_t> tenants;  // indices into group.ranks
+  std::vector<std::uint32_t> owners;  // indices into group.ranks
   for (std::uint32_t place = 0; place < group.ranks.size(); ++place)
-    if (home_set(between, group.ranks[place]) == set) tenants.push_back(place);
-  group.ranges_a_bucket = static_cast<std::uint32_t>(tenants.size());
+    if (home_set(between, group.ranks[place]) == set) owners.push_back(place);
+  group.ranges_a_bucket = static_cast<std::uint32_t>(owners.size());
   for (const Bucket& bucket : buckets) {
-    for (const std::uint32_t place : tenants) {
+    for (const std::uint32_t place : owners) {
       Bucket range = bucket;
       range.index = static_cast<std::uint32_t>(group.ranges.size());
       range.count = 0;
       for (const Stripe& stripe : stripes) {
-        if (stripe.tenant != group.ranks[place]) continue;
+        if (stripe.owner != group.ranks[place]) continue;
         const Stripe common = common_part(stripe, bucket);
         if (common.count == 0) continue;
         range.first = common.first;

@@ -46,21 +46,21 @@ class PolicyExchange final : public Exchange {
   }
 
   void begin(Stream& stream, const StepFacts& facts, Memory sums, Memory total) override {
-    check_tenancy(facts.step);
+    check_not_retired(facts.step);
     step_ = facts.step;
     sums_ = sums;
     total_ = total;
     rule_ = parts_.rule;
-    const bool was_hosted = orders_.hosted;
+    const bool was_hosted = actions_.hosted;
     // First, because all that follows depends on this step's orders.
-    orders_ = parts_.policy->next(facts);
+    actions_ = parts_.policy->next(facts);
     if (parts_.rate) {
       const std::uint64_t steps = parts_.policy->policy().accumulate;  // number of steps in an update
       rule_.rate = parts_.rate->at(facts.samples_before, facts.samples * steps);
     }
     relieve(stream, facts);
     const bool first = !std::exchange(begun_, true);
-    if (orders_.hosted) return begin_hosted(stream, facts, was_hosted);
+    if (actions_.hosted) return begin_hosted(stream, facts, was_hosted);
     // The shard stops using the stripe before a round may update it, and the weights are copied after that.
     if (was_hosted) {
       parts_.hosted->close(stream);
@@ -68,17 +68,17 @@ class PolicyExchange final : public Exchange {
     }
     if (first && parts_.average_begins && keeps_average()) begin_average(stream);
     if (first || was_hosted) adopt(stream);
-    TROUPE_CHECK(orders_.sent == Sent::nothing || orders_.finish || parts_.side != nullptr, Code::invalid,
+    TROUPE_CHECK(actions_.sent == Sent::nothing || actions_.finish || parts_.side != nullptr, Code::invalid,
                  "a round behind the next step needs a stream of its own");
     first_ = true;
-    if (orders_.sent == Sent::gradient) ++updates_;
-    if (orders_.switched) begin_policy(stream);
+    if (actions_.sent == Sent::gradient) ++updates_;
+    if (actions_.switched) begin_policy(stream);
   }
 
   void show_between_steps() noexcept override { shows_between_steps_ = true; }
 
-  bool has_round() const noexcept override { return orders_.hosted || orders_.sent != Sent::nothing; }
-  bool totals_are_common() const noexcept override { return !orders_.hosted || parts_.hosted->totals_are_common(); }
+  bool has_round() const noexcept override { return actions_.hosted || actions_.sent != Sent::nothing; }
+  bool totals_are_common() const noexcept override { return !actions_.hosted || parts_.hosted->totals_are_common(); }
 
   void acquire(Stream& stream, const Bucket& bucket) override {
     stream.wait(std::exchange(valid_.at(bucket.index), {}));
@@ -94,13 +94,13 @@ class PolicyExchange final : public Exchange {
   }
 
   void contribute(Stream& stream, const Bucket& bucket) override {
-    check_tenancy(step_);
+    check_not_retired(step_);
     TROUPE_CHECK(bucket.count > 0 && (bucket.first + bucket.count) * sizeof(float) <= memory_.gradients.size_bytes,
                  Code::invalid, "bucket ", bucket.index, " covers elements ", bucket.first, " to ",
                  bucket.first + bucket.count, " of group ", bucket.group.value, ", which has ",
                  memory_.gradients.size_bytes / sizeof(float));
-    if (orders_.hosted) return;  // the shards get whole stripes later
-    if (orders_.keep) {
+    if (actions_.hosted) return;  // the shards get whole stripes later
+    if (actions_.keep) {
       keep(stream, bucket);
     } else if (sends_at_once()) {
       send_gradients(stream, bucket);
@@ -113,30 +113,30 @@ class PolicyExchange final : public Exchange {
   /// parameters are copied after the round that produces them. The state and the count of updates are cleared last,
   /// because this step's update still uses both.
   void commit(Stream& stream) override {
-    if (orders_.finish_previous) finish_previous(stream);
-    if (orders_.gather_state) gather_state(stream);
-    if (orders_.hosted) return parts_.hosted->commit(stream, orders_.finish);
-    if (orders_.local_update) update_locally(stream);
-    if (orders_.sent == Sent::nothing) carry(stream);
-    if (orders_.sent == Sent::delta) send_delta(stream);
+    if (actions_.finish_previous) finish_previous(stream);
+    if (actions_.gather_state) gather_state(stream);
+    if (actions_.hosted) return parts_.hosted->commit(stream, actions_.finish);
+    if (actions_.local_update) update_locally(stream);
+    if (actions_.sent == Sent::nothing) carry(stream);
+    if (actions_.sent == Sent::delta) send_delta(stream);
     if (sends_at_once()) conclude(stream);
-    if (orders_.sent == Sent::gradient && !sends_at_once()) {
-      orders_.finish ? send_all_gradients(stream) : begin_round_behind(stream);
+    if (actions_.sent == Sent::gradient && !sends_at_once()) {
+      actions_.finish ? send_all_gradients(stream) : begin_round_behind(stream);
     }
-    if (orders_.sent != Sent::nothing && orders_.finish) {
+    if (actions_.sent != Sent::nothing && actions_.finish) {
       shows_between_steps_ ? adopt(stream) : adopt_by_bucket();
     }
-    if (orders_.clear_state) clear_state(stream);
-    kept_ = orders_.keep;
+    if (actions_.clear_state) clear_state(stream);
+    kept_ = actions_.keep;
   }
 
   bool is_consistent() const noexcept override {
-    return orders_.hosted ? parts_.hosted->is_consistent() : !under_way_ && !kept_ && !moved_;
+    return actions_.hosted ? parts_.hosted->is_consistent() : !in_progress_ && !kept_ && !moved_;
   }
 
   void show_common(Stream& stream) override {
     join(stream);
-    if (orders_.hosted) return parts_.hosted->show_common(stream);
+    if (actions_.hosted) return parts_.hosted->show_common(stream);
     if (!moved_) return;
     stream.copy(memory_.held, memory_.weights);
     copy_some(stream, memory_.held_bf16, memory_.bf16);
@@ -145,7 +145,7 @@ class PolicyExchange final : public Exchange {
   }
 
   void show_own(Stream& stream) override {
-    if (orders_.hosted) return parts_.hosted->show_own(stream);
+    if (actions_.hosted) return parts_.hosted->show_own(stream);
     if (!moved_) return;
     stream.copy(memory_.weights, memory_.held);
     copy_some(stream, memory_.bf16, memory_.held_bf16);
@@ -157,10 +157,10 @@ class PolicyExchange final : public Exchange {
   /// are put aside.
   void show_average(Stream& stream) override {
     if (!keeps_average()) return;
-    if (under_way_) stream.wait(round_end_);
+    if (in_progress_) stream.wait(round_end_);
     swap_average(stream);
     if (!has_own_weights()) return;
-    if (under_way_) {
+    if (in_progress_) {
       stream.copy(memory_.held, memory_.weights);
       copy_some(stream, memory_.held_bf16, memory_.bf16);
     }
@@ -170,7 +170,7 @@ class PolicyExchange final : public Exchange {
   void hide_average(Stream& stream) override {
     if (!keeps_average()) return;
     swap_average(stream);
-    if (!under_way_) return adopt(stream);
+    if (!in_progress_) return adopt(stream);
     stream.copy(memory_.weights, memory_.held);
     copy_some(stream, memory_.bf16, memory_.held_bf16);
   }
@@ -206,7 +206,7 @@ class PolicyExchange final : public Exchange {
     parts_.policy->switch_at(step, of_group(policy));
   }
 
-  std::uint64_t updates() const noexcept override { return orders_.hosted ? parts_.hosted->updates() : updates_; }
+  std::uint64_t updates() const noexcept override { return actions_.hosted ? parts_.hosted->updates() : updates_; }
 
   std::vector<StripeMemory> retire(const Status& why) noexcept override {
     if (!retired_.exchange(true, std::memory_order_acq_rel)) {
@@ -239,14 +239,14 @@ class PolicyExchange final : public Exchange {
   /// How many arrays a stripe has beside the parameters.
   std::size_t slots() const noexcept { return state_slots(parts_.rule); }
 
-  /// Only a tenant updates its stripe, and not before all ranks have contributed to it, which is later on their
+  /// Only an owner updates its stripe, and not before all ranks have contributed to it, which is later on their
   /// streams.
   void begin_average(Stream& stream) {
     for (const StripeMemory& part : memory_.mine)
       if (part.stripe.count != 0) stream.copy(part.state[slots() - 1], part.parameters);
   }
 
-  /// A round without gradients, in which tenants exchange their parameters with the average. Nobody reads the weights
+  /// A round without gradients, in which owners exchange their parameters with the average. Nobody reads the weights
   /// any more when all have come to its barrier.
   void swap_average(Stream& stream) {
     join(stream);
@@ -273,10 +273,10 @@ class PolicyExchange final : public Exchange {
 
   /// Whether each bucket leaves as soon as it is ready.
   bool sends_at_once() const noexcept {
-    return orders_.sent == Sent::gradient && orders_.finish && !orders_.finish_previous;
+    return actions_.sent == Sent::gradient && actions_.finish && !actions_.finish_previous;
   }
 
-  void check_tenancy(Step step) const {
+  void check_not_retired(Step step) const {
     TROUPE_CHECK(!retired_.load(std::memory_order_acquire), Code::aborted, "step ", step.value,
                  ": the exchange of group ", group().value, " was retired");
   }
@@ -285,7 +285,7 @@ class PolicyExchange final : public Exchange {
   /// before the next step without a round, and in the last step nobody is relieved: relieved ranks still read the
   /// others' memory, which is then reused or unmapped.
   void relieve(Stream& stream, const StepFacts& facts) {
-    const bool rounds = !orders_.hosted && orders_.sent == Sent::gradient;
+    const bool rounds = !actions_.hosted && actions_.sent == Sent::gradient;
     if (!rounds && !relieved_.empty()) parts_.communicator->barrier_with_relieved(stream);
     relieved_.clear();
     // A rank that updates a tensor with norms must have computed that tensor's sum of squares, for which it needs the
@@ -297,7 +297,7 @@ class PolicyExchange final : public Exchange {
   void begin_hosted(Stream& stream, const StepFacts& facts, bool was_hosted) {
     TROUPE_CHECK(parts_.hosted != nullptr, Code::invalid, "group ", group().value, " has no shards");
     join(stream);
-    if (orders_.switched || !was_hosted) {
+    if (actions_.switched || !was_hosted) {
       if (was_hosted) updates_ = parts_.hosted->updates();
       parts_.hosted->open(stream,
                           {parts_.policy->policy(), updates_, parts_.policy->steps_taken(), facts.samples_before});
@@ -392,8 +392,8 @@ class PolicyExchange final : public Exchange {
     for (const BucketWork& work : gathered_) {
       for (const StripeMemory& part : parts_of(work.bucket)) {
         const std::uint64_t first = part.stripe.first - work.bucket.first;
-        stream.measure_update(rule_step(rule_, updates_), part,
-                              elements(work.gradients, first, part.stripe.count, sizeof(float)), work.total);
+        stream.add_update_squares(rule_step(rule_, updates_), part,
+                                  elements(work.gradients, first, part.stripe.count, sizeof(float)), work.total);
       }
     }
     parts_.communicator->all_reduce(stream, squares);
@@ -406,7 +406,7 @@ class PolicyExchange final : public Exchange {
       updated_.push_back(common_part(memory_.mine, bucket, slots(), slots()));
       return updated_;
     }
-    const Rank self = memory_.mine.front().stripe.tenant;
+    const Rank self = memory_.mine.front().stripe.owner;
     std::uint64_t journal = journals_before(bucket);
     for (const StripeMemory& theirs : memory_.stripes) {
       const Stripe part = common_part(theirs.stripe, bucket);
@@ -416,7 +416,7 @@ class PolicyExchange final : public Exchange {
       const std::uint64_t place = journal++;
       const Stripe piece = piece_of(part, self, memory_.stripes.size(), relieved_);
       if (piece.count == 0) continue;
-      if (piece.tenant == self) {
+      if (piece.owner == self) {
         updated_.push_back(common_part(memory_.mine, bucket, slots(), slots()));
         continue;
       }
@@ -467,14 +467,14 @@ class PolicyExchange final : public Exchange {
     conclude(*parts_.side);
     join(*parts_.side);
     round_end_ = parts_.side->mark();
-    under_way_ = true;
+    in_progress_ = true;
   }
 
   void finish_previous(Stream& stream) {
     stream.wait(round_end_);
     stream.sum_up(total_, std::array{memory_.round_total});
     adopt(stream);
-    under_way_ = false;
+    in_progress_ = false;
   }
 
   /// Every rank gets all owners' parts of the state: the sum over the ranks, each with zeros where it is not the owner.
@@ -529,7 +529,7 @@ class PolicyExchange final : public Exchange {
     const RuleStep rule = rule_step(rule_, updates_);
     if (needs_tensor_norms(rule.kind) && own.squares.size_bytes != 0) {  // this rank has the whole of each tensor
       stream.clear(own.squares);
-      stream.measure_update(rule, own, memory_.gradients, sums_);
+      stream.add_update_squares(rule, own, memory_.gradients, sums_);
     }
     stream.update(rule, updates_, own, std::array{memory_.gradients}, sums_);
     moved_ = true;
@@ -541,9 +541,9 @@ class PolicyExchange final : public Exchange {
     stream.weighted_delta(memory_.gradients, memory_.common, memory_.weights, sums_);
     for (const Bucket& bucket : parts_.buckets) {
       const BucketWork work = work_of(bucket, memory_.gradients, total_);
-      const StripeMemory mine = common_part(memory_.outer, bucket, state_slots(orders_.outer), kMaxOuterSlots);
+      const StripeMemory mine = common_part(memory_.outer, bucket, state_slots(actions_.outer), kMaxOuterSlots);
       valid_[bucket.index] =
-          parts_.communicator->reduce_update_gather(stream, work, rule_step(orders_.outer, 1), {&mine, 1});
+          parts_.communicator->reduce_update_gather(stream, work, rule_step(actions_.outer, 1), {&mine, 1});
     }
   }
 
@@ -561,13 +561,13 @@ class PolicyExchange final : public Exchange {
   bool shows_between_steps_ = false;
   std::vector<std::uint8_t> adopts_;  // by bucket: 1 if the published parameters must still be copied into the weights
   Memory sums_, total_;
-  StepOrders orders_;
+  StepActions actions_;
   bool begun_ = false;
-  bool first_ = false;      // no bucket of this step's round has been sent yet
-  bool kept_ = false;       // gradients of earlier steps are kept
-  bool carried_ = false;    // sums of earlier steps are kept
-  bool moved_ = false;      // this rank's weights differ from the common ones
-  bool under_way_ = false;  // a round runs on the side stream
+  bool first_ = false;        // no bucket of this step's round has been sent yet
+  bool kept_ = false;         // gradients of earlier steps are kept
+  bool carried_ = false;      // sums of earlier steps are kept
+  bool moved_ = false;        // this rank's weights differ from the common ones
+  bool in_progress_ = false;  // a round runs on the side stream
   Point round_end_;
   std::atomic<bool> retired_{false};
 };

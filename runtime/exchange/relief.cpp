@@ -16,8 +16,8 @@ std::vector<Rank> relieved_of(std::span<const std::uint32_t> rows) {
 Stripe piece_of(const Stripe& part, Rank rank, std::size_t ranks, std::span<const Rank> relieved) noexcept {
   constexpr std::uint64_t kLine = 16;  // f32
   Stripe piece = part;
-  if (!std::binary_search(relieved.begin(), relieved.end(), part.tenant)) {
-    if (part.tenant != rank) piece.count = 0;
+  if (!std::binary_search(relieved.begin(), relieved.end(), part.owner)) {
+    if (part.owner != rank) piece.count = 0;
     return piece;
   }
   const auto at = std::lower_bound(relieved.begin(), relieved.end(), rank);

@@ -6,25 +6,25 @@
 
 namespace troupe {
 
-StepTotals::StepTotals(std::uint32_t ranks, Step first) : next_(first), told_(ranks) {
+StepTotals::StepTotals(std::uint32_t ranks, Step first) : next_(first), pending_(ranks) {
   TROUPE_CHECK(ranks > 0, Code::invalid, "totals of no ranks");
 }
 
 void StepTotals::add(Rank rank, Step step, const StepSums& own) {
-  TROUPE_CHECK(rank.value < told_.size(), Code::invalid, "rank ", rank.value, " tells sums of step ", step.value,
-               " in a job of ", told_.size());
-  std::deque<StepSums>& told = told_[rank.value];
-  TROUPE_CHECK(step.value == next_.value + told.size(), Code::invalid, "rank ", rank.value, " tells sums of step ",
-               step.value, ", but its next one is ", next_.value + told.size());
-  told.push_back(own);
+  TROUPE_CHECK(rank.value < pending_.size(), Code::invalid, "rank ", rank.value, " tells sums of step ", step.value,
+               " in a job of ", pending_.size());
+  std::deque<StepSums>& pending = pending_[rank.value];
+  TROUPE_CHECK(step.value == next_.value + pending.size(), Code::invalid, "rank ", rank.value, " tells sums of step ",
+               step.value, ", but its next one is ", next_.value + pending.size());
+  pending.push_back(own);
 }
 
 std::optional<StepTotals::Total> StepTotals::take() {
-  if (std::any_of(told_.begin(), told_.end(), [](const auto& told) { return told.empty(); })) return {};
+  if (std::any_of(pending_.begin(), pending_.end(), [](const auto& pending) { return pending.empty(); })) return {};
   Total total{next_, {}};
-  for (std::deque<StepSums>& told : told_) {
-    total.sums.add(told.front());
-    told.pop_front();
+  for (std::deque<StepSums>& pending : pending_) {
+    total.sums.add(pending.front());
+    pending.pop_front();
   }
   next_ = troupe::next(next_);
   return total;

@@ -33,11 +33,11 @@ class StepTotals {
   /// The step of the next total.
   Step next() const noexcept { return next_; }
   /// Whether all sums that `rank` has reported are in totals that were taken.
-  bool has_all_of(Rank rank) const { return told_.at(rank.value).empty(); }
+  bool has_all_of(Rank rank) const { return pending_.at(rank.value).empty(); }
 
  private:
   Step next_;
-  std::vector<std::deque<StepSums>> told_;  // by rank, from step next_ on
+  std::vector<std::deque<StepSums>> pending_;  // by rank, from step next_ on
 };
 
 }  // namespace troupe

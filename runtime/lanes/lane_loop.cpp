@@ -59,18 +59,18 @@ class OnLane {
 
 namespace detail {
 
-Bell::Bell() : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+Doorbell::Doorbell() : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
   TROUPE_CHECK_ERRNO(fd_.get() >= 0, Code::environment,
                      "no file descriptors left for a lane's wake-ups; raise the limit (ulimit -n)");
 }
 
-void Bell::ring() noexcept {
+void Doorbell::ring() noexcept {
   const std::uint64_t one = 1;
   // Fails only if the counter is full, and then the fd is readable anyway.
   [[maybe_unused]] const auto written = write(fd_.get(), &one, sizeof one);
 }
 
-void Bell::clear() noexcept {
+void Doorbell::clear() noexcept {
   std::uint64_t rings = 0;
   [[maybe_unused]] const auto taken = read(fd_.get(), &rings, sizeof rings);
 }
@@ -95,7 +95,7 @@ LaneLoop::State::State(Transport& lanes_transport, Lane which, LaneOptions how, 
       lane(which),
       options(std::move(how)),
       name(std::move(thread_name)),
-      guest_bell(std::make_shared<detail::Bell>()),
+      guest_doorbell(std::make_shared<detail::Doorbell>()),
       sleep(epoll_create1(EPOLL_CLOEXEC)) {
   TROUPE_CHECK_ERRNO(sleep.get() >= 0, Code::environment, "lane ", name,
                      ": no file descriptors left for its event queue; raise the limit (ulimit -n)");
@@ -123,7 +123,7 @@ bool LaneLoop::State::push(LaneTask& task) noexcept {
 void LaneLoop::State::wake_sleeper() noexcept {
   switch (sleeping.exchange(Sleeper::nobody)) {
     case Sleeper::own: return wake.ring();
-    case Sleeper::guest: return guest_bell->ring();
+    case Sleeper::guest: return guest_doorbell->ring();
     case Sleeper::nobody: return;
   }
 }
@@ -175,13 +175,13 @@ bool LaneLoop::State::take(bool unless_woken) {
     return false;
   }
   sleeping.store(Sleeper::nobody);  // posters need not wake the lane's thread
-  hear_transport(false);            // nor need messages
+  watch_transport(false);           // nor need messages
   return true;
 }
 
 /// Sets whether arriving messages wake the lane's own thread. Changing an entry of epoll takes no memory and therefore
 /// cannot fail, unlike adding it again: a lane can always be given back.
-void LaneLoop::State::hear_transport(bool yes) noexcept {
+void LaneLoop::State::watch_transport(bool yes) noexcept {
   epoll_event event{};
   event.events = yes ? EPOLLIN : 0U;
   event.data.fd = transport.fd(lane);
@@ -190,7 +190,7 @@ void LaneLoop::State::hear_transport(bool yes) noexcept {
 
 /// The lane's own thread drives it again when it wakes up.
 void LaneLoop::State::give_back() noexcept {
-  hear_transport(true);
+  watch_transport(true);
   driving.unlock();
 }
 
@@ -213,11 +213,11 @@ bool LaneLoop::State::guest_ring(Clock::time_point now) {
   return ring(now);
 }
 
-void LaneLoop::State::guest_nap(milliseconds at_most, bool transport_too) {
-  std::array<pollfd, 2> fds{{{guest_bell->fd(), POLLIN, 0}, {transport.fd(lane), POLLIN, 0}}};
+void LaneLoop::State::guest_sleep(milliseconds at_most, bool transport_too) {
+  std::array<pollfd, 2> fds{{{guest_doorbell->fd(), POLLIN, 0}, {transport.fd(lane), POLLIN, 0}}};
   poll(fds.data(), transport_too ? 2 : 1, static_cast<int>(at_most.count()));
   spurious_wakeup |= transport_too && fds[1].revents != 0;
-  if (fds[0].revents != 0) guest_bell->clear();
+  if (fds[0].revents != 0) guest_doorbell->clear();
 }
 
 /// From now on this thread drives the other lane too, if that lane's thread sleeps and should stay asleep.
@@ -334,9 +334,9 @@ void LaneLoop::State::rest(Clock::time_point idle_since) {
     return;
   }
   if (transport.arm(lane)) {
-    nap(until_alarm(), true);
+    sleep_for(until_alarm(), true);
   } else if (Clock::now() - idle_since >= kStuck) {
-    nap(kStuck, !spurious_wakeup);
+    sleep_for(kStuck, !spurious_wakeup);
   } else {
     pause_cpu();
   }
@@ -349,11 +349,11 @@ milliseconds LaneLoop::State::until_alarm() const {
   return std::clamp(left, milliseconds(0), kLongestSleep);
 }
 
-void LaneLoop::State::nap(milliseconds at_most, bool transport_too) {
+void LaneLoop::State::sleep_for(milliseconds at_most, bool transport_too) {
   std::array<epoll_event, 2> events{};
   bool arrived = false;
   driving.unlock();
-  if (!transport_too) {  // its fd is readable without a reason: look at it after the nap
+  if (!transport_too) {  // its fd is readable without a reason: look at it after the sleep
     pollfd own{wake.fd(), POLLIN, 0};
     poll(&own, 1, static_cast<int>(at_most.count()));
   } else {
@@ -378,7 +378,7 @@ bool LaneLoop::State::finish() {
     if (did) {
       idle_since = Clock::now();
     } else if (Clock::now() - idle_since >= kStuck) {
-      nap(kStuck, false);
+      sleep_for(kStuck, false);
     } else {
       pause_cpu();
     }

@@ -36,18 +36,18 @@ struct LaneWait::Goal {
 
 /// Wakes the guest when another thread signals its timeline. Owns itself until the timeline has called it, which may be
 /// long after a wait that passed its deadline.
-struct LaneWait::News final : Waker {
-  explicit News(std::shared_ptr<detail::Bell> guests) : bell(std::move(guests)) {}
+struct LaneWait::SignalWaker final : Waker {
+  explicit SignalWaker(std::shared_ptr<detail::Doorbell> guests) : doorbell(std::move(guests)) {}
   void reached(Point, Status) noexcept override {
     const auto keep = std::move(self);
-    if (asleep.exchange(false)) bell->ring();
+    if (asleep.exchange(false)) doorbell->ring();
     registered.store(false, std::memory_order_release);
   }
 
-  const std::shared_ptr<detail::Bell> bell;
+  const std::shared_ptr<detail::Doorbell> doorbell;
   std::atomic<bool> asleep{false};
   std::atomic<bool> registered{false};
-  std::shared_ptr<News> self;
+  std::shared_ptr<SignalWaker> self;
 };
 
 /// Holds the lane while this thread drives it.
@@ -138,27 +138,28 @@ void LaneWait::drive(const Goal& goal) {
 void LaneWait::sleep(const Goal& goal, Clock::time_point idle_since, bool& watched) {
   LaneLoop::State& lane = *lane_.state_;
   if (!std::exchange(watched, true)) {
-    if (news_ == nullptr || news_->registered.load(std::memory_order_acquire)) {
-      news_ = std::make_shared<News>(lane.guest_bell);
+    if (waker_ == nullptr || waker_->registered.load(std::memory_order_acquire)) {
+      waker_ = std::make_shared<SignalWaker>(lane.guest_doorbell);
     }
-    news_->self = news_;
-    news_->registered.store(true, std::memory_order_relaxed);
-    goal.line.wake(goal.at, *news_);
+    waker_->self = waker_;
+    waker_->registered.store(true, std::memory_order_relaxed);
+    goal.line.wake(goal.at, *waker_);
   }
   lane.sleeping.store(Sleeper::guest);
-  // An exchange, which reads and writes at once: if News was called before it, the look below sees what was signalled.
-  news_->asleep.exchange(true);
+  // An exchange, which reads and writes at once: if the waker was called before it, the look below sees what was
+  // signalled.
+  waker_->asleep.exchange(true);
   if (lane.posted.empty() && !lane.busy_hook && !lane.stopping.load() && !goal.over()) {
     const auto at_most = std::min(whole(goal.deadline.left()), lane.until_alarm());
     if (lane.transport.arm(lane.lane)) {
-      lane.guest_nap(at_most, true);
+      lane.guest_sleep(at_most, true);
     } else if (Clock::now() - idle_since >= kStuck) {
-      lane.guest_nap(std::min(at_most, kStuck), !lane.spurious_wakeup);
+      lane.guest_sleep(std::min(at_most, kStuck), !lane.spurious_wakeup);
     } else {
       pause_cpu();
     }
   }
-  news_->asleep.store(false);
+  waker_->asleep.store(false);
   lane.sleeping.store(Sleeper::nobody);
 }
 

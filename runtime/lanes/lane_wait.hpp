@@ -26,7 +26,7 @@ class LaneWait final : public ActiveWait {
   Status wait(Blocking& blocking, Timeline& line, std::uint64_t at, Deadline deadline, std::string_view what) override;
 
  private:
-  struct News;
+  struct SignalWaker;
   class Turn;
   struct Goal;
   void drive(const Goal& goal);
@@ -34,7 +34,7 @@ class LaneWait final : public ActiveWait {
 
   LaneLoop& lane_;
   const std::chrono::nanoseconds spin_;
-  std::shared_ptr<News> news_;  // how a signal of another thread wakes the guest
+  std::shared_ptr<SignalWaker> waker_;  // how a signal of another thread wakes the guest
 };
 
 }  // namespace troupe

@@ -29,10 +29,10 @@ MembershipActions Membership::finished(Rank rank) {
 /// The loss of rank 0 is not left to the coordinator, because rank 0 is the coordinator.
 MembershipActions Membership::lost(Rank rank, const Status& why) {
   if (rank.value != 0 && leaves_it_to_coordinator()) return {};
-  return told_lost(rank, why);
+  return report_lost(rank, why);
 }
 
-MembershipActions Membership::told_lost(Rank rank, const Status& why) {
+MembershipActions Membership::report_lost(Rank rank, const Status& why) {
   if (over_ || rank.value >= members_.size()) return {};
   return end({Code::peer_lost, text("rank ", rank.value, " on node ", hosts_[rank.value], " was lost after step ",
                                     committed_, " was committed: ", why.text())});

@@ -40,7 +40,7 @@ class Membership {
   /// it is a loss: the member may have left with all others, and the message about that may still be on its way.
   MembershipActions lost(Rank rank, const Status& why);
   /// The coordinator's message that it has lost a member.
-  MembershipActions told_lost(Rank rank, const Status& why);
+  MembershipActions report_lost(Rank rank, const Status& why);
   /// An error in this process; handled like lost() if the reason is a lost peer.
   MembershipActions failed(const Status& why);
   /// The coordinator's message that all have finished: from now on a process that ends is not a loss.

@@ -27,7 +27,7 @@ struct LeasePool::State {
   std::vector<Slot::State> places;
   std::mutex mutex;                 // guards free
   std::vector<std::uint32_t> free;  // the slot returned last is taken first: its memory is still in the cache
-  std::recursive_mutex telling;     // guards waker, also while it runs: on_free(nullptr) waits for that
+  std::recursive_mutex notifying;   // guards waker, also while it runs: on_free(nullptr) waits for that
   SlotWaker* waker = nullptr;
 
   void give_back(std::uint32_t index) noexcept {
@@ -35,7 +35,7 @@ struct LeasePool::State {
       const std::lock_guard lock{mutex};
       free.push_back(index);  // within the capacity reserved
     }
-    const std::lock_guard lock{telling};
+    const std::lock_guard lock{notifying};
     if (waker != nullptr) waker->slot_free();
   }
 };
@@ -132,7 +132,7 @@ std::size_t LeasePool::count_free() const noexcept {
 std::size_t LeasePool::count_slots() const noexcept { return state_->places.size(); }
 
 void LeasePool::on_free(SlotWaker* waker) noexcept {
-  const std::lock_guard lock{state_->telling};
+  const std::lock_guard lock{state_->notifying};
   state_->waker = waker;
 }
 

@@ -100,11 +100,11 @@ class BatchLayout {
 /// "image [28, 28, 1] f32, label [] i32", for messages.
 std::string list_fields(const std::vector<Field>& fields);
 
-/// A part of a parameter group with one owner (`tenant`). Boundaries are multiples of kAlignElements (the last one ends
+/// A part of a parameter group with one owner. Boundaries are multiples of kAlignElements (the last one ends
 /// with the group).
 struct Stripe {
   GroupId group;
-  Rank tenant;
+  Rank owner;
   std::uint64_t first = 0;  // element
   std::uint64_t count = 0;
   friend bool operator==(const Stripe&, const Stripe&) = default;

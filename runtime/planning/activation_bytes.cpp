@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/memory/lives.hpp"
+#include "runtime/memory/lifetimes.hpp"
 #include "runtime/model/layer_kinds.hpp"
 
 namespace troupe::detail {
@@ -30,9 +30,9 @@ bool goes_back_in_place(const Operation& operation) {
 }
 
 /// A step as a list of calls, one for each layer and pass, with the memory that each of them uses.
-class StepLives {
+class StepLifetimes {
  public:
-  StepLives(const Graph& graph, std::uint32_t rows)
+  StepLifetimes(const Graph& graph, std::uint32_t rows)
       : graph_(graph), row_bytes_(rows * size_bytes(graph.dtype())), value_of_(graph.fields().size()) {
     same_.resize(graph.fields().size() + graph.layers().size());
     for (std::uint32_t t = 0; t < same_.size(); ++t) same_[t] = t;
@@ -51,7 +51,7 @@ class StepLives {
         if (l == range.last) compute_again(range);
       backward(l);
     }
-    return share_by_lives(blocks_).size_bytes;
+    return share_by_lifetimes(blocks_).size_bytes;
   }
 
  private:
@@ -90,7 +90,7 @@ class StepLives {
     return blocks_.size() - 1;
   }
   void use(const std::optional<Block>& block) {
-    if (block) blocks_[*block].lives.front().last = call_;
+    if (block) blocks_[*block].lifetimes.front().last = call_;
   }
   void forward(std::uint32_t layer) {
     ++call_;
@@ -148,7 +148,7 @@ class StepLives {
   std::vector<std::uint32_t> same_;
   std::vector<bool> behind_pool_;  // by layer: activations that are applied behind a pool, and these pools
   std::vector<std::optional<Block>> value_of_, gradient_of_;  // by tensor
-  std::vector<LivingBlock> blocks_;
+  std::vector<BlockLifetimes> blocks_;
   std::uint32_t call_ = 0;
 };
 
@@ -156,7 +156,7 @@ class StepLives {
 
 std::uint64_t activation_bytes(const Graph& graph, std::uint32_t rows) {
   if (graph.layers().empty()) return 0;
-  return StepLives{graph, rows}.size_bytes_shared();
+  return StepLifetimes{graph, rows}.size_bytes_shared();
 }
 
 }  // namespace troupe::detail

@@ -290,7 +290,7 @@ struct GroupStep {
   auto operator<=>(const GroupStep&) const = default;
 };
 
-GroupStep group_step(const StepOrders& orders) {
+GroupStep group_step(const StepActions& orders) {
   return {.updates_locally = orders.local_update,
           .keeps = orders.keep,
           .behind = orders.sent == Sent::gradient && !orders.finish,
@@ -335,10 +335,10 @@ class StepCosts {
     return pass_s(elements, state + gradients, state + bf16_writes());
   }
   static double largest_stripe(const GroupPlan& group) {
-    std::map<std::uint32_t, std::uint64_t> of_tenant;
-    for (const Stripe& stripe : group.stripes) of_tenant[stripe.tenant.value] += stripe.count;
+    std::map<std::uint32_t, std::uint64_t> of_owner;
+    for (const Stripe& stripe : group.stripes) of_owner[stripe.owner.value] += stripe.count;
     std::uint64_t most = 0;
-    for (const auto& [tenant, count] : of_tenant) most = std::max(most, count);
+    for (const auto& [owner, count] : of_owner) most = std::max(most, count);
     return static_cast<double>(most);
   }
   /// The number of nodes, or of ranks if each sends for itself.
@@ -514,7 +514,7 @@ Prediction predict(const Plan& plan, const Graph& graph, const Layout& layout, c
     std::vector<GroupStep> does;
     bool switched = s == 0;
     for (PolicySequence& policy : policies) {
-      const StepOrders orders = policy.next(facts);
+      const StepActions orders = policy.next(facts);
       switched |= orders.switched;
       does.push_back(group_step(orders));
     }

@@ -33,7 +33,7 @@ void write(std::ostream& out, const GroupPlan& group) {
       << (group.filter.error_feedback ? " with error feedback" : "") << '\n'
       << "stripes " << group.stripes.size() << '\n';
   for (const Stripe& s : group.stripes)
-    out << s.group.value << ' ' << s.tenant.value << ' ' << s.first << ' ' << s.count << '\n';
+    out << s.group.value << ' ' << s.owner.value << ' ' << s.first << ' ' << s.count << '\n';
   out << "buckets " << group.buckets.size() << '\n';
   for (const Bucket& b : group.buckets)
     out << b.group.value << ' ' << b.index << ' ' << b.first << ' ' << b.count << ' ' << b.base << '\n';
@@ -68,7 +68,7 @@ std::string Plan::to_string() const {
   out << "model " << std::quoted(model) << '\n'
       << "dtype " << name_of(dtype) << '\n'
       << "parameters " << parameters << " flops " << training_flops << '\n'
-      << "batch " << batch << " room " << room << " prefetch " << prefetch << " measured " << measured << ' '
+      << "batch " << batch << " room " << max_rows << " prefetch " << prefetch << " measured " << measured << ' '
       << range.least << ' ' << range.most << " changes " << batches.size();
   for (const BatchChange& change : batches) out << ' ' << change.first_sample << ' ' << change.rows;
   out << '\n'

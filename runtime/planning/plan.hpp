@@ -100,7 +100,7 @@ struct Plan {
   std::uint64_t training_flops = 0;  // of one sample, forward and backward
   std::uint32_t batch = 0;           // mean rows per rank and step, at first
   std::vector<BatchChange> batches;  // changes of that, by samples
-  std::uint32_t room = 0;            // largest number of rows in a batch
+  std::uint32_t max_rows = 0;        // largest number of rows in a batch
   bool measured = false;             // ranks take samples in proportion to their measured speed; otherwise equal parts
   SplitRange range;                  // limits of a rank's share, if measured
   std::uint32_t prefetch = 0;

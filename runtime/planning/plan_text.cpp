@@ -144,7 +144,7 @@ std::string ranks_table(const Plan& plan) {
   if (on_gpus) header.emplace_back("gpu memory");
   std::vector<std::uint64_t> owned(plan.ranks.size());
   for (const GroupPlan& group : plan.groups)
-    for (const Stripe& stripe : group.stripes) owned.at(stripe.tenant.value) += stripe.count;
+    for (const Stripe& stripe : group.stripes) owned.at(stripe.owner.value) += stripe.count;
   return table_of(header, plan.ranks, [&](std::size_t i, const RankPlan& rank) {
     const std::uint64_t own = owned[i];
     Row row{std::to_string(rank.rank.value),

@@ -75,7 +75,7 @@ class NodeReasons {
       ++said_[at->second].nodes;
     }
   }
-  void tell(std::vector<std::string>& reasons) const {
+  void append_to(std::vector<std::string>& reasons) const {
     for (const Said& one : said_)
       reasons.push_back(one.nodes == 1 ? one.reason
                                        : text(one.nodes, " nodes, ", one.host, " among them",
@@ -126,7 +126,7 @@ std::vector<const Topology*> place_on_nodes(Plan& plan, const Settings& settings
                            /*with_lanes=*/plan.ranks.size() > 1, of_host);
     reasons.add(first.host, of_host);
   }
-  reasons.tell(plan.reasons);
+  reasons.append_to(plan.reasons);
   std::vector<const Topology*> of_nodes;
   for (const NodePlan& node : plan.nodes) of_nodes.push_back(topologies.at(node.identity));
   return of_nodes;
@@ -299,11 +299,13 @@ void share_batches(Plan& plan, const Settings& settings) {
                "data.scatter = \"equal\" gives all ranks the same number of samples in every step, but placement.split "
                "= \"measured\" divides them by speed: write data.scatter = \"exact\", or placement.split = \"equal\"");
   if (plan.measured) plan.range = {settings.placement.min_share, settings.placement.max_share};
-  plan.room = room_of(plan.batch, plan.range);
-  for (const BatchChange& change : plan.batches) plan.room = std::max(plan.room, room_of(change.rows, plan.range));
+  plan.max_rows = max_rows_of(plan.batch, plan.range);
+  for (const BatchChange& change : plan.batches)
+    plan.max_rows = std::max(plan.max_rows, max_rows_of(change.rows, plan.range));
   if (plan.measured)
-    plan.reasons.push_back(text("Ranks take samples in proportion to their measured speed, each at most ", plan.room,
-                                " a step; all ", plan.ranks.size(), " together as many as with equal parts."));
+    plan.reasons.push_back(text("Ranks take samples in proportion to their measured speed, each at most ",
+                                plan.max_rows, " a step; all ", plan.ranks.size(),
+                                " together as many as with equal parts."));
 }
 
 void choose_loaders(Plan& plan, const Settings& settings) {
@@ -336,7 +338,7 @@ GroupSums sums_of(const Plan& plan, const GroupPlan& group) {
   GroupSums sums;
   sums.own.resize(plan.world_size());
   for (const Stripe& stripe : group.stripes) {
-    sums.own.at(stripe.tenant.value) += stripe.count;
+    sums.own.at(stripe.owner.value) += stripe.count;
     sums.largest = std::max(sums.largest, stripe.count);
   }
   if (plan.levels.size() > 1) sums.sets.resize(plan.levels.back().sets.size());
@@ -362,7 +364,7 @@ PlanSums sums_of(const Plan& plan, const Graph& graph) {
     sums.groups.push_back(sums_of(plan, group));
     sums.elements += group.count;
   }
-  sums.activations = detail::activation_bytes(graph, plan.room);
+  sums.activations = detail::activation_bytes(graph, plan.max_rows);
   sums.ranks_of_node.resize(plan.nodes.size());
   for (const RankPlan& rank : plan.ranks) ++sums.ranks_of_node.at(rank.node);
   return sums;
@@ -447,7 +449,7 @@ void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, con
 }
 
 MemoryNeeds memory_of(const Plan& plan, const Graph& graph, const PlanSums& sums, Rank rank) {
-  const BatchLayout batch{plan.room, graph.fields()};
+  const BatchLayout batch{plan.max_rows, graph.fields()};
   MemoryNeeds needs;
   const bool shares = plan.shares_memory();
   const std::uint64_t local = sums.ranks_of_node.at(plan.ranks.at(rank.value).node);
@@ -500,7 +502,7 @@ GroupPlan gathered_group(const Plan& plan) {
   const std::uint64_t part = plan.gathered_bytes / sizeof(float);
   group.count = plan.world_size() * part;
   for (Rank rank{0}; rank.value < plan.world_size(); ++rank.value)
-    group.stripes.push_back({.group = group.id, .tenant = rank, .first = rank.value * part, .count = part});
+    group.stripes.push_back({.group = group.id, .owner = rank, .first = rank.value * part, .count = part});
   group.buckets = {{.group = group.id, .index = 0, .first = 0, .count = group.count, .base = 0}};
   return group;
 }

@@ -39,13 +39,13 @@ std::vector<ValueSum> ValueCollector::take() {
 void LineValues::add(Rank rank, Step step, bool last, std::vector<ValueSum> values) {
   if (rank.value >= ranks_.size()) return;
   OfRank& its = ranks_[rank.value];
-  its.told = std::max(its.told, step.value + 1);
+  its.reported_steps = std::max(its.reported_steps, step.value + 1);
   its.last = its.last || last;
   if (!values.empty()) its.parts.push_back({step, std::move(values)});
 }
 
 bool LineValues::has_all_until(Step step) const noexcept {
-  return std::ranges::all_of(ranks_, [&](const OfRank& its) { return its.last || its.told > step.value; });
+  return std::ranges::all_of(ranks_, [&](const OfRank& its) { return its.last || its.reported_steps > step.value; });
 }
 
 bool LineValues::has_all() const noexcept {
@@ -56,9 +56,9 @@ std::vector<ReportedValue> LineValues::take(Step step) {
   std::map<std::string, ValueSum> sums;
   for (OfRank& its : ranks_) {  // in rank order, so that runs with the same values have the same bits
     for (; !its.parts.empty() && its.parts.front().step <= step; its.parts.pop_front()) {
-      for (const ValueSum& told : its.parts.front().values) {
-        sums[told.name].sum += told.sum;
-        sums[told.name].count += told.count;
+      for (const ValueSum& reported : its.parts.front().values) {
+        sums[reported.name].sum += reported.sum;
+        sums[reported.name].count += reported.count;
       }
     }
   }

@@ -63,7 +63,7 @@ class LineValues {
   };
   struct OfRank {
     std::deque<Part> parts;
-    std::uint64_t told = 0;  // number of steps
+    std::uint64_t reported_steps = 0;  // number of steps
     bool last = false;
   };
   std::vector<OfRank> ranks_;

@@ -162,10 +162,10 @@ class Collector {
       for (const char* what : {"disks", "other PCI functions", "places of other PCI functions"}) list(what);
     for (PartIndex i = 0; i < machine_.parts.size(); ++i) {
       const Part& part = machine_.parts[i];
-      for (const Face& face : part.faces) {
-        if (face.kind != Face::Kind::block) continue;
-        const std::string* const model = find_info(face.infos, "Model");
-        const std::string* const size = find_info(face.infos, "Size");
+      for (const OsDevice& os_device : part.os_devices) {
+        if (os_device.kind != OsDevice::Kind::block) continue;
+        const std::string* const model = find_info(os_device.infos, "Model");
+        const std::string* const size = find_info(os_device.infos, "Size");
         by_kind["disks"].push_back(
             text(model != nullptr ? *model : "disk",
                  size != nullptr ? " of " + bytes_text(std::strtoull(size->c_str(), nullptr, 10) * 1024) : ""));
@@ -330,7 +330,7 @@ Comparison compare(std::span<const Machine> machines) {
     all.push_back(Collector{machine}.collect());
     for (const auto& [name, feature] : all.back()) names.emplace(name, feature.device);
   }
-  Comparison result{.untold = std::vector<std::size_t>(machines.size())};
+  Comparison result{.missing = std::vector<std::size_t>(machines.size())};
   for (const auto& [name, device] : names) {
     std::vector<const Feature*> here;
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -338,7 +338,7 @@ Comparison compare(std::span<const Machine> machines) {
       here.push_back(at == all[i].end() ? nullptr : &at->second);
       const bool has_it = device.empty() || std::any_of(machines[i].parts.begin(), machines[i].parts.end(),
                                                         [&](const Part& p) { return p.pci && p.pci->bus == device; });
-      result.untold[i] += here.back() == nullptr && has_it;
+      result.missing[i] += here.back() == nullptr && has_it;
     }
     std::vector<std::string> values = values_of(here);
     if (differ(here) && !look_alike(values))

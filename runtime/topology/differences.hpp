@@ -18,7 +18,7 @@ struct Difference {
 
 struct Comparison {
   std::vector<Difference> differences;
-  std::vector<std::size_t> untold;  // by machine: how many features others report and this one does not
+  std::vector<std::size_t> missing;  // by machine: how many features others report and this one does not
 };
 
 /// Compares hardware, links, firmware, drivers, kernels, limits and settings of two or more machines. Names, serial

@@ -211,12 +211,12 @@ class HwlocReader {
   }
 
   void read_face(const pugi::xml_node& node, PartIndex part) {
-    Face face;
-    face.kind = static_cast<Face::Kind>(std::min<std::uint64_t>(number_of(node, "osdev_type"), 6));
-    face.name = text_of(node, "name");
-    face.backend = text_of(node, "subtype");
-    read_infos(node, face.infos);
-    machine_.parts[part].faces.push_back(std::move(face));
+    OsDevice os_device;
+    os_device.kind = static_cast<OsDevice::Kind>(std::min<std::uint64_t>(number_of(node, "osdev_type"), 6));
+    os_device.name = text_of(node, "name");
+    os_device.backend = text_of(node, "subtype");
+    read_infos(node, os_device.infos);
+    machine_.parts[part].os_devices.push_back(std::move(os_device));
     remember(node, part);
     for (const auto& child : node.children("object")) {
       if (is_type(child, {"OSDev"})) read_face(child, part);
@@ -406,7 +406,7 @@ class HwlocWriter {
     for (const auto wanted : {0, 1, 2, 3})
       for (const PartIndex child : index_.children(index))
         if (order_of(machine_.parts[child].kind) == wanted) write_object(node, child, below);
-    for (const Face& face : part.faces) add_face(node, face);
+    for (const OsDevice& os_device : part.os_devices) add_face(node, os_device);
   }
 
   static int order_of(PartKind kind) {
@@ -473,14 +473,14 @@ class HwlocWriter {
     node.append_attribute("pci_link_speed") = detail::shortest(speed).c_str();
   }
 
-  void add_face(pugi::xml_node node, const Face& face) {
+  void add_face(pugi::xml_node node, const OsDevice& os_device) {
     pugi::xml_node child = node.append_child("object");
     child.append_attribute("type") = "OSDev";
     child.append_attribute("gp_index") = machine_.parts.size() + ++made_;
-    child.append_attribute("name") = face.name.c_str();
-    if (!face.backend.empty()) child.append_attribute("subtype") = face.backend.c_str();
-    child.append_attribute("osdev_type") = static_cast<unsigned>(face.kind);
-    add_infos(child, face.infos);
+    child.append_attribute("name") = os_device.name.c_str();
+    if (!os_device.backend.empty()) child.append_attribute("subtype") = os_device.backend.c_str();
+    child.append_attribute("osdev_type") = static_cast<unsigned>(os_device.kind);
+    add_infos(child, os_device.infos);
   }
 
   void write_distances(pugi::xml_node topology, const Distances& matrix) {

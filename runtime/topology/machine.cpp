@@ -43,16 +43,16 @@ std::string short_number(double value) {
 bool is_memory(const Part& part) { return part.kind == PartKind::numa && part.subtype != "GPUMemory"; }
 
 /// Whether a face of this backend describes a GPU.
-bool names_a_gpu(const Face& face) {
-  if (face.kind != Face::Kind::gpu && face.kind != Face::Kind::coprocessor) return false;
-  const std::string* const kind = find_info(face.infos, "CoProcType");
-  const std::string& backend = face.backend.empty() && kind != nullptr ? *kind : face.backend;
+bool names_a_gpu(const OsDevice& os_device) {
+  if (os_device.kind != OsDevice::Kind::gpu && os_device.kind != OsDevice::Kind::coprocessor) return false;
+  const std::string* const kind = find_info(os_device.infos, "CoProcType");
+  const std::string& backend = os_device.backend.empty() && kind != nullptr ? *kind : os_device.backend;
   if (backend == "OpenCL") {
-    const std::string* const type = find_info(face.infos, "OpenCLDeviceType");
+    const std::string* const type = find_info(os_device.infos, "OpenCLDeviceType");
     return type == nullptr || *type == "GPU";
   }
   return backend == "CUDA" || backend == "NVML" || backend == "RSMI" || backend == "LevelZero" ||
-         face.name.starts_with("cuda") || face.name.starts_with("nvml") || face.name.starts_with("rsmi");
+         os_device.name.starts_with("cuda") || os_device.name.starts_with("nvml") || os_device.name.starts_with("rsmi");
 }
 
 std::string_view vendor_of(const Part& part, const std::string* said) {
@@ -74,9 +74,9 @@ std::uint64_t number_of(const std::string& text) {
   return value;
 }
 
-void fill_from(Gpu& gpu, const Face& face) {
+void fill_from(Gpu& gpu, const OsDevice& os_device) {
   const auto take = [&](std::string& to, std::string_view name) {
-    if (const std::string* const value = find_info(face.infos, name); value != nullptr && to.empty()) to = *value;
+    if (const std::string* const value = find_info(os_device.infos, name); value != nullptr && to.empty()) to = *value;
   };
   take(gpu.model, "GPUModel");
   take(gpu.uuid, "NVIDIAUUID");
@@ -84,22 +84,22 @@ void fill_from(Gpu& gpu, const Face& face) {
   take(gpu.serial, "NVIDIASerial");
   take(gpu.serial, "AMDSerial");
   for (const char* name : {"CUDAGlobalMemorySize", "OpenCLGlobalMemorySize"}) {  // in KiB
-    if (const std::string* const kib = find_info(face.infos, name); kib != nullptr && gpu.memory_bytes == 0)
+    if (const std::string* const kib = find_info(os_device.infos, name); kib != nullptr && gpu.memory_bytes == 0)
       gpu.memory_bytes = number_of(*kib) * 1024;
   }
 }
 
 std::optional<Gpu> gpu_from(const Part& part, PartIndex index) {
-  const bool by_face = std::any_of(part.faces.begin(), part.faces.end(), names_a_gpu);
+  const bool by_face = std::any_of(part.os_devices.begin(), part.os_devices.end(), names_a_gpu);
   const bool by_class = part.kind == PartKind::pci_function && is_gpu(*part.pci);
   if (!by_face && !by_class) return std::nullopt;
   Gpu gpu;
   gpu.part = index;
   const std::string* said = find_info(part.infos, "PCIVendor");
-  for (const Face& face : part.faces) {
-    if (!names_a_gpu(face)) continue;
-    fill_from(gpu, face);
-    if (said == nullptr) said = find_info(face.infos, "GPUVendor");
+  for (const OsDevice& os_device : part.os_devices) {
+    if (!names_a_gpu(os_device)) continue;
+    fill_from(gpu, os_device);
+    if (said == nullptr) said = find_info(os_device.infos, "GPUVendor");
   }
   gpu.vendor = vendor_of(part, said);
   if (gpu.model.empty())
@@ -108,32 +108,32 @@ std::optional<Gpu> gpu_from(const Part& part, PartIndex index) {
 }
 
 /// hwloc's "Port1State" and so on, for each port.
-void add_ports(Nic& nic, const Face& face) {
+void add_ports(Nic& nic, const OsDevice& os_device) {
   for (std::uint32_t number = 1; number <= 4; ++number) {
-    const std::string* const state = find_info(face.infos, text("Port", number, "State"));
+    const std::string* const state = find_info(os_device.infos, text("Port", number, "State"));
     if (state == nullptr && number > 1) break;
     RdmaPort port;
-    port.device = face.name;
+    port.device = os_device.name;
     port.port = number;
     if (state != nullptr) port.active = state->starts_with("4");
-    if (const std::string* const guid = find_info(face.infos, "NodeGUID")) port.guid = *guid;
+    if (const std::string* const guid = find_info(os_device.infos, "NodeGUID")) port.guid = *guid;
     nic.ports.push_back(std::move(port));
   }
 }
 
 std::optional<Nic> nic_from(const Part& part, PartIndex index) {
-  const auto is_network = [](const Face& f) {
-    return f.kind == Face::Kind::network || f.kind == Face::Kind::openfabrics;
+  const auto is_network = [](const OsDevice& f) {
+    return f.kind == OsDevice::Kind::network || f.kind == OsDevice::Kind::openfabrics;
   };
   const bool by_class = part.kind == PartKind::pci_function && is_nic_class(*part.pci);
-  if (!by_class && !std::any_of(part.faces.begin(), part.faces.end(), is_network)) return std::nullopt;
+  if (!by_class && !std::any_of(part.os_devices.begin(), part.os_devices.end(), is_network)) return std::nullopt;
   Nic nic;
   nic.part = index;
-  for (const Face& face : part.faces) {
-    if (face.kind == Face::Kind::openfabrics) add_ports(nic, face);
-    if (face.kind != Face::Kind::network) continue;
-    Interface interface { .name = face.name };
-    if (const std::string* const address = find_info(face.infos, "Address")) interface.address = *address;
+  for (const OsDevice& os_device : part.os_devices) {
+    if (os_device.kind == OsDevice::Kind::openfabrics) add_ports(nic, os_device);
+    if (os_device.kind != OsDevice::Kind::network) continue;
+    Interface interface { .name = os_device.name };
+    if (const std::string* const address = find_info(os_device.infos, "Address")) interface.address = *address;
     nic.interfaces.push_back(std::move(interface));
   }
   return nic;

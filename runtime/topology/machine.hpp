@@ -84,13 +84,13 @@ struct PciAttributes {
 };
 
 /// The name of a part in a system or library: eth0, mlx5_0, cuda0, nvme0n1. A part can have several.
-struct Face {
+struct OsDevice {
   enum class Kind : std::uint8_t { block, gpu, network, openfabrics, dma, coprocessor, memory };
   Kind kind = Kind::block;
   std::string name;
   std::string backend;  // "CUDA", "NVML", "OpenCL", "Disk"; may be empty
   std::vector<Info> infos;
-  friend bool operator==(const Face&, const Face&) = default;
+  friend bool operator==(const OsDevice&, const OsDevice&) = default;
 };
 
 struct Part {
@@ -103,7 +103,7 @@ struct Part {
   std::optional<CacheAttributes> cache;
   std::optional<PciAttributes> pci;
   CpuSet cpus;  // for a part whose pu parts are not listed
-  std::vector<Face> faces;
+  std::vector<OsDevice> os_devices;
   std::vector<Info> infos;
   friend bool operator==(const Part&, const Part&) = default;
 };

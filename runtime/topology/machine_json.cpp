@@ -27,7 +27,7 @@ struct Words<CacheAttributes::Holds> {
   static constexpr std::array<std::string_view, 3> kAll{"both", "data", "instructions"};
 };
 template <>
-struct Words<Face::Kind> {
+struct Words<OsDevice::Kind> {
   static constexpr std::array<std::string_view, 7> kAll{"block", "gpu",         "network", "openfabrics",
                                                         "dma",   "coprocessor", "memory"};
 };
@@ -66,15 +66,16 @@ void fields(V& v, Of<PciAttributes>) {
   v("acs_redirect", &PciAttributes::acs_redirect);
 }
 template <class V>
-void fields(V& v, Of<Face>) {
-  v("kind", &Face::kind), v("name", &Face::name), v("backend", &Face::backend), v("infos", &Face::infos);
+void fields(V& v, Of<OsDevice>) {
+  v("kind", &OsDevice::kind), v("name", &OsDevice::name), v("backend", &OsDevice::backend),
+      v("infos", &OsDevice::infos);
 }
 template <class V>
 void fields(V& v, Of<Part>) {
   v("kind", &Part::kind), v("parent", &Part::parent), v("os_index", &Part::os_index), v("name", &Part::name),
       v("subtype", &Part::subtype);
   v("bytes", &Part::bytes), v("cache", &Part::cache), v("pci", &Part::pci), v("cpus", &Part::cpus),
-      v("faces", &Part::faces);
+      v("faces", &Part::os_devices);
   v("infos", &Part::infos);
 }
 template <class V>

@@ -8,7 +8,7 @@ $Cxx.namespace("troupe::wire");
 struct Member {
   transport @0 :Data;     # Transport::address()
   actorNode @1 :Data;     # identity of the actor system
-  courier @2 :UInt64;     # actor id: forwards broadcasts
-  steward @3 :UInt64;     # actor id: spawns actors, keeps the list of members that are still working
+  broadcaster @2 :UInt64;     # actor id: forwards broadcasts
+  agent @3 :UInt64;     # actor id: spawns actors, keeps the list of members that are still working
   arena @4 :Data;         # ArenaTicket, for processes of the same host; may be empty
 }

@@ -31,12 +31,12 @@ struct World {
       balancers.push_back(spawn_balancer(actors.system(), std::move(parts)));
     }
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-      auto loader = actors.listener<LedgerReceiver, LedgerNews>([this, rank](const LedgerNews& news) {
-        ledgers[rank].append({{news.first}, news.rows}, {news.until});
+      auto loader = actors.listener<LedgerReceiver, LedgerUpdate>([this, rank](const LedgerUpdate& ledger_update) {
+        ledgers[rank].append({{ledger_update.first}, ledger_update.rows}, {ledger_update.until});
         ++heard;
       });
       loaders.push_back(loader);
-      actors.send(balancers[rank], BalancerWiring{rank == 0 ? BalancerPeer{} : BalancerPeer{balancers[0]}, loader});
+      actors.send(balancers[rank], BalancerReceivers{rank == 0 ? BalancerPeer{} : BalancerPeer{balancers[0]}, loader});
     }
     actors.run();
     for (const auto& balancer : balancers) actors.send(balancer, Begin{{1}});

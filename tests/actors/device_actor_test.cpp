@@ -85,13 +85,13 @@ class NotingExchange final : public Exchange {
 struct NotedCoordinator {
   static StepCoordinatorPeer::behavior_type listen(StepCoordinatorPeer::pointer, NotedCoordinator* to) {
     return {[to](const JoinSteps&) { ++to->joined; }, [to](const StepsHeld& held) { to->held.push_back(held); },
-            [to](const EndWish&) { ++to->wishes; }};
+            [to](const EndRequest&) { ++to->end_requests; }};
   }
   StepCoordinatorPeer handle(test::ActorWorld& actors) { return actors.system().spawn(&listen, this); }
 
   int joined = 0;
   std::vector<StepsHeld> held;
-  int wishes = 0;
+  int end_requests = 0;
 };
 
 /// A device actor on a fake device, with all receivers of its messages.
@@ -594,7 +594,7 @@ TEST(DeviceActor, EndsAfterTheStepOfItsOrderWhateverTheSumsSay) {
   w.begin();
   w.actors.send(w.actor, StopRequest{});
   w.actors.run();
-  EXPECT_EQ(w.coordinator.wishes, 1);
+  EXPECT_EQ(w.coordinator.end_requests, 1);
   w.give(0);
   w.run_device();
   EXPECT_FALSE(w.own_sums.empty());

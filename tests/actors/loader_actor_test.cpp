@@ -250,11 +250,11 @@ TEST(LoaderActor, LoadsNothingBeyondTheHorizonAndGoesOnWhenItMoves) {
       .train_samples = 100, .test_samples = 1, .rows = 4, .ranks = 2, .steps = 50, .evaluate_every = 0};
   World w{schedule, {1}, 3, false, Ledger{schedule, {0, 2}, {5}}, 8};
   EXPECT_EQ(w.received.size(), 5u);
-  w.actors.send(w.loader, LedgerNews{5, 8, {2, 6}});
+  w.actors.send(w.loader, LedgerUpdate{5, 8, {2, 6}});
   w.actors.run();
   EXPECT_EQ(w.received.size(), 8u);
   EXPECT_EQ(w.received.back().count, 6u);
-  w.actors.send(w.loader, LedgerNews{5, 50, {2, 6}});
+  w.actors.send(w.loader, LedgerUpdate{5, 50, {2, 6}});
   w.actors.run();
   EXPECT_EQ(w.received.size(), 50u);
 }

@@ -145,7 +145,7 @@ TEST(NodeLoaderActor, LoadsNothingBeyondTheHorizonAndGoesOnWhenItMoves) {
   Node node{schedule, ledger, 8};
   node.run();
   for (const Device& device : node.devices) EXPECT_EQ(device.received.size(), 5u);
-  node.actors.send(node.loader, LedgerNews{5, 50, {2, 6}});
+  node.actors.send(node.loader, LedgerUpdate{5, 50, {2, 6}});
   node.actors.run();
   for (const Device& device : node.devices) ASSERT_EQ(device.received.size(), 50u);
   EXPECT_EQ(node.devices[0].received.back().numbers.size(), 2u);

@@ -70,17 +70,17 @@ class StepCoordinatorTest : public ::testing::Test {
   void join_all() {
     for (std::uint32_t rank = 0; rank < kRanks; ++rank) join(rank);
   }
-  void wish(const PolicySettings& policy) {
+  void request(const PolicySettings& policy) {
     world.send(coordinator,
-               PolicyWish{policy, "a test wants it", [this](const StepOutcome& o) { outcomes.push_back(o); }});
+               PolicyRequest{policy, "a test wants it", [this](const StepOutcome& o) { outcomes.push_back(o); }});
     world.run();
   }
   void wish_rebuild() {
-    world.send(coordinator, RebuildWish{"a test wants it", [this](const StepOutcome& o) { outcomes.push_back(o); }});
+    world.send(coordinator, RebuildRequest{"a test wants it", [this](const StepOutcome& o) { outcomes.push_back(o); }});
     world.run();
   }
   void wish_end(std::uint32_t rank) {
-    world.send(coordinator, EndWish{rank});
+    world.send(coordinator, EndRequest{rank});
     world.run();
   }
 
@@ -100,7 +100,7 @@ TEST_F(StepCoordinatorTest, PassesTheVerdictOnAnEvaluationOnToAllRanks) {
 
 TEST_F(StepCoordinatorTest, SwitchesAllRanksAtOneStepBeyondThoseThatAnyHasBegun) {
   join_all();
-  wish({.kind = PolicyKind::local_sgd, .every_steps = 4});
+  request({.kind = PolicyKind::local_sgd, .every_steps = 4});
   for (const auto& device : devices) {
     ASSERT_EQ(device->orders.size(), 1u);
     EXPECT_EQ(device->orders[0].kind, StepOrderKind::switch_policy);
@@ -116,7 +116,7 @@ TEST_F(StepCoordinatorTest, SwitchesAllRanksAtOneStepBeyondThoseThatAnyHasBegun)
 TEST_F(StepCoordinatorTest, LetsEverybodyGoOnAsBeforeWhenOneRankCannotTakeThePolicy) {
   join_all();
   devices[1]->refusal = "no memory for it";
-  wish({.kind = PolicyKind::local_sgd});
+  request({.kind = PolicyKind::local_sgd});
   for (const auto& device : devices) {
     ASSERT_EQ(device->orders.size(), 1u);
     EXPECT_EQ(device->orders[0].kind, StepOrderKind::go_on);
@@ -128,7 +128,7 @@ TEST_F(StepCoordinatorTest, LetsEverybodyGoOnAsBeforeWhenOneRankCannotTakeThePol
 
 TEST_F(StepCoordinatorTest, HoldsNobodyForAPolicyThatCannotWork) {
   join_all();
-  wish({.kind = PolicyKind::block_momentum, .block_samples = 7});
+  request({.kind = PolicyKind::block_momentum, .block_samples = 7});
   ASSERT_EQ(outcomes.size(), 1u);
   EXPECT_THAT(std::string{outcomes[0].status.text()}, HasSubstr("update.block_samples = 7"));
   EXPECT_TRUE(devices[0]->holds.empty());
@@ -137,7 +137,7 @@ TEST_F(StepCoordinatorTest, HoldsNobodyForAPolicyThatCannotWork) {
 TEST_F(StepCoordinatorTest, WaitsForEveryRankToJoin) {
   join(0);
   join(1);
-  wish({.kind = PolicyKind::local_sgd});
+  request({.kind = PolicyKind::local_sgd});
   EXPECT_TRUE(devices[0]->holds.empty());
   join(2);
   EXPECT_EQ(devices[0]->orders.size(), 1u);
@@ -147,8 +147,8 @@ TEST_F(StepCoordinatorTest, WaitsForEveryRankToJoin) {
 TEST_F(StepCoordinatorTest, AnswersOneRequestAfterTheOther) {
   join_all();
   devices[2]->answers = false;
-  wish({.kind = PolicyKind::local_sgd});
-  wish({.kind = PolicyKind::sync});
+  request({.kind = PolicyKind::local_sgd});
+  request({.kind = PolicyKind::sync});
   EXPECT_EQ(devices[0]->holds.size(), 1u);
   devices[2]->answers = true;
   caf::anon_send(coordinator, StepsHeld{2, 1, 12, 999, {}});
@@ -161,7 +161,7 @@ TEST_F(StepCoordinatorTest, AnswersOneRequestAfterTheOther) {
 TEST_F(StepCoordinatorTest, RefusesASwitchThatTheRunsEndWouldOvertake) {
   join_all();
   devices[0]->last = 12;  // a vote to end was counted
-  wish({.kind = PolicyKind::local_sgd});
+  request({.kind = PolicyKind::local_sgd});
   ASSERT_EQ(outcomes.size(), 1u);
   EXPECT_THAT(std::string{outcomes[0].status.text()}, HasSubstr("the run ends with step 12"));
   EXPECT_EQ(devices[1]->orders.at(0).kind, StepOrderKind::go_on);
@@ -176,7 +176,7 @@ TEST_F(StepCoordinatorTest, EndsAllRanksAfterTheSameStepHoweverManyAskForIt) {
     EXPECT_EQ(device->orders[0].kind, StepOrderKind::end);
     EXPECT_EQ(device->orders[0].at, 12u);
   }
-  wish({.kind = PolicyKind::local_sgd});
+  request({.kind = PolicyKind::local_sgd});
   ASSERT_EQ(outcomes.size(), 1u);
   EXPECT_THAT(std::string{outcomes[0].status.text()}, HasSubstr("about to end"));
 }
@@ -192,7 +192,7 @@ TEST_F(StepCoordinatorTest, EndsTheViewAtOneStepOfAllRanksAndTakesNoOtherRequest
   }
   ASSERT_EQ(outcomes.size(), 1u);
   EXPECT_EQ(outcomes[0].first, 12u);
-  wish({.kind = PolicyKind::local_sgd});
+  request({.kind = PolicyKind::local_sgd});
   ASSERT_EQ(outcomes.size(), 2u);
   EXPECT_THAT(std::string{outcomes[1].status.text()}, HasSubstr("go over to another view"));
   wish_end(1);
@@ -223,7 +223,7 @@ TEST_F(StepCoordinatorTest, EndsNothingThatEndsByItself) {
 TEST_F(StepCoordinatorTest, NamesTheRanksThatDoNotAnswer) {
   join_all();
   devices[1]->answers = false;
-  wish({.kind = PolicyKind::local_sgd});
+  request({.kind = PolicyKind::local_sgd});
   world.send(coordinator, AnswersOverdue{1});
   world.run();
   EXPECT_EQ(ended.code(), Code::timeout);
@@ -232,9 +232,9 @@ TEST_F(StepCoordinatorTest, NamesTheRanksThatDoNotAnswer) {
 }
 
 TEST_F(StepCoordinatorTest, RefusesMoreRequestsThanItKeeps) {
-  for (std::size_t i = 0; i <= kWishesKept; ++i) wish({.kind = PolicyKind::local_sgd});
+  for (std::size_t i = 0; i <= kRequestsKept; ++i) request({.kind = PolicyKind::local_sgd});
   ASSERT_EQ(outcomes.size(), 1u);
-  EXPECT_THAT(std::string{outcomes[0].status.text()}, HasSubstr("wishes wait"));
+  EXPECT_THAT(std::string{outcomes[0].status.text()}, HasSubstr("requests wait"));
 }
 
 }  // namespace

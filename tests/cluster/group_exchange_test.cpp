@@ -48,7 +48,7 @@ constexpr std::string_view name_of(Kind kind) noexcept {
   switch (kind) {
     case Kind::fakes: return "Fakes";
     case Kind::threads: return "Threads";
-    case Kind::far: return "FarMemory";
+    case Kind::far: return "SimulatedDeviceMemory";
     case Kind::cpu: return "Cpu";
   }
   return "";
@@ -214,8 +214,8 @@ class GroupedRun {
     if (job_.kind == Kind::fakes) return fake_devices(job_.seed)(space, r, waits);
     if (job_.kind == Kind::cpu) return make_cpu_device(space, {});
     return std::make_unique<FakeDevice>(
-        space,
-        FakeOptions{.seed = sub_key(job_.seed, r), .delay_one_in = 4, .far_memory = true, .computes_graph = true});
+        space, FakeOptions{
+                   .seed = sub_key(job_.seed, r), .delay_one_in = 4, .simulated_memory = true, .computes_graph = true});
   }
 
   void connect(std::uint32_t r) {

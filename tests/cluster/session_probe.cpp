@@ -25,9 +25,9 @@ class LossLog final : public SessionListener {
 };
 
 MakeDevice fake_device(bool far) {
-  return [far](const DeviceSite& site) {
-    return std::make_unique<FakeDevice>(site.space,
-                                        FakeOptions{.far_memory = far, .computes_graph = true, .runs_itself = true});
+  return [far](const DeviceContext& context) {
+    return std::make_unique<FakeDevice>(
+        context.space, FakeOptions{.simulated_memory = far, .computes_graph = true, .runs_itself = true});
   };
 }
 

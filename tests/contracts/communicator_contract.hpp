@@ -259,7 +259,7 @@ class SerialRun {
         for (std::uint32_t other = 0; other < spec_.ranks; ++other) {
           parts.push_back((other == r ? sum : found[other]).data() + part.first);
         }
-        if (part.count > 0) measure_gradient(own, sum.data() + part.first, parts, part.count, {{}, part.first});
+        if (part.count > 0) check_gradient(own, sum.data() + part.first, parts, part.count, {{}, part.first});
       }
       total.gradient_squares += own.gradient_squares;
       if (own.bad_gradient != 0 && (total.bad_gradient == 0 || own.bad_gradient < total.bad_gradient))
@@ -509,8 +509,8 @@ TEST_P(CommunicatorContract, WorksWhenOneRankOwnsEverything) {
   for (std::uint32_t owner = 0; owner < 3; ++owner) {
     GroupSpec spec = random_group(3, 50 + owner);
     for (Stripe& stripe : spec.stripes) {
-      stripe.first = stripe.tenant.value <= owner ? 0 : spec.elements;
-      stripe.count = stripe.tenant.value == owner ? spec.elements : 0;
+      stripe.first = stripe.owner.value <= owner ? 0 : spec.elements;
+      stripe.count = stripe.owner.value == owner ? spec.elements : 0;
     }
     expect_serial_bits(spec, 5);
   }

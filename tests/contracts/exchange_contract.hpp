@@ -12,7 +12,7 @@
 #include "tests/contracts/communicator_contract.hpp"
 
 // What every Exchange of a synchronous group promises, whatever its communicator: each step ends with the bits of a
-// serial run, and the stripes that retire() gives back are all that the next tenant needs. An implementation
+// serial run, and the stripes that retire() gives back are all that the next owner needs. An implementation
 // instantiates the suite:
 //   INSTANTIATE_TEST_SUITE_P(Collective, ExchangeContract, ::testing::Values(exchange_case(...)), exchange_name);
 namespace troupe::contracts {

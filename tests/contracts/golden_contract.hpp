@@ -190,7 +190,7 @@ class GoldenContract : public DeviceWorld {
         stripe.squares = squares;
         if (needs_tensor_norms(own.kind)) {  // each parameter is in one piece here
           stream.clear(squares);
-          stream.measure_update(rule_step(own, number), stripe, gradient, model.sums);
+          stream.add_update_squares(rule_step(own, number), stripe, gradient, model.sums);
         }
       }
       stream.update(rule_step(own, number), number, stripe, std::span{&gradient, 1}, model.sums);

@@ -252,7 +252,7 @@ TEST_P(StreamContract, ReducesWithNormWithTheBitsOfTheDefinition) {
       for (std::size_t r = 1; r < ranks; ++r)
         for (std::size_t i = 0; i < count; ++i) sum[i] += values[r][i];
       StepSums expected{.loss = 3, .samples = 2, .gradient_squares = 0.5};
-      measure_gradient(expected, sum.data(), {}, count, {{}, 70});
+      check_gradient(expected, sum.data(), {}, count, {{}, 70});
       const Memory sums = put_sums(StepSums{.loss = 3, .samples = 2, .gradient_squares = 0.5});
       stream->reduce_with_norm(parts.back(), parts, {sums, 70});
       finish(*stream);
@@ -580,8 +580,8 @@ TEST_P(StreamContract, AddsUpTheSquaresOfTensorsWithTheBitsOfTheDefinition) {
     at.no_decay = no_decay;
     at.scaled = kScaled;
     at.squares = expected.data();
-    measure_tensors(at, rule, static_cast<float>(1.0 / 37), get(made.contributions[0]).data());
-    stream->measure_update(rule, made.stripe, made.contributions[0], made.total);
+    add_tensor_squares(at, rule, static_cast<float>(1.0 / 37), get(made.contributions[0]).data());
+    stream->add_update_squares(rule, made.stripe, made.contributions[0], made.total);
     finish(*stream);
     const auto found = get<TensorSquares>(made.stripe.squares);
     for (std::size_t t = 0; t < kScaled.size(); ++t) {

@@ -68,20 +68,20 @@ TEST(CudaKernels, ReduceWithNormWithTheBitsOfTheDefinition) {
     for (std::size_t i = 0; i < count; ++i) expected[i] = expected[i] + parts[1][i] + parts[2][i];
     ReduceArgs args{};
     args.to = parts[1].data(), args.count = count, args.count_parts = 3;
-    MeasureGradientArgs measure{};
+    CheckGradientArgs measure{};
     for (std::size_t p = 0; p < 3; ++p) args.parts[p] = measure.parts[p] = parts[p].data(), measure.ranks[p] = 5;
     launch("reduce", args);
     EXPECT_EQ(parts[1], expected);
     StepSums sums{.gradient_squares = 0.5}, wanted = sums;
-    measure_gradient(wanted, expected.data(), {}, count, {{}, 70});
+    check_gradient(wanted, expected.data(), {}, count, {{}, 70});
     measure.sum = parts[1].data(), measure.count = count, measure.first_element = 70, measure.count_parts = 3;
     measure.squares = 1, measure.given.own.sums = &sums;
-    launch("measure_gradient", measure, 1);
+    launch("check_gradient", measure, 1);
     EXPECT_EQ(sums.gradient_squares, wanted.gradient_squares);
     EXPECT_EQ(sums.bad_gradient, 0U);
     if (count < 33) continue;
     parts[1][31] = parts[2][31] = NAN;
-    launch("measure_gradient", measure, 1);
+    launch("check_gradient", measure, 1);
     EXPECT_EQ(sums.bad_gradient, bad_at(70 + 31, 5));
   }
 }

@@ -17,11 +17,11 @@ DeviceCase fake_case(std::string name, FakeOptions options) {
 }
 const auto kFakes = ::testing::Values(
     fake_case("Fake", {}), fake_case("FakeThatDelays", {.seed = 5, .delay_one_in = 2}),
-    fake_case("FakeWithFarMemory", {.seed = 6, .delay_one_in = 3, .far_memory = true}),
-    fake_case("FakeThatComputesTheGraphInFarMemory", {.far_memory = true, .computes_graph = true}),
-    fake_case("FakeThatRunsItself", {.far_memory = true, .computes_graph = true, .runs_itself = true}));
-const auto kComputingFake =
-    ::testing::Values(fake_case("FakeThatComputesTheGraphInFarMemory", {.far_memory = true, .computes_graph = true}));
+    fake_case("FakeWithFarMemory", {.seed = 6, .delay_one_in = 3, .simulated_memory = true}),
+    fake_case("FakeThatComputesTheGraphInFarMemory", {.simulated_memory = true, .computes_graph = true}),
+    fake_case("FakeThatRunsItself", {.simulated_memory = true, .computes_graph = true, .runs_itself = true}));
+const auto kComputingFake = ::testing::Values(
+    fake_case("FakeThatComputesTheGraphInFarMemory", {.simulated_memory = true, .computes_graph = true}));
 INSTANTIATE_TEST_SUITE_P(Fake, LayerContract, kComputingFake, case_name);
 INSTANTIATE_TEST_SUITE_P(Fake, GoldenContract, kComputingFake, case_name);
 INSTANTIATE_TEST_SUITE_P(Fake, StreamContract, kFakes, case_name);

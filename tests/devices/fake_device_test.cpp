@@ -154,7 +154,7 @@ TEST_F(FakeDeviceTest, WaitingForAStreamsPointMakesTimePass) {
 TEST(FarMemoryDeathTest, EndsAProcessWhoseHostLooksAtAGradientAndSaysWhere) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   AddressSpace space;
-  FakeDevice device{space, {.far_memory = true}};
+  FakeDevice device{space, {.simulated_memory = true}};
   const Memory gradients = device.allocate(arena_id(Peer{0}, 7), MemoryKind::device, 4096);
   const volatile float* at = space.address_of<const float>(gradients);
   EXPECT_DEATH((void)at[3], "the host has touched device memory: byte 4108 of arena 65543, from");
@@ -163,7 +163,7 @@ TEST(FarMemoryDeathTest, EndsAProcessWhoseHostLooksAtAGradientAndSaysWhere) {
 TEST(FarMemoryDeathTest, EndsAProcessWhoseHostWritesToAnImportedOne) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   AddressSpace space, elsewhere;
-  FakeDevice device{space, {.far_memory = true}}, other{elsewhere, {.far_memory = true}};
+  FakeDevice device{space, {.simulated_memory = true}}, other{elsewhere, {.simulated_memory = true}};
   (void)other.allocate(arena_id(Peer{1}, 7), MemoryKind::device, 4096);
   const Memory theirs = device.import(other.ticket(arena_id(Peer{1}, 7)));
   volatile float* at = space.address_of<float>(theirs);

@@ -48,23 +48,23 @@ TEST(RankSites, AreOneHereWhenNothingIsSaidAndNeedALauncherOtherwise) {
 }
 
 TEST(RendezvousAddress, IsOnLoopbackWhenAllRanksAreHere) {
-  const Meeting meeting = meeting_of(sites_on({{"localhost", 2}}), 0);
-  EXPECT_EQ(meeting.address, "127.0.0.1");
-  EXPECT_NE(meeting.port, 0);
-  EXPECT_TRUE(meeting.listener);
+  const Rendezvous rendezvous = choose_rendezvous(sites_on({{"localhost", 2}}), 0);
+  EXPECT_EQ(rendezvous.address, "127.0.0.1");
+  EXPECT_NE(rendezvous.port, 0);
+  EXPECT_TRUE(rendezvous.listener);
 }
 
 TEST(RendezvousAddress, IsTheFirstHostUnderAPortBelowThoseOfTheKernel) {
-  const Meeting meeting = meeting_of(sites_on({{"node1", 1}, {"localhost", 1}}), 0);
-  EXPECT_EQ(meeting.address, "node1");
-  EXPECT_TRUE(meeting.port >= 20000 && meeting.port < 32768) << meeting.port;
-  EXPECT_FALSE(meeting.listener);
-  EXPECT_EQ(meeting_of(sites_on({{"node1", 1}}), 29500).port, 29500);
+  const Rendezvous rendezvous = choose_rendezvous(sites_on({{"node1", 1}, {"localhost", 1}}), 0);
+  EXPECT_EQ(rendezvous.address, "node1");
+  EXPECT_TRUE(rendezvous.port >= 20000 && rendezvous.port < 32768) << rendezvous.port;
+  EXPECT_FALSE(rendezvous.listener);
+  EXPECT_EQ(choose_rendezvous(sites_on({{"node1", 1}}), 29500).port, 29500);
 }
 
 TEST(RendezvousAddress, IsNotLocalhostForOtherHosts) {
   try {
-    meeting_of(sites_on({{"localhost", 1}, {"node1", 1}}), 0);
+    choose_rendezvous(sites_on({{"localhost", 1}, {"node1", 1}}), 0);
     FAIL() << "taken";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::invalid);

@@ -17,7 +17,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(arena_case(
                           "Fake", [](const GroupSpec& spec) { return fake_devices(spec.seed); }, 40),
                       arena_case(
-                          "FarMemory", [](const GroupSpec& spec) { return far_devices(spec.seed); }, 20),
+                          "SimulatedDeviceMemory", [](const GroupSpec& spec) { return far_devices(spec.seed); }, 20),
                       arena_case(
                           "Threads", [](const GroupSpec&) { return reference_devices(); }, 5)),
     communicator_name);

@@ -31,7 +31,7 @@ inline MakeDevice fake_devices(std::uint64_t seed) {
 inline MakeDevice far_devices(std::uint64_t seed) {
   return [seed](AddressSpace& space, std::uint32_t rank, ActiveWait&) {
     return std::make_unique<FakeDevice>(
-        space, FakeOptions{.seed = sub_key(seed, rank), .delay_one_in = 4, .far_memory = true});
+        space, FakeOptions{.seed = sub_key(seed, rank), .delay_one_in = 4, .simulated_memory = true});
   };
 }
 inline MakeDevice reference_devices() {

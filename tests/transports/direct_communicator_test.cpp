@@ -328,7 +328,7 @@ TEST(DirectCommunicatorFuzz, SurvivesHeadsThatAreAlmostRight) {
         return *(of.begin() + random_below(sub_key(seed, message), draw++, of.size()));
       };
       collectives::DirectHead head;
-      head.cargo = static_cast<collectives::Cargo>(pick({1, 1, 2, 3}));
+      head.payload_kind = static_cast<collectives::PayloadKind>(pick({1, 1, 2, 3}));
       head.view = static_cast<std::uint32_t>(pick({3, 3, 3, 2, 4}));
       head.rank = static_cast<std::uint32_t>(pick({1, 1, 1, 0, 2, ~0u}));
       head.round.sequence = pick({1, 1, 2, 0, 3, ~0ull});

@@ -145,7 +145,7 @@ TEST(Ownership, GivesEveryElementOfAChunkToOneRank) {
     for (const Chunk& chunk : ownership.chunks()) {
       std::uint64_t next = chunk.first;
       for (std::uint32_t rank = 0; rank < 3; ++rank) {
-        const Part part = ownership.part_of(chunk, rank);
+        const ElementRange part = ownership.part_of(chunk, rank);
         if (part.count == 0) continue;
         EXPECT_EQ(part.first, next);
         EXPECT_LE(part.count, ownership.largest_part());
@@ -184,11 +184,11 @@ TEST(Staging, HasAPlaceOfItsOwnForEverythingThatMayBeThereAtOnce) {
     for (std::uint32_t rank = 0; rank < 3; ++rank)
       all.push_back(staging.plain(rank, ownership.largest_part() * sizeof(float)));
     for (const Chunk& chunk : ownership.chunks()) {
-      const Part whole{chunk.first, chunk.count};
+      const ElementRange whole{chunk.first, chunk.count};
       for (const Memory& each : {staging.leaving(chunk.bucket, whole), staging.results(whole), staging.image(whole)})
         all.push_back(each);
       for (std::uint32_t rank = 0; rank < 3; ++rank) {
-        const Part own = ownership.part_of(chunk, self);
+        const ElementRange own = ownership.part_of(chunk, self);
         if (rank == self || own.count == 0) continue;
         all.push_back(staging.contribution(chunk.bucket, rank, own));
       }

@@ -17,23 +17,23 @@ constexpr RoundWindow::Expected kOneOfEach{.contributions = 1, .results = 1};
 
 class RoundWindowTest : public ::testing::Test {
  protected:
-  void whole_message(std::uint64_t sequence, Cargo cargo) {
-    const Status status = window_.enter(1, round(sequence), cargo);
+  void whole_message(std::uint64_t sequence, PayloadKind payload_kind) {
+    const Status status = window_.enter(1, round(sequence), payload_kind);
     EXPECT_TRUE(status.ok()) << status.text();
-    window_.arrived(sequence, cargo);
+    window_.arrived(sequence, payload_kind);
   }
   void whole_round(std::uint64_t sequence) {
     ASSERT_TRUE(window_.announce(round(sequence), kOneOfEach).ok());
     window_.contributions_sent(sequence);
-    whole_message(sequence, Cargo::contribution);
-    whole_message(sequence, Cargo::result);
+    whole_message(sequence, PayloadKind::contribution);
+    whole_message(sequence, PayloadKind::result);
   }
   const std::array<Rank, 2> names_{Rank{0}, Rank{1}};
   RoundWindow window_{0, names_};
 };
 
 TEST_F(RoundWindowTest, CountsARoundAsGatheredWhenAllContributionsAreThere) {
-  whole_message(1, Cargo::contribution);
+  whole_message(1, PayloadKind::contribution);
   EXPECT_EQ(window_.gathered(), 0u) << "this rank has not come so far";
   ASSERT_TRUE(window_.announce(round(1), kOneOfEach).ok());
   EXPECT_EQ(window_.gathered(), 1u);
@@ -42,7 +42,7 @@ TEST_F(RoundWindowTest, CountsARoundAsGatheredWhenAllContributionsAreThere) {
 
 TEST_F(RoundWindowTest, CountsARoundAsPublishedWhenResultsAreThereAndItsOwnGradientsAreRead) {
   ASSERT_TRUE(window_.announce(round(1), kOneOfEach).ok());
-  whole_message(1, Cargo::result);
+  whole_message(1, PayloadKind::result);
   EXPECT_EQ(window_.published(), 0u);
   window_.contributions_sent(1);
   EXPECT_EQ(window_.published(), 1u);
@@ -50,11 +50,11 @@ TEST_F(RoundWindowTest, CountsARoundAsPublishedWhenResultsAreThereAndItsOwnGradi
 
 TEST_F(RoundWindowTest, TakesContributionsOfTheNextRoundBeforeThisOneIsOver) {
   ASSERT_TRUE(window_.announce(round(1), kOneOfEach).ok());
-  whole_message(2, Cargo::contribution);
+  whole_message(2, PayloadKind::contribution);
   EXPECT_EQ(window_.gathered(), 0u);
   window_.contributions_sent(1);
-  whole_message(1, Cargo::result);
-  whole_message(1, Cargo::contribution);
+  whole_message(1, PayloadKind::result);
+  whole_message(1, PayloadKind::contribution);
   EXPECT_EQ(window_.gathered(), 1u);
   ASSERT_TRUE(window_.announce(round(2), kOneOfEach).ok());
   EXPECT_EQ(window_.gathered(), 2u);
@@ -70,13 +70,13 @@ TEST_F(RoundWindowTest, GoesOnForManyRounds) {
 
 TEST_F(RoundWindowTest, HoldsTheNextUpdateBackUntilTheResultsOfTheLastAreOut) {
   ASSERT_TRUE(window_.announce(round(1), kOneOfEach).ok());
-  whole_message(1, Cargo::contribution);
+  whole_message(1, PayloadKind::contribution);
   window_.results_leave();
   window_.contributions_sent(1);
-  whole_message(1, Cargo::result);
+  whole_message(1, PayloadKind::result);
   EXPECT_EQ(window_.published(), 1u) << "the step itself need not wait for that";
   ASSERT_TRUE(window_.announce(round(2), kOneOfEach).ok());
-  whole_message(2, Cargo::contribution);
+  whole_message(2, PayloadKind::contribution);
   EXPECT_EQ(window_.gathered(), 1u);
   window_.results_sent(1);
   EXPECT_EQ(window_.gathered(), 2u);
@@ -85,7 +85,7 @@ TEST_F(RoundWindowTest, HoldsTheNextUpdateBackUntilTheResultsOfTheLastAreOut) {
 TEST_F(RoundWindowTest, HoldsARoundBackUntilItsOwnResultsAreOutWhereTheirMemoryIsGivenBack) {
   ASSERT_TRUE(window_.announce(round(1), {.contributions = 1, .results = 0, .own_results_first = true}).ok());
   window_.contributions_sent(1);
-  whole_message(1, Cargo::contribution);
+  whole_message(1, PayloadKind::contribution);
   window_.results_leave();
   EXPECT_EQ(window_.published(), 0u);
   window_.results_sent(1);
@@ -93,26 +93,26 @@ TEST_F(RoundWindowTest, HoldsARoundBackUntilItsOwnResultsAreOutWhereTheirMemoryI
 }
 
 TEST_F(RoundWindowTest, RefusesARoundThatCannotHaveBegun) {
-  EXPECT_EQ(window_.enter(1, round(3), Cargo::contribution).code(), Code::corrupt);
-  EXPECT_EQ(window_.enter(1, round(0), Cargo::contribution).code(), Code::corrupt);
+  EXPECT_EQ(window_.enter(1, round(3), PayloadKind::contribution).code(), Code::corrupt);
+  EXPECT_EQ(window_.enter(1, round(0), PayloadKind::contribution).code(), Code::corrupt);
   whole_round(1);
-  EXPECT_EQ(window_.enter(1, round(1), Cargo::contribution).code(), Code::corrupt) << "a round that is over";
+  EXPECT_EQ(window_.enter(1, round(1), PayloadKind::contribution).code(), Code::corrupt) << "a round that is over";
 }
 
 TEST_F(RoundWindowTest, RefusesAMessageThatCameBefore) {
-  whole_message(1, Cargo::contribution);
-  EXPECT_EQ(window_.enter(1, round(1), Cargo::contribution).code(), Code::corrupt);
+  whole_message(1, PayloadKind::contribution);
+  EXPECT_EQ(window_.enter(1, round(1), PayloadKind::contribution).code(), Code::corrupt);
 }
 
 TEST_F(RoundWindowTest, RefusesAResultOfWhatItHasNotContributedTo) {
-  EXPECT_EQ(window_.enter(1, round(1), Cargo::result).code(), Code::corrupt);
+  EXPECT_EQ(window_.enter(1, round(1), PayloadKind::result).code(), Code::corrupt);
 }
 
 TEST_F(RoundWindowTest, NamesBothRanksThatDisagree) {
   ASSERT_TRUE(window_.announce(round(1), kOneOfEach).ok());
   RoundShape other = round(1);
   other.bucket = 2;
-  const Status status = window_.enter(1, other, Cargo::contribution);
+  const Status status = window_.enter(1, other, PayloadKind::contribution);
   EXPECT_EQ(status.code(), Code::invalid);
   EXPECT_NE(status.text().find("rank 1 is at step 1 bucket 2"), std::string_view::npos) << status.text();
   EXPECT_NE(status.text().find("rank 0 at step 1 bucket 0"), std::string_view::npos) << status.text();
@@ -122,14 +122,14 @@ TEST_F(RoundWindowTest, TellsWhatDiffersWhenStepAndBucketAreTheSame) {
   ASSERT_TRUE(window_.announce(round(1), kOneOfEach).ok());
   RoundShape other = round(1);
   other.elements = 99;
-  const Status status = window_.enter(1, other, Cargo::contribution);
+  const Status status = window_.enter(1, other, PayloadKind::contribution);
   EXPECT_NE(status.text().find("of 99"), std::string_view::npos) << status.text();
   EXPECT_NE(status.text().find("of 100"), std::string_view::npos) << status.text();
 }
 
 TEST(DirectHead, IsReadAsItWasWritten) {
   DirectHead head;
-  head.cargo = Cargo::bf16_result;
+  head.payload_kind = PayloadKind::bf16_result;
   head.view = 7;
   head.rank = 3;
   head.round = {.sequence = 1ull << 40,
@@ -143,7 +143,7 @@ TEST(DirectHead, IsReadAsItWasWritten) {
   head.sums = {.loss = 1.5, .correct = 2, .samples = 3, .stop_requests = 1};
   const auto read = decode(encode(head));
   ASSERT_TRUE(read);
-  EXPECT_EQ(read->cargo, head.cargo);
+  EXPECT_EQ(read->payload_kind, head.payload_kind);
   EXPECT_EQ(read->view, head.view);
   EXPECT_EQ(read->rank, head.rank);
   EXPECT_EQ(read->round, head.round);

@@ -137,7 +137,7 @@ struct EnduranceState {
   std::atomic<std::uint64_t> counted{0}, tensors_sent{0}, received{0}, tensors_received{0};
 
   std::mutex mutex;  // guards the members below
-  std::condition_variable news;
+  std::condition_variable changed;
   bool finished = false;
   std::string failure;  // the first one
 
@@ -147,7 +147,7 @@ struct EnduranceState {
       if (why.empty()) finished = true;
       if (failure.empty()) failure = std::move(why);
     }
-    news.notify_all();
+    changed.notify_all();
   }
 
   // Called by the sink.
@@ -303,7 +303,7 @@ void EnduranceEnd::stop() { caf::anon_send(source_.get(), Stop::value); }
 
 bool EnduranceEnd::wait(Blocking&, Clock::duration patience) {
   std::unique_lock hold(state_->mutex);
-  state_->news.wait_for(hold, patience, [&] { return state_->finished || !state_->failure.empty(); });
+  state_->changed.wait_for(hold, patience, [&] { return state_->finished || !state_->failure.empty(); });
   TROUPE_CHECK(state_->failure.empty(), Code::corrupt, state_->failure);
   return state_->finished;
 }

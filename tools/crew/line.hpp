@@ -40,7 +40,7 @@ class Line {
     tell(mine);
     return await(blocking);
   }
-  void meet(Blocking& blocking) { swap(blocking, {}); }
+  void barrier(Blocking& blocking) { swap(blocking, {}); }
   /// Waits for `span`. Returns true at once if the other end has sent a value or closed.
   bool rest(Blocking& blocking, Clock::duration span) const;
 

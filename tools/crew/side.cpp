@@ -49,8 +49,8 @@ Side::Side(Blocking& blocking, Means means, GroupOptions options, Configure* con
   options.place = launch_place_from_environment();
   TROUPE_CHECK(options.place, Code::invalid, "a process that is measured is started by rtbench");
   options.hello.ucx_version = ucx_version();
-  options.make_transport = [this](const TransportSite& site) {
-    return make_transport(means_, site.space, site.self, hosts_of(site.hellos));
+  options.make_transport = [this](const TransportContext& context) {
+    return make_transport(means_, context.space, context.self, hosts_of(context.hellos));
   };
   system_.await_actors_before_shutdown(false);  // after an error some actors may still be alive
   group_ = Group::join(blocking, system_, std::move(options));

@@ -10,7 +10,7 @@
 #include "runtime/base/error.hpp"
 #include "tools/rtrun/completion.hpp"
 #include "tools/rtrun/reference.hpp"
-#include "tools/rtrun/slips.hpp"
+#include "tools/rtrun/typos.hpp"
 #include "tools/rtrun/version.hpp"
 
 namespace troupe::rtrun {
@@ -169,9 +169,10 @@ void take_what_if(const std::vector<std::string>& wishes, WhatIf& what_if) {
       const char* const end = word.data() + word.size();
       std::uint32_t number = 0;
       const auto [stop, wrong] = std::from_chars(word.data() + std::min(equals + 1, word.size()), end, number);
-      TROUPE_CHECK(to != nullptr && wrong == std::errc{} && stop == end && number >= 1 && number <= kMostMadeUpRanks,
-                   Code::invalid, "--what-if takes nodes=N, ranks=N or gpus=N, with N from 1 to ", kMostMadeUpRanks,
-                   ", and not ", word);
+      TROUPE_CHECK(
+          to != nullptr && wrong == std::errc{} && stop == end && number >= 1 && number <= kMostHypotheticalRanks,
+          Code::invalid, "--what-if takes nodes=N, ranks=N or gpus=N, with N from 1 to ", kMostHypotheticalRanks,
+          ", and not ", word);
       *to = number;
     }
   }
@@ -195,8 +196,8 @@ Answered usage_error(const CLI::App& app, const CLI::ParseError& error, std::spa
                      std::ostream& out, std::ostream& err) {
   std::ostringstream text;
   if (app.exit(error, out, text) == 0) return {0};
-  const std::string slip = explain_slip(words);
-  return refuse(slip.empty() ? text.str() : slip, err);
+  const std::string explanation = explain_typo(words);
+  return refuse(explanation.empty() ? text.str() : explanation, err);
 }
 
 }  // namespace
@@ -242,7 +243,7 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
       ->type_name("FILE:N,...");
   plan.add_option("--ranks", line.ranks, "Ranks on these machines together")
       ->type_name("N")
-      ->check(CLI::Range(1u, kMostMadeUpRanks));
+      ->check(CLI::Range(1u, kMostHypotheticalRanks));
   plan.add_option("--what-if", what_if, "Plan for this number of ranks, GPUs or nodes (may be repeated)")
       ->type_name("ranks=N|gpus=N|nodes=N")
       ->allow_extra_args(false);
@@ -316,7 +317,7 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   }
   if (line.file.empty())
     return refuse("app.toml is required: say which configuration to use, for example `rtrun apps/mnist/app.toml`", err);
-  if (const std::string slip = explain_slip(words); !slip.empty()) return refuse(slip, err);
+  if (const std::string explanation = explain_typo(words); !explanation.empty()) return refuse(explanation, err);
   return line;
 }
 

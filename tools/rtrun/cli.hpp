@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "runtime/planning/made_up_cluster.hpp"
+#include "runtime/planning/hypothetical_cluster.hpp"
 #include "tools/rttopo/cluster.hpp"
 
 namespace troupe::rtrun {

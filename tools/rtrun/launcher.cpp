@@ -100,10 +100,10 @@ class Job {
     const Fd secret_file = sealed_file(secret);
     const std::string& folder = options_.log_folder;
     if (!folder.empty()) remove_logs(folder);
-    const Meeting meeting = meeting_of(options_.sites, options_.port);
+    const Rendezvous rendezvous = choose_rendezvous(options_.sites, options_.port);
     for (std::uint32_t rank = 0; rank < options_.sites.size(); ++rank) {
       const RankSite& site = options_.sites[rank];
-      RankStart start = site.here ? start_here(rank, meeting, secret_file) : start_there(rank, meeting);
+      RankStart start = site.here ? start_here(rank, rendezvous, secret_file) : start_there(rank, rendezvous);
       start.own_stdout = rank != 0;
       RankProcess process = spawn_rank(signals_, start);
       const std::string prefix = fmt::format("[rank {}] ", rank);
@@ -153,17 +153,17 @@ class Job {
   }
 
  private:
-  Environment place_of(std::uint32_t rank, const Meeting& meeting) const {
+  Environment place_of(std::uint32_t rank, const Rendezvous& rendezvous) const {
     const RankSite& site = options_.sites[rank];
     return {{"RANK", std::to_string(rank)},
             {"WORLD_SIZE", std::to_string(options_.sites.size())},
             {"LOCAL_RANK", std::to_string(site.local_rank)},
             {"LOCAL_WORLD_SIZE", std::to_string(site.local_ranks)},
-            {"MASTER_ADDR", meeting.address},
-            {"MASTER_PORT", std::to_string(meeting.port)}};
+            {"MASTER_ADDR", rendezvous.address},
+            {"MASTER_PORT", std::to_string(rendezvous.port)}};
   }
 
-  RankStart start_here(std::uint32_t rank, const Meeting& meeting, const Fd& secret) const {
+  RankStart start_here(std::uint32_t rank, const Rendezvous& rendezvous, const Fd& secret) const {
     RankStart start;
     start.arguments = options_.arguments;
     if (!options_.program.empty()) {
@@ -171,21 +171,21 @@ class Job {
       start.arguments = options_.program;
       start.own_program = false;
     }
-    start.environment = place_of(rank, meeting);
+    start.environment = place_of(rank, rendezvous);
     start.environment.emplace_back("TROUPE_SECRET_FILE", fmt::format("/proc/self/fd/{}", secret.get()));
     start.inherited = {secret.get()};
     for (auto& variable : library_habits()) start.environment.push_back(std::move(variable));
-    if (rank == 0 && meeting.listener) {
-      start.inherited.push_back(meeting.listener.get());
-      start.environment.emplace_back("TROUPE_LISTEN_FD", std::to_string(meeting.listener.get()));
+    if (rank == 0 && rendezvous.listener) {
+      start.inherited.push_back(rendezvous.listener.get());
+      start.environment.emplace_back("TROUPE_LISTEN_FD", std::to_string(rendezvous.listener.get()));
     }
     return start;
   }
 
-  RankStart start_there(std::uint32_t rank, const Meeting& meeting) const {
+  RankStart start_there(std::uint32_t rank, const Rendezvous& rendezvous) const {
     RemoteCommand command{working_folder(), passed_environment(), options_.arguments};
     command.arguments.front() = own_program();
-    for (auto& variable : place_of(rank, meeting)) command.environment.push_back(std::move(variable));
+    for (auto& variable : place_of(rank, rendezvous)) command.environment.push_back(std::move(variable));
     command.environment.emplace_back("TROUPE_SECRET_STDIN", "1");
     for (auto& variable : library_habits()) command.environment.push_back(std::move(variable));
     RankStart start;

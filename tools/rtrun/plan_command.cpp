@@ -50,8 +50,8 @@ PlannedMachines plan_of_run(const Configuration& configuration) {
 }
 
 /// The kinds of machines that the command line names, or this host.
-std::vector<MachineKind> kinds_of(const CommandLine& line, PlannedMachines& made) {
-  std::vector<MachineKind> kinds;
+std::vector<MachineGroup> kinds_of(const CommandLine& line, PlannedMachines& made) {
+  std::vector<MachineGroup> kinds;
   if (line.nodes.empty()) {
     made.machines.push_back(this_host());
     kinds.push_back({.source = "this host", .topology = discover()});
@@ -69,11 +69,11 @@ std::vector<MachineKind> kinds_of(const CommandLine& line, PlannedMachines& made
 PlannedMachines plan_of_machines(const CommandLine& line, const Configuration& configuration) {
   const Settings& settings = configuration.settings;
   PlannedMachines made;
-  const std::vector<MachineKind> kinds = kinds_of(line, made);
+  const std::vector<MachineGroup> kinds = kinds_of(line, made);
   ClusterRequest request{.ranks = line.ranks, .what_if = line.what_if};
   const HostList hosts = host_list(configuration);
   if (line.nodes.empty()) request.ranks_of_machine = settings.cluster.local;
-  PlanInputs inputs = made_up_cluster(settings.placement, kinds, request);
+  PlanInputs inputs = hypothetical_cluster(settings.placement, kinds, request);
   const DataFacts data = look_at_data(look_for_data(configuration));
   const Graph graph = build_model(settings, data.fields);
   inputs.train_samples = data.train_samples;
@@ -93,7 +93,7 @@ PlannedMachines plan_of_machines(const CommandLine& line, const Configuration& c
   for (const Topology& topology : inputs.topologies)
     for (std::size_t k = 0; k < kinds.size(); ++k)
       if (topology.identity.boot_id.starts_with(kinds[k].source + ", machine")) kind_of[topology.identity.boot_id] = k;
-  for (const MachineKind& kind : kinds) made.topologies.push_back(kind.topology);
+  for (const MachineGroup& kind : kinds) made.topologies.push_back(kind.topology);
   for (const NodePlan& node : made.plan.nodes) {
     const std::size_t kind = kind_of.at(node.identity.boot_id);
     made.machine_of.push_back(&made.machines[kind]);

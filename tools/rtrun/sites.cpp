@@ -54,7 +54,7 @@ std::uint16_t port_of(const Fd& listener) {
   sockaddr_storage address{};
   socklen_t size = sizeof address;
   TROUPE_CHECK_ERRNO(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0,
-                     Code::environment, "cannot read the port that the job's ranks are to meet at");
+                     Code::environment, "cannot read the port of the job's rendezvous");
   return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);  // the same offset in both families
 }
 
@@ -90,29 +90,30 @@ std::pair<Fd, std::uint16_t> loopback_listener(std::uint16_t port) {
   return {std::move(listener), taken};
 }
 
-Meeting meeting_of(const std::vector<RankSite>& sites, std::uint16_t port) {
-  Meeting meeting;
+Rendezvous choose_rendezvous(const std::vector<RankSite>& sites, std::uint16_t port) {
+  Rendezvous rendezvous;
   const RankSite& first = sites.front();
   if (std::all_of(sites.begin(), sites.end(), [](const RankSite& site) { return site.here; })) {
-    meeting.address = "127.0.0.1";
-    std::tie(meeting.listener, meeting.port) = loopback_listener(port);
-    return meeting;
+    rendezvous.address = "127.0.0.1";
+    std::tie(rendezvous.listener, rendezvous.port) = loopback_listener(port);
+    return rendezvous;
   }
-  meeting.address = first.host;
-  meeting.port = port;
-  TROUPE_CHECK(!names_loopback(first.host), Code::invalid, "cluster.nodes begins with ", first.host,
-               ", where the ranks would meet, and which means another machine on the other hosts; write this machine's "
-               "name or address, as they know it");
+  rendezvous.address = first.host;
+  rendezvous.port = port;
+  TROUPE_CHECK(
+      !names_loopback(first.host), Code::invalid, "cluster.nodes begins with ", first.host,
+      ", to which all ranks would connect, and which means another machine on the other hosts; write this machine's "
+      "name or address, as they know it");
   if (first.here) {
-    meeting.listener = listener_everywhere(port);
-    TROUPE_CHECK_ERRNO(meeting.listener, Code::environment, "cannot listen at port ", port,
+    rendezvous.listener = listener_everywhere(port);
+    TROUPE_CHECK_ERRNO(rendezvous.listener, Code::environment, "cannot listen at port ", port,
                        " for this job's ranks; set cluster.port to one that is free, or to 0");
-    meeting.port = port_of(meeting.listener);
+    rendezvous.port = port_of(rendezvous.listener);
   } else if (port == 0) {
     std::random_device chance;
-    meeting.port = std::uniform_int_distribution<std::uint16_t>{kFirstPort, kLastPort}(chance);
+    rendezvous.port = std::uniform_int_distribution<std::uint16_t>{kFirstPort, kLastPort}(chance);
   }
-  return meeting;
+  return rendezvous;
 }
 
 }  // namespace troupe::rtrun

@@ -29,7 +29,7 @@ HostList hosts_here(const HostList& hosts);
 std::pair<Fd, std::uint16_t> loopback_listener(std::uint16_t port = 0);
 
 /// The address at which the ranks of a job connect.
-struct Meeting {
+struct Rendezvous {
   std::string address;  // MASTER_ADDR
   std::uint16_t port = 0;
   Fd listener;  // for rank 0 if it is on this machine: no other process can take the port
@@ -38,6 +38,6 @@ struct Meeting {
 /// Chooses it: loopback if all ranks are on this machine; otherwise the first rank's host, and `port`, or if that is 0,
 /// a free port if rank 0 is on this machine and otherwise a random one. Throws Error{invalid} if other hosts could not
 /// reach that address; Error{environment} if it cannot listen there.
-Meeting meeting_of(const std::vector<RankSite>& sites, std::uint16_t port);
+Rendezvous choose_rendezvous(const std::vector<RankSite>& sites, std::uint16_t port);
 
 }  // namespace troupe::rtrun

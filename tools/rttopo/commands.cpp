@@ -323,14 +323,14 @@ int diff(const CommandLine& line, std::ostream& out) {
     nodes.insert(nodes.end(), here.begin(), here.end());
   }
   const std::vector<Machine> machines = machines_of(nodes);
-  const auto [found, untold] = compare(machines);
+  const auto [found, missing] = compare(machines);
   if (line.json) {
     ordered_json all = ordered_json::array();
     for (const Difference& each : found)
       all.push_back({{"what", each.what}, {"values", each.values}, {"odd", each.odd}});
     ordered_json names = ordered_json::array();
     for (const Machine& machine : machines) names.push_back(machine.host);
-    print({{"schema", "troupe.diff"}, {"version", 1}, {"machines", names}, {"untold", untold}, {"differences", all}},
+    print({{"schema", "troupe.diff"}, {"version", 1}, {"machines", names}, {"untold", missing}, {"differences", all}},
           out);
     return found.empty() ? 0 : 1;
   }
@@ -348,8 +348,8 @@ int diff(const CommandLine& line, std::ostream& out) {
       out << '\n' << machines[i].host << " differs from most in " << votes[i] << " of " << found.size() << " things.\n";
   }
   for (std::size_t i = 0; i < machines.size(); ++i)
-    if (untold[i] > 0)
-      out << machines[i].host << " does not tell " << untold[i] << (untold[i] == 1 ? " thing" : " things")
+    if (missing[i] > 0)
+      out << machines[i].host << " does not tell " << missing[i] << (missing[i] == 1 ? " thing" : " things")
           << " that others tell; nothing follows from that.\n";
   return found.empty() ? 0 : 1;
 }
@@ -373,8 +373,8 @@ PartIndex part_named(const Index& index, const std::string& name) {
       if (interface.name == name) return nic.part;
   }
   for (PartIndex i = 0; i < index.machine().parts.size(); ++i)
-    for (const Face& face : index.machine().parts[i].faces)
-      if (face.name == name) return i;
+    for (const OsDevice& os_device : index.machine().parts[i].os_devices)
+      if (os_device.name == name) return i;
   std::vector<PartIndex> ends_so;
   for (PartIndex i = 0; i < index.machine().parts.size(); ++i) {
     const auto& pci = index.machine().parts[i].pci;

@@ -71,7 +71,7 @@ ArenaCommunicator::ArenaCommunicator(AddressSpace& space, ArenaGroup group) : sp
 
 /// Raises this rank's `line` to `round_`, and waits until the lines of all others have reached it, except those in
 /// `without`.
-void ArenaCommunicator::meet(Stream& stream, TimelineId ArenaMember::*line, std::span<const Rank> without) {
+void ArenaCommunicator::signal_and_wait(Stream& stream, TimelineId ArenaMember::*line, std::span<const Rank> without) {
   if (line == &ArenaMember::published) published_ = round_;
   stream.signal({group_.members[group_.rank.value].*line, round_});
   for (std::uint32_t r = 0; r < group_.members.size(); ++r) {
@@ -84,7 +84,7 @@ Point ArenaCommunicator::reduce_update_gather(Stream& stream, const BucketWork& 
                                               std::span<const StripeMemory> mine) {
   check_work(group_, work);
   ++round_;
-  meet(stream, &ArenaMember::ready);
+  signal_and_wait(stream, &ArenaMember::ready);
   if (work.first) {
     collect_sums(group_, work, parts_);
     stream.sum_up(work.total, parts_);
@@ -94,14 +94,14 @@ Point ArenaCommunicator::reduce_update_gather(Stream& stream, const BucketWork& 
     collect_gradients(group_, work, part.stripe, parts_);
     stream.update(rule, work.update, part, parts_, work.total);
   }
-  meet(stream, &ArenaMember::published, work.relieved);
+  signal_and_wait(stream, &ArenaMember::published, work.relieved);
   return {};
 }
 
 Point ArenaCommunicator::gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) {
   check_work(group_, work);
   ++round_;
-  meet(stream, &ArenaMember::ready);
+  signal_and_wait(stream, &ArenaMember::ready);
   for (const StripeMemory& part : mine) {
     if (part.stripe.count == 0) continue;
     collect_gradients(group_, work, part.stripe, parts_);
@@ -113,7 +113,7 @@ Point ArenaCommunicator::gather_gradients(Stream& stream, const BucketWork& work
 
 Point ArenaCommunicator::agree(Stream& stream, const BucketWork& work) {
   ++round_;
-  meet(stream, &ArenaMember::ready);
+  signal_and_wait(stream, &ArenaMember::ready);
   collect_sums(group_, work, parts_);
   stream.sum_up(work.total, parts_);
   return {};
@@ -128,7 +128,7 @@ Point ArenaCommunicator::update_gather(Stream& stream, const BucketWork& work, c
     collect_gradients(group_, work, part.stripe, parts_);
     stream.update(rule, work.update, part, {&parts_[group_.rank.value], 1}, work.total);
   }
-  meet(stream, &ArenaMember::published, work.relieved);
+  signal_and_wait(stream, &ArenaMember::published, work.relieved);
   return {};
 }
 
@@ -166,14 +166,14 @@ void ArenaCommunicator::all_reduce_chunk(Stream& stream, Memory data) {
   };
   const std::uint64_t own = group_.rank.value;
   stream.copy(slice(group_.members[own].scratch, (round_ % 2) * half, data.size_bytes), data);
-  meet(stream, &ArenaMember::ready);
+  signal_and_wait(stream, &ArenaMember::ready);
   const Memory mine = shown(own, own);
   if (mine.size_bytes > 0) {
     parts_.clear();
     for (std::uint64_t r = 0; r < ranks; ++r) parts_.push_back(shown(r, own));
     stream.reduce(mine, parts_);
   }
-  meet(stream, &ArenaMember::published);
+  signal_and_wait(stream, &ArenaMember::published);
   for (std::uint64_t r = 0; r < ranks; ++r) {
     const Memory part = shown(r, r);
     if (part.size_bytes > 0) stream.copy(slice(data, r * each, part.size_bytes), part);
@@ -222,7 +222,7 @@ void ArenaCommunicator::reduce_scatter(Stream& stream, std::span<const OwnedPart
       const Memory piece = piece_of(some[i], first, room);
       if (piece.size_bytes > 0) stream.copy(shown_by(group_.rank.value, i, room, piece.size_bytes), piece);
     }
-    meet(stream, &ArenaMember::ready);
+    signal_and_wait(stream, &ArenaMember::ready);
     for (std::size_t i = 0; i < some.size(); ++i) {
       const Memory piece = piece_of(some[i], first, room);
       if (some[i].owner != group_.rank || piece.size_bytes == 0) continue;
@@ -242,7 +242,7 @@ void ArenaCommunicator::all_gather(Stream& stream, std::span<const OwnedPart> pa
       if (some[i].owner == group_.rank && piece.size_bytes > 0)
         stream.copy(shown_by(group_.rank.value, i, room, piece.size_bytes), piece);
     }
-    meet(stream, &ArenaMember::ready);
+    signal_and_wait(stream, &ArenaMember::ready);
     for (std::size_t i = 0; i < some.size(); ++i) {
       const Memory piece = piece_of(some[i], first, room);
       if (some[i].owner != group_.rank && piece.size_bytes > 0)
@@ -254,7 +254,7 @@ void ArenaCommunicator::all_gather(Stream& stream, std::span<const OwnedPart> pa
 
 void ArenaCommunicator::barrier(Stream& stream) {
   ++round_;
-  meet(stream, &ArenaMember::ready);
+  signal_and_wait(stream, &ArenaMember::ready);
 }
 
 void ArenaCommunicator::barrier_with_relieved(Stream& stream) {
@@ -275,7 +275,7 @@ void finish_stripe(Stream& stream, const ArenaGroup& group, const BucketWork& wo
   stream.sum_up(work.total, parts);
   if (theirs.stripe.count == 0) return;
   collect_gradients(group, work, theirs.stripe, parts);
-  if (rule.judged || needs_tensor_norms(rule.kind)) parts = {parts[theirs.stripe.tenant.value]};
+  if (rule.judged || needs_tensor_norms(rule.kind)) parts = {parts[theirs.stripe.owner.value]};
   stream.update(rule, work.update, theirs, parts, work.total);
 }
 

@@ -53,7 +53,7 @@ class ArenaCommunicator final : public Communicator {
   void abort(const Status& why) noexcept override;
 
  private:
-  void meet(Stream& stream, TimelineId ArenaMember::*line, std::span<const Rank> without = {});
+  void signal_and_wait(Stream& stream, TimelineId ArenaMember::*line, std::span<const Rank> without = {});
   std::uint64_t half_of_scratch() const;
   void all_reduce_chunk(Stream& stream, Memory data);
   template <class Round>
@@ -67,7 +67,7 @@ class ArenaCommunicator final : public Communicator {
   std::vector<Memory> parts_;    // reused by every call
 };
 
-/// Enqueues on `stream` the rest of the update of `work` by `theirs.stripe.tenant`, a rank that died within it. By its
+/// Enqueues on `stream` the rest of the update of `work` by `theirs.stripe.owner`, a rank that died within it. By its
 /// journal the pass continues where it stopped, and the result has the same bits. `work` is the survivor's own for the
 /// same bucket and step, `theirs` the dead rank's part of it. Call it when every rank's gradients of this work were
 /// ready, no rank has begun later work, and the dead rank's process has ended. A pass that was complete is not changed.

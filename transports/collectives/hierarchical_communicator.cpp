@@ -123,9 +123,9 @@ namespace {
 StripeMemory part_of(const Counterparts& set, const Bucket& range, std::span<const StripeMemory> mine, Rank self) {
   const Stripe& stripe = set.group.stripes[range.index];
   StripeMemory part;
-  if (set.group.ranks[stripe.tenant.value] == self && !mine.empty()) part = mine.front();
+  if (set.group.ranks[stripe.owner.value] == self && !mine.empty()) part = mine.front();
   part.stripe = stripe;
-  if (set.group.ranks[stripe.tenant.value] != self) part.stripe.count = 0;
+  if (set.group.ranks[stripe.owner.value] != self) part.stripe.count = 0;
   return part;
 }
 

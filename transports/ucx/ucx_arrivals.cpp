@@ -45,7 +45,7 @@ ucs_status_t UcxArrivals::take(Channel channel, std::span<const std::byte> heade
     return UCS_OK;
   }
   if (in.head.size() > Transport::kMaxHeadBytes) return UCS_OK;
-  PeerLink* const link = meet_(Peer{frame.source});
+  PeerLink* const link = find_link_(Peer{frame.source});
   if (link == nullptr || link->cut) return UCS_OK;
   link->wired = true;
   if (in.place.message == 0) return deliver_whole(*link, *receiver, in);
@@ -118,7 +118,7 @@ ucs_status_t UcxArrivals::land(Arrival& arrival, const Incoming& in) {
     return UCS_OK;
   }
   Arrival::Part& part = arrival.parts.emplace_back(Arrival::Part{this, &arrival, in.size});
-  ++arrival.parts_under_way;
+  ++arrival.parts_in_flight;
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
   param.cb.recv_am = &UcxArrivals::on_received;
@@ -137,18 +137,18 @@ void UcxArrivals::on_received(void* request, ucs_status_t status, std::size_t, v
 
 void UcxArrivals::received(Arrival::Part& part, ucs_status_t status) {
   Arrival& arrival = *part.arrival;
-  --arrival.parts_under_way;
+  --arrival.parts_in_flight;
   arrival.seen_bytes += part.bytes;
   if (status != UCS_OK && arrival.failed.ok()) {
     arrival.failed = peer_status(*arrival.link, status);
-    if (arrival.failed.code() == Code::peer_lost) news_.cut(*arrival.link, arrival.failed, true);
+    if (arrival.failed.code() == Code::peer_lost) deferred_.cut(*arrival.link, arrival.failed, true);
   }
   finish_if_over(arrival);
 }
 
 void UcxArrivals::finish_if_over(Arrival& arrival) {
   PeerLink& link = *arrival.link;
-  if (arrival.parts_under_way > 0) return;
+  if (arrival.parts_in_flight > 0) return;
   if (!link.cut && !closed_ && arrival.seen_bytes < arrival.size_bytes) return;
   std::list<Arrival> over;  // removed from the link first, since the receiver's callback may do anything
   over.splice(over.begin(), link.arrivals, arrival.place);

@@ -23,8 +23,8 @@ UcxLane::UcxLane(const UcxContext& context, Lane lane, AddressSpace& space, cons
     : lane_(lane),
       directory_(directory),
       receivers_(receivers),
-      sends_(space, options, news_),
-      arrivals_(lane, space, receivers, news_, [this](Peer peer) { return meet(peer); }),
+      sends_(space, options, deferred_),
+      arrivals_(lane, space, receivers, deferred_, [this](Peer peer) { return link_of_sender(peer); }),
       guard_(options.means == UcxMeans::shm ? std::vector<ProcessHost>{} : options.hosts, options.self) {
   create_worker(context, options.means, options.means == UcxMeans::tcp && !options.hosts.empty());
 }
@@ -72,17 +72,17 @@ UcxLane::~UcxLane() {
   for (auto& [number, link] : links_) {
     sends_.cut(*link);
     sends_.abandon(*link);
-    for (Arrival& arrival : link->arrivals) arrival.parts_under_way = 0;
+    for (Arrival& arrival : link->arrivals) arrival.parts_in_flight = 0;
     arrivals_.drop(*link);
   }
-  tell();
+  complete();
 }
 
 /// Ends what the flush left unfinished: UCX 1.13 aborts the process if a watched endpoint still has transfers when its
 /// worker is destroyed. Receives end without a callback; sends are waited for.
 void UcxLane::give_up_transfers() {
   for (auto& [number, link] : links_) {
-    if (!link->silent && link->under_way()) close_by_force(*link);
+    if (!link->silent && link->in_use()) close_by_force(*link);
   }
   const auto sends = [](const auto& each) { return !each.second->silent && each.second->ops != nullptr; };
   const Deadline deadline = Deadline::after(kGrace);
@@ -100,7 +100,7 @@ PeerLink* UcxLane::find_or_make(Peer peer) {
     if (links_.size() >= kMostLinks) return nullptr;
     found = links_.emplace(peer.value, std::make_unique<PeerLink>()).first;
     found->second->peer = peer;
-    found->second->news = &news_;
+    found->second->deferred = &deferred_;
   }
   last_link_ = found->second.get();
   return last_link_;
@@ -109,7 +109,7 @@ PeerLink* UcxLane::find_or_make(Peer peer) {
 /// The link of a peer from which something has arrived, with an endpoint of ours. UCX has made its own endpoint for
 /// answers, but destroys it when a transfer fails. On a silent lane the next message that names it would end this
 /// process in an assertion (1.13: such messages contain the endpoint's address, not a key). UCX keeps ours.
-PeerLink* UcxLane::meet(Peer peer) {
+PeerLink* UcxLane::link_of_sender(Peer peer) {
   PeerLink* const link = find_or_make(peer);
   if (link != nullptr && !link->cut && link->endpoint == nullptr) make_endpoint(*link);
   return link;
@@ -119,11 +119,11 @@ bool UcxLane::send(Peer to, Class priority, Channel channel, std::span<const std
                    std::span<const Memory> payload, SendDone& done) {
   PeerLink* const link = find_or_make(to);
   if (link == nullptr || (!link->cut && link->endpoint == nullptr && !make_endpoint(*link))) {
-    news_.tell(done, {Code::peer_lost, text("peer ", to.value, " is not connected")});
+    deferred_.complete(done, {Code::peer_lost, text("peer ", to.value, " is not connected")});
     return true;
   }
   if (link->cut) {
-    news_.tell(done, link->why);
+    deferred_.complete(done, link->why);
     return true;
   }
   return sends_.start(*link, priority, channel, head, payload, done);
@@ -144,28 +144,29 @@ bool UcxLane::make_endpoint(PeerLink& link) {
   const ucs_status_t status = ucp_ep_create(worker_.get(), &params, &link.endpoint);
   if (status != UCS_OK) {
     link.endpoint = nullptr;
-    news_.cut(link,
-              {Code::environment, text("UCX finds no way to peer ", link.peer.value, " for the ", name_of(lane_),
-                                       " lane: ", ucs_status_string(status),
-                                       "; look at cluster.transport, the network device and UCX_TLS on both sides")},
-              true);
+    deferred_.cut(
+        link,
+        {Code::environment, text("UCX finds no way to peer ", link.peer.value, " for the ", name_of(lane_),
+                                 " lane: ", ucs_status_string(status),
+                                 "; look at cluster.transport, the network device and UCX_TLS on both sides")},
+        true);
   }
   return true;
 }
 
 void UcxLane::on_error(void* link, ucp_ep_h, ucs_status_t status) {
   auto& ours = *static_cast<PeerLink*>(link);
-  ours.news->cut(ours, peer_status(ours, status), true);
+  ours.deferred->cut(ours, peer_status(ours, status), true);
 }
 
 bool UcxLane::progress() {
   const bool did = ucp_worker_progress(worker_.get()) != 0;
-  if (news_.empty() && closing_.empty()) return did;  // nearly always
-  return work_off_news() || did;
+  if (deferred_.empty() && closing_.empty()) return did;  // nearly always
+  return do_deferred_work() || did;
 }
 
 bool UcxLane::arm() {
-  if (!news_.empty() || !closing_.empty()) return false;
+  if (!deferred_.empty() || !closing_.empty()) return false;
   const ucs_status_t status = ucp_worker_arm(worker_.get());
   if (status == UCS_ERR_BUSY) return false;
   TROUPE_UCX(status, Code::environment, "UCX cannot arm the ", name_of(lane_), " lane's wake-up");
@@ -173,23 +174,23 @@ bool UcxLane::arm() {
 }
 
 void UcxLane::fence(Peer peer, const Status& why) noexcept {
-  if (PeerLink* const link = find_or_make(peer)) news_.cut(*link, why, false);
+  if (PeerLink* const link = find_or_make(peer)) deferred_.cut(*link, why, false);
 }
 
 /// Does the work that callbacks have queued; returns whether there was any. SendDone callbacks come last: they may call
 /// send() and fence(), which must find all links in a consistent state.
-bool UcxLane::work_off_news() {
+bool UcxLane::do_deferred_work() {
   bool did = false;
-  if (!news_.pumps.empty() || !news_.cuts.empty()) {
+  if (!deferred_.pumps.empty() || !deferred_.cuts.empty()) {
     did = true;
-    for (PeerLink* link : std::exchange(news_.pumps, {})) {
+    for (PeerLink* link : std::exchange(deferred_.pumps, {})) {
       link->pump_queued = false;
       sends_.pump(*link);
     }
-    for (PeerLink* link : std::exchange(news_.cuts, {})) end_cut_link(*link);
+    for (PeerLink* link : std::exchange(deferred_.cuts, {})) end_cut_link(*link);
   }
   if (!closing_.empty()) did |= finish_closing();
-  return tell() || did;
+  return complete() || did;
 }
 
 /// Ends the messages to and from a peer whose link was cut.
@@ -221,26 +222,27 @@ void UcxLane::close_by_force(PeerLink& link) {
 /// Finishes links that were cut, if UCX does not use them any more, or has had enough time.
 bool UcxLane::finish_closing() {
   const auto over = std::partition(closing_.begin(), closing_.end(), [&](PeerLink* link) {
-    return link->under_way() && !link->silent && !link->grace->passed();
+    return link->in_use() && !link->silent && !link->grace->passed();
   });
   const std::vector<PeerLink*> done(over, closing_.end());
   closing_.erase(over, closing_.end());
   for (PeerLink* link : done) {
     sends_.abandon(*link);
-    if (std::exchange(link->tell_lost, false)) tell_lost(*link);
+    if (std::exchange(link->report_lost, false)) report_lost(*link);
   }
   return !done.empty();
 }
 
-void UcxLane::tell_lost(PeerLink& link) {
+void UcxLane::report_lost(PeerLink& link) {
   for (Receiver* const receiver : receivers_) {
     if (receiver != nullptr) receiver->lost(link.peer, link.why);
   }
 }
 
-bool UcxLane::tell() {
-  if (news_.told.empty()) return false;
-  for (LaneNews::Told& each : news_.take_told()) each.done->sent(std::move(each.status));  // callbacks may send again
+bool UcxLane::complete() {
+  if (deferred_.completions.empty()) return false;
+  for (DeferredWork::Completion& each : deferred_.take_completions())
+    each.done->sent(std::move(each.status));  // callbacks may send again
   return true;
 }
 

@@ -122,19 +122,19 @@ void UcxSends::ended(SendOp& op, ucs_status_t status) {
       PeerLink::Load& load = link.load[place(op.priority)];
       --load.messages;
       load.bytes -= op.bytes;
-      news_.tell(*op.done, {});
+      deferred_.complete(*op.done, {});
       free_.push_back(&op);
       return;
     }
     const Status outcome = peer_status(link, status);
-    if (outcome.code() == Code::peer_lost) news_.cut(link, outcome, true);
+    if (outcome.code() == Code::peer_lost) deferred_.cut(link, outcome, true);
     if (op.large != nullptr) {
       ended(*op.large, link, outcome);
     } else {
       PeerLink::Load& load = link.load[place(op.priority)];
       --load.messages;
       load.bytes -= op.bytes;
-      news_.tell(*op.done, outcome);
+      deferred_.complete(*op.done, outcome);
     }
   }
   free_.push_back(&op);
@@ -142,21 +142,21 @@ void UcxSends::ended(SendOp& op, ucs_status_t status) {
 
 /// One chunk of `large` has ended.
 void UcxSends::ended(LargeSend& large, PeerLink& link, const Status& outcome) {
-  --link.chunks_under_way;
-  --large.chunks_under_way;
+  --link.chunks_in_flight;
+  --large.chunks_in_flight;
   if (!outcome.ok() && large.result.ok()) {
     large.result = outcome;
     if (std::exchange(large.queued, false)) std::erase(link.waiting[place(large.priority)], &large);
   }
-  if (!large.queued && large.chunks_under_way == 0) finish(large, link);
-  news_.pump(link);
+  if (!large.queued && large.chunks_in_flight == 0) finish(large, link);
+  deferred_.pump(link);
 }
 
 void UcxSends::finish(LargeSend& large, PeerLink& link) {
   PeerLink::Load& load = link.load[place(large.priority)];
   --load.messages;
   load.bytes -= large.size_bytes;
-  news_.tell(*large.done, large.result);
+  deferred_.complete(*large.done, large.result);
   link.large.remove_if([&](const LargeSend& each) { return &each == &large; });
 }
 
@@ -172,7 +172,7 @@ LargeSend* UcxSends::next_large(PeerLink& link) {
 }
 
 void UcxSends::pump(PeerLink& link) {
-  while (!link.cut && link.chunks_under_way < options_.chunks_ahead) {
+  while (!link.cut && link.chunks_in_flight < options_.chunks_ahead) {
     LargeSend* const large = next_large(link);
     if (large == nullptr) return;
     large->queued = large->offset + options_.chunk_bytes < large->size_bytes;
@@ -201,8 +201,8 @@ void UcxSends::send_chunk(LargeSend& large, PeerLink& link) {
     large.piece_offset = 0;
   }
   large.offset += op.bytes;
-  ++large.chunks_under_way;
-  ++link.chunks_under_way;
+  ++large.chunks_in_flight;
+  ++link.chunks_in_flight;
   hand_over(op, large.channel);  // may end `large`
 }
 
@@ -212,7 +212,7 @@ void UcxSends::cut(PeerLink& link) {
     LargeSend& large = *next++;
     large.queued = false;
     if (large.result.ok()) large.result = link.why;
-    if (large.chunks_under_way == 0) finish(large, link);
+    if (large.chunks_in_flight == 0) finish(large, link);
   }
 }
 
@@ -224,7 +224,7 @@ void UcxSends::abandon(PeerLink& link) {
     if (op.large != nullptr) {
       ended(*op.large, link, link.why);
     } else {
-      news_.tell(*op.done, link.why);
+      deferred_.complete(*op.done, link.why);
     }
   }
 }

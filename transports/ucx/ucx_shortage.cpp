@@ -30,7 +30,7 @@ std::uint64_t count_open_files() {
   return count < 3 ? 0 : count - 3;  // ".", ".." and the folder itself
 }
 
-bool has_room(const char* folder, std::uint64_t bytes) {
+bool has_space(const char* folder, std::uint64_t bytes) {
   struct statvfs found {};
   return ::statvfs(folder, &found) == 0 && (found.f_flag & ST_RDONLY) == 0 &&
          std::uint64_t{found.f_bavail} * found.f_frsize >= bytes;
@@ -39,9 +39,9 @@ bool has_room(const char* folder, std::uint64_t bytes) {
 }  // namespace
 
 std::string other_shared_folder(std::size_t processes) {
-  if (std::getenv("UCX_POSIX_DIR") != nullptr || has_room(kShared, processes * kSharedBytes)) return {};
+  if (std::getenv("UCX_POSIX_DIR") != nullptr || has_space(kShared, processes * kSharedBytes)) return {};
   for (const char* const folder : std::initializer_list<const char*>{std::getenv("TMPDIR"), "/tmp", "/var/tmp"}) {
-    if (folder != nullptr && has_room(folder, kSharedBytes) && ::access(folder, W_OK) == 0) return folder;
+    if (folder != nullptr && has_space(folder, kSharedBytes) && ::access(folder, W_OK) == 0) return folder;
   }
   return {};  // UCX reports what it lacks
 }

@@ -28,8 +28,8 @@ enum class UcxMeans : std::uint8_t {
 
 /// What happens to an endpoint when its peer dies.
 enum class UcxPeerErrors : std::uint8_t {
-  told,   // UCX reports it and returns all buffers; shared memory then copies twice, through its queue
-  silent  // UCX does not watch; one direct copy between the processes (CMA) if there is shared memory
+  completions,  // UCX reports it and returns all buffers; shared memory then copies twice, through its queue
+  silent        // UCX does not watch; one direct copy between the processes (CMA) if there is shared memory
 };
 
 struct UcxOptions {
@@ -45,7 +45,7 @@ struct UcxOptions {
   /// For the bulk lane; the control lane always uses `told`. With `silent`, payloads between processes of one host are
   /// copied by a system call of the receiver (cross-memory attach); with `told`, through shared pages, by both ends'
   /// cores at the same time. Must be the same in all processes.
-  UcxPeerErrors bulk_errors = UcxPeerErrors::told;
+  UcxPeerErrors bulk_errors = UcxPeerErrors::completions;
   /// The most sends to one peer, on one lane and of one class, that may be in progress; send() refuses more. One
   /// message larger than the limit is accepted if it is alone.
   std::uint32_t max_messages = 1024;

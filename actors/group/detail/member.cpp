@@ -26,8 +26,8 @@ std::vector<std::byte> encode(const Member& member) {
   auto root = message.initRoot<wire::Member>();
   root.setTransport(as_data(member.transport));
   root.setActorNode(as_data(member.actor_node));
-  root.setCourier(member.courier);
-  root.setSteward(member.steward);
+  root.setBroadcaster(member.broadcaster);
+  root.setAgent(member.agent);
   root.setArena(as_data(member.arena));
   const auto words = capnp::messageToFlatArray(message);
   return as_bytes(words.asBytes());
@@ -43,8 +43,8 @@ Member decode_member(std::span<const std::byte> bytes) {
     const auto root = reader.getRoot<wire::Member>();
     return {.transport = as_bytes(root.getTransport()),
             .actor_node = as_bytes(root.getActorNode()),
-            .courier = root.getCourier(),
-            .steward = root.getSteward(),
+            .broadcaster = root.getBroadcaster(),
+            .agent = root.getAgent(),
             .arena = as_bytes(root.getArena())};
   } catch (const kj::Exception& e) {
     fail(Code::corrupt, text("a member's description cannot be read: ", e.getDescription().cStr()));

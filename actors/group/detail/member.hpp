@@ -12,8 +12,8 @@ namespace troupe::group {
 struct Member {
   std::vector<std::byte> transport;
   std::vector<std::byte> actor_node;
-  std::uint64_t courier = 0;
-  std::uint64_t steward = 0;
+  std::uint64_t broadcaster = 0;
+  std::uint64_t agent = 0;
   std::vector<std::byte> arena;
 };
 

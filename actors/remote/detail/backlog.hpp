@@ -27,32 +27,32 @@ class Proxies;
 /// Threads: the control lane's.
 class Backlog {
  public:
-  Backlog(Context& context, Outbound& outbound, MemoryReturn& memory, Unfinished& unfinished)
+  Backlog(Context& context, Outbound& outbound, MemoryReturn& memory, SendsInProgress& unfinished)
       : context_(context), outbound_(outbound), memory_(memory), unfinished_(unfinished) {}
 
   /// Whether a message may be sent now.
   bool may_send(const Proxy& proxy, const caf::mailbox_element& message) const noexcept {
-    return proxy.blocked.empty() && (has_room(proxy) || is_free(message));
+    return proxy.blocked.empty() && (has_space(proxy) || is_free(message));
   }
   void block(Proxy& proxy, caf::mailbox_element_ptr message);
   /// The peer has reported what it has handled: sends the messages for which there is credit now.
   void take_in_credit(PeerState& from, const wire::Header& header, std::span<const std::byte> edges, Proxies& proxies);
   /// An actor of this process has ended: its DOWN notice follows everything that is blocked.
-  void tell_end(PeerState& to, caf::actor_id actor, const caf::error& reason);
+  void report_end(PeerState& to, caf::actor_id actor, const caf::error& reason);
   /// The remote actor has ended: its blocked messages are answered with `why`.
   void drop(Proxy& proxy, const caf::error& why);
   /// The same for all blocked messages to a peer that is lost, or when this process's remote actors end.
   void drop(PeerState& to, const caf::error& why);
 
  private:
-  bool has_room(const Proxy& proxy) const noexcept;
+  bool has_space(const Proxy& proxy) const noexcept;
   void send_blocked(PeerState& to);
   void send_down_notices(PeerState& to);
 
   Context& context_;
   Outbound& outbound_;
   MemoryReturn& memory_;
-  Unfinished& unfinished_;
+  SendsInProgress& unfinished_;
 };
 
 }  // namespace troupe::remote

@@ -26,7 +26,7 @@ class CallTable {
   // Any thread:
   Callee callee(const caf::actor& actor);
   void call(Callee callee, std::span<const std::byte> question, CallDone& done);
-  const std::shared_ptr<Gate>& gate() const noexcept { return context_.gate; }
+  const std::shared_ptr<LaneAccess>& lane_access() const noexcept { return context_.lane_access; }
 
   void take_in_call(PeerState& from, const wire::Header& header, std::span<const std::byte> question);
   void take_in_answer(PeerState& from, const wire::Header& header, std::span<const std::byte> body);

@@ -12,7 +12,7 @@
 
 #include "actors/remote/detail/budget.hpp"
 #include "actors/remote/detail/codec.hpp"
-#include "actors/remote/detail/gate.hpp"
+#include "actors/remote/detail/lane_access.hpp"
 #include "actors/remote/detail/peer_state.hpp"
 #include "actors/remote/remote_actors.hpp"
 
@@ -53,7 +53,7 @@ struct Context {
   /// A message was refused here, and no answer to it is expected.
   void drop(const std::string& what);
   /// `of` has violated the protocol and will be lost: not at once, since callers may still use its state.
-  void condemn(PeerState& of, const std::string& why);
+  void lose_later(PeerState& of, const std::string& why);
 
   caf::actor_system& system;
   AddressSpace& space;
@@ -62,7 +62,7 @@ struct Context {
   Transport& transport;  // of both lanes; not taken from a lane, which may end before the other
   const Peer self;
   const RemoteOptions options;
-  const std::shared_ptr<Gate> gate;
+  const std::shared_ptr<LaneAccess> lane_access;
   const std::shared_ptr<Budget> outgoing;  // messages that wait here
   const std::shared_ptr<Budget> incoming;  // messages of peers in mailboxes here
   std::map<Peer, std::unique_ptr<PeerState>> peers;

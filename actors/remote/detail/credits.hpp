@@ -23,7 +23,7 @@ class Credits {
   /// The counter of one peer's messages to one actor.
   std::shared_ptr<EdgeIntake>& intake_of(PeerState& from, caf::actor_id actor, Edge& edge);
   /// A counted message that is not delivered counts as handled at once.
-  static void dealt_with(PeerState& from, const wire::Header& header);
+  static void count_handled(PeerState& from, const wire::Header& header);
   /// The sender has set a window for an actor: reports about that actor are sent sooner.
   void take_in_window(PeerState& from, const wire::Header& header);
   /// Finds actors that wait for a message other than those in their mailboxes: messages that they have skipped must not

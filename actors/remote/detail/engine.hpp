@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "actors/remote/detail/arrivals.hpp"
 #include "actors/remote/detail/backlog.hpp"
 #include "actors/remote/detail/call_table.hpp"
 #include "actors/remote/detail/context.hpp"
@@ -13,7 +14,6 @@
 #include "actors/remote/detail/inbound.hpp"
 #include "actors/remote/detail/inline_unit.hpp"
 #include "actors/remote/detail/known_actors.hpp"
-#include "actors/remote/detail/landings.hpp"
 #include "actors/remote/detail/memory_return.hpp"
 #include "actors/remote/detail/open_requests.hpp"
 #include "actors/remote/detail/outbound.hpp"
@@ -46,11 +46,11 @@ class Engine {
   PeerCounters counters(Peer peer);
   std::string describe(Deadline deadline);
 
-  Landings& landings() noexcept { return landings_; }
+  Arrivals& arrivals() noexcept { return arrivals_; }
   CallTable& calls() noexcept { return calls_; }
   const std::shared_ptr<InlineUnit>& inline_unit() const noexcept { return inline_; }
   const caf::actor& own_directory() const noexcept { return directory_; }
-  const caf::actor& rooms() const noexcept { return rooms_; }
+  const caf::actor& window_watcher() const noexcept { return window_watcher_; }
   caf::actor_system& system() const noexcept { return context_.system; }
   Peer self() const noexcept { return context_.self; }
 
@@ -81,10 +81,10 @@ class Engine {
   Credits credits_;
   CallTable calls_;
   Inbound inbound_;
-  Landings landings_;
+  Arrivals arrivals_;
   SilenceWatch silence_;
   caf::actor directory_;
-  caf::actor rooms_;
+  caf::actor window_watcher_;
   bool stopped_ = false;  // used by the caller of stop()
 };
 

@@ -47,13 +47,13 @@ class FrameSender {
   void cut_control(PeerState& of);
   void cut_bulk(Peer of) noexcept { bulk_out_.cut(of); }
   /// Frames that were sent and have not left this process. Any thread.
-  Unfinished& unfinished() noexcept { return unfinished_; }
+  SendsInProgress& unfinished() noexcept { return unfinished_; }
 
  private:
   void flush(PeerState& to);
 
   Context& context_;
-  Unfinished unfinished_;
+  SendsInProgress unfinished_;
   Outbox control_out_;
   Outbox bulk_out_;                       // used by the bulk lane
   unsigned heads_ = 0;                    // sent in this round

@@ -77,7 +77,7 @@ class Inbound {
             const Status& why);
   void end_link(PeerState& from, const caf::mailbox_element& message, KnownActor& to);
   void change_link(PeerState& from, const wire::Header& header, KnownActor& to);
-  void dealt_with(PeerState& from, std::uint32_t order);
+  void handled(PeerState& from, std::uint32_t order);
   void end_remote(PeerState& from, const Ended& ended);
   caf::strong_actor_ptr sender_of(PeerState& from, const wire::Header& header);
 

@@ -7,18 +7,18 @@
 #include <functional>
 #include <memory>
 
-#include "actors/remote/detail/gate.hpp"
-#include "actors/remote/inline_home.hpp"
+#include "actors/remote/detail/lane_access.hpp"
+#include "actors/remote/inline_executor.hpp"
 
 namespace troupe::remote {
 
 /// Runs actors on the control lane's thread, between one progress of the transport and the next.
-class InlineUnit final : public InlineHome, public caf::execution_unit {
+class InlineUnit final : public InlineExecutor, public caf::execution_unit {
  public:
   /// `slow` (may be empty): called on the lane's thread when an actor has blocked the lane for longer than `longest`,
   /// with whether the scheduler now runs it.
   using Slow = std::function<void(caf::actor_id actor, Clock::duration took, bool moved)>;
-  InlineUnit(caf::actor_system& system, std::shared_ptr<Gate> gate, Clock::duration longest, Slow slow);
+  InlineUnit(caf::actor_system& system, std::shared_ptr<LaneAccess> lane_access, Clock::duration longest, Slow slow);
 
   caf::execution_unit* unit() noexcept override { return this; }
   bool runs() const noexcept override { return !closed_.load(std::memory_order_acquire); }
@@ -28,9 +28,10 @@ class InlineUnit final : public InlineHome, public caf::execution_unit {
   /// Runs actors that are ready, and those that become ready by that, up to a limit. Returns whether there were any.
   bool run();
   /// Passes a message to an actor of this unit, which handles it at once if it can.
-  void hand(troupe::detail::InlineGuest& actor, const caf::strong_actor_ptr& handle, caf::mailbox_element_ptr message);
+  void hand(troupe::detail::InlineHandler& actor, const caf::strong_actor_ptr& handle,
+            caf::mailbox_element_ptr message);
   /// Passes it a call; false: it cannot take the call now.
-  bool hand(troupe::detail::InlineGuest& actor, caf::abstract_actor& itself, Call& call);
+  bool hand(troupe::detail::InlineHandler& actor, caf::abstract_actor& itself, Call& call);
   /// From now on no job runs here: the scheduler runs those that are ready and later ones. Also called by another
   /// thread when the lane has ended.
   void close();
@@ -42,7 +43,7 @@ class InlineUnit final : public InlineHome, public caf::execution_unit {
   bool timed(Turn turn, caf::abstract_actor* actor);
   bool note_slow(caf::abstract_actor* actor, Clock::duration took);
 
-  const std::shared_ptr<Gate> gate_;
+  const std::shared_ptr<LaneAccess> lane_access_;
   const Clock::duration longest_;
   const Slow slow_;
   std::deque<caf::resumable*> ready_;  // each holds a reference
@@ -52,7 +53,7 @@ class InlineUnit final : public InlineHome, public caf::execution_unit {
   std::atomic<bool> closed_{false};
 };
 
-/// The gate of the unit that runs an actor on this thread at present; null: none.
-const Gate* running_inline() noexcept;
+/// The lane access of the unit that runs an actor on this thread at present; null: none.
+const LaneAccess* running_inline() noexcept;
 
 }  // namespace troupe::remote

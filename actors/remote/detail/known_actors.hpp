@@ -9,9 +9,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "actors/remote/detail/bodies.hpp"
+#include "actors/remote/detail/body_assembler.hpp"
 #include "actors/remote/detail/context.hpp"
-#include "actors/remote/inline_home.hpp"
+#include "actors/remote/inline_executor.hpp"
 
 namespace troupe::remote {
 
@@ -43,9 +43,9 @@ struct Edge {
 /// An actor of this process that others know.
 struct KnownActor {
   caf::strong_actor_ptr actor;
-  troupe::detail::InlineGuest* inline_guest = nullptr;  // the actor, if it is inline
-  bool (*at_rest)(caf::abstract_actor&) = nullptr;      // whether it has looked at its whole mailbox; null: none
-  std::vector<Peer> watchers;                           // are told of its end
+  troupe::detail::InlineHandler* inline_handler = nullptr;  // the actor, if it is inline
+  bool (*at_rest)(caf::abstract_actor&) = nullptr;          // whether it has looked at its whole mailbox; null: none
+  std::vector<Peer> watchers;                               // are told of its end
   std::map<Peer, Edge> edges;
 };
 
@@ -58,11 +58,11 @@ class KnownActors {
   KnownActors(Context& context, EndedHere ended) : context_(context), ended_(std::move(ended)) {}
 
   /// Makes an actor known, if it is not already.
-  KnownActor& expose(const caf::strong_actor_ptr& actor);
+  KnownActor& make_known(const caf::strong_actor_ptr& actor);
   /// The same; most messages have the same sender as the previous one.
-  void expose_sender(const caf::strong_actor_ptr& sender) {
+  void make_sender_known(const caf::strong_actor_ptr& sender) {
     if (sender->id() == last_sender_) return;
-    expose(sender);
+    make_known(sender);
     last_sender_ = sender->id();
   }
   /// An actor that is known, or that is in CAF's registry and becomes known by this call; null: it has ended, or never

@@ -42,7 +42,7 @@ class Outbound {
   /// Sends the message, answers it with an error, or keeps it until the peer accepts more.
   void transmit(Proxy& proxy, caf::mailbox_element_ptr message);
   /// Reports messages that were refused and dropped.
-  void note_turned_away(PeerState& peer);
+  void note_refused_send(PeerState& peer);
 
   /// Sends the message without checking credit; it must be the next one to send.
   void send_now(Proxy& proxy, caf::mailbox_element& message);

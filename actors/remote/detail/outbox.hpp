@@ -19,7 +19,7 @@
 namespace troupe::remote {
 
 /// The number of sends that have begun and not ended, so that stop() can wait for them. Threads: any.
-class Unfinished {
+class SendsInProgress {
  public:
   void begin() noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
   void end() noexcept;
@@ -75,7 +75,7 @@ class Outbox {
   /// `budget` counts the frames that wait here. One peer may use at most a quarter of `pool`, so that a slow peer does
   /// not stop the others.
   Outbox(Transport& transport, Lane lane, AddressSpace& space, std::shared_ptr<SlabPool> pool,
-         std::shared_ptr<Budget> budget, std::uint64_t pool_bytes, Unfinished& unfinished);
+         std::shared_ptr<Budget> budget, std::uint64_t pool_bytes, SendsInProgress& unfinished);
 
   Lane lane() const noexcept { return lane_; }
   /// Bytes of payloads that wait here or are with the transport.
@@ -113,7 +113,7 @@ class Outbox {
   const std::shared_ptr<SlabPool> pool_;
   const std::shared_ptr<Budget> budget_;
   const std::uint64_t most_slab_bytes_;  // of one peer
-  Unfinished& unfinished_;
+  SendsInProgress& unfinished_;
   HeadSent head_sent_;
   Memory padding_;  // empty until first needed
   std::vector<Peer> cut_;

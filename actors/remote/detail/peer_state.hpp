@@ -32,10 +32,10 @@ class Tally {
 };
 
 /// Counters of the messages to one peer, which every thread updates. Outlives the peer's state, as proxies do.
-struct Waiting {
-  std::atomic<std::uint64_t> messages{0};     // not sent yet
-  std::atomic<std::uint64_t> turned_away{0};  // refused for lack of memory or of space in a window
-  std::atomic<std::uint64_t> untold{0};       // of these, dropped and not reported yet
+struct OutgoingCounts {
+  std::atomic<std::uint64_t> messages{0};       // not sent yet
+  std::atomic<std::uint64_t> sends_refused{0};  // refused for lack of memory or of space in a window
+  std::atomic<std::uint64_t> unreported{0};     // of these, dropped and not reported yet
 };
 
 /// An actor has ended, with the reason.
@@ -51,8 +51,8 @@ struct PeerState {
 
   const Peer number;  // any thread reads this and the next member
   const caf::node_id node;
-  const std::shared_ptr<Waiting> waiting = std::make_shared<Waiting>();  // used by any thread
-  std::atomic<std::uint32_t> proxies_made{0};                            // for Proxies; used by any thread
+  const std::shared_ptr<OutgoingCounts> outgoing = std::make_shared<OutgoingCounts>();  // used by any thread
+  std::atomic<std::uint32_t> proxies_made{0};  // for Proxies; used by any thread
   struct {
     Tally messages_sent, bytes_sent, messages_received, bytes_received, batches_sent, batched_sent, unhandled;
     std::array<Tally, std::tuple_size_v<decltype(PeerCounters::answer_ns_log2)>> answer_ns_log2;
@@ -60,10 +60,10 @@ struct PeerState {
 
   // For Engine:
   bool dead = false;
-  bool condemned = false;  // will be lost: nothing more is accepted
-  Status why;              // the reason if it is dead
-  bool heard = false;      // since the last check of heartbeats; set by Inbound
-  bool spoken_to = false;  // likewise; set by FrameSender
+  bool will_be_lost = false;          // will be lost: nothing more is accepted
+  Status why;                         // the reason if it is dead
+  bool received_since_check = false;  // since the last check of heartbeats; set by Inbound
+  bool sent_since_check = false;      // likewise; set by FrameSender
 
   /// For FrameSender: a frame that is being filled.
   struct {
@@ -79,7 +79,7 @@ struct PeerState {
   struct {
     std::uint64_t offered = 0;  // charge of all processes' unhandled messages that the peer accepts
     std::uint64_t share = 0;    // this process's part of it, if the peer has as many peers as this process
-    Allowance allowance;        // what was sent to it and not handled
+    SenderCredit credit;        // what was sent to it and not handled
     std::deque<caf::strong_actor_ptr> proxies;  // those with blocked messages, in the order of their turns
     std::deque<std::pair<std::uint64_t, Ended>> down_notices;  // by ticket
     std::uint64_t next_ticket = 0;
@@ -87,7 +87,7 @@ struct PeerState {
 
   /// For Inbound: the order of what arrives from it.
   struct {
-    NumberSet dealt_with;                  // messages, link changes and DOWN notices, by their order number
+    NumberSet handled;                     // messages, link changes and DOWN notices, by their order number
     std::map<std::uint64_t, Ended> ended;  // DOWN notices by theirs; they wait for everything sent before them
     std::size_t held = 0;                  // messages that wait for others to the same actor
     std::uint64_t refused = 0;             // messages refused for lack of memory since the peer was told

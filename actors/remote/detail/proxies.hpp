@@ -17,7 +17,7 @@ class Outbound;
 class Proxies final : public caf::proxy_registry::backend {
  public:
   Proxies(Context& context, FrameSender& frames, Outbound& outbound);
-  /// Ends all of them, after the gate was closed.
+  /// Ends all of them, after the lane access was closed.
   void clear();
 
   /// Any thread. Throws Error{invalid} for a peer that was not added.
@@ -29,11 +29,11 @@ class Proxies final : public caf::proxy_registry::backend {
   }
   std::size_t count(const PeerState& of) { return registry_.count_proxies(of.node); }
   /// Gives a proxy its first turn, if it has had none.
-  void attend(Proxy& proxy);
+  void serve(Proxy& proxy);
   /// Gives all new proxies their first turn. An actor that monitors another one and then sends a message elsewhere
   /// relies on the monitor being set first; therefore a proxy calls this before it transmits its messages.
-  void attend_fresh() {
-    if (!fresh_.empty()) attend_all_fresh();
+  void serve_new() {
+    if (!new_.empty()) serve_all_new();
   }
   /// Ends a proxy: monitors and links fire with `reason`.
   void end(const PeerState& of, caf::actor_id actor, const caf::error& reason) {
@@ -48,13 +48,13 @@ class Proxies final : public caf::proxy_registry::backend {
   void set_last_hop(caf::node_id*) override {}
 
  private:
-  void attend_all_fresh();
+  void serve_all_new();
 
   Context& context_;
   FrameSender& frames_;
   Outbound& outbound_;
   caf::proxy_registry registry_;
-  MpscStack<Proxy, &Proxy::next_fresh> fresh_;  // each holds a reference; any thread adds
+  MpscStack<Proxy, &Proxy::next_new> new_;  // each holds a reference; any thread adds
 };
 
 }  // namespace troupe::remote

@@ -10,8 +10,8 @@
 #include <mutex>
 
 #include "actors/remote/detail/budget.hpp"
-#include "actors/remote/detail/gate.hpp"
-#include "actors/remote/detail/room.hpp"
+#include "actors/remote/detail/lane_access.hpp"
+#include "actors/remote/detail/send_window.hpp"
 #include "actors/remote/detail/window.hpp"
 #include "runtime/base/mpsc_stack.hpp"
 
@@ -19,7 +19,7 @@ namespace troupe::remote {
 
 class Outbound;
 struct PeerState;
-struct Waiting;
+struct OutgoingCounts;
 
 /// The approximate memory of a message that waits here.
 std::uint64_t cost_of(caf::actor_system& system, const caf::mailbox_element& message) noexcept;
@@ -62,19 +62,19 @@ class Proxy final : public caf::actor_proxy, public LaneTask {
   /// Asks the control lane to call run(); false if the lane is closed.
   bool wake() noexcept;
   /// Its window; null: none. It lives as long as the proxy.
-  Room* room() const noexcept { return room_.load(std::memory_order_acquire); }
-  Room& make_room();
+  SendWindow* send_window() const noexcept { return send_window_.load(std::memory_order_acquire); }
+  SendWindow& make_send_window();
 
   /// Called on the control lane.
   void run() noexcept override;
   bool alive() const noexcept { return alive_.load(std::memory_order_acquire); }
   PeerState& peer() const noexcept { return peer_; }
 
-  Proxy* next_fresh = nullptr;  // for the engine, until the proxy has had its first turn
+  Proxy* next_new = nullptr;  // for the engine, until the proxy has had its first turn
   // Used by the control lane:
   std::uint32_t next_sequence = 0;  // of the next message to this actor
   bool watched = false;             // its process was asked to report its end
-  Allowance allowance;              // for this actor
+  SenderCredit credit;              // for this actor
   struct Blocked {
     std::uint64_t ticket;  // orders what is blocked for one peer
     caf::mailbox_element_ptr message;
@@ -85,16 +85,16 @@ class Proxy final : public caf::actor_proxy, public LaneTask {
  private:
   bool admit(const caf::mailbox_element& message);
   void push(caf::mailbox_element_ptr message);
-  void answer_all_with_the_end() noexcept;
+  void fail_all_requests() noexcept;
 
   Outbound& outbound_;  // used only on the control lane, which ends first
   PeerState& peer_;
-  const std::shared_ptr<Gate> gate_;
-  const std::shared_ptr<Waiting> waiting_;
+  const std::shared_ptr<LaneAccess> lane_access_;
+  const std::shared_ptr<OutgoingCounts> outgoing_;
   const std::shared_ptr<Budget> budget_;  // of outgoing messages
-  std::once_flag room_made_;
-  std::unique_ptr<Room> owned_room_;
-  std::atomic<Room*> room_{nullptr};  // the same, for threads that only read it
+  std::once_flag send_window_made_;
+  std::unique_ptr<SendWindow> owned_send_window_;
+  std::atomic<SendWindow*> send_window_{nullptr};  // the same, for threads that only read it
   using Messages = MpscStack<caf::mailbox_element, &caf::mailbox_element::next>;
   Messages sent_;
   std::atomic<std::uint64_t> queued_bytes_{0};  // of pushed messages, part of the budget

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::array<const char*, kKernels> kNames{
     "copy",  "reduce",  "weighted_delta", "pack_bf16", "pack_bf16_with_residual", "unpack_bf16",   "add_bf16",
-    "clear", "norm",    "blame",          "sum_up",    "measure_update",          "update_blocks", "update_pass",
+    "clear", "norm",    "blame",          "sum_up",    "add_update_squares",      "update_blocks", "update_pass",
     "dense", "product", "bias_gradient",  "relu",      "relu_gradient",           "loss_rows",     "loss_sums"};
 
 /// The same as Rule in kernels/update.cl.
@@ -268,7 +268,7 @@ void OpenClStream::run_on(const StripeMemory& stripe, Kernel kernel, std::size_t
       static_cast<cl_uint>(scaled.size()), cl_ulong{stripe.stripe.count}, arguments_of(rule), more...);
 }
 
-void OpenClStream::measure_update(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) {
+void OpenClStream::add_update_squares(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) {
   const cl_ulong count = stripe.stripe.count;
   if (count == 0 || stripe.scaled.empty()) return;
   check_stripe(stripe, state_slots(rule.kind));
@@ -276,7 +276,7 @@ void OpenClStream::measure_update(const RuleStep& rule, const StripeMemory& stri
   check_size(total, sizeof(StepSums));
   unless_ended([&] {
     const Place from = use(sum);
-    run_on(stripe, Kernel::measure_update, stripe.scaled.size(), rule, total, {from, from}, 1);
+    run_on(stripe, Kernel::add_update_squares, stripe.scaled.size(), rule, total, {from, from}, 1);
   });
 }
 

@@ -26,7 +26,7 @@ enum class Kernel : std::uint8_t {
   norm,
   blame,
   sum_up,
-  measure_update,
+  add_update_squares,
   update_blocks,
   update_pass,
   dense,
@@ -61,7 +61,7 @@ class OpenClStream final : public Stream {
   void convert_with_residual(Memory to, DType to_type, Memory from, Memory residual) override;
   void add_converted(Memory to, Memory from, DType from_type) override;
   void clear(Memory memory) override;
-  void measure_update(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) override;
+  void add_update_squares(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) override;
   void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
               std::span<const Memory> contributions, Memory total) override;
 

@@ -23,8 +23,8 @@ int main(int argc, char** argv) try {
   Console console;
   SessionOptions options{.configuration = read_configuration(argv[1], {argv + 2, argv + argc})};
   options.place = launch_place_from_environment();
-  options.make_device = [](const DeviceSite& site) {
-    return opencl::make_opencl_device(site.space, site.wait_deadline);
+  options.make_device = [](const DeviceContext& context) {
+    return opencl::make_opencl_device(context.space, context.wait_deadline);
   };
   options.listener = &console;
   const RunResult result = Session::start(blocking, std::move(options))->run(blocking);

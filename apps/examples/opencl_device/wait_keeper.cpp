@@ -22,7 +22,7 @@ class WaitKeeper::Told final : public Waker {
     const auto self = std::move(self_);
     const std::lock_guard lock{state_->mutex};
     point_->told = std::move(status);
-    state_->news.notify_one();
+    state_->changed.notify_one();
   }
 
  private:
@@ -40,7 +40,7 @@ WaitKeeper::~WaitKeeper() {
     const std::lock_guard lock{state_->mutex};
     state_->stop = true;
   }
-  state_->news.notify_one();
+  state_->changed.notify_one();
   thread_.join();
 }
 
@@ -48,7 +48,7 @@ void WaitKeeper::watch(const std::shared_ptr<AwaitedPoint>& point) {
   {
     const std::lock_guard lock{state_->mutex};
     state_->points.push_back(point);
-    state_->news.notify_one();
+    state_->changed.notify_one();
   }
   Told::ask(state_, point);
 }
@@ -56,12 +56,12 @@ void WaitKeeper::watch(const std::shared_ptr<AwaitedPoint>& point) {
 void WaitKeeper::arrived(const std::shared_ptr<AwaitedPoint>& point) {
   const std::lock_guard lock{state_->mutex};
   point->begins = Clock::now();
-  state_->news.notify_one();
+  state_->changed.notify_one();
 }
 
 void WaitKeeper::look_again() noexcept {
   const std::lock_guard lock{state_->mutex};
-  state_->news.notify_one();
+  state_->changed.notify_one();
 }
 
 std::optional<Status> WaitKeeper::outcome(const AwaitedPoint& point) const {
@@ -103,9 +103,9 @@ void WaitKeeper::run() {
     }
     if (state_->stop) return;
     if (next) {
-      state_->news.wait_until(lock, *next);
+      state_->changed.wait_until(lock, *next);
     } else {
-      state_->news.wait(lock);
+      state_->changed.wait(lock);
     }
   }
 }

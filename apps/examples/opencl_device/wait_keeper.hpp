@@ -56,7 +56,7 @@ class WaitKeeper {
  private:
   struct State {
     std::mutex mutex;  // guards the members below, and `told` and `begins` of the points
-    std::condition_variable news;
+    std::condition_variable changed;
     std::vector<std::shared_ptr<AwaitedPoint>> points;
     bool stop = false;
   };

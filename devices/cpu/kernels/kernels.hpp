@@ -48,7 +48,7 @@ struct Kernels {
   /// the copy, like the bf16 image, costs almost nothing here.
   void (*update)(const UpdatePart& part, const UndoCopy& undo);
   /// For a rule with tensor norms: lanes[i mod 16] += the square of weight i, and of the direction in which `part.rule`
-  /// moves it, as troupe::measure_piece does. Changes nothing in the part.
+  /// moves it, as troupe::add_piece_squares does. Changes nothing in the part.
   void (*measure)(const UpdatePart& part, double* weight_lanes, double* update_lanes);
   /// to[i] = a[i] + b[i]; `to` may be `a` or `b`.
   void (*add)(float* to, const float* a, const float* b, std::size_t count);

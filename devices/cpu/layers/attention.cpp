@@ -37,7 +37,7 @@ struct HeadVectors {
 };
 
 /// One thread's scratch memory: the products of one block and, for bf16 tensors, a head's vectors in f32.
-struct HeadRoom {
+struct HeadScratch {
   float *products, *to_products;  // [kQueries, length] each
   float* vectors;                 // [kVectors, length, part], or none
 
@@ -46,7 +46,7 @@ struct HeadRoom {
   static std::size_t count_elements(const AttentionShape& shape, bool f32) noexcept {
     return 2 * kQueries * shape.length + (f32 ? 0 : kVectors * shape.length * shape.part());
   }
-  HeadRoom(const AttentionShape& shape, float* first) noexcept
+  HeadScratch(const AttentionShape& shape, float* first) noexcept
       : products(first), to_products(first + kQueries * shape.length), vectors(first + 2 * kQueries * shape.length) {}
 };
 
@@ -80,7 +80,7 @@ struct AttentionPass {
   std::uint32_t threads;
   memory input, output;         // [rows, length, 3 width], [rows, length, width]
   memory logarithms;            // [rows, heads, length]
-  memory room;                  // [threads, HeadRoom]
+  memory room;                  // [threads, HeadScratch]
   memory gradient, to_input{};  // shaped like output and input; only in the backward pass
 
   std::vector<memory> memories() const { return {input, output, logarithms, room, gradient, to_input}; }
@@ -90,10 +90,10 @@ struct AttentionPass {
   void for_heads(Work&& work) const {
     const std::size_t count = shape.rows * shape.heads;
     auto* const first = static_cast<float*>(room.get_data_handle());
-    const std::size_t room_elements = HeadRoom::count_elements(shape, is_f32(input));
+    const std::size_t room_elements = HeadScratch::count_elements(shape, is_f32(input));
 #pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
     for (std::size_t head = 0; head < count; ++head)
-      work(head, HeadRoom{shape, first + static_cast<std::size_t>(omp_get_thread_num()) * room_elements});
+      work(head, HeadScratch{shape, first + static_cast<std::size_t>(omp_get_thread_num()) * room_elements});
   }
 
   /// The part of the queries, keys or values (`which`: 0, 1, 2) of a head, in a tensor of the input's shape.
@@ -108,29 +108,31 @@ struct AttentionPass {
   float* logarithms_of(std::size_t head) const {
     return static_cast<float*>(logarithms.get_data_handle()) + head * shape.length;
   }
-  float* room_of(const HeadRoom& in, HeadRoom::Use use) const { return in.vectors + use * shape.length * shape.part(); }
+  float* room_of(const HeadScratch& in, HeadScratch::Use use) const {
+    return in.vectors + use * shape.length * shape.part();
+  }
 
   struct Operands {
     HeadVectors query, key, value;
   };
-  Operands operands_of(const Kernels& kernels, std::size_t head, const HeadRoom& in) const {
-    const auto read = [&](HeadRoom::Use use) { return of_input(input, head, use).read(kernels, room_of(in, use)); };
-    return {read(HeadRoom::query), read(HeadRoom::key), read(HeadRoom::value)};
+  Operands operands_of(const Kernels& kernels, std::size_t head, const HeadScratch& in) const {
+    const auto read = [&](HeadScratch::Use use) { return of_input(input, head, use).read(kernels, room_of(in, use)); };
+    return {read(HeadScratch::query), read(HeadScratch::key), read(HeadScratch::value)};
   }
 
   /// Multiplies the `count` queries from `first` on with the first `keys` keys, which are all that any of them reads.
-  void multiply_keys(const HeadRoom& in, const Operands& from, std::size_t first, std::size_t count,
+  void multiply_keys(const HeadScratch& in, const Operands& from, std::size_t first, std::size_t count,
                      std::size_t keys) const {
     multiply(count, keys, shape.part(), shape.scale(), from.query.from(first).operand(), from.key.operand(true), 0,
              in.products, shape.length);
   }
 
   void forward(const Kernels& kernels) const {
-    for_heads([&](std::size_t head, const HeadRoom& in) {
+    for_heads([&](std::size_t head, const HeadScratch& in) {
       const std::size_t part = shape.part();
       const Operands from = operands_of(kernels, head, in);
       const HeadPart output_part = of_output(output, head);
-      const HeadVectors to = output_part.write(room_of(in, HeadRoom::output));
+      const HeadVectors to = output_part.write(room_of(in, HeadScratch::output));
       for (std::size_t first = 0; first < shape.length; first += kQueries) {
         const std::size_t count = std::min(kQueries, shape.length - first), keys = shape.count_read(first + count - 1);
         multiply_keys(in, from, first, count, keys);
@@ -151,15 +153,16 @@ struct AttentionPass {
   }
 
   void backward(const Kernels& kernels) const {
-    for_heads([&](std::size_t head, const HeadRoom& in) {
+    for_heads([&](std::size_t head, const HeadScratch& in) {
       const std::size_t part = shape.part();
       const Operands from = operands_of(kernels, head, in);
-      const HeadVectors gradients = of_output(gradient, head).read(kernels, room_of(in, HeadRoom::output));
-      const auto written = [&](HeadRoom::Use which, HeadRoom::Use use) {
+      const HeadVectors gradients = of_output(gradient, head).read(kernels, room_of(in, HeadScratch::output));
+      const auto written = [&](HeadScratch::Use which, HeadScratch::Use use) {
         return of_input(to_input, head, which).write(room_of(in, use));
       };
-      const Operands to{written(HeadRoom::query, HeadRoom::to_query), written(HeadRoom::key, HeadRoom::to_key),
-                        written(HeadRoom::value, HeadRoom::to_value)};
+      const Operands to{written(HeadScratch::query, HeadScratch::to_query),
+                        written(HeadScratch::key, HeadScratch::to_key),
+                        written(HeadScratch::value, HeadScratch::to_value)};
       // The last block reads all keys. Therefore it comes first: it initializes the sums over blocks.
       const std::size_t last = (shape.length - 1) / kQueries * kQueries;
       for (std::size_t first = last + kQueries; first > 0;) {
@@ -177,21 +180,21 @@ struct AttentionPass {
         const MatrixOperand weights_turned{in.products, shape.length, true};
         multiply(keys, part, count, 1, weights_turned, block, keep, to.value.first, to.value.stride);
         multiply(count, keys, part, 1, block, from.value.operand(true), 0, in.to_products, shape.length);
-        go_back_through_softmax(in, count, keys);
+        softmax_backward(in, count, keys);
         const HeadVectors to_query = to.query.from(first);
         multiply(count, part, keys, shape.scale(), {in.to_products, shape.length}, from.key.operand(), 0,
                  to_query.first, to_query.stride);
         multiply(keys, part, count, shape.scale(), {in.to_products, shape.length, true},
                  from.query.from(first).operand(), keep, to.key.first, to.key.stride);
       }
-      of_input(to_input, head, HeadRoom::query).keep(kernels, to.query);
-      of_input(to_input, head, HeadRoom::key).keep(kernels, to.key);
-      of_input(to_input, head, HeadRoom::value).keep(kernels, to.value);
+      of_input(to_input, head, HeadScratch::query).keep(kernels, to.query);
+      of_input(to_input, head, HeadScratch::key).keep(kernels, to.key);
+      of_input(to_input, head, HeadScratch::value).keep(kernels, to.value);
     });
   }
 
   /// Turns the gradients to weights into those to products: weight * (gradient - the row's mean gradient by weight).
-  void go_back_through_softmax(const HeadRoom& in, std::size_t count, std::size_t keys) const {
+  void softmax_backward(const HeadScratch& in, std::size_t count, std::size_t keys) const {
     for (std::size_t i = 0; i < count; ++i) {
       const float* const weights = in.products + i * shape.length;
       float* const to = in.to_products + i * shape.length;
@@ -205,13 +208,13 @@ struct AttentionPass {
 /// Products are in f32 for bf16 tensors too, since oneDNN's function for products of parts of tensors takes only f32.
 class AttentionCalls final : public LayerCalls {
  public:
-  AttentionCalls(ProgramBuilder& builder, const Stage& stage, const Attention& attention)
-      : builder_(builder), stage_(stage) {
-    pass_.shape = {builder.rows(), stage.output_shape.extents[0], stage.output_shape.extents[1], attention.heads,
-                   attention.causal};
+  AttentionCalls(ProgramBuilder& builder, const FusedLayer& fused_layer, const Attention& attention)
+      : builder_(builder), fused_layer_(fused_layer) {
+    pass_.shape = {builder.rows(), fused_layer.output_shape.extents[0], fused_layer.output_shape.extents[1],
+                   attention.heads, attention.causal};
     pass_.threads = static_cast<std::uint32_t>(omp_get_max_threads());
-    pass_.input = builder.tensor(stage.inputs.front()).value;
-    pass_.output = builder.tensor(stage.output).value;
+    pass_.input = builder.tensor(fused_layer.inputs.front()).value;
+    pass_.output = builder.tensor(fused_layer.output).value;
     pass_.logarithms = builder.places().take(
         builder.matrix(builder.rows(), std::uint64_t{attention.heads} * pass_.shape.length, Type::f32));
   }
@@ -223,7 +226,7 @@ class AttentionCalls final : public LayerCalls {
   }
 
   void backward(Calls& calls, Gradients& gradients) override {
-    go_back(builder_, stage_, calls, gradients, [&](const memory& gradient, const memory& input_gradient) {
+    add_backward(builder_, fused_layer_, calls, gradients, [&](const memory& gradient, const memory& input_gradient) {
       if (!input_gradient) return;
       AttentionPass pass = pass_;
       pass.room = take_room();
@@ -235,19 +238,20 @@ class AttentionCalls final : public LayerCalls {
 
  private:
   memory take_room() const {
-    const std::size_t elements = HeadRoom::count_elements(pass_.shape, is_f32(pass_.input));
+    const std::size_t elements = HeadScratch::count_elements(pass_.shape, is_f32(pass_.input));
     return builder_.places().take(builder_.matrix(pass_.threads, elements, Type::f32));
   }
 
   ProgramBuilder& builder_;
-  const Stage& stage_;
+  const FusedLayer& fused_layer_;
   AttentionPass pass_{};
 };
 
 }  // namespace
 
-std::unique_ptr<LayerCalls> make_attention(ProgramBuilder& builder, const Stage& stage, const Attention& attention) {
-  return std::make_unique<AttentionCalls>(builder, stage, attention);
+std::unique_ptr<LayerCalls> make_attention(ProgramBuilder& builder, const FusedLayer& fused_layer,
+                                           const Attention& attention) {
+  return std::make_unique<AttentionCalls>(builder, fused_layer, attention);
 }
 
 }  // namespace troupe::cpu

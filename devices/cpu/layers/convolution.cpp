@@ -49,36 +49,37 @@ struct OneChannelCall {
 /// costs next to nothing beside what they are used for: each one is used for every place of every image.
 class ConvolutionCalls final : public LayerCalls {
  public:
-  ConvolutionCalls(ProgramBuilder& builder, const Stage& stage, const Conv2d& conv)
+  ConvolutionCalls(ProgramBuilder& builder, const FusedLayer& fused_layer, const Conv2d& conv)
       : builder_(builder),
-        stage_(stage),
+        fused_layer_(fused_layer),
         conv_(conv),
-        input_(builder.image(stage.input_shape, stage.inputs.front(), builder.computed())),
-        output_(builder.image(stage.output_shape, stage.output, builder.computed())),
+        input_(builder.image(fused_layer.input_shape, fused_layer.inputs.front(), builder.computed())),
+        output_(builder.image(fused_layer.output_shape, fused_layer.output, builder.computed())),
         bias_(conv.bias ? memory::desc{{conv.filters}, Type::f32, memory::format_tag::a} : memory::desc{}),
         winograd_(builder.computed() == Type::f32 && onednn_has_winograd() &&
-                  gains_by_winograd(conv, stage.input_shape, stage.output_shape, builder.rows())),
-        lanes_(builder, stage, conv) {}
+                  gains_by_winograd(conv, fused_layer.input_shape, fused_layer.output_shape, builder.rows())),
+        lanes_(builder, fused_layer, conv) {}
 
   void forward(Calls& calls) override {
     if (suits_one_channel()) return forward_of_one_channel(calls);
     if (lanes_.gain_forward()) return forward_in_lanes(calls);
-    auto descriptor = forward_descriptor(stage_.activation);
-    builder_.choose(descriptor, stage_, "forward");
+    auto descriptor = forward_descriptor(fused_layer_.activation);
+    builder_.choose(descriptor, fused_layer_, "forward");
     const memory input = arranged_input(calls, descriptor.src_desc());
     const memory weights = packed_weights(calls, descriptor.weights_desc());
-    const Output to = output_of(builder_.value_as(stage_.output, builder_.as_stored(output_)), descriptor.dst_desc());
+    const Output to =
+        output_of(builder_.value_as(fused_layer_.output, builder_.as_stored(output_)), descriptor.dst_desc());
     BoundArguments arguments{{DNNL_ARG_SRC, input},
                              {DNNL_ARG_WEIGHTS, weights},
                              {DNNL_ARG_DST, to.written},
                              {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}};
-    if (conv_.bias) arguments.emplace_back(DNNL_ARG_BIAS, builder_.bias(stage_.first_parameter + 1, bias_));
+    if (conv_.bias) arguments.emplace_back(DNNL_ARG_BIAS, builder_.bias(fused_layer_.first_parameter + 1, bias_));
     calls.emplace_back(Product{{convolution_forward{descriptor}, arguments}});
     keep(calls, to);
   }
 
   void backward(Calls& calls, Gradients& gradients) override {
-    go_back(builder_, stage_, calls, gradients, [&](const memory& gradient, const memory& input_gradient) {
+    add_backward(builder_, fused_layer_, calls, gradients, [&](const memory& gradient, const memory& input_gradient) {
       const memory stored_gradient{builder_.as_stored(output_), builder_.engine(), gradient.get_data_handle()};
       const memory output_gradient = builder_.operand(calls, stored_gradient);
       if (lanes_.gain_to_weights()) {
@@ -101,56 +102,58 @@ class ConvolutionCalls final : public LayerCalls {
   /// Where convolve_one_channel can do the forward pass.
   bool suits_one_channel() const {
     const auto is = [](const Size2& size, std::uint32_t value) { return size.height == value && size.width == value; };
-    const bool is_plain = stage_.input_shape.extents[2] == 1 && is(conv_.stride, 1) && is(conv_.dilation, 1) &&
+    const bool is_plain = fused_layer_.input_shape.extents[2] == 1 && is(conv_.stride, 1) && is(conv_.dilation, 1) &&
                           is(conv_.padding, 0) && conv_.groups == 1;
-    const bool has_activation = stage_.activation == Activation::none || stage_.activation == Activation::relu;
+    const bool has_activation =
+        fused_layer_.activation == Activation::none || fused_layer_.activation == Activation::relu;
     return is_plain && has_activation && conv_.kernel.width > 1 && conv_.filters <= OneChannelConvolution::kLanes &&
            builder_.computed() == Type::bf16 && may_convolve_one_channel();
   }
 
   void forward_of_one_channel(Calls& calls) {
-    const OneChannelConvolution of{.height = stage_.input_shape.extents[0],
-                                   .width = stage_.input_shape.extents[1],
+    const OneChannelConvolution of{.height = fused_layer_.input_shape.extents[0],
+                                   .width = fused_layer_.input_shape.extents[1],
                                    .kernel_height = conv_.kernel.height,
                                    .kernel_width = conv_.kernel.width,
                                    .filters = conv_.filters,
-                                   .relu = stage_.activation == Activation::relu};
+                                   .relu = fused_layer_.activation == Activation::relu};
     const auto place = [&](std::size_t count, Type type) {
       return builder_.places().take(builder_.matrix(1, count, type));
     };
     OneChannelCall call{.of = of,
                         .images = builder_.rows(),
                         .threads = omp_get_max_threads(),
-                        .input = builder_.value_as(stage_.inputs.front(), input_),
-                        .weights = builder_.weights(stage_.first_parameter, plain_weights(Type::bf16)),
-                        .bias = conv_.bias ? builder_.bias(stage_.first_parameter + 1, bias_) : memory{},
+                        .input = builder_.value_as(fused_layer_.inputs.front(), input_),
+                        .weights = builder_.weights(fused_layer_.first_parameter, plain_weights(Type::bf16)),
+                        .bias = conv_.bias ? builder_.bias(fused_layer_.first_parameter + 1, bias_) : memory{},
                         .packed = place(of.packed_words(), Type::s32),
                         .padded_bias = place(OneChannelConvolution::kLanes, Type::f32),
-                        .output = builder_.value_as(stage_.output, output_)};
-    builder_.choose_own(stage_, "forward", "own:avx512_bf16");
+                        .output = builder_.value_as(fused_layer_.output, output_)};
+    builder_.choose_own(fused_layer_, "forward", "own:avx512_bf16");
     std::vector<memory> used{call.input, call.weights, call.packed, call.padded_bias, call.output};
     if (call.bias) used.push_back(call.bias);
     calls.emplace_back(OwnWork{std::move(used), std::move(call)});
   }
 
   void forward_in_lanes(Calls& calls) {
-    builder_.choose_own(stage_, "forward", lanes_.name());
-    const memory kept = builder_.value_as(stage_.output, builder_.as_stored(output_)), wide = builder_.result(kept);
+    builder_.choose_own(fused_layer_, "forward", lanes_.name());
+    const memory kept = builder_.value_as(fused_layer_.output, builder_.as_stored(output_)),
+                 wide = builder_.result(kept);
     lanes_.forward(calls, operand_input(calls), operand_weights(calls),
-                   conv_.bias ? builder_.bias(stage_.first_parameter + 1, bias_) : memory{}, wide);
-    if (!LanePasses::takes(stage_.activation)) add_activation(builder_, calls, stage_.activation, wide);
+                   conv_.bias ? builder_.bias(fused_layer_.first_parameter + 1, bias_) : memory{}, wide);
+    if (!LanePasses::takes(fused_layer_.activation)) add_activation(builder_, calls, fused_layer_.activation, wide);
     builder_.convert(calls, wide, kept);
   }
 
   void to_weights_in_lanes(Calls& calls, const memory& gradient) {
-    builder_.choose_own(stage_, "gradient of the weights", lanes_.name());
+    builder_.choose_own(fused_layer_, "gradient of the weights", lanes_.name());
     lanes_.to_weights(calls, operand_input(calls), gradient,
-                      builder_.gradient(stage_.first_parameter, plain_weights(Type::f32)),
-                      conv_.bias ? builder_.gradient(stage_.first_parameter + 1, bias_) : memory{});
+                      builder_.gradient(fused_layer_.first_parameter, plain_weights(Type::f32)),
+                      conv_.bias ? builder_.gradient(fused_layer_.first_parameter + 1, bias_) : memory{});
   }
 
   void to_input_in_lanes(Calls& calls, const memory& gradient, const memory& input_gradient) {
-    builder_.choose_own(stage_, "gradient of the input", lanes_.name());
+    builder_.choose_own(fused_layer_, "gradient of the input", lanes_.name());
     const memory kept{builder_.as_stored(input_), builder_.engine(), input_gradient.get_data_handle()};
     const memory wide = builder_.result(kept);
     lanes_.to_input(calls, gradient, operand_weights(calls), wide);
@@ -185,18 +188,18 @@ class ConvolutionCalls final : public LayerCalls {
                                                              input, weights_in(Type::f32), bias_, output, strides(),
                                                              dilations(), padding(), padding());
     });
-    builder_.choose(descriptor, stage_, "gradient of the weights");
+    builder_.choose(descriptor, fused_layer_, "gradient of the weights");
     const memory input = arranged_input(calls, descriptor.src_desc());
     const memory from = builder_.arranged(calls, gradient, descriptor.diff_dst_desc());
-    const Output to =
-        output_of(builder_.gradient(stage_.first_parameter, plain_weights(Type::f32)), descriptor.diff_weights_desc());
+    const Output to = output_of(builder_.gradient(fused_layer_.first_parameter, plain_weights(Type::f32)),
+                                descriptor.diff_weights_desc());
     BoundArguments arguments{{DNNL_ARG_SRC, input},
                              {DNNL_ARG_DIFF_DST, from},
                              {DNNL_ARG_DIFF_WEIGHTS, to.written},
                              {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}};
     if (conv_.bias) {
       arguments.emplace_back(DNNL_ARG_DIFF_BIAS,
-                             builder_.gradient(stage_.first_parameter + 1, descriptor.diff_bias_desc()));
+                             builder_.gradient(fused_layer_.first_parameter + 1, descriptor.diff_bias_desc()));
     }
     calls.emplace_back(Product{{convolution_backward_weights{descriptor}, arguments}});
     keep(calls, to);
@@ -209,7 +212,7 @@ class ConvolutionCalls final : public LayerCalls {
                                                           input, weights_in(builder_.computed()), output, strides(),
                                                           dilations(), padding(), padding());
     });
-    builder_.choose(descriptor, stage_, "gradient of the input");
+    builder_.choose(descriptor, fused_layer_, "gradient of the input");
     const memory from = builder_.arranged(calls, gradient, descriptor.diff_dst_desc());
     const memory weights = packed_weights(calls, descriptor.weights_desc());
     const Output to = output_of({builder_.as_stored(input_), builder_.engine(), input_gradient.get_data_handle()},
@@ -226,13 +229,13 @@ class ConvolutionCalls final : public LayerCalls {
     return builder_.arranged(calls, operand_input(calls), wanted);
   }
   memory operand_input(Calls& calls) const {
-    return builder_.operand(calls, builder_.value_as(stage_.inputs.front(), builder_.as_stored(input_)));
+    return builder_.operand(calls, builder_.value_as(fused_layer_.inputs.front(), builder_.as_stored(input_)));
   }
   memory packed_weights(Calls& calls, const memory::desc& wanted) {
     return builder_.arranged(calls, operand_weights(calls), wanted);
   }
   memory operand_weights(Calls& calls) const {
-    return builder_.operand(calls, builder_.weights(stage_.first_parameter, plain_weights(builder_.computed())));
+    return builder_.operand(calls, builder_.weights(fused_layer_.first_parameter, plain_weights(builder_.computed())));
   }
   Output output_of(const memory& kept, const memory::desc& written) const {
     const memory wide = builder_.result(kept);
@@ -244,7 +247,7 @@ class ConvolutionCalls final : public LayerCalls {
   }
 
   dims weights_dims() const {
-    const auto channels = static_cast<memory::dim>(stage_.input_shape.extents[2] / conv_.groups);
+    const auto channels = static_cast<memory::dim>(fused_layer_.input_shape.extents[2] / conv_.groups);
     if (conv_.groups == 1) return {conv_.filters, channels, conv_.kernel.height, conv_.kernel.width};
     return {conv_.groups, conv_.filters / conv_.groups, channels, conv_.kernel.height, conv_.kernel.width};
   }
@@ -259,7 +262,7 @@ class ConvolutionCalls final : public LayerCalls {
   dims padding() const { return {conv_.padding.height, conv_.padding.width}; }
 
   ProgramBuilder& builder_;
-  const Stage& stage_;
+  const FusedLayer& fused_layer_;
   const Conv2d conv_;
   const memory::desc input_, output_, bias_;  // without a bias, bias_ has no dimensions
   const bool winograd_;
@@ -268,8 +271,9 @@ class ConvolutionCalls final : public LayerCalls {
 
 }  // namespace
 
-std::unique_ptr<LayerCalls> make_convolution(ProgramBuilder& builder, const Stage& stage, const Conv2d& conv) {
-  return std::make_unique<ConvolutionCalls>(builder, stage, conv);
+std::unique_ptr<LayerCalls> make_convolution(ProgramBuilder& builder, const FusedLayer& fused_layer,
+                                             const Conv2d& conv) {
+  return std::make_unique<ConvolutionCalls>(builder, fused_layer, conv);
 }
 
 }  // namespace troupe::cpu

@@ -32,14 +32,14 @@ std::uint64_t count_of(const ProgramBuilder& builder, std::uint32_t tensor) {
 
 class EltwiseCalls final : public LayerCalls {
  public:
-  EltwiseCalls(ProgramBuilder& builder, const Stage& stage, algorithm function)
-      : builder_(builder), stage_(stage), function_(function) {}
+  EltwiseCalls(ProgramBuilder& builder, const FusedLayer& fused_layer, algorithm function)
+      : builder_(builder), fused_layer_(fused_layer), function_(function) {}
 
   void forward(Calls& calls) override {
-    const memory& kept = builder_.tensor(stage_.output).value;
+    const memory& kept = builder_.tensor(fused_layer_.output).value;
     const memory output = builder_.result(kept);
     auto descriptor = describe_eltwise(builder_.engine(), builder_.attributes(), function_, output.get_desc());
-    builder_.choose(descriptor, stage_, "forward");
+    builder_.choose(descriptor, fused_layer_, "forward");
     const memory input = builder_.operand(calls, stored_input());
     calls.emplace_back(BoundPrimitive{
         eltwise_forward{descriptor},
@@ -48,69 +48,70 @@ class EltwiseCalls final : public LayerCalls {
   }
 
   void backward(Calls& calls, Gradients& gradients) override {
-    Gradients::Place gradient = gradients.use(stage_.output);
+    Gradients::Place gradient = gradients.use(fused_layer_.output);
     const bool from_input = function_ == algorithm::eltwise_gelu_erf;
     add_slope(builder_, calls, function_, gradient.value,
-              from_input ? stored_input() : builder_.tensor(stage_.output).value, from_input);
+              from_input ? stored_input() : builder_.tensor(fused_layer_.output).value, from_input);
     gradient.masked = false;
-    gradients.contribute(calls, stage_.inputs.front(), std::move(gradient));
+    gradients.contribute(calls, fused_layer_.inputs.front(), std::move(gradient));
   }
 
  private:
   memory stored_input() const {
-    return builder_.value_as(stage_.inputs.front(), builder_.tensor(stage_.output).value.get_desc());
+    return builder_.value_as(fused_layer_.inputs.front(), builder_.tensor(fused_layer_.output).value.get_desc());
   }
 
   ProgramBuilder& builder_;
-  const Stage& stage_;
+  const FusedLayer& fused_layer_;
   const algorithm function_;
 };
 
 /// Own loops; their time is that of reading and writing memory.
 class ReluCalls final : public LayerCalls {
  public:
-  ReluCalls(ProgramBuilder& builder, const Stage& stage) : builder_(builder), stage_(stage) {}
+  ReluCalls(ProgramBuilder& builder, const FusedLayer& fused_layer) : builder_(builder), fused_layer_(fused_layer) {}
 
   void forward(Calls& calls) override {
     calls.emplace_back(Elementwise{ElementwiseKind::relu,
-                                   builder_.tensor(stage_.output).value,
-                                   builder_.tensor(stage_.inputs.front()).value,
+                                   builder_.tensor(fused_layer_.output).value,
+                                   builder_.tensor(fused_layer_.inputs.front()).value,
                                    {},
-                                   count_of(builder_, stage_.output)});
+                                   count_of(builder_, fused_layer_.output)});
   }
   void backward(Calls& calls, Gradients& gradients) override {
-    Gradients::Place gradient = gradients.use(stage_.output);
-    add_activation_backward(builder_, calls, Activation::relu, gradient.value, builder_.tensor(stage_.output).value);
-    gradients.contribute(calls, stage_.inputs.front(), std::move(gradient));
+    Gradients::Place gradient = gradients.use(fused_layer_.output);
+    add_activation_backward(builder_, calls, Activation::relu, gradient.value,
+                            builder_.tensor(fused_layer_.output).value);
+    gradients.contribute(calls, fused_layer_.inputs.front(), std::move(gradient));
   }
 
  private:
   ProgramBuilder& builder_;
-  const Stage& stage_;
+  const FusedLayer& fused_layer_;
 };
 
 class SumCalls final : public LayerCalls {
  public:
-  SumCalls(ProgramBuilder& builder, const Stage& stage) : builder_(builder), stage_(stage) {}
+  SumCalls(ProgramBuilder& builder, const FusedLayer& fused_layer) : builder_(builder), fused_layer_(fused_layer) {}
 
   void forward(Calls& calls) override {
-    const memory& output = builder_.tensor(stage_.output).value;
-    const std::uint64_t count = count_of(builder_, stage_.output);
-    const auto input = [&](std::size_t i) { return builder_.tensor(stage_.inputs[i]).value; };
+    const memory& output = builder_.tensor(fused_layer_.output).value;
+    const std::uint64_t count = count_of(builder_, fused_layer_.output);
+    const auto input = [&](std::size_t i) { return builder_.tensor(fused_layer_.inputs[i]).value; };
     calls.emplace_back(Elementwise{ElementwiseKind::add, output, input(0), input(1), count});
-    for (std::size_t i = 2; i < stage_.inputs.size(); ++i)
+    for (std::size_t i = 2; i < fused_layer_.inputs.size(); ++i)
       calls.emplace_back(Elementwise{ElementwiseKind::add, output, output, input(i), count});
   }
 
   /// Every summand has the sum's gradient. The last summand that has no gradient yet takes over the sum's place.
   void backward(Calls& calls, Gradients& gradients) override {
-    Gradients::Place gradient = gradients.use(stage_.output);
+    Gradients::Place gradient = gradients.use(fused_layer_.output);
     const auto is_trained = [&](std::uint32_t tensor) { return builder_.tensor(tensor).trained; };
-    for (auto at = stage_.inputs.begin(); at != stage_.inputs.end(); ++at) {
+    for (auto at = fused_layer_.inputs.begin(); at != fused_layer_.inputs.end(); ++at) {
       if (!is_trained(*at)) continue;
       if (gradients.has(*at)) {
         gradients.add(calls, *at, gradient.value);
-      } else if (std::any_of(at + 1, stage_.inputs.end(), is_trained)) {
+      } else if (std::any_of(at + 1, fused_layer_.inputs.end(), is_trained)) {
         gradients.copy(calls, *at, gradient.value);
       } else {
         gradient.masked = false;
@@ -121,7 +122,7 @@ class SumCalls final : public LayerCalls {
 
  private:
   ProgramBuilder& builder_;
-  const Stage& stage_;
+  const FusedLayer& fused_layer_;
 };
 
 }  // namespace
@@ -153,14 +154,14 @@ void add_activation_backward(ProgramBuilder& builder, Calls& calls, Activation a
       Elementwise{ElementwiseKind::mask, gradient, output, {}, static_cast<std::uint64_t>(dims[0] * dims[1])});
 }
 
-std::unique_ptr<LayerCalls> make_eltwise(ProgramBuilder& builder, const Stage& stage, algorithm function) {
-  return std::make_unique<EltwiseCalls>(builder, stage, function);
+std::unique_ptr<LayerCalls> make_eltwise(ProgramBuilder& builder, const FusedLayer& fused_layer, algorithm function) {
+  return std::make_unique<EltwiseCalls>(builder, fused_layer, function);
 }
-std::unique_ptr<LayerCalls> make_relu(ProgramBuilder& builder, const Stage& stage) {
-  return std::make_unique<ReluCalls>(builder, stage);
+std::unique_ptr<LayerCalls> make_relu(ProgramBuilder& builder, const FusedLayer& fused_layer) {
+  return std::make_unique<ReluCalls>(builder, fused_layer);
 }
-std::unique_ptr<LayerCalls> make_sum(ProgramBuilder& builder, const Stage& stage) {
-  return std::make_unique<SumCalls>(builder, stage);
+std::unique_ptr<LayerCalls> make_sum(ProgramBuilder& builder, const FusedLayer& fused_layer) {
+  return std::make_unique<SumCalls>(builder, fused_layer);
 }
 
 }  // namespace troupe::cpu

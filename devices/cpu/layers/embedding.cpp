@@ -24,16 +24,16 @@ void add_stored(const Kernels& kernels, float* to, const memory& from, std::size
 /// skipped: the program has refused such tokens in rows that count, and the other rows may contain anything.
 class EmbeddingCalls final : public LayerCalls {
  public:
-  EmbeddingCalls(ProgramBuilder& builder, const Stage& stage, const Embedding& embedding)
+  EmbeddingCalls(ProgramBuilder& builder, const FusedLayer& fused_layer, const Embedding& embedding)
       : builder_(builder),
-        stage_(stage),
+        fused_layer_(fused_layer),
         embedding_(embedding),
         table_(builder.matrix(embedding.vocabulary, embedding.width, Type::f32)),
-        places_(builder.rows() * builder.tensor(stage.inputs.front()).width) {}
+        places_(builder.rows() * builder.tensor(fused_layer.inputs.front()).width) {}
 
   void forward(Calls& calls) override {
-    const memory table = builder_.weights(stage_.first_parameter, table_),
-                 output = builder_.tensor(stage_.output).value;
+    const memory table = builder_.weights(fused_layer_.first_parameter, table_),
+                 output = builder_.tensor(fused_layer_.output).value;
     const std::size_t row_bytes = embedding_.width * (is_f32(output) ? sizeof(float) : sizeof(std::uint16_t));
     calls.emplace_back(OwnWork{{tokens(), table, output},
                                [this_tokens = tokens(), table, output, row_bytes, places = places_,
@@ -52,8 +52,8 @@ class EmbeddingCalls final : public LayerCalls {
   }
 
   void backward(Calls& calls, Gradients& gradients) override {
-    const Gradients::Place gradient = gradients.use(stage_.output);
-    const memory table = builder_.gradient(stage_.first_parameter, table_);
+    const Gradients::Place gradient = gradients.use(fused_layer_.output);
+    const memory table = builder_.gradient(fused_layer_.first_parameter, table_);
     calls.emplace_back(OwnWork{
         {tokens(), table, gradient.value},
         [this_tokens = tokens(), table, from = gradient.value, places = places_, vocabulary = embedding_.vocabulary,
@@ -69,10 +69,10 @@ class EmbeddingCalls final : public LayerCalls {
   }
 
  private:
-  const memory& tokens() const { return builder_.tensor(stage_.inputs.front()).value; }
+  const memory& tokens() const { return builder_.tensor(fused_layer_.inputs.front()).value; }
 
   ProgramBuilder& builder_;
-  const Stage& stage_;
+  const FusedLayer& fused_layer_;
   const Embedding embedding_;
   const memory::desc table_;
   const std::size_t places_;
@@ -80,12 +80,13 @@ class EmbeddingCalls final : public LayerCalls {
 
 class PositionCalls final : public LayerCalls {
  public:
-  PositionCalls(ProgramBuilder& builder, const Stage& stage)
-      : builder_(builder), stage_(stage), count_(builder.tensor(stage.output).width) {}
+  PositionCalls(ProgramBuilder& builder, const FusedLayer& fused_layer)
+      : builder_(builder), fused_layer_(fused_layer), count_(builder.tensor(fused_layer.output).width) {}
 
   void forward(Calls& calls) override {
-    const memory weights = builder_.weights(stage_.first_parameter, vectors());
-    const memory from = builder_.tensor(stage_.inputs.front()).value, to = builder_.tensor(stage_.output).value;
+    const memory weights = builder_.weights(fused_layer_.first_parameter, vectors());
+    const memory from = builder_.tensor(fused_layer_.inputs.front()).value,
+                 to = builder_.tensor(fused_layer_.output).value;
     calls.emplace_back(OwnWork{
         {weights, from, to}, [weights, from, to, rows = builder_.rows(), count = count_](const Kernels& kernels) {
           for (std::size_t first = 0; first < rows * count; first += count) {
@@ -101,8 +102,8 @@ class PositionCalls final : public LayerCalls {
 
   /// The gradient to the rows that were read is the gradient to the output.
   void backward(Calls& calls, Gradients& gradients) override {
-    Gradients::Place gradient = gradients.use(stage_.output);
-    const memory weights = builder_.gradient(stage_.first_parameter, vectors());
+    Gradients::Place gradient = gradients.use(fused_layer_.output);
+    const memory weights = builder_.gradient(fused_layer_.first_parameter, vectors());
     calls.emplace_back(
         OwnWork{{weights, gradient.value},
                 [weights, from = gradient.value, rows = builder_.rows(), count = count_](const Kernels& kernels) {
@@ -111,25 +112,26 @@ class PositionCalls final : public LayerCalls {
                   for (std::size_t row = 0; row < rows; ++row) add_stored(kernels, sums, from, row * count, count);
                 }});
     gradient.masked = false;
-    if (builder_.tensor(stage_.inputs.front()).trained)
-      gradients.contribute(calls, stage_.inputs.front(), std::move(gradient));
+    if (builder_.tensor(fused_layer_.inputs.front()).trained)
+      gradients.contribute(calls, fused_layer_.inputs.front(), std::move(gradient));
   }
 
  private:
   memory::desc vectors() const { return builder_.matrix(1, count_, Type::f32); }
 
   ProgramBuilder& builder_;
-  const Stage& stage_;
+  const FusedLayer& fused_layer_;
   const std::size_t count_;  // elements of a row
 };
 
 }  // namespace
 
-std::unique_ptr<LayerCalls> make_embedding(ProgramBuilder& builder, const Stage& stage, const Embedding& embedding) {
-  return std::make_unique<EmbeddingCalls>(builder, stage, embedding);
+std::unique_ptr<LayerCalls> make_embedding(ProgramBuilder& builder, const FusedLayer& fused_layer,
+                                           const Embedding& embedding) {
+  return std::make_unique<EmbeddingCalls>(builder, fused_layer, embedding);
 }
-std::unique_ptr<LayerCalls> make_position(ProgramBuilder& builder, const Stage& stage) {
-  return std::make_unique<PositionCalls>(builder, stage);
+std::unique_ptr<LayerCalls> make_position(ProgramBuilder& builder, const FusedLayer& fused_layer) {
+  return std::make_unique<PositionCalls>(builder, fused_layer);
 }
 
 }  // namespace troupe::cpu

@@ -61,17 +61,18 @@ float* elements(const memory& of) { return of ? static_cast<float*>(of.get_data_
 /// Loops over f32: bf16 tensors are converted to f32 before the loops, and the results are rounded.
 class L2NormCalls final : public LayerCalls {
  public:
-  L2NormCalls(ProgramBuilder& builder, const Stage& stage, const L2Norm& norm) : builder_(builder), stage_(stage) {
-    of_.channels = stage.output_shape.extents.back();
-    of_.count = builder.rows() * (stage.output_shape.count_elements() / of_.channels);
+  L2NormCalls(ProgramBuilder& builder, const FusedLayer& fused_layer, const L2Norm& norm)
+      : builder_(builder), fused_layer_(fused_layer) {
+    of_.channels = fused_layer.output_shape.extents.back();
+    of_.count = builder.rows() * (fused_layer.output_shape.count_elements() / of_.channels);
     of_.epsilon = static_cast<float>(norm.epsilon);
     const memory::desc channels = builder.matrix(1, of_.channels, ProgramBuilder::Type::f32);
-    scale_ = builder.bias(stage.first_parameter, channels);
-    to_scale_ = builder.gradient(stage.first_parameter, channels);
+    scale_ = builder.bias(fused_layer.first_parameter, channels);
+    to_scale_ = builder.gradient(fused_layer.first_parameter, channels);
   }
 
   void forward(Calls& calls) override {
-    const memory& kept = builder_.tensor(stage_.output).value;
+    const memory& kept = builder_.tensor(fused_layer_.output).value;
     const memory x = wide_input(calls), y = wide(kept);
     calls.emplace_back(OwnWork{{x, scale_, y}, [of = of_, x, scale = scale_, y](const Kernels&) {
                                  normalize(of, elements(x), elements(scale), elements(y));
@@ -80,7 +81,7 @@ class L2NormCalls final : public LayerCalls {
   }
 
   void backward(Calls& calls, Gradients& gradients) override {
-    go_back(builder_, stage_, calls, gradients, [&](const memory& gradient, const memory& input_gradient) {
+    add_backward(builder_, fused_layer_, calls, gradients, [&](const memory& gradient, const memory& input_gradient) {
       const memory x = wide_input(calls), dy = wide(gradient);
       builder_.convert(calls, gradient, dy);
       // If it is rounded, the gradient to the input takes the place of the f32 copy of the output's gradient.
@@ -99,25 +100,26 @@ class L2NormCalls final : public LayerCalls {
   memory wide(const memory& of) const {
     if (is_f32(of)) return of;
     return builder_.places().take(
-        builder_.matrix(builder_.rows(), stage_.output_shape.count_elements(), ProgramBuilder::Type::f32));
+        builder_.matrix(builder_.rows(), fused_layer_.output_shape.count_elements(), ProgramBuilder::Type::f32));
   }
   memory wide_input(Calls& calls) const {
-    const memory kept = builder_.value_as(stage_.inputs.front(), builder_.tensor(stage_.output).value.get_desc());
+    const memory kept =
+        builder_.value_as(fused_layer_.inputs.front(), builder_.tensor(fused_layer_.output).value.get_desc());
     memory x = wide(kept);
     builder_.convert(calls, kept, x);
     return x;
   }
 
   ProgramBuilder& builder_;
-  const Stage& stage_;
+  const FusedLayer& fused_layer_;
   Vectors of_;
   memory scale_, to_scale_;
 };
 
 }  // namespace
 
-std::unique_ptr<LayerCalls> make_l2_norm(ProgramBuilder& builder, const Stage& stage, const L2Norm& norm) {
-  return std::make_unique<L2NormCalls>(builder, stage, norm);
+std::unique_ptr<LayerCalls> make_l2_norm(ProgramBuilder& builder, const FusedLayer& fused_layer, const L2Norm& norm) {
+  return std::make_unique<L2NormCalls>(builder, fused_layer, norm);
 }
 
 }  // namespace troupe::cpu

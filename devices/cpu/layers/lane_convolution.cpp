@@ -39,10 +39,10 @@ T* address(const memory& of) {
   return of ? static_cast<T*>(of.get_data_handle()) : nullptr;
 }
 
-LaneConvolution shape_of(const Stage& stage, const Conv2d& conv) {
-  return {.height = stage.input_shape.extents[0],
-          .width = stage.input_shape.extents[1],
-          .channels = stage.input_shape.extents[2],
+LaneConvolution shape_of(const FusedLayer& fused_layer, const Conv2d& conv) {
+  return {.height = fused_layer.input_shape.extents[0],
+          .width = fused_layer.input_shape.extents[1],
+          .channels = fused_layer.input_shape.extents[2],
           .kernel_height = conv.kernel.height,
           .kernel_width = conv.kernel.width,
           .stride_height = conv.stride.height,
@@ -50,7 +50,7 @@ LaneConvolution shape_of(const Stage& stage, const Conv2d& conv) {
           .padding_height = conv.padding.height,
           .padding_width = conv.padding.width,
           .filters = conv.filters,
-          .relu = stage.activation == Activation::relu};
+          .relu = fused_layer.activation == Activation::relu};
 }
 
 struct Forward {
@@ -137,12 +137,12 @@ constexpr std::size_t kMostToWeights = 1U << 19;  // of the input of all groups,
 
 }  // namespace
 
-LanePasses::LanePasses(ProgramBuilder& builder, const Stage& stage, const Conv2d& conv)
-    : builder_(builder), of_(shape_of(stage, conv)), threads_(static_cast<std::size_t>(omp_get_max_threads())) {
+LanePasses::LanePasses(ProgramBuilder& builder, const FusedLayer& fused_layer, const Conv2d& conv)
+    : builder_(builder), of_(shape_of(fused_layer, conv)), threads_(static_cast<std::size_t>(omp_get_max_threads())) {
   const bool bf16 = builder.computed() == ProgramBuilder::Type::bf16;
   const auto usable = usable_lane_kernels(bf16);
   const bool is_plain = conv.groups == 1 && conv.dilation.height == 1 && conv.dilation.width == 1 &&
-                        !builder.in_blocks(stage.inputs.front()) && !builder.in_blocks(stage.output);
+                        !builder.in_blocks(fused_layer.inputs.front()) && !builder.in_blocks(fused_layer.output);
   if (usable.empty() || !is_plain || (bf16 && has_amx_instructions())) return;
   kernels_ = usable.back();
   const std::size_t lanes = kernels_->lanes, elements = kernels_->elements_of_word;

@@ -10,7 +10,7 @@ namespace troupe::cpu {
 class LanePasses {
  public:
   /// `conv` in a program of `builder`.
-  LanePasses(ProgramBuilder& builder, const Stage& stage, const Conv2d& conv);
+  LanePasses(ProgramBuilder& builder, const FusedLayer& fused_layer, const Conv2d& conv);
 
   // Whether to compute a pass this way: a rule on shapes, so that two runs of one job compute the same bits.
   bool gain_forward() const noexcept { return forward_; }

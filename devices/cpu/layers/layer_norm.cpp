@@ -12,12 +12,12 @@ const auto kWithBoth = dnnl::normalization_flags::use_scale | dnnl::normalizatio
 
 class LayerNormCalls final : public LayerCalls {
  public:
-  LayerNormCalls(ProgramBuilder& builder, const Stage& stage, const LayerNorm& norm)
+  LayerNormCalls(ProgramBuilder& builder, const FusedLayer& fused_layer, const LayerNorm& norm)
       : builder_(builder),
-        stage_(stage),
+        fused_layer_(fused_layer),
         epsilon_(static_cast<float>(norm.epsilon)),
-        width_(stage.input_shape.extents.back()),
-        rows_(builder.rows() * stage.input_shape.count_elements() / width_),
+        width_(fused_layer.input_shape.extents.back()),
+        rows_(builder.rows() * fused_layer.input_shape.count_elements() / width_),
         data_(builder.matrix(rows_, width_, builder.computed())),
         vector_({static_cast<memory::dim>(width_)}, Type::f32, memory::format_tag::a),
         moments_({static_cast<memory::dim>(rows_)}, Type::f32, memory::format_tag::a),
@@ -26,16 +26,16 @@ class LayerNormCalls final : public LayerCalls {
 
   void forward(Calls& calls) override {
     auto descriptor = forward_descriptor();
-    builder_.choose(descriptor, stage_, "forward");
-    const memory kept = builder_.value_as(stage_.output, builder_.as_stored(data_));
+    builder_.choose(descriptor, fused_layer_, "forward");
+    const memory kept = builder_.value_as(fused_layer_.output, builder_.as_stored(data_));
     const memory output = builder_.result(kept);
     const memory input = builder_.operand(calls, stored_input());
     calls.emplace_back(BoundPrimitive{layer_normalization_forward{descriptor},
                                       {{DNNL_ARG_SRC, input},
                                        {DNNL_ARG_MEAN, mean_},
                                        {DNNL_ARG_VARIANCE, variance_},
-                                       {DNNL_ARG_SCALE, builder_.bias(stage_.first_parameter, vector_)},
-                                       {DNNL_ARG_SHIFT, builder_.bias(stage_.first_parameter + 1, vector_)},
+                                       {DNNL_ARG_SCALE, builder_.bias(fused_layer_.first_parameter, vector_)},
+                                       {DNNL_ARG_SHIFT, builder_.bias(fused_layer_.first_parameter + 1, vector_)},
                                        {DNNL_ARG_DST, output},
                                        {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}}});
     builder_.convert(calls, output, kept);
@@ -45,27 +45,28 @@ class LayerNormCalls final : public LayerCalls {
   void backward(Calls& calls, Gradients& gradients) override {
     auto descriptor = describe_norm_backward<layer_normalization_backward>(
         forward_descriptor(), builder_.engine(), builder_.attributes(), data_, moments_, epsilon_, kWithBoth);
-    builder_.choose(descriptor, stage_, "backward");
-    Gradients::Place gradient = gradients.use(stage_.output);
+    builder_.choose(descriptor, fused_layer_, "backward");
+    Gradients::Place gradient = gradients.use(fused_layer_.output);
     const memory stored{builder_.as_stored(data_), builder_.engine(), gradient.value.get_data_handle()};
     const memory input = builder_.operand(calls, stored_input());
     const memory wide = builder_.operand(calls, stored);
-    calls.emplace_back(BoundPrimitive{layer_normalization_backward{descriptor},
-                                      {{DNNL_ARG_SRC, input},
-                                       {DNNL_ARG_MEAN, mean_},
-                                       {DNNL_ARG_VARIANCE, variance_},
-                                       {DNNL_ARG_SCALE, builder_.bias(stage_.first_parameter, vector_)},
-                                       // oneDNN 2.6 requires this argument, but does not read it.
-                                       {DNNL_ARG_SHIFT, builder_.bias(stage_.first_parameter + 1, vector_)},
-                                       {DNNL_ARG_DIFF_DST, wide},
-                                       {DNNL_ARG_DIFF_SRC, wide},
-                                       {DNNL_ARG_DIFF_SCALE, builder_.gradient(stage_.first_parameter, vector_)},
-                                       {DNNL_ARG_DIFF_SHIFT, builder_.gradient(stage_.first_parameter + 1, vector_)},
-                                       {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}}});
+    calls.emplace_back(
+        BoundPrimitive{layer_normalization_backward{descriptor},
+                       {{DNNL_ARG_SRC, input},
+                        {DNNL_ARG_MEAN, mean_},
+                        {DNNL_ARG_VARIANCE, variance_},
+                        {DNNL_ARG_SCALE, builder_.bias(fused_layer_.first_parameter, vector_)},
+                        // oneDNN 2.6 requires this argument, but does not read it.
+                        {DNNL_ARG_SHIFT, builder_.bias(fused_layer_.first_parameter + 1, vector_)},
+                        {DNNL_ARG_DIFF_DST, wide},
+                        {DNNL_ARG_DIFF_SRC, wide},
+                        {DNNL_ARG_DIFF_SCALE, builder_.gradient(fused_layer_.first_parameter, vector_)},
+                        {DNNL_ARG_DIFF_SHIFT, builder_.gradient(fused_layer_.first_parameter + 1, vector_)},
+                        {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}}});
     builder_.convert(calls, wide, stored);
     gradient.masked = false;
-    if (builder_.tensor(stage_.inputs.front()).trained)
-      gradients.contribute(calls, stage_.inputs.front(), std::move(gradient));
+    if (builder_.tensor(fused_layer_.inputs.front()).trained)
+      gradients.contribute(calls, fused_layer_.inputs.front(), std::move(gradient));
   }
 
  private:
@@ -74,10 +75,10 @@ class LayerNormCalls final : public LayerCalls {
                                                       dnnl::prop_kind::forward_training, data_, moments_, epsilon_,
                                                       kWithBoth);
   }
-  memory stored_input() const { return builder_.value_as(stage_.inputs.front(), builder_.as_stored(data_)); }
+  memory stored_input() const { return builder_.value_as(fused_layer_.inputs.front(), builder_.as_stored(data_)); }
 
   ProgramBuilder& builder_;
-  const Stage& stage_;
+  const FusedLayer& fused_layer_;
   const float epsilon_;
   const std::uint64_t width_, rows_;
   const memory::desc data_, vector_, moments_;
@@ -86,8 +87,9 @@ class LayerNormCalls final : public LayerCalls {
 
 }  // namespace
 
-std::unique_ptr<LayerCalls> make_layer_norm(ProgramBuilder& builder, const Stage& stage, const LayerNorm& norm) {
-  return std::make_unique<LayerNormCalls>(builder, stage, norm);
+std::unique_ptr<LayerCalls> make_layer_norm(ProgramBuilder& builder, const FusedLayer& fused_layer,
+                                            const LayerNorm& norm) {
+  return std::make_unique<LayerNormCalls>(builder, fused_layer, norm);
 }
 
 }  // namespace troupe::cpu

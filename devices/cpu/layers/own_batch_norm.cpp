@@ -176,33 +176,33 @@ struct NormOfBatch {
 template <class Element>
 class OwnBatchNormCalls final : public LayerCalls {
  public:
-  OwnBatchNormCalls(ProgramBuilder& builder, const Stage& stage, const BatchNorm& norm,
+  OwnBatchNormCalls(ProgramBuilder& builder, const FusedLayer& fused_layer, const BatchNorm& norm,
                     const NormKernels<Element>& kernels)
-      : builder_(builder), stage_(stage), norm_(std::make_shared<NormOfBatch<Element>>()) {
+      : builder_(builder), fused_layer_(fused_layer), norm_(std::make_shared<NormOfBatch<Element>>()) {
     NormOfBatch<Element>& to = *norm_;
     to.kernels = &kernels;
     set_shape();
     to.threads = static_cast<std::size_t>(omp_get_max_threads());
-    to.relu = stage.activation == Activation::relu;
-    to.to_input = builder.tensor(stage.inputs.front()).trained;
+    to.relu = fused_layer.activation == Activation::relu;
+    to.to_input = builder.tensor(fused_layer.inputs.front()).trained;
     to.epsilon = norm.epsilon;
-    to.input = builder.tensor(stage.inputs.front()).value;
-    to.output = builder.tensor(stage.output).value;
+    to.input = builder.tensor(fused_layer.inputs.front()).value;
+    to.output = builder.tensor(fused_layer.output).value;
     const memory::desc channels({static_cast<memory::dim>(to.channels)}, ProgramBuilder::Type::f32,
                                 memory::format_tag::a);
-    to.scale = builder.bias(stage.first_parameter + kScale, channels);
-    to.shift = builder.bias(stage.first_parameter + kShift, channels);
-    to.running_mean = builder.bias(stage.first_parameter + kRunningMean, channels);
-    to.running_variance = builder.bias(stage.first_parameter + kRunningVariance, channels);
-    to.to_scale = builder.gradient(stage.first_parameter + kScale, channels);
-    to.to_shift = builder.gradient(stage.first_parameter + kShift, channels);
+    to.scale = builder.bias(fused_layer.first_parameter + kScale, channels);
+    to.shift = builder.bias(fused_layer.first_parameter + kShift, channels);
+    to.running_mean = builder.bias(fused_layer.first_parameter + kRunningMean, channels);
+    to.running_variance = builder.bias(fused_layer.first_parameter + kRunningVariance, channels);
+    to.to_scale = builder.gradient(fused_layer.first_parameter + kScale, channels);
+    to.to_shift = builder.gradient(fused_layer.first_parameter + kShift, channels);
     to.mean = builder.places().take(channels);
     to.variance = builder.places().take(channels);
     to.make_room();
     // The variance of the batch is divided by n, the one that is kept by n - 1.
     const double unbiased = to.count() > 1 ? to.count() / (to.count() - 1) : 1;
-    builder.add_statistic({to.mean, stage.first_parameter + kRunningMean, 1});
-    builder.add_statistic({to.variance, stage.first_parameter + kRunningVariance, static_cast<float>(unbiased)});
+    builder.add_statistic({to.mean, fused_layer.first_parameter + kRunningMean, 1});
+    builder.add_statistic({to.variance, fused_layer.first_parameter + kRunningVariance, static_cast<float>(unbiased)});
   }
 
   void forward(Calls& calls) override {
@@ -217,22 +217,22 @@ class OwnBatchNormCalls final : public LayerCalls {
         calls, "evaluation", {of.input, of.output, of.scale, of.shift, of.running_mean, of.running_variance});
   }
   void backward(Calls& calls, Gradients& gradients) override {
-    Gradients::Place gradient = gradients.use(stage_.output);
+    Gradients::Place gradient = gradients.use(fused_layer_.output);
     NormOfBatch<Element>& of = *norm_;
     of.gradient = gradient.value;
     add<&NormOfBatch<Element>::backward>(
         calls, "backward", {of.input, of.gradient, of.scale, of.shift, of.mean, of.variance, of.to_scale, of.to_shift});
     gradient.masked = false;
-    if (of.to_input) gradients.contribute(calls, stage_.inputs.front(), std::move(gradient));
+    if (of.to_input) gradients.contribute(calls, fused_layer_.inputs.front(), std::move(gradient));
   }
 
  private:
   void set_shape() {
     constexpr std::size_t kBlockChannels = 16;
     NormOfBatch<Element>& to = *norm_;
-    const std::size_t all = builder_.rows() * stage_.input_shape.count_elements();
-    to.channels = to.width = stage_.input_shape.extents.back();
-    if (builder_.in_blocks(stage_.inputs.front())) {
+    const std::size_t all = builder_.rows() * fused_layer_.input_shape.count_elements();
+    to.channels = to.width = fused_layer_.input_shape.extents.back();
+    if (builder_.in_blocks(fused_layer_.inputs.front())) {
       to.width = kBlockChannels;
       to.planes = builder_.rows() * to.channels / kBlockChannels;
     }
@@ -242,7 +242,7 @@ class OwnBatchNormCalls final : public LayerCalls {
   /// `used`: also the sums of pieces, which no other call needs.
   template <auto kDo>
   void add(Calls& calls, const char* pass, std::vector<memory> used) {
-    builder_.choose_own(stage_, pass, norm_->kernels->name);
+    builder_.choose_own(fused_layer_, pass, norm_->kernels->name);
     norm_->of_pieces =
         builder_.places().take(builder_.matrix(norm_->pieces(), 2 * norm_->width, ProgramBuilder::Type::f32));
     used.push_back(norm_->of_pieces);
@@ -253,22 +253,23 @@ class OwnBatchNormCalls final : public LayerCalls {
   }
 
   ProgramBuilder& builder_;
-  const Stage& stage_;
+  const FusedLayer& fused_layer_;
   const std::shared_ptr<NormOfBatch<Element>> norm_;
 };
 
 template <class Element>
-std::unique_ptr<LayerCalls> make(ProgramBuilder& builder, const Stage& stage, const BatchNorm& norm) {
+std::unique_ptr<LayerCalls> make(ProgramBuilder& builder, const FusedLayer& fused_layer, const BatchNorm& norm) {
   const auto usable = usable_norm_kernels();
   if (usable.empty()) return nullptr;
-  return std::make_unique<OwnBatchNormCalls<Element>>(builder, stage, norm, usable.back()->of<Element>());
+  return std::make_unique<OwnBatchNormCalls<Element>>(builder, fused_layer, norm, usable.back()->of<Element>());
 }
 
 }  // namespace
 
-std::unique_ptr<LayerCalls> make_own_batch_norm(ProgramBuilder& builder, const Stage& stage, const BatchNorm& norm) {
-  if (builder.stored() == ProgramBuilder::Type::f32) return make<float>(builder, stage, norm);
-  return make<std::uint16_t>(builder, stage, norm);
+std::unique_ptr<LayerCalls> make_own_batch_norm(ProgramBuilder& builder, const FusedLayer& fused_layer,
+                                                const BatchNorm& norm) {
+  if (builder.stored() == ProgramBuilder::Type::f32) return make<float>(builder, fused_layer, norm);
+  return make<std::uint16_t>(builder, fused_layer, norm);
 }
 
 }  // namespace troupe::cpu

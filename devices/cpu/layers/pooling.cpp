@@ -10,38 +10,39 @@ using dims = memory::dims;
 
 class PoolCalls final : public LayerCalls {
  public:
-  PoolCalls(ProgramBuilder& builder, const Stage& stage, const PoolWindow& window)
+  PoolCalls(ProgramBuilder& builder, const FusedLayer& fused_layer, const PoolWindow& window)
       : builder_(builder),
-        stage_(stage),
+        fused_layer_(fused_layer),
         window_(window),
-        input_(builder.image(stage.input_shape, stage.inputs.front(), builder.computed())),
-        output_(builder.image(output_image(), stage.inputs.front(), builder.computed())),
+        input_(builder.image(fused_layer.input_shape, fused_layer.inputs.front(), builder.computed())),
+        output_(builder.image(output_image(), fused_layer.inputs.front(), builder.computed())),
         forward_(describe_pool(builder.engine(), builder.attributes(), window.algorithm, input_, output_,
                                size(window.stride), size(window.kernel), size(window.padding))) {
-    builder_.choose(forward_, stage_, "forward");
+    builder_.choose(forward_, fused_layer_, "forward");
     // The workspace notes which element was the largest.
     const memory::desc workspace = forward_.workspace_desc();
     if (workspace.get_size() > 0) workspace_ = builder_.places().take(workspace);
   }
 
   void forward(Calls& calls) override {
-    const memory kept = builder_.value_as(stage_.output, builder_.as_stored(output_));
+    const memory kept = builder_.value_as(fused_layer_.output, builder_.as_stored(output_));
     const memory output = builder_.result(kept);
-    const memory input = builder_.operand(calls, builder_.value_as(stage_.inputs.front(), builder_.as_stored(input_)));
+    const memory input =
+        builder_.operand(calls, builder_.value_as(fused_layer_.inputs.front(), builder_.as_stored(input_)));
     calls.emplace_back(BoundPrimitive{
         pooling_forward{forward_},
         with_workspace(
             {{DNNL_ARG_SRC, input}, {DNNL_ARG_DST, output}, {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(forward_)}})});
-    if (stage_.activation != Activation::none) add_activation(builder_, calls, stage_.activation, output);
+    if (fused_layer_.activation != Activation::none) add_activation(builder_, calls, fused_layer_.activation, output);
     builder_.convert(calls, output, kept);
   }
 
   void backward(Calls& calls, Gradients& gradients) override {
-    go_back(builder_, stage_, calls, gradients, [&](const memory& gradient, const memory& input_gradient) {
+    add_backward(builder_, fused_layer_, calls, gradients, [&](const memory& gradient, const memory& input_gradient) {
       auto descriptor =
           describe_pool_backward(forward_, builder_.engine(), builder_.attributes(), window_.algorithm, input_, output_,
                                  size(window_.stride), size(window_.kernel), size(window_.padding));
-      builder_.choose(descriptor, stage_, "gradient of the input");
+      builder_.choose(descriptor, fused_layer_, "gradient of the input");
       const auto& engine = builder_.engine();
       const memory from = builder_.operand(calls, {builder_.as_stored(output_), engine, gradient.get_data_handle()});
       const memory kept{builder_.as_stored(input_), engine, input_gradient.get_data_handle()};
@@ -62,13 +63,13 @@ class PoolCalls final : public LayerCalls {
   }
   /// A window over the whole image gives one place.
   Shape output_image() const {
-    if (stage_.output_shape.extents.size() == 3) return stage_.output_shape;
-    return {{1, 1, stage_.output_shape.extents[0]}};
+    if (fused_layer_.output_shape.extents.size() == 3) return fused_layer_.output_shape;
+    return {{1, 1, fused_layer_.output_shape.extents[0]}};
   }
   static dims size(const Size2& of) { return {of.height, of.width}; }
 
   ProgramBuilder& builder_;
-  const Stage& stage_;
+  const FusedLayer& fused_layer_;
   const PoolWindow window_;
   const memory::desc input_, output_;
   Described<pooling_forward> forward_;
@@ -77,8 +78,9 @@ class PoolCalls final : public LayerCalls {
 
 }  // namespace
 
-std::unique_ptr<LayerCalls> make_pool(ProgramBuilder& builder, const Stage& stage, const PoolWindow& window) {
-  return std::make_unique<PoolCalls>(builder, stage, window);
+std::unique_ptr<LayerCalls> make_pool(ProgramBuilder& builder, const FusedLayer& fused_layer,
+                                      const PoolWindow& window) {
+  return std::make_unique<PoolCalls>(builder, fused_layer, window);
 }
 
 }  // namespace troupe::cpu

@@ -197,7 +197,7 @@ struct NormPass {
 
   /// With n the normalized input and bars for means over the batch of all ranks: dx = scale / deviation (dy - mean(dy)
   /// - n mean(dy n)). Source: Ioffe, Szegedy 2015, section 3, with the terms collected.
-  void go_back(const Kernels& kernels) {
+  void backward_pass(const Kernels& kernels) {
     for (std::size_t c = 0; c < shape.channels; ++c) {
       const GradientSums all = gradient_sums_of(parts, shape.channels, c);
       sums[c] = static_cast<float>(all.sum / count);
@@ -221,28 +221,28 @@ struct NormPass {
 /// and statistics are always f32; the gradient to the input takes the place of the output's gradient.
 class SynchronizedNormCalls final : public LayerCalls {
  public:
-  SynchronizedNormCalls(ProgramBuilder& builder, const Stage& stage, const BatchNorm& norm)
-      : builder_(builder), stage_(stage), pass_(std::make_shared<NormPass>()) {
+  SynchronizedNormCalls(ProgramBuilder& builder, const FusedLayer& fused_layer, const BatchNorm& norm)
+      : builder_(builder), fused_layer_(fused_layer), pass_(std::make_shared<NormPass>()) {
     NormPass& pass = *pass_;
     pass.shape = planes();
-    pass.relu = stage.activation == Activation::relu;
+    pass.relu = fused_layer.activation == Activation::relu;
     pass.epsilon = static_cast<float>(norm.epsilon);
     pass.parts = builder.gathered().parts;
     pass.rank = builder.gathered().rank;
-    pass.input = builder.tensor(stage.inputs.front()).value;
-    pass.output = builder.tensor(stage.output).value;
+    pass.input = builder.tensor(fused_layer.inputs.front()).value;
+    pass.output = builder.tensor(fused_layer.output).value;
     const memory::desc channels({static_cast<memory::dim>(pass.shape.channels)}, ProgramBuilder::Type::f32,
                                 memory::format_tag::a);
-    pass.scale = builder.bias(stage.first_parameter + kScale, channels);
-    pass.shift = builder.bias(stage.first_parameter + kShift, channels);
-    pass.running_mean = builder.bias(stage.first_parameter + kRunningMean, channels);
-    pass.running_variance = builder.bias(stage.first_parameter + kRunningVariance, channels);
-    pass.to_scale = builder.gradient(stage.first_parameter + kScale, channels);
-    pass.to_shift = builder.gradient(stage.first_parameter + kShift, channels);
+    pass.scale = builder.bias(fused_layer.first_parameter + kScale, channels);
+    pass.shift = builder.bias(fused_layer.first_parameter + kShift, channels);
+    pass.running_mean = builder.bias(fused_layer.first_parameter + kRunningMean, channels);
+    pass.running_variance = builder.bias(fused_layer.first_parameter + kRunningVariance, channels);
+    pass.to_scale = builder.gradient(fused_layer.first_parameter + kScale, channels);
+    pass.to_shift = builder.gradient(fused_layer.first_parameter + kShift, channels);
     pass.mean = builder.places().take(channels);
     pass.variance = builder.places().take(channels);
-    builder.add_statistic({pass.mean, stage.first_parameter + kRunningMean, 1});
-    builder.add_statistic({pass.variance, stage.first_parameter + kRunningVariance, 1});
+    builder.add_statistic({pass.mean, fused_layer.first_parameter + kRunningMean, 1});
+    builder.add_statistic({pass.variance, fused_layer.first_parameter + kRunningVariance, 1});
     pass.make_room(static_cast<std::size_t>(omp_get_max_threads()));
   }
 
@@ -254,15 +254,15 @@ class SynchronizedNormCalls final : public LayerCalls {
   bool has_evaluation() const override { return true; }
   void evaluation(Calls& calls) override { add<&NormPass::evaluate>(calls); }
   void before_backward(Calls& calls, Gradients& gradients) override {
-    gradient_ = gradients.use(stage_.output);
+    gradient_ = gradients.use(fused_layer_.output);
     pass_->gradient = gradient_.value;
     add<&NormPass::add_up_gradients>(calls);
   }
   void backward(Calls& calls, Gradients& gradients) override {
     gradient_.masked = false;
-    if (!builder_.tensor(stage_.inputs.front()).trained) return;
-    add<&NormPass::go_back>(calls);
-    gradients.contribute(calls, stage_.inputs.front(), std::move(gradient_));
+    if (!builder_.tensor(fused_layer_.inputs.front()).trained) return;
+    add<&NormPass::backward_pass>(calls);
+    gradients.contribute(calls, fused_layer_.inputs.front(), std::move(gradient_));
   }
 
  private:
@@ -273,23 +273,24 @@ class SynchronizedNormCalls final : public LayerCalls {
 
   Planes planes() const {
     constexpr std::size_t kBlockChannels = 16;
-    const std::uint32_t input = stage_.inputs.front();
-    const std::size_t channels = stage_.input_shape.extents.back();
-    const std::size_t all = builder_.rows() * stage_.input_shape.count_elements();
+    const std::uint32_t input = fused_layer_.inputs.front();
+    const std::size_t channels = fused_layer_.input_shape.extents.back();
+    const std::size_t all = builder_.rows() * fused_layer_.input_shape.count_elements();
     if (!builder_.in_blocks(input)) return {1, all / channels, channels, channels};
     return {builder_.rows() * channels / kBlockChannels, all / builder_.rows() / channels, kBlockChannels, channels};
   }
 
   ProgramBuilder& builder_;
-  const Stage& stage_;
+  const FusedLayer& fused_layer_;
   const std::shared_ptr<NormPass> pass_;
   Gradients::Place gradient_;
 };
 
 }  // namespace
 
-std::unique_ptr<LayerCalls> make_synchronized_norm(ProgramBuilder& builder, const Stage& stage, const BatchNorm& norm) {
-  return std::make_unique<SynchronizedNormCalls>(builder, stage, norm);
+std::unique_ptr<LayerCalls> make_synchronized_norm(ProgramBuilder& builder, const FusedLayer& fused_layer,
+                                                   const BatchNorm& norm) {
+  return std::make_unique<SynchronizedNormCalls>(builder, fused_layer, norm);
 }
 
 }  // namespace troupe::cpu

@@ -85,19 +85,20 @@ class Copying {
 
 class TransposeCalls final : public LayerCalls {
  public:
-  TransposeCalls(ProgramBuilder& builder, const Stage& stage, const Transpose& transpose)
-      : builder_(builder), stage_(stage), order_(transpose.order) {}
+  TransposeCalls(ProgramBuilder& builder, const FusedLayer& fused_layer, const Transpose& transpose)
+      : builder_(builder), fused_layer_(fused_layer), order_(transpose.order) {}
 
   void forward(Calls& calls) override {
-    add(calls, builder_.tensor(stage_.output).value, builder_.tensor(stage_.inputs.front()).value,
-        Copying{builder_.rows(), stage_.input_shape, order_});
+    add(calls, builder_.tensor(fused_layer_.output).value, builder_.tensor(fused_layer_.inputs.front()).value,
+        Copying{builder_.rows(), fused_layer_.input_shape, order_});
   }
 
   void backward(Calls& calls, Gradients& gradients) override {
     std::vector<std::uint32_t> back(order_.size());
     for (std::uint32_t k = 0; k < order_.size(); ++k) back[order_[k]] = k;
-    go_back(builder_, stage_, calls, gradients, [&](const memory& gradient, const memory& input_gradient) {
-      if (input_gradient) add(calls, input_gradient, gradient, Copying{builder_.rows(), stage_.output_shape, back});
+    add_backward(builder_, fused_layer_, calls, gradients, [&](const memory& gradient, const memory& input_gradient) {
+      if (input_gradient)
+        add(calls, input_gradient, gradient, Copying{builder_.rows(), fused_layer_.output_shape, back});
     });
   }
 
@@ -115,14 +116,15 @@ class TransposeCalls final : public LayerCalls {
   }
 
   ProgramBuilder& builder_;
-  const Stage& stage_;
+  const FusedLayer& fused_layer_;
   const std::vector<std::uint32_t> order_;
 };
 
 }  // namespace
 
-std::unique_ptr<LayerCalls> make_transpose(ProgramBuilder& builder, const Stage& stage, const Transpose& transpose) {
-  return std::make_unique<TransposeCalls>(builder, stage, transpose);
+std::unique_ptr<LayerCalls> make_transpose(ProgramBuilder& builder, const FusedLayer& fused_layer,
+                                           const Transpose& transpose) {
+  return std::make_unique<TransposeCalls>(builder, fused_layer, transpose);
 }
 
 }  // namespace troupe::cpu

@@ -27,7 +27,7 @@
   KERNEL(load_step_block, LoadStepBlockArgs)                 \
   KERNEL(end_step_block, EndStepBlockArgs)                   \
   KERNEL(reduce, ReduceArgs)                                 \
-  KERNEL(measure_gradient, MeasureGradientArgs)              \
+  KERNEL(check_gradient, CheckGradientArgs)                  \
   KERNEL(sum_up, SumUpArgs)                                  \
   KERNEL(copy_sums, CopySumsArgs)                            \
   KERNEL(weighted_delta, WeightedDeltaArgs)                  \
@@ -35,7 +35,7 @@
   KERNEL(convert_with_residual, ConvertWithResidualArgs)     \
   KERNEL(add_converted, AddConvertedArgs)                    \
   KERNEL(digest, DigestArgs)                                 \
-  KERNEL(measure_update, MeasureUpdateArgs)                  \
+  KERNEL(add_update_squares, AddUpdateSquaresArgs)           \
   KERNEL(update, UpdateArgs)                                 \
   KERNEL(take_batch, TakeBatchArgs)                          \
   KERNEL(multiply, MultiplyArgs)                             \

@@ -30,7 +30,7 @@ struct SumsPlace {
   StepSums* sums = nullptr;
 };
 
-struct MeasureGradientArgs {
+struct CheckGradientArgs {
   const StreamState* stream;
   const float* sum;
   std::uint64_t count;
@@ -46,7 +46,7 @@ struct MeasureGradientArgs {
 inline constexpr unsigned kSquareLanes = 16;
 
 /// Of the sum and all parts, who made element `at` not finite: see find_bad.
-TROUPE_KERNEL_BODY std::uint64_t whose(const Block& block, const MeasureGradientArgs& args, std::uint64_t at) {
+TROUPE_KERNEL_BODY std::uint64_t whose(const Block& block, const CheckGradientArgs& args, std::uint64_t at) {
   std::uint32_t own = args.count_parts - 1;
   for (std::uint32_t part = 0; part < args.count_parts; ++part) {
     if (args.parts[part] == args.sum)
@@ -58,7 +58,7 @@ TROUPE_KERNEL_BODY std::uint64_t whose(const Block& block, const MeasureGradient
 }
 
 /// One block.
-TROUPE_KERNEL_BODY void measure_gradient(const Block& block, const MeasureGradientArgs& args) {
+TROUPE_KERNEL_BODY void check_gradient(const Block& block, const CheckGradientArgs& args) {
   const float* const sum = block.at(args.sum);
   double* const lanes = block.shared<double, kSquareLanes>();
   auto* const found = block.shared<std::uint64_t, kBlockThreads>();
@@ -153,7 +153,7 @@ inline void declare(Accesses& touched, const ReduceArgs& args) {
   for (std::uint64_t p = 0; p < args.count_parts; ++p) touched.reads(args.parts[p], args.count * sizeof(float));
   touched.writes(args.to, args.count * sizeof(float));
 }
-inline void declare(Accesses& touched, const MeasureGradientArgs& args) {
+inline void declare(Accesses& touched, const CheckGradientArgs& args) {
   touched.reads(args.sum, args.count * sizeof(float));
   for (std::uint32_t p = 0; p < args.count_parts; ++p) touched.reads(args.parts[p], args.count * sizeof(float));
   touched.writes(touched.values(args.given).sums, sizeof(StepSums));

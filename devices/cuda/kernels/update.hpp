@@ -222,7 +222,7 @@ TROUPE_KERNEL_BODY void update(const Block& block, const UpdateArgs& args) {
   }
 }
 
-struct MeasureUpdateArgs {
+struct AddUpdateSquaresArgs {
   const StreamState* stream;
   const float* sum;
   const float* parameters;
@@ -237,10 +237,11 @@ struct MeasureUpdateArgs {
   Given<UpdateValues> given;
 };
 
-/// Adds the squares of one piece, as measure_piece.
+/// Adds the squares of one piece, as add_piece_squares.
 template <RuleKind kKind>
-TROUPE_KERNEL_BODY void measure_one(const Block& block, const MeasureUpdateArgs& args, const RuleStep& rule,
-                                    float scale, std::uint64_t first, std::uint64_t count, TensorSquares& found) {
+TROUPE_KERNEL_BODY void add_squares_of_piece(const Block& block, const AddUpdateSquaresArgs& args, const RuleStep& rule,
+                                             float scale, std::uint64_t first, std::uint64_t count,
+                                             TensorSquares& found) {
   const float* const sum = block.at(args.sum);
   const float* const p = block.at(args.parameters);
   const float* const s0 = block.at(args.state[0]);
@@ -269,7 +270,7 @@ TROUPE_KERNEL_BODY void measure_one(const Block& block, const MeasureUpdateArgs&
 }
 
 /// One block for each tensor.
-TROUPE_KERNEL_BODY void measure_update(const Block& block, const MeasureUpdateArgs& args) {
+TROUPE_KERNEL_BODY void add_update_squares(const Block& block, const AddUpdateSquaresArgs& args) {
   const UpdateValues values = block.values(args.given);
   const float scale = gradient_scale(values.rule, *block.at(values.total));
   if (scale == 0) return;
@@ -286,9 +287,9 @@ TROUPE_KERNEL_BODY void measure_update(const Block& block, const MeasureUpdateAr
       if (undecayed.inside) rule.decay = 0;
       TensorSquares& found = block.at(args.squares)[tensor];
       if (rule.kind == RuleKind::lamb)
-        measure_one<RuleKind::lamb>(block, args, rule, scale, from - args.first_element, until - from, found);
+        add_squares_of_piece<RuleKind::lamb>(block, args, rule, scale, from - args.first_element, until - from, found);
       else
-        measure_one<RuleKind::lars>(block, args, rule, scale, from - args.first_element, until - from, found);
+        add_squares_of_piece<RuleKind::lars>(block, args, rule, scale, from - args.first_element, until - from, found);
       from = until;
     }
   }
@@ -316,7 +317,7 @@ inline void declare(Accesses& touched, const UpdateArgs& args) {
   touched.writes(args.stream, sizeof *args.stream);
   touched.writes(args.report, sizeof *args.report);
 }
-inline void declare(Accesses& touched, const MeasureUpdateArgs& args) {
+inline void declare(Accesses& touched, const AddUpdateSquaresArgs& args) {
   const std::uint64_t bytes = args.count * sizeof(float);
   touched.reads(touched.values(args.given).total, sizeof(StepSums));
   touched.reads(args.sum, bytes);

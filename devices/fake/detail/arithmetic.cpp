@@ -68,18 +68,18 @@ bool update(const RuleStep& rule, std::uint64_t number, const UpdateAddresses& a
   return run_update_pass(at, number, elements, Probe{go_on});
 }
 
-void measure_update(const RuleStep& rule, const UpdateAddresses& at, const float* sum, const StepSums& total) {
+void add_update_squares(const RuleStep& rule, const UpdateAddresses& at, const float* sum, const StepSums& total) {
   const float scale = gradient_scale(rule, total);
   if (scale == 0) return;
   const FlushDenormals flush;
-  measure_tensors(at, rule, scale, sum);
+  add_tensor_squares(at, rule, scale, sum);
 }
 
 void reduce_with_norm(float* to, std::span<const float* const> parts, std::uint64_t count, StepSums& sums,
                       const NormCheck& what) {
   reduce(to, parts, count);
   const FlushDenormals flush;
-  measure_gradient(sums, to, parts, count, what);
+  check_gradient(sums, to, parts, count, what);
 }
 
 void weighted_delta(float* to, const float* anchor, const float* from, float samples, std::uint64_t count) {

@@ -13,8 +13,8 @@ bool update(const RuleStep& rule, std::uint64_t number, const UpdateAddresses& a
             std::span<const float* const> contributions, const StepSums& total,
             const std::function<bool(PassMoment, std::uint64_t)>& go_on);
 
-/// Stream::measure_update as plain loops.
-void measure_update(const RuleStep& rule, const UpdateAddresses& at, const float* sum, const StepSums& total);
+/// Stream::add_update_squares as plain loops.
+void add_update_squares(const RuleStep& rule, const UpdateAddresses& at, const float* sum, const StepSums& total);
 /// Stream::reduce_with_norm as plain loops.
 void reduce_with_norm(float* to, std::span<const float* const> parts, std::uint64_t count, StepSums& sums,
                       const NormCheck& what);

@@ -78,13 +78,13 @@ class RecordedPieces final : public Program {
     return true;
   }
   const std::vector<Piece>& pieces() const noexcept { return pieces_; }
-  bool busy() const noexcept override { return under_way_.load() > 0; }
-  void began() noexcept { ++under_way_; }
-  void ended() noexcept { --under_way_; }
+  bool busy() const noexcept override { return in_flight_.load() > 0; }
+  void began() noexcept { ++in_flight_; }
+  void ended() noexcept { --in_flight_; }
 
  private:
   std::vector<Piece> pieces_;
-  std::atomic<std::uint64_t> under_way_{0};  // number of replays
+  std::atomic<std::uint64_t> in_flight_{0};  // number of replays
 };
 
 }  // namespace troupe::fake

@@ -55,8 +55,8 @@ inline void note_gradient(StepSums& sums, double squares, const float* sum, std:
 }
 
 /// The same with the sum of squares, for `sum`, which is the sum of `parts`.
-inline void measure_gradient(StepSums& sums, const float* sum, std::span<const float* const> parts, std::uint64_t count,
-                             const NormCheck& what) noexcept {
+inline void check_gradient(StepSums& sums, const float* sum, std::span<const float* const> parts, std::uint64_t count,
+                           const NormCheck& what) noexcept {
   SquareLanes lanes{};
   add_squares(lanes, sum, count);
   note_gradient(sums, fold(lanes), sum, parts, count, what);

@@ -10,17 +10,18 @@ namespace {
 /// every read is answered at once. The rate of a worker's contribution is multiplied by a factor that begins at
 /// `ramp_from` and grows by `ramp_by` after every `ramp_every` contributions of that worker, up to 1. Source of the
 /// ramp: CNTK's adjustCoefficient and adjustNBMiniBatch; CNTK uses 0.2 for the first two values and 600 for the third.
-class Async final : public LedgerPolicy {
+class Async final : public ImmediateReadPolicy {
  public:
-  Async(const PolicySettings& settings, HostedLedger ledger) : LedgerPolicy(std::move(ledger)), settings_(settings) {}
+  Async(const PolicySettings& settings, HostedProgress progress)
+      : ImmediateReadPolicy(std::move(progress)), settings_(settings) {}
 
   HostedActions pushed(const HostedPush& push) override {
-    HostedActions actions{.refused = ledger_.take(push), .orders = {}};
+    HostedActions actions{.refused = progress_.take(push), .orders = {}};
     if (actions.refused != Refusal::none) return actions;
     const auto ramps = static_cast<double>(push.clock / settings_.ramp_every);
     double scale = std::min(1.0, settings_.ramp_from + settings_.ramp_by * ramps);
-    if (settings_.divide_by_staleness) scale /= static_cast<double>(1 + ledger_.staleness(push));
-    actions.orders.emplace_back(ledger_.apply({push}, scale));
+    if (settings_.divide_by_staleness) scale /= static_cast<double>(1 + progress_.staleness(push));
+    actions.orders.emplace_back(progress_.apply({push}, scale));
     return actions;
   }
 
@@ -28,8 +29,8 @@ class Async final : public LedgerPolicy {
   const PolicySettings settings_;
 };
 
-std::unique_ptr<HostedPolicy> host(const PolicySettings& settings, std::uint32_t, HostedLedger ledger) {
-  return std::make_unique<Async>(settings, std::move(ledger));
+std::unique_ptr<HostedPolicy> host(const PolicySettings& settings, std::uint32_t, HostedProgress progress) {
+  return std::make_unique<Async>(settings, std::move(progress));
 }
 
 std::string describe(const PolicySettings&, std::uint32_t) { return "gradients, at once, staleness not bounded"; }

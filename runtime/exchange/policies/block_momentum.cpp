@@ -12,12 +12,12 @@ class BlockMomentum final : public RoundPolicy {
  public:
   BlockMomentum(const PolicySettings& settings, std::uint32_t ranks)
       : settings_(settings), ranks_(ranks), blocks_(settings) {}
-  StepOrders next(const StepFacts& facts) override {
+  StepActions next(const StepFacts& facts) override {
     const auto block = blocks_.count(facts);
     if (!block) return local_step({});
-    StepOrders orders = local_step(outer_rule(settings_, ranks_, *block));
-    orders.clear_state = settings_.reset_momentum;
-    return orders;
+    StepActions actions = local_step(outer_rule(settings_, ranks_, *block));
+    actions.clear_state = settings_.reset_momentum;
+    return actions;
   }
 
  private:

@@ -11,7 +11,7 @@ namespace {
 class LocalBlocks final : public RoundPolicy {
  public:
   LocalBlocks(const Blocks& blocks, const Rule& outer) : blocks_(blocks), outer_(outer) {}
-  StepOrders next(const StepFacts& facts) override {
+  StepActions next(const StepFacts& facts) override {
     return local_step(blocks_.count(facts) ? std::optional{outer_} : std::nullopt);
   }
 
@@ -44,14 +44,14 @@ std::unique_ptr<RoundPolicy> averaged_blocks(const PolicySettings& settings, std
   return local_blocks(settings, kAverage);
 }
 
-StepOrders local_step(const std::optional<Rule>& outer) {
-  StepOrders orders;
-  orders.local_update = true;
-  if (!outer) return orders;
-  orders.sent = Sent::delta;
-  orders.outer = *outer;
-  orders.finish = true;
-  return orders;
+StepActions local_step(const std::optional<Rule>& outer) {
+  StepActions actions;
+  actions.local_update = true;
+  if (!outer) return actions;
+  actions.sent = Sent::delta;
+  actions.outer = *outer;
+  actions.finish = true;
+  return actions;
 }
 
 std::string describe_averaged(const PolicySettings& settings, std::uint32_t) {

@@ -9,17 +9,17 @@ namespace {
 /// Source: Akiba, Fukuda, Suzuki 2017 (ChainerMN), double buffering.
 class DoubleBuffered final : public RoundPolicy {
  public:
-  StepOrders next(const StepFacts& facts) override {
-    StepOrders orders;
-    orders.finish_previous = under_way_;
-    orders.sent = Sent::gradient;
-    orders.finish = facts.consistent || facts.last;
-    under_way_ = !orders.finish;
-    return orders;
+  StepActions next(const StepFacts& facts) override {
+    StepActions actions;
+    actions.finish_previous = in_progress_;
+    actions.sent = Sent::gradient;
+    actions.finish = facts.consistent || facts.last;
+    in_progress_ = !actions.finish;
+    return actions;
   }
 
  private:
-  bool under_way_ = false;
+  bool in_progress_ = false;
 };
 
 std::unique_ptr<RoundPolicy> make(const PolicySettings&, std::uint32_t) { return std::make_unique<DoubleBuffered>(); }

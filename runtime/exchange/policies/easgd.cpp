@@ -12,21 +12,22 @@ namespace {
 /// train by themselves. Every few steps a worker pushes its parameters x; the shard moves its center c toward them, c
 /// += alpha * (x - c), and answers with the center as it was before; the worker moves its own parameters toward that, x
 /// -= alpha * (x - c). A clock is an exchange.
-class Easgd final : public LedgerPolicy {
+class Easgd final : public ImmediateReadPolicy {
  public:
-  Easgd(std::uint32_t workers, HostedLedger ledger) : LedgerPolicy(std::move(ledger)), workers_(workers) {}
+  Easgd(std::uint32_t workers, HostedProgress progress) : ImmediateReadPolicy(std::move(progress)), workers_(workers) {}
 
   HostedActions joined(Rank worker) override {
-    TROUPE_CHECK(ledger_.takes_part(worker) || ledger_.count_workers() < workers_, Code::invalid, "policy easgd: rank ",
-                 worker.value, " would be one worker more than the ", workers_, " for which its elasticity was made");
-    return LedgerPolicy::joined(worker);
+    TROUPE_CHECK(progress_.takes_part(worker) || progress_.count_workers() < workers_, Code::invalid,
+                 "policy easgd: rank ", worker.value, " would be one worker more than the ", workers_,
+                 " for which its elasticity was made");
+    return ImmediateReadPolicy::joined(worker);
   }
   /// The push is answered like a read of the next clock, with the center before the push; then it is applied unscaled.
   HostedActions pushed(const HostedPush& push) override {
-    HostedActions actions{.refused = ledger_.take(push), .orders = {}};
+    HostedActions actions{.refused = progress_.take(push), .orders = {}};
     if (actions.refused != Refusal::none) return actions;
-    actions.orders.emplace_back(ledger_.answer({push.worker, push.clock + 1}));
-    actions.orders.emplace_back(ledger_.apply({push}, 1));
+    actions.orders.emplace_back(progress_.answer({push.worker, push.clock + 1}));
+    actions.orders.emplace_back(progress_.apply({push}, 1));
     return actions;
   }
 
@@ -34,8 +35,8 @@ class Easgd final : public LedgerPolicy {
   const std::uint32_t workers_;
 };
 
-std::unique_ptr<HostedPolicy> host(const PolicySettings&, std::uint32_t ranks, HostedLedger ledger) {
-  return std::make_unique<Easgd>(ranks, std::move(ledger));
+std::unique_ptr<HostedPolicy> host(const PolicySettings&, std::uint32_t ranks, HostedProgress progress) {
+  return std::make_unique<Easgd>(ranks, std::move(progress));
 }
 
 std::string describe(const PolicySettings& s, std::uint32_t) {

@@ -29,10 +29,10 @@ std::string_view name_of(Refusal refusal) noexcept {
   return "unknown";
 }
 
-HostedLedger::HostedLedger(std::uint64_t version, std::uint64_t clock) noexcept
+HostedProgress::HostedProgress(std::uint64_t version, std::uint64_t clock) noexcept
     : version_(version), last_smallest_(clock) {}
 
-bool HostedLedger::join(Rank worker) {
+bool HostedProgress::join(Rank worker) {
   if (takes_part(worker)) return false;
   const std::uint64_t clock = smallest_clock();
   if (workers_.size() <= worker.value) workers_.resize(worker.value + 1);
@@ -42,28 +42,28 @@ bool HostedLedger::join(Rank worker) {
   return true;
 }
 
-bool HostedLedger::leave(Rank worker) noexcept {
+bool HostedProgress::leave(Rank worker) noexcept {
   if (!takes_part(worker)) return false;
   last_smallest_ = smallest_clock();
   workers_[worker.value].present = false;
   return true;
 }
 
-const HostedLedger::Worker* HostedLedger::find(Rank worker) const noexcept {
+const HostedProgress::Worker* HostedProgress::find(Rank worker) const noexcept {
   return worker.value < workers_.size() ? &workers_[worker.value] : nullptr;
 }
 
-bool HostedLedger::takes_part(Rank worker) const noexcept {
+bool HostedProgress::takes_part(Rank worker) const noexcept {
   const Worker* w = find(worker);
   return w != nullptr && w->present;
 }
 
-std::size_t HostedLedger::count_workers() const noexcept {
+std::size_t HostedProgress::count_workers() const noexcept {
   return static_cast<std::size_t>(
       std::count_if(workers_.begin(), workers_.end(), [](const Worker& w) { return w.present; }));
 }
 
-Refusal HostedLedger::check(const HostedPush& push) const noexcept {
+Refusal HostedProgress::check(const HostedPush& push) const noexcept {
   const Worker* found = find(push.worker);
   if (found == nullptr) return Refusal::stranger;
   if (push.sequence <= found->sequence) return Refusal::duplicate;
@@ -72,7 +72,7 @@ Refusal HostedLedger::check(const HostedPush& push) const noexcept {
   return push.clock != found->pushed || push.base_version > version_ ? Refusal::wrong_clock : Refusal::none;
 }
 
-Refusal HostedLedger::take(const HostedPush& push) noexcept {
+Refusal HostedProgress::take(const HostedPush& push) noexcept {
   if (const Refusal refused = check(push); refused != Refusal::none) return refused;
   Worker& w = workers_[push.worker.value];
   ++w.sequence;
@@ -80,13 +80,13 @@ Refusal HostedLedger::take(const HostedPush& push) noexcept {
   return Refusal::none;
 }
 
-Refusal HostedLedger::check(const HostedRead& read) const noexcept {
+Refusal HostedProgress::check(const HostedRead& read) const noexcept {
   const Worker* found = find(read.worker);
   if (found == nullptr || !found->present) return Refusal::stranger;
   return read.clock > found->pushed ? Refusal::wrong_clock : Refusal::none;
 }
 
-ApplyUpdate HostedLedger::apply(std::vector<HostedPush> contributions, double rate_scale) {
+ApplyUpdate HostedProgress::apply(std::vector<HostedPush> contributions, double rate_scale) {
   for (const HostedPush& push : contributions) {
     Worker& w = workers_[push.worker.value];
     histogram_.add(staleness(push));
@@ -99,45 +99,45 @@ ApplyUpdate HostedLedger::apply(std::vector<HostedPush> contributions, double ra
   return {version_, rate_scale, std::move(contributions)};
 }
 
-AnswerRead HostedLedger::answer(const HostedRead& read) const noexcept {
-  return {read.worker, read.clock, version_, content_, read.meeting};
+AnswerRead HostedProgress::answer(const HostedRead& read) const noexcept {
+  return {read.worker, read.clock, version_, content_, read.barrier};
 }
 
-std::uint64_t HostedLedger::taken(Rank worker) const noexcept {
+std::uint64_t HostedProgress::taken(Rank worker) const noexcept {
   const Worker* w = find(worker);
   return w == nullptr ? 0 : w->sequence;
 }
 
-std::uint64_t HostedLedger::pushed(Rank worker) const noexcept {
+std::uint64_t HostedProgress::pushed(Rank worker) const noexcept {
   const Worker* w = find(worker);
   return w == nullptr ? 0 : w->pushed;
 }
 
-std::uint64_t HostedLedger::committed(Rank worker) const noexcept {
+std::uint64_t HostedProgress::committed(Rank worker) const noexcept {
   const Worker* w = find(worker);
   return w == nullptr ? 0 : w->committed;
 }
 
-std::uint64_t HostedLedger::smallest_clock() const noexcept {
+std::uint64_t HostedProgress::smallest_clock() const noexcept {
   std::uint64_t smallest = std::numeric_limits<std::uint64_t>::max();
   for (const Worker& w : workers_)
     if (w.present) smallest = std::min(smallest, w.committed);
   return smallest == std::numeric_limits<std::uint64_t>::max() ? last_smallest_ : smallest;
 }
 
-bool HostedLedger::everyone_pushed(std::uint64_t clock) const noexcept {
+bool HostedProgress::everyone_pushed(std::uint64_t clock) const noexcept {
   return std::all_of(workers_.begin(), workers_.end(),
                      [clock](const Worker& w) { return !w.present || w.pushed > clock; });
 }
 
-std::vector<std::uint64_t> HostedLedger::version_vector() const {
+std::vector<std::uint64_t> HostedProgress::version_vector() const {
   std::vector<std::uint64_t> sequences;
   sequences.reserve(workers_.size());
   for (const Worker& w : workers_) sequences.push_back(w.applied);
   return sequences;
 }
 
-std::uint64_t HostedLedger::staleness(const HostedPush& push) const noexcept {
+std::uint64_t HostedProgress::staleness(const HostedPush& push) const noexcept {
   return version_ - std::min(version_, push.base_version);
 }
 

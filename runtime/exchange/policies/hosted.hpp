@@ -30,7 +30,7 @@ struct HostedRead {
   Rank worker;
   std::uint64_t clock = 0;
   /// Not 0: the number of the worker's barrier, from 1. Answered when all workers are at it, with the same parameters.
-  std::uint64_t meeting = 0;
+  std::uint64_t barrier = 0;
 };
 
 /// Why an event changed nothing.
@@ -56,7 +56,7 @@ struct AnswerRead {
   std::uint64_t clock = 0;    // of the read
   std::uint64_t version = 0;  // of the parameters
   std::uint64_t content = 0;  // identifies the contributions in the parameters: equal at two shards if those are
-  std::uint64_t meeting = 0;  // of the read
+  std::uint64_t barrier = 0;  // of the read
   friend bool operator==(const AnswerRead&, const AnswerRead&) = default;
 };
 
@@ -66,11 +66,11 @@ struct HostedActions {
 };
 
 /// The state that all hosted policies have: the workers, what each has pushed, what is applied.
-class HostedLedger {
+class HostedProgress {
  public:
   /// The ledger of a shard that has applied `version` updates; there are no workers yet. The clocks of the first
   /// workers start at `clock`.
-  explicit HostedLedger(std::uint64_t version = 0, std::uint64_t clock = 0) noexcept;
+  explicit HostedProgress(std::uint64_t version = 0, std::uint64_t clock = 0) noexcept;
 
   /// Adds a worker, whose clock starts at the smallest clock of the present workers. False: it is already one of them.
   bool join(Rank worker);
@@ -132,10 +132,10 @@ class HostedPolicy {
   virtual HostedActions left(Rank worker) = 0;
   virtual HostedActions pushed(const HostedPush& push) = 0;
   virtual HostedActions read(const HostedRead& read) = 0;
-  virtual const HostedLedger& ledger() const noexcept = 0;
+  virtual const HostedProgress& progress() const noexcept = 0;
   /// How stale the applied contributions were, in the policy's unit: updates of other workers between a contribution's
   /// base and the contribution, or the quantity that the policy bounds.
-  virtual const StalenessHistogram& staleness() const noexcept { return ledger().histogram(); }
+  virtual const StalenessHistogram& staleness() const noexcept { return progress().histogram(); }
   /// The unit of staleness(), for people.
   virtual std::string_view staleness_unit() const noexcept { return "updates of other ranks"; }
   /// Whether an update happens only after every worker has used the parameters that it read last, so that readers need
@@ -145,7 +145,7 @@ class HostedPolicy {
 
 /// `policy` with barriers, at which the shard contains exactly its workers' contributions. After a barrier nothing is
 /// applied until worker `host` has contributed again or left, so its process may copy the stripe in place.
-std::unique_ptr<HostedPolicy> with_meetings(std::unique_ptr<HostedPolicy> policy, Rank host);
+std::unique_ptr<HostedPolicy> with_barriers(std::unique_ptr<HostedPolicy> policy, Rank host);
 
 /// `policy` (with its barriers) in the order of an earlier run, whose log `replay` follows from phase to phase: a
 /// worker's push waits for its turn, and a worker reads the version from which its next contribution was computed then.
@@ -156,11 +156,11 @@ std::unique_ptr<HostedPolicy> with_replay(std::unique_ptr<HostedPolicy> policy, 
 /// The shards' side of a hosted policy, without workers yet, for at most `ranks`; it continues from `ledger`. Throws
 /// Error{invalid} for policies that exchange in rounds, and for the reasons of check_policy.
 std::unique_ptr<HostedPolicy> make_plain_hosted_policy(const PolicySettings& settings, std::uint32_t ranks,
-                                                       HostedLedger ledger = HostedLedger{});
+                                                       HostedProgress progress = HostedProgress{});
 /// The same with barriers, in the process of worker `host`, for a view of `ranks` workers. All of them take part from
 /// the start, so that none runs ahead of those that have not joined yet.
 std::unique_ptr<HostedPolicy> make_hosted_policy(const PolicySettings& settings, std::uint32_t ranks, Rank host,
-                                                 HostedLedger ledger = HostedLedger{});
+                                                 HostedProgress progress = HostedProgress{});
 
 /// Whether shards add up all workers' pushes of a clock and apply the sum as one update.
 bool sums_clocks(const PolicySettings& settings);

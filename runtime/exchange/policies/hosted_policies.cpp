@@ -4,38 +4,38 @@
 namespace troupe {
 namespace policies {
 
-HostedActions LedgerPolicy::joined(Rank worker) {
-  ledger_.join(worker);
+HostedActions ImmediateReadPolicy::joined(Rank worker) {
+  progress_.join(worker);
   return {};
 }
 
-HostedActions LedgerPolicy::left(Rank worker) {
-  ledger_.leave(worker);
+HostedActions ImmediateReadPolicy::left(Rank worker) {
+  progress_.leave(worker);
   return {};
 }
 
-HostedActions LedgerPolicy::read(const HostedRead& read) {
-  HostedActions actions{.refused = ledger_.check(read), .orders = {}};
-  if (actions.refused == Refusal::none) actions.orders.emplace_back(ledger_.answer(read));
+HostedActions ImmediateReadPolicy::read(const HostedRead& read) {
+  HostedActions actions{.refused = progress_.check(read), .orders = {}};
+  if (actions.refused == Refusal::none) actions.orders.emplace_back(progress_.answer(read));
   return actions;
 }
 
 }  // namespace policies
 
 std::unique_ptr<HostedPolicy> make_plain_hosted_policy(const PolicySettings& given, std::uint32_t ranks,
-                                                       HostedLedger ledger) {
+                                                       HostedProgress progress) {
   const PolicyEntry& entry = entry_of(given.kind);
   TROUPE_CHECK(entry.host != nullptr, Code::invalid, "update.policy = \"", name_of(given.kind),
                "\" exchanges in rounds, no shard hosts stripes for it");
   const PolicySettings settings = resolved(given, ranks);
   const std::string wrong = check_policy(settings, ranks, 0);
   TROUPE_CHECK(wrong.empty(), Code::invalid, wrong);
-  return entry.host(settings, ranks, std::move(ledger));
+  return entry.host(settings, ranks, std::move(progress));
 }
 
 std::unique_ptr<HostedPolicy> make_hosted_policy(const PolicySettings& settings, std::uint32_t ranks, Rank host,
-                                                 HostedLedger ledger) {
-  auto policy = with_meetings(make_plain_hosted_policy(settings, ranks, std::move(ledger)), host);
+                                                 HostedProgress progress) {
+  auto policy = with_barriers(make_plain_hosted_policy(settings, ranks, std::move(progress)), host);
   for (std::uint32_t r = 0; r < ranks; ++r) policy->joined(Rank{r});
   return policy;
 }

@@ -8,19 +8,19 @@
 namespace troupe {
 
 HostedWorker::HostedWorker(Rank self, std::size_t shards, std::uint64_t clock, std::uint64_t sequence,
-                           std::uint64_t meetings)
-    : self_(self), sequence_(sequence), meetings_(meetings), answered_(shards), content_(shards) {
+                           std::uint64_t barriers)
+    : self_(self), sequence_(sequence), barriers_(barriers), answered_(shards), content_(shards) {
   TROUPE_CHECK(shards > 0, Code::invalid, "rank ", self.value, " has no shards to read from");
   pulled_.clock = clock;
   pulled_.versions.resize(shards);
 }
 
-HostedRead HostedWorker::await(std::uint64_t clock, bool meets) {
+HostedRead HostedWorker::await(std::uint64_t clock, bool is_barrier) {
   pulled_.clock = clock;
   left_ = answered_.size();
   std::fill(answered_.begin(), answered_.end(), false);
-  meeting_ = meets ? ++meetings_ : 0;
-  return {self_, clock, meeting_};
+  barrier_ = is_barrier ? ++barriers_ : 0;
+  return {self_, clock, barrier_};
 }
 
 void HostedWorker::check_idle(const char* what) const {
@@ -34,20 +34,20 @@ HostedRead HostedWorker::begin() {
   return await(pulled_.clock, false);
 }
 
-HostedRead HostedWorker::meet() {
-  check_idle("meets the others");
+HostedRead HostedWorker::read_at_barrier() {
+  check_idle("reads at a barrier");
   looks_ = true;
   return await(pulled_.clock, true);
 }
 
-HostedWorker::Round HostedWorker::contribute(bool meets) {
+HostedWorker::Round HostedWorker::contribute(bool is_barrier) {
   check_idle("contributes");
   looks_ = false;
   Round round;
   ++sequence_;
   for (const std::uint64_t version : pulled_.versions)
     round.pushes.push_back({self_, sequence_, pulled_.clock, version});
-  round.read = await(pulled_.clock + 1, meets);
+  round.read = await(pulled_.clock + 1, is_barrier);
   return round;
 }
 
@@ -55,7 +55,7 @@ bool HostedWorker::answered(std::size_t shard, const AnswerRead& answer) {
   TROUPE_CHECK(shard < answered_.size() && answer.worker == self_ && answer.clock <= pulled_.clock, Code::invalid,
                "shard ", shard, " of ", answered_.size(), " answers rank ", answer.worker.value, " at clock ",
                answer.clock, "; rank ", self_.value, " reads at clock ", pulled_.clock);
-  if (left_ == 0 || answered_[shard] || answer.clock != pulled_.clock || answer.meeting != meeting_) return false;
+  if (left_ == 0 || answered_[shard] || answer.clock != pulled_.clock || answer.barrier != barrier_) return false;
   answered_[shard] = true;
   if (!looks_) pulled_.versions[shard] = answer.version;
   content_[shard] = answer.content;

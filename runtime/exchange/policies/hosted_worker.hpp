@@ -23,9 +23,9 @@ struct PulledVersions {
 class HostedWorker {
  public:
   /// For rank `self`, with `shards` shards at which it starts at `clock`; before, `sequence` pushes were taken from it
-  /// and it took part in `meetings` barriers.
+  /// and it took part in `barriers` barriers.
   HostedWorker(Rank self, std::size_t shards, std::uint64_t clock = 0, std::uint64_t sequence = 0,
-               std::uint64_t meetings = 0);
+               std::uint64_t barriers = 0);
 
   /// The read for every shard before the first contribution. Call once.
   HostedRead begin();
@@ -33,12 +33,12 @@ class HostedWorker {
     std::vector<HostedPush> pushes;  // by shard
     HostedRead read;                 // for every shard, after the push
   };
-  /// A contribution computed from the parameters last read is ready; `meets`: the next read is a barrier of all
+  /// A contribution computed from the parameters last read is ready; `is_barrier`: the next read is a barrier of all
   /// workers. Throws Error{invalid} while a read is outstanding, or before the first one.
-  Round contribute(bool meets = false);
+  Round contribute(bool is_barrier = false);
   /// A barrier without a contribution: the worker only looks, and computes its next contribution from the parameters
   /// that it read before. Throws likewise.
-  HostedRead meet();
+  HostedRead read_at_barrier();
   /// A shard's answer; true if it was the last of this round. A duplicate, or one of an earlier round, is
   /// ignored.
   bool answered(std::size_t shard, const AnswerRead& answer);
@@ -51,15 +51,15 @@ class HostedWorker {
   std::uint64_t pushes() const noexcept { return sequence_; }
 
  private:
-  HostedRead await(std::uint64_t clock, bool meets);
+  HostedRead await(std::uint64_t clock, bool is_barrier);
   void check_idle(const char* what) const;
 
   Rank self_;
   std::uint64_t sequence_;
-  std::uint64_t meetings_;
+  std::uint64_t barriers_;
   bool begun_ = false;
   bool looks_ = false;
-  std::uint64_t meeting_ = 0;           // number of the barrier that it waits for; 0: an ordinary read
+  std::uint64_t barrier_ = 0;           // number of the barrier that it waits for; 0: an ordinary read
   std::size_t left_ = 0;                // shards that have not answered
   std::vector<bool> answered_;          // by shard, in this round
   std::vector<std::uint64_t> content_;  // by shard

@@ -101,7 +101,7 @@ struct StepFacts {
 };
 
 /// Actions of one step for a group whose policy exchanges in rounds; executed in the order of the fields.
-struct StepOrders {
+struct StepActions {
   bool switched = false;         // the group's policy is another one than in the previous step
   bool hosted = false;           // shards apply what ranks push; `finish`: the step ends with a barrier
   bool finish_previous = false;  // the round in progress ends, and the weights become its result
@@ -120,7 +120,7 @@ class RoundPolicy {
  public:
   virtual ~RoundPolicy() = default;
   /// The next step's orders. Steps come in order.
-  virtual StepOrders next(const StepFacts& facts) = 0;
+  virtual StepActions next(const StepFacts& facts) = 0;
 };
 
 /// The policy of `settings` for `ranks` ranks, without its synchronous start; for a hosted policy, the ranks' side.
@@ -155,7 +155,7 @@ class PolicySequence final : public RoundPolicy {
   /// Phases for a straggler begin only by switch_at.
   PolicySequence(const std::vector<PolicyPhase>& phases, std::uint32_t ranks);
 
-  StepOrders next(const StepFacts& facts) override;
+  StepActions next(const StepFacts& facts) override;
   /// Whether any phase works locally.
   bool works_locally() const noexcept { return works_locally_; }
   /// From `step` on, for which next() was not called yet, the policy is `policy`, and phases that would begin later are

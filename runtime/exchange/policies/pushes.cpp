@@ -5,11 +5,11 @@ namespace {
 
 class Pushes final : public RoundPolicy {
  public:
-  StepOrders next(const StepFacts& facts) override {
-    StepOrders orders;
-    orders.hosted = true;
-    orders.finish = facts.last || facts.consistent;
-    return orders;
+  StepActions next(const StepFacts& facts) override {
+    StepActions actions;
+    actions.hosted = true;
+    actions.finish = facts.last || facts.consistent;
+    return actions;
   }
 };
 

@@ -73,7 +73,7 @@ class ReplayPolicy final : public HostedPolicy {
   }
 
   HostedActions pushed(const HostedPush& push) override {
-    HostedActions actions{.refused = ledger().check(push), .orders = {}};
+    HostedActions actions{.refused = progress().check(push), .orders = {}};
     if (pushes_.contains(push.worker)) actions.refused = Refusal::duplicate;  // a worker has at most one outstanding
     if (actions.refused != Refusal::none) return actions;
     pushes_.emplace(push.worker, push);
@@ -84,7 +84,7 @@ class ReplayPolicy final : public HostedPolicy {
   HostedActions read(const HostedRead& read) override {
     HostedActions actions;
     const auto held = pushes_.find(read.worker);
-    if (held == pushes_.end() || read.clock != held->second.clock + 1) actions.refused = ledger().check(read);
+    if (held == pushes_.end() || read.clock != held->second.clock + 1) actions.refused = progress().check(read);
     if (actions.refused != Refusal::none) return actions;
     const auto [waiting, fresh] = reads_.try_emplace(read.worker, read);
     if (!fresh && read.clock >= waiting->second.clock) waiting->second = read;
@@ -92,7 +92,7 @@ class ReplayPolicy final : public HostedPolicy {
     return actions;
   }
 
-  const HostedLedger& ledger() const noexcept override { return policy_->ledger(); }
+  const HostedProgress& progress() const noexcept override { return policy_->progress(); }
   const StalenessHistogram& staleness() const noexcept override { return policy_->staleness(); }
   std::string_view staleness_unit() const noexcept override { return policy_->staleness_unit(); }
   bool updates_wait_for_readers() const noexcept override { return policy_->updates_wait_for_readers(); }
@@ -100,14 +100,14 @@ class ReplayPolicy final : public HostedPolicy {
  private:
   /// Created by the first event, because the phase before has ended only by then.
   Script& script() {
-    if (!script_) script_.emplace(replay_, ledger().version());
+    if (!script_) script_.emplace(replay_, progress().version());
     return *script_;
   }
 
   void add(HostedActions& to, HostedActions more) {
     for (auto& order : more.orders) {
       if (const auto* answer = std::get_if<AnswerRead>(&order);
-          answer != nullptr && answer->clock == ledger().pushed(answer->worker)) {
+          answer != nullptr && answer->clock == progress().pushed(answer->worker)) {
         has_read_[answer->worker] = true;  // not a repeated answer to an earlier read
       }
       to.orders.push_back(std::move(order));
@@ -131,7 +131,7 @@ class ReplayPolicy final : public HostedPolicy {
   bool is_due(const HostedRead& read) {
     if (pushes_.contains(read.worker)) return false;  // the push comes first
     const auto base = script().base(read.worker);
-    return read.meeting != 0 || !base || *base <= ledger().version();
+    return read.barrier != 0 || !base || *base <= progress().version();
   }
 
   bool pass_push(HostedActions& actions) {
@@ -149,7 +149,7 @@ class ReplayPolicy final : public HostedPolicy {
     return std::ranges::any_of(script().bases(), [this](const auto& each) {
       const auto& [worker, bases] = each;
       const auto read = has_read_.find(worker);
-      return !bases.empty() && bases.front() == ledger().version() && (read == has_read_.end() || !read->second);
+      return !bases.empty() && bases.front() == progress().version() && (read == has_read_.end() || !read->second);
     });
   }
 

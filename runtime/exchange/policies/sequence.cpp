@@ -68,7 +68,7 @@ const PolicySettings& PolicySequence::at(Step step, std::uint64_t samples) const
   return phases_[phase].policy;
 }
 
-StepOrders PolicySequence::next(const StepFacts& facts) {
+StepActions PolicySequence::next(const StepFacts& facts) {
   const bool worked_locally = policy_ && troupe::works_locally(policy().kind);
   const std::size_t first = current_;
   advance(facts.step.value, facts.samples_before);
@@ -81,10 +81,10 @@ StepOrders PolicySequence::next(const StepFacts& facts) {
 
   StepFacts told = facts;
   told.last = facts.last || changes(facts.step.value + 1, facts.samples_before + facts.samples);
-  StepOrders orders = policy_->next(told);
-  orders.switched = switched;
-  orders.gather_state = switched && troupe::works_locally(policy().kind) && !worked_locally;
-  return orders;
+  StepActions actions = policy_->next(told);
+  actions.switched = switched;
+  actions.gather_state = switched && troupe::works_locally(policy().kind) && !worked_locally;
+  return actions;
 }
 
 }  // namespace troupe

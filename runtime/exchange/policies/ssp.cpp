@@ -17,9 +17,10 @@ bool by_whole_clocks(const PolicySettings& s) { return s.staleness == 0; }
 /// s > 0: contributions are applied when they arrive, each as an update of its own.
 /// s = 0: the contributions of one clock are added up in rank order and applied as one update when all have arrived, so
 /// the parameters have the bits of the synchronous step.
-class Ssp final : public LedgerPolicy {
+class Ssp final : public ImmediateReadPolicy {
  public:
-  Ssp(const PolicySettings& settings, HostedLedger ledger) : LedgerPolicy(std::move(ledger)), settings_(settings) {}
+  Ssp(const PolicySettings& settings, HostedProgress progress)
+      : ImmediateReadPolicy(std::move(progress)), settings_(settings) {}
   HostedActions left(Rank worker) override;
   HostedActions pushed(const HostedPush& push) override;
   HostedActions read(const HostedRead& read) override;
@@ -50,7 +51,7 @@ class Ssp final : public LedgerPolicy {
 
 HostedActions Ssp::left(Rank worker) {
   HostedActions actions;
-  if (!ledger_.leave(worker)) return actions;
+  if (!progress_.leave(worker)) return actions;
   std::erase_if(waiting_, [&](const HostedRead& read) { return read.worker == worker; });
   apply_whole_clocks(actions);
   answer_waiting(actions);
@@ -58,7 +59,7 @@ HostedActions Ssp::left(Rank worker) {
 }
 
 HostedActions Ssp::pushed(const HostedPush& push) {
-  HostedActions actions{.refused = ledger_.take(push), .orders = {}};
+  HostedActions actions{.refused = progress_.take(push), .orders = {}};
   if (actions.refused != Refusal::none) return actions;
   if (by_whole_clocks(settings_)) {
     pending_.push_back(push);
@@ -71,7 +72,7 @@ HostedActions Ssp::pushed(const HostedPush& push) {
 }
 
 HostedActions Ssp::read(const HostedRead& read) {
-  HostedActions actions{.refused = ledger_.check(read), .orders = {}};
+  HostedActions actions{.refused = progress_.check(read), .orders = {}};
   if (actions.refused != Refusal::none) return actions;
   if (may_answer(read)) {
     answer(read, actions);
@@ -89,9 +90,9 @@ HostedActions Ssp::read(const HostedRead& read) {
 
 void Ssp::apply_arrived(HostedPush push, HostedActions& actions) {
   double scale = 1;
-  if (settings_.divide_by_staleness) scale /= static_cast<double>(1 + ledger_.staleness(push));
+  if (settings_.divide_by_staleness) scale /= static_cast<double>(1 + progress_.staleness(push));
   count(push);
-  actions.orders.emplace_back(ledger_.apply({push}, scale));
+  actions.orders.emplace_back(progress_.apply({push}, scale));
 }
 
 /// Applies the smallest clock whose contributions are pending, as long as it is complete; an incomplete one stops the
@@ -107,11 +108,11 @@ void Ssp::apply_whole_clocks(HostedActions& actions) {
     std::sort(pending_.begin(), first_later, [](const auto& a, const auto& b) {
       return a.worker == b.worker ? a.sequence < b.sequence : a.worker < b.worker;
     });
-    if (!ledger_.everyone_pushed(clock)) return;
+    if (!progress_.everyone_pushed(clock)) return;
     std::vector<HostedPush> whole(pending_.begin(), first_later);
     pending_.erase(pending_.begin(), first_later);
     for (const HostedPush& push : whole) count(push);
-    actions.orders.emplace_back(ledger_.apply(std::move(whole), 1));
+    actions.orders.emplace_back(progress_.apply(std::move(whole), 1));
   }
 }
 
@@ -127,24 +128,25 @@ void Ssp::answer_waiting(HostedActions& actions) {
 }
 
 bool Ssp::may_answer(const HostedRead& read) const noexcept {
-  return read.clock <= ledger_.committed(read.worker) && read.clock <= ledger_.smallest_clock() + settings_.staleness;
+  return read.clock <= progress_.committed(read.worker) &&
+         read.clock <= progress_.smallest_clock() + settings_.staleness;
 }
 
 void Ssp::answer(const HostedRead& read, HostedActions& actions) {
   if (behind_.size() <= read.worker.value) behind_.resize(read.worker.value + 1);
   Behind& seen = behind_[read.worker.value];
   // A read that is delivered twice is answered twice; the worker uses the first answer.
-  if (read.clock == ledger_.pushed(read.worker) && seen.of != read.clock + 1)
-    seen = {read.clock + 1, read.clock - std::min(read.clock, ledger_.smallest_clock())};
-  actions.orders.emplace_back(ledger_.answer(read));
+  if (read.clock == progress_.pushed(read.worker) && seen.of != read.clock + 1)
+    seen = {read.clock + 1, read.clock - std::min(read.clock, progress_.smallest_clock())};
+  actions.orders.emplace_back(progress_.answer(read));
 }
 
 void Ssp::count(const HostedPush& push) {
   clocks_behind_.add(push.worker.value < behind_.size() ? behind_[push.worker.value].clocks : 0);
 }
 
-std::unique_ptr<HostedPolicy> host(const PolicySettings& settings, std::uint32_t, HostedLedger ledger) {
-  return std::make_unique<Ssp>(settings, std::move(ledger));
+std::unique_ptr<HostedPolicy> host(const PolicySettings& settings, std::uint32_t, HostedProgress progress) {
+  return std::make_unique<Ssp>(settings, std::move(progress));
 }
 
 std::string describe(const PolicySettings& s, std::uint32_t) {

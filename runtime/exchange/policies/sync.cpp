@@ -10,16 +10,16 @@ namespace {
 class Sync final : public RoundPolicy {
  public:
   explicit Sync(std::uint32_t accumulate) : accumulate_(accumulate) {}
-  StepOrders next(const StepFacts& facts) override {
-    StepOrders orders;
+  StepActions next(const StepFacts& facts) override {
+    StepActions actions;
     if (++kept_ < accumulate_ && !facts.last) {
-      orders.keep = true;
-      return orders;
+      actions.keep = true;
+      return actions;
     }
     kept_ = 0;
-    orders.sent = Sent::gradient;
-    orders.finish = true;
-    return orders;
+    actions.sent = Sent::gradient;
+    actions.finish = true;
+    return actions;
   }
 
  private:

@@ -61,7 +61,7 @@ struct PolicyEntry {
   std::string (*check)(const PolicySettings&, std::uint32_t ranks, std::uint32_t batch) = nullptr;
 
   // For hosted policies.
-  std::unique_ptr<HostedPolicy> (*host)(const PolicySettings&, std::uint32_t ranks, HostedLedger) = nullptr;
+  std::unique_ptr<HostedPolicy> (*host)(const PolicySettings&, std::uint32_t ranks, HostedProgress) = nullptr;
   double PolicySettings::*pull = nullptr;  // workers push weights, which pull the shard's by this part of the distance
   bool (*sums_clocks)(const PolicySettings&) = nullptr;  // shards add up all workers' pushes of a clock into one update
 };

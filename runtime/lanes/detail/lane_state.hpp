@@ -29,10 +29,10 @@ constexpr milliseconds kStuck{1};
 constexpr unsigned kRoundsPerAlarm = 256;
 
 /// An eventfd on which one thread sleeps, and which any thread rings to wake that thread.
-class Bell {
+class Doorbell {
  public:
   /// Throws Error{environment} without a file descriptor.
-  Bell();
+  Doorbell();
   int fd() const noexcept { return fd_.get(); }
   void ring() noexcept;
   /// For the sleeping thread, after it woke: removes the rings that it has seen.
@@ -61,7 +61,7 @@ struct LaneLoop::State {
   void run();
   bool finish();
   bool take(bool unless_woken);
-  void hear_transport(bool yes) noexcept;
+  void watch_transport(bool yes) noexcept;
   void give_back() noexcept;
   bool take_other(bool unless_woken);
   bool drive_other();
@@ -70,20 +70,20 @@ struct LaneLoop::State {
   void rest(Clock::time_point idle_since);
   bool ring(Clock::time_point now);
   std::chrono::milliseconds until_alarm() const;
-  void nap(std::chrono::milliseconds at_most, bool transport_too);
+  void sleep_for(std::chrono::milliseconds at_most, bool transport_too);
 
   // The next four are for a guest, on the guest's thread.
   void leave() noexcept;
   bool guest_round();
   bool guest_ring(Clock::time_point now);
-  void guest_nap(std::chrono::milliseconds at_most, bool transport_too);
+  void guest_sleep(std::chrono::milliseconds at_most, bool transport_too);
 
   Transport& transport;
   const Lane lane;
   const LaneOptions options;
   const std::string name;
-  detail::Bell wake;                               // of the lane's own thread
-  const std::shared_ptr<detail::Bell> guest_bell;  // shared with wakers that may outlive the lane
+  detail::Doorbell wake;                                   // of the lane's own thread
+  const std::shared_ptr<detail::Doorbell> guest_doorbell;  // shared with wakers that may outlive the lane
   const Fd sleep;
   std::function<bool()> hook;
   std::function<Clock::time_point()> alarm;

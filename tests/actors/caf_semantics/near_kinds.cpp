@@ -34,7 +34,7 @@ class TwoSystems final : public Sides {
       options.place = testing::rank_options(listener, static_cast<std::uint32_t>(i), 2).place;
       options.deadline = Deadline::after(kLong);
       options.remote.dropped = [](std::string_view) {};
-      options.make_transport = [this](const TransportSite& at) { return network_.endpoint(at.self, at.space); };
+      options.make_transport = [this](const TransportContext& at) { return network_.endpoint(at.self, at.space); };
       side.group = Group::join(blocking, side.system, std::move(options));
     });
     publish_typed_actors(*far_side_.group);

@@ -21,7 +21,7 @@ std::unique_ptr<Group> join(Blocking& blocking, caf::actor_system& system, Launc
   options.deadline = Deadline::after(kLong);
   options.hello.ucx_version = ucx_version();
   options.remote.dropped = [](std::string_view) {};
-  options.make_transport = [kind](const TransportSite& at) {
+  options.make_transport = [kind](const TransportContext& at) {
     UcxOptions ucx{.self = at.self, .means = kind == "tcp" ? UcxMeans::tcp : UcxMeans::shm};
     if (kind == "tcp") ucx.network_devices = "lo";
     return make_ucx_transport(at.space, ucx);

@@ -87,7 +87,7 @@ class End {
     weights_ = arena_->allocate(spec_.elements * sizeof(float));
     const TimelineId line = space_.make_private_timeline();
     worker_ = spawn_hosted_worker(system_, {Rank{rank_}, *side_, space_, line, weights_, remote_.get(), kLong});
-    caf::anon_send(worker_, KnowShards{std::move(shards)});
+    caf::anon_send(worker_, SetShards{std::move(shards)});
     HostedExchangeParts parts{.space = space_, .worker = worker_, .line = line, .self = Rank{rank_}};
     parts.ranks = spec_.ranks;
     parts.memory = {.gradients = gradients_, .weights = weights_, .landing = weights_};

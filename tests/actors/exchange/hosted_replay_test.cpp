@@ -107,7 +107,7 @@ void run(const PolicySettings& settings, std::uint64_t seed, std::uint64_t& stal
   const std::uint64_t rounds = settings.kind == PolicyKind::easgd ? kSteps / settings.every_steps : kSteps;
   for (std::size_t s = 0; s < world->shards().size(); ++s) {
     const UpdateLog& log = world->log(s);
-    const StripeMemory& mine = world->rank(world->tenant(s)).mine;
+    const StripeMemory& mine = world->rank(world->owner(s)).mine;
     ASSERT_EQ(log.size(), spec.ranks * rounds);
     std::set<std::pair<std::uint32_t, std::uint32_t>> seen;
     for (const AppliedRecord& r : log) {

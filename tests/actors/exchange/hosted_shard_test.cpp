@@ -83,8 +83,8 @@ class HostedShards : public ::testing::Test {
     const float* at = space.address_of<float>(tensor.memory());
     return {at, at + tensor.memory().size_bytes / sizeof(float)};
   }
-  PushPart push_of(std::uint32_t worker, std::uint64_t clock, std::uint64_t base, float gradient) {
-    PushPart push{.worker = worker, .sequence = clock + 1, .clock = clock, .base_version = base};
+  PushRequest push_of(std::uint32_t worker, std::uint64_t clock, std::uint64_t base, float gradient) {
+    PushRequest push{.worker = worker, .sequence = clock + 1, .clock = clock, .base_version = base};
     push.sums.samples = 2;
     push.values = tensor(std::vector<float>(kElements, gradient));
     push.next = {.worker = worker, .clock = clock + 1};
@@ -107,7 +107,7 @@ class HostedShards : public ::testing::Test {
 TEST_F(HostedShards, ApplyAContributionAndAnswerWithWhatItMade) {
   host_async();
   join(1);
-  const auto pulled = ask<PulledPart>(push_of(0, 0, 0, 0.5F));
+  const auto pulled = ask<PullReply>(push_of(0, 0, 0, 0.5F));
   ASSERT_TRUE(pulled) << why.text();
   EXPECT_EQ(values_of(pulled->values), std::vector<float>(kElements, 0.75F)) << "1 - 0.5 / 2 samples";
   EXPECT_EQ(pulled->version, 1u);
@@ -119,9 +119,9 @@ TEST_F(HostedShards, ApplyAContributionAndAnswerWithWhatItMade) {
 TEST_F(HostedShards, ApplyAContributionThatIsSentTwiceOnceAndAnswerBothTimes) {
   host_async();
   join(1);
-  const PushPart push = push_of(0, 0, 0, 0.5F);
-  ASSERT_TRUE(ask<PulledPart>(push));
-  const auto again = ask<PulledPart>(push);
+  const PushRequest push = push_of(0, 0, 0, 0.5F);
+  ASSERT_TRUE(ask<PullReply>(push));
+  const auto again = ask<PullReply>(push);
   ASSERT_TRUE(again) << why.text();
   EXPECT_EQ(again->version, 1u);
   EXPECT_EQ(values_of(again->values), std::vector<float>(kElements, 0.75F));
@@ -130,9 +130,9 @@ TEST_F(HostedShards, ApplyAContributionThatIsSentTwiceOnceAndAnswerBothTimes) {
 TEST_F(HostedShards, KeepWhatAReaderHoldsAsItWas) {
   host_async();
   join(2);
-  const auto before = ask<PulledPart>(ReadPart{.worker = 1});
+  const auto before = ask<PullReply>(PullRequest{.worker = 1});
   ASSERT_TRUE(before);
-  const auto after = ask<PulledPart>(push_of(0, 0, 0, 0.5F));
+  const auto after = ask<PullReply>(push_of(0, 0, 0, 0.5F));
   ASSERT_TRUE(after);
   EXPECT_EQ(values_of(after->values)[0], 0.75F);
   EXPECT_EQ(values_of(before->values), std::vector<float>(kElements, 1));
@@ -141,8 +141,8 @@ TEST_F(HostedShards, KeepWhatAReaderHoldsAsItWas) {
 TEST_F(HostedShards, GiveReadersOfOneVersionOneCopy) {
   host_async();
   join(2);
-  const auto one = ask<PulledPart>(ReadPart{.worker = 0});
-  const auto other = ask<PulledPart>(ReadPart{.worker = 1});
+  const auto one = ask<PullReply>(PullRequest{.worker = 0});
+  const auto other = ask<PullReply>(PullRequest{.worker = 1});
   ASSERT_TRUE(one && other);
   EXPECT_EQ(one->values.memory(), other->values.memory());
   EXPECT_EQ(one->content, other->content);
@@ -151,15 +151,15 @@ TEST_F(HostedShards, GiveReadersOfOneVersionOneCopy) {
 TEST_F(HostedShards, RefuseWhatMakesNoSenseAndGoOn) {
   host_async();
   join(1);
-  PushPart small = push_of(0, 0, 0, 1);
+  PushRequest small = push_of(0, 0, 0, 1);
   small.values = tensor(std::vector<float>(kElements - 1, 1));
-  EXPECT_FALSE(ask<PulledPart>(small));
+  EXPECT_FALSE(ask<PullReply>(small));
   EXPECT_THAT(std::string(why.text()), HasSubstr("where 128 are needed"));
-  EXPECT_FALSE(ask<PulledPart>(push_of(0, 1, 0, 1)));
+  EXPECT_FALSE(ask<PullReply>(push_of(0, 1, 0, 1)));
   EXPECT_THAT(std::string(why.text()), HasSubstr("out_of_order"));
-  EXPECT_FALSE(ask<PulledPart>(push_of(3, 0, 0, 1)));
+  EXPECT_FALSE(ask<PullReply>(push_of(3, 0, 0, 1)));
   EXPECT_THAT(std::string(why.text()), HasSubstr("stranger"));
-  EXPECT_TRUE(ask<PulledPart>(push_of(0, 0, 0, 1))) << why.text();
+  EXPECT_TRUE(ask<PullReply>(push_of(0, 0, 0, 1))) << why.text();
 }
 
 TEST_F(HostedShards, DoNotWaitForAWorkerThatEndedWithoutAWord) {
@@ -169,7 +169,7 @@ TEST_F(HostedShards, DoNotWaitForAWorkerThatEndedWithoutAWord) {
     caf::scoped_actor short_lived(actors.system());
     ASSERT_TRUE(ask_from<HostingJoined>(short_lived, JoinHosting{1}));
   }
-  const auto pulled = ask<PulledPart>(push_of(0, 0, 0, 1));
+  const auto pulled = ask<PullReply>(push_of(0, 0, 0, 1));
   ASSERT_TRUE(pulled) << why.text();
   EXPECT_EQ(pulled->version, 1u);
 }
@@ -177,15 +177,15 @@ TEST_F(HostedShards, DoNotWaitForAWorkerThatEndedWithoutAWord) {
 TEST_F(HostedShards, AnswerWhatWaitsWithTheReasonOfTheirEnd) {
   host_ssp(1);
   join(2);
-  ASSERT_TRUE(ask<PulledPart>(push_of(0, 0, 0, 1)));
+  ASSERT_TRUE(ask<PullReply>(push_of(0, 0, 0, 1)));
   caf::scoped_actor waiting(actors.system());
   auto held = waiting->request(shard, kLong, push_of(0, 1, 1, 1));
   EXPECT_TRUE(eventually([&] { return ask<HostingReport>(AskHosting{})->version == 2; }));
   caf::anon_send(shard, EndHosting{{Code::aborted, "sync from here on"}});
   Status told;
-  held.receive([](const PulledPart&) {}, [&](const caf::error& e) { told = from_caf(e); });
+  held.receive([](const PullReply&) {}, [&](const caf::error& e) { told = from_caf(e); });
   EXPECT_THAT(std::string(told.text()), HasSubstr("sync from here on"));
-  EXPECT_FALSE(ask<PulledPart>(ReadPart{.worker = 1}));
+  EXPECT_FALSE(ask<PullReply>(PullRequest{.worker = 1}));
   EXPECT_THAT(std::string(why.text()), HasSubstr("sync from here on"));
 }
 
@@ -193,9 +193,9 @@ TEST_F(HostedShards, EndWithTheirStreamsError) {
   host_async();
   join(1);
   const TimelineId gate = space.make_private_timeline();
-  PushPart push = push_of(0, 0, 0, 1);
+  PushRequest push = push_of(0, 0, 0, 1);
   push.values = Tensor(push.values.memory(), {kElements}, DType::f32, Point{gate, 1}, nullptr);
-  ASSERT_TRUE(ask<PulledPart>(push));
+  ASSERT_TRUE(ask<PullReply>(push));
   caf::scoped_actor watching(actors.system());
   watching->monitor(shard);
   space.timeline(gate).poison({Code::device_fault, "the worker's device is gone"});

@@ -114,7 +114,7 @@ class HostedWorld final : public contracts::CommunicatorWorld {
             log->insert(log->end(), records.begin(), records.end());
           };
       shards_.push_back(spawn_hosted_shard(actors_.system(), std::move(parts)));
-      tenants_.push_back(r);
+      owners_.push_back(r);
     }
     const bool elastic = options.settings.kind == PolicyKind::easgd;
     for (std::uint32_t r = 0; r < spec_.ranks; ++r) {
@@ -133,7 +133,7 @@ class HostedWorld final : public contracts::CommunicatorWorld {
       lines_.push_back(space_.make_private_timeline());
       workers_.push_back(
           spawn_hosted_worker(actors_.system(), {Rank{r}, *sides_[r], space_, lines_[r], memory.landing}));
-      caf::anon_send(workers_.back(), KnowShards{shards_});
+      caf::anon_send(workers_.back(), SetShards{shards_});
     }
   }
   /// Copies the ranks' parameters into the shards' stripes. Call it before the first step.
@@ -155,7 +155,7 @@ class HostedWorld final : public contracts::CommunicatorWorld {
                                .shard = {},
                                .mine = views_[r].mine};
     for (std::size_t s = 0; s < shards_.size(); ++s)
-      if (tenants_[s] == r) hosted.shard = shards_[s];
+      if (owners_[s] == r) hosted.shard = shards_[s];
     ExchangeMemory memory{.gradients = views_[r].gradients, .mine = {views_[r].mine}};
     memory.weights = memories_[r].weights;
     const std::vector<PolicyPhase> phases{{.policy = options.settings}};
@@ -174,7 +174,7 @@ class HostedWorld final : public contracts::CommunicatorWorld {
   /// The log of a shard.
   const UpdateLog& log(std::size_t shard) const { return *logs_.at(shard); }
   /// The rank whose process hosts it.
-  std::uint32_t tenant(std::size_t shard) const { return tenants_.at(shard); }
+  std::uint32_t owner(std::size_t shard) const { return owners_.at(shard); }
 
  private:
   const contracts::GroupSpec spec_;
@@ -190,7 +190,7 @@ class HostedWorld final : public contracts::CommunicatorWorld {
   std::vector<std::unique_ptr<HostedRoute>> routes_;
   std::vector<HostedShard> shards_;
   std::vector<HostedWorkerActor> workers_;
-  std::vector<std::uint32_t> tenants_;  // by shard
+  std::vector<std::uint32_t> owners_;  // by shard
   std::uint64_t draws_ = 0;
 };
 

@@ -67,8 +67,8 @@ class StripeReads : public ::testing::TestWithParam<std::tuple<bool, bool>> {
     caf::anon_send(shard, StartHosting{.policy = make_plain_hosted_policy({.kind = PolicyKind::async}, 2)});
     home->request(shard, kLong, JoinHosting{0}).receive([](const HostingJoined&) {}, [](const caf::error&) { FAIL(); });
   }
-  PushPart ones() {
-    PushPart push{.sequence = 1};
+  PushRequest ones() {
+    PushRequest push{.sequence = 1};
     push.sums.samples = 1;
     const Memory memory = there().fresh(kElements * sizeof(float), false);
     std::fill_n(there().space.address_of<float>(memory), kElements, 1.0F);
@@ -100,7 +100,7 @@ TEST_P(StripeReads, GiveElementsAndTheVersionTheyAreOf) {
     ASSERT_EQ(before.values.size(), count);
     for (std::uint64_t i = 0; i < count; ++i) EXPECT_EQ(before.values[i], static_cast<float>(kElements - count + i));
   }
-  self->request(shard, kLong, ones()).receive([](const PulledPart&) {}, [](const caf::error&) { FAIL(); });
+  self->request(shard, kLong, ones()).receive([](const PullReply&) {}, [](const caf::error&) { FAIL(); });
   const Found after = read(10, 2);
   EXPECT_EQ(after.version, 1u);
   EXPECT_EQ(after.values, (std::vector<float>{9, 10}));
@@ -109,7 +109,7 @@ TEST_P(StripeReads, GiveElementsAndTheVersionTheyAreOf) {
 TEST_P(StripeReads, WaitForAnUpdateInProgress) {
   host();
   const TimelineId gate = there().space.make_private_timeline();
-  PushPart push = ones();
+  PushRequest push = ones();
   push.values = Tensor(push.values.memory(), {kElements}, DType::f32, Point{gate, 1}, nullptr);
   caf::scoped_actor self(there().system);
   auto pushed = self->request(shard, kLong, push);
@@ -133,14 +133,14 @@ TEST_P(StripeReads, WaitForAnUpdateInProgress) {
     const auto first = static_cast<float>(i) - 1;
     EXPECT_EQ(found.values, (std::vector<float>{first, first + 1, first + 2}));
   }
-  pushed.receive([](const PulledPart&) {}, [](const caf::error&) { FAIL(); });
+  pushed.receive([](const PullReply&) {}, [](const caf::error&) { FAIL(); });
 }
 
 TEST_P(StripeReads, FailWhileTheStripeIsLent) {
   host();
   ASSERT_TRUE(read(0, 1).status.ok());
   const TimelineId line = there().space.make_private_timeline();
-  caf::anon_send(shard, RestHosting{line, 1, {}});
+  caf::anon_send(shard, PauseHosting{line, 1, {}});
   Blocking blocking = Blocking::on_thread("test");
   const Status rests = there().space.timeline(line).wait(blocking, 1, Deadline::after(kLong), "the shard's rest");
   ASSERT_TRUE(rests.ok()) << rests.text();

@@ -33,7 +33,9 @@ class GroupBesideIo : public ::testing::Test {
       auto joining = Blocking::on_thread("test");
       GroupOptions options;
       options.place = testing::rank_options(listener, peer, 2).place;
-      options.make_transport = [this](const TransportSite& site) { return network.endpoint(site.self, site.space); };
+      options.make_transport = [this](const TransportContext& context) {
+        return network.endpoint(context.self, context.space);
+      };
       ends[i].group = Group::join(joining, ends[i].system, std::move(options));
     });
   }

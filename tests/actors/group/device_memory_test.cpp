@@ -46,8 +46,8 @@ struct GpuEnd {
     options.arena_bytes = 1 << 20;
     options.device = device.get();
     options.device_bytes = 2 * kBytes;
-    options.make_transport = [](const TransportSite& site) {
-      return crew::make_transport({.transport = "tcp", .device = "lo"}, site.space, site.self);
+    options.make_transport = [](const TransportContext& context) {
+      return crew::make_transport({.transport = "tcp", .device = "lo"}, context.space, context.self);
     };
     group = Group::join(blocking, system, std::move(options));
     if (!device) return;

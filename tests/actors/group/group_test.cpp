@@ -359,7 +359,9 @@ TEST(Group, SaysOnStderrWhatNobodyWillGet) {
     auto blocking = Blocking::on_thread("test");
     GroupOptions options;
     options.place = testing::rank_options(listener, peer, 2).place;
-    options.make_transport = [&](const TransportSite& site) { return network.endpoint(site.self, site.space); };
+    options.make_transport = [&](const TransportContext& context) {
+      return network.endpoint(context.self, context.space);
+    };
     ends[i]->group = Group::join(blocking, ends[i]->system, std::move(options));
     if (i == 0) caf::anon_send(ends[i]->group->spawner({1}), Unregistered{1});
     ends[i]->group->stop(blocking, long_enough());
@@ -451,9 +453,9 @@ void with_groups(std::uint32_t count, const std::function<void(Blocking&, Group&
     auto blocking = Blocking::on_thread("test");
     GroupOptions options;
     options.place = testing::rank_options(listener, static_cast<std::uint32_t>(i), count).place;
-    options.make_transport = [&](const TransportSite& site) {
-      EXPECT_EQ(site.hellos.size(), count);
-      return network.endpoint(site.self, site.space);
+    options.make_transport = [&](const TransportContext& context) {
+      EXPECT_EQ(context.hellos.size(), count);
+      return network.endpoint(context.self, context.space);
     };
     ends[i]->group = Group::join(blocking, ends[i]->system, std::move(options));
     what(blocking, *ends[i]->group);

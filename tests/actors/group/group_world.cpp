@@ -81,7 +81,9 @@ GroupWorld::GroupWorld(std::uint32_t size, std::vector<std::uint64_t> arena_byte
       const std::scoped_lock hold(end.mutex);
       end.lost.push_back(lost);
     };
-    options.make_transport = [this](const TransportSite& site) { return network.endpoint(site.self, site.space); };
+    options.make_transport = [this](const TransportContext& context) {
+      return network.endpoint(context.self, context.space);
+    };
     end.group = Group::join(joining, end.system, std::move(options));
     end.counter = end.system.spawn(counter, std::uint64_t{peer});
     end.group->publish("counter", end.counter);

@@ -18,8 +18,9 @@ std::unique_ptr<GroupEnd> join_over_ucx(Blocking& blocking, LaunchPlace place, c
   options.hello.ucx_version = ucx_version();
   options.lost = std::move(lost);
   if (dead) options.remote.heartbeats = FailureDetectorOptions::with_dead(*dead);
-  options.make_transport = [&](const TransportSite& site) {
-    return crew::make_transport({.transport = means, .device = means == "tcp" ? "lo" : ""}, site.space, site.self);
+  options.make_transport = [&](const TransportContext& context) {
+    return crew::make_transport({.transport = means, .device = means == "tcp" ? "lo" : ""}, context.space,
+                                context.self);
   };
   end->group = Group::join(blocking, end->system, std::move(options));
   end->counter = end->system.spawn(counter, std::uint64_t{place.rank});

@@ -11,7 +11,7 @@ namespace {
 std::vector<std::byte> bytes(std::size_t size, int value) { return std::vector(size, std::byte(value)); }
 
 Member a_member() {
-  return {.transport = bytes(300, 1), .actor_node = bytes(24, 2), .courier = 7, .steward = 8, .arena = bytes(104, 4)};
+  return {.transport = bytes(300, 1), .actor_node = bytes(24, 2), .broadcaster = 7, .agent = 8, .arena = bytes(104, 4)};
 }
 
 /// Decodes bytes from another process: returns the member, or nothing if they were refused.
@@ -29,8 +29,8 @@ TEST(MemberFormat, IsReadAsItWasWritten) {
   const Member read = decode_member(encode(member));
   EXPECT_EQ(read.transport, member.transport);
   EXPECT_EQ(read.actor_node, member.actor_node);
-  EXPECT_EQ(read.courier, 7u);
-  EXPECT_EQ(read.steward, 8u);
+  EXPECT_EQ(read.broadcaster, 7u);
+  EXPECT_EQ(read.agent, 8u);
   EXPECT_EQ(read.arena, member.arena);
 }
 

@@ -21,7 +21,7 @@ using troupe::testing::eventually;
 /// Counters 0, 1, ... in one system, in a mesh.
 class LocalMesh : public ::testing::Test {
  protected:
-  ~LocalMesh() override { mesh.tell(caf::make_message(Go::value)); }
+  ~LocalMesh() override { mesh.send_all(caf::make_message(Go::value)); }
   std::vector<caf::actor> spawn_counters(std::uint64_t count) {
     std::vector<caf::actor> all;
     for (std::uint64_t i = 0; i < count; ++i) all.push_back(system.spawn(counter, i));
@@ -78,7 +78,7 @@ TEST_F(LocalMesh, RefusesMembersThatDoNotFillIt) {
 }
 
 TEST_F(LocalMesh, TellsEveryMember) {
-  mesh.tell(caf::make_message(Add::value, std::uint64_t{3}));
+  mesh.send_all(caf::make_message(Add::value, std::uint64_t{3}));
   mesh.broadcast(caf::make_message(Add::value, std::uint64_t{4}));  // outside of a group
   EXPECT_THAT(mesh.gather<std::uint64_t>(blocking, caf::make_message(Sum::value), long_enough()), Each(7));
 }

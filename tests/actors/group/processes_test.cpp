@@ -57,7 +57,7 @@ class GroupOfProcesses : public ::testing::TestWithParam<std::string> {
   Mesh counters() { return group().lookup_all(blocking, "counter", long_enough()); }
   /// Ends these actors, and with them their processes, and stops.
   StopReport stop(const Mesh& whom, Clock::duration within = kLong) {
-    whom.tell(caf::make_message(Go::value));
+    whom.send_all(caf::make_message(Go::value));
     return group().stop(blocking, Deadline::after(within));
   }
   bool all_become(const Mesh& mesh, std::uint64_t sum) {

@@ -101,7 +101,7 @@ class Turner : public caf::event_based_actor, public CallTaker {
       }
     }
     if (question.empty()) return call.fail({Code::invalid, "nothing was asked"});
-    std::reverse_copy(question.begin(), question.end(), call.room().begin());
+    std::reverse_copy(question.begin(), question.end(), call.buffer().begin());
     call.answer(question.size());
   }
 

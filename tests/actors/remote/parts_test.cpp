@@ -15,7 +15,7 @@
 
 #include "actors/caf_error.hpp"
 #include "actors/dialect.hpp"
-#include "actors/remote/detail/bodies.hpp"
+#include "actors/remote/detail/body_assembler.hpp"
 #include "actors/remote/detail/codec.hpp"
 #include "actors/remote/detail/sinks.hpp"
 #include "actors/remote/detail/slab_pool.hpp"
@@ -112,16 +112,16 @@ class BodiesInPieces : public ::testing::Test {
   static wire::Header piece(std::uint64_t number, std::uint64_t size, std::uint64_t offset) {
     return {.kind = wire::Kind::piece, .message_id = number, .source = size, .target = offset};
   }
-  std::optional<remote::Bodies::Whole> add(std::uint64_t number, std::uint64_t size, std::uint64_t offset,
-                                           std::string_view text) {
+  std::optional<remote::BodyAssembler::Whole> add(std::uint64_t number, std::uint64_t size, std::uint64_t offset,
+                                                  std::string_view text) {
     return bodies.add_piece(Peer{1}, piece(number, size, offset), std::as_bytes(std::span(text)), wrong);
   }
-  static std::string text_of(const remote::Bodies::Whole& whole) {
+  static std::string text_of(const remote::BodyAssembler::Whole& whole) {
     return {reinterpret_cast<const char*>(whole.body.bytes.get()), whole.body.size_bytes};
   }
 
   std::shared_ptr<remote::Budget> budget = std::make_shared<remote::Budget>(1000);
-  remote::Bodies bodies{budget};
+  remote::BodyAssembler bodies{budget};
   bool wrong = false;
 };
 

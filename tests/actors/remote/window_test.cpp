@@ -194,9 +194,9 @@ TEST(RemoteBacklog, BeyondTheMemoryIsAnsweredOrReportedAndGoesOnAfterwards) {
   // A message that the lane has just taken is counted twice for a moment; afterwards there is some space again.
   Blocking blocking = Blocking::on_thread("main");
   const auto wait_for_lane = [&] { world.here->remote->describe(blocking, Deadline::after(kLong)); };
-  const auto turned_away = [&] { return world.here->remote->counters(world.there->self).turned_away; };
+  const auto sends_refused = [&] { return world.here->remote->counters(world.there->self).sends_refused; };
   wait_for_lane();
-  for (const std::uint64_t before = turned_away(); turned_away() == before; wait_for_lane())
+  for (const std::uint64_t before = sends_refused(); sends_refused() == before; wait_for_lane())
     caf::anon_send(remote, kMany);
   const auto refused = ask<std::uint64_t>(world.here->system, remote, std::uint64_t{0});
   EXPECT_EQ(refused.why.code(), Code::out_of_memory);
@@ -251,7 +251,7 @@ TEST(RemoteWindow, LetsAThreadWaitForSpace) {
   std::thread sender([&] {
     auto blocking = Blocking::on_thread("sender");
     for (std::uint64_t i = 0; i < 300; ++i, ++sent) {
-      world.here->remote->wait_for_room(blocking, remote, Deadline::after(kLong));
+      world.here->remote->wait_for_space(blocking, remote, Deadline::after(kLong));
       caf::anon_send(remote, i);
     }
   });
@@ -269,7 +269,7 @@ TEST(RemoteWindow, ThatStaysFullEndsAWaitAtItsDeadline) {
   const caf::actor remote = at_other_end(*world.there, *world.here, holder.spawn(world.there->system));
   auto blocking = Blocking::on_thread("test");
   const auto wait = [&] {
-    world.here->remote->wait_for_room(blocking, remote, Deadline::after(std::chrono::milliseconds(50)));
+    world.here->remote->wait_for_space(blocking, remote, Deadline::after(std::chrono::milliseconds(50)));
   };
   wait();  // it has no window
   world.here->remote->bound(remote, {.messages = 16});
@@ -387,11 +387,11 @@ TEST(RemoteWindow, AnswersRequestersWhenThereIsSpaceAgain) {
   LoopbackWorld world;
   const EndBefore world_ends{holder};
   const caf::actor remote = at_other_end(*world.there, *world.here, holder.spawn(world.there->system));
-  const caf::actor rooms = world.here->remote->rooms();
+  const caf::actor window_watcher = world.here->remote->window_watcher();
   caf::scoped_actor self(world.here->system);
   const auto ask_for_room = [&](std::chrono::milliseconds within) {
     bool told = false;
-    self->request(rooms, within, RemoteActors::WantRoom::value, remote)
+    self->request(window_watcher, within, RemoteActors::WantSpace::value, remote)
         .receive([&] { told = true; }, [](const caf::error&) {});
     return told;
   };
@@ -403,7 +403,7 @@ TEST(RemoteWindow, AnswersRequestersWhenThereIsSpaceAgain) {
   auto request = std::async(std::launch::async, [&] {
     caf::scoped_actor other(world.here->system);
     bool told = false;
-    other->request(rooms, kLong, RemoteActors::WantRoom::value, remote)
+    other->request(window_watcher, kLong, RemoteActors::WantSpace::value, remote)
         .receive([&] { told = true; }, [](const caf::error&) {});
     return told;
   });
@@ -420,10 +420,10 @@ TEST(RemoteWindow, CountsSkippedMessagesAsHandled) {
   world.here->remote->bound(remote, {.messages = 16});
   auto blocking = Blocking::on_thread("test");
   for (std::uint64_t i = 0; i < 100; ++i) {
-    world.here->remote->wait_for_room(blocking, remote, Deadline::after(kLong));
+    world.here->remote->wait_for_space(blocking, remote, Deadline::after(kLong));
     caf::anon_send(remote, i);
   }
-  world.here->remote->wait_for_room(blocking, remote, Deadline::after(kLong));
+  world.here->remote->wait_for_space(blocking, remote, Deadline::after(kLong));
   caf::anon_send(remote, std::string("go"), std::uint64_t{100});
   ASSERT_EQ(done.get_future().wait_for(kLong), std::future_status::ready);
   EXPECT_EQ(taken, numbers_up_to(100));

@@ -43,7 +43,7 @@ TEST(ShareOut, KeepsTheSumAndTheRoomWhateverTheWeights) {
       weights.push_back(draw(4 + rank, 1'000'000) * draw(100 + rank, 2));
     const Rows found = share_out(rows, weights, range);
     ASSERT_EQ(sum_of(found), std::uint64_t{rows} * weights.size()) << round;
-    for (const std::uint32_t one : found) ASSERT_LE(one, std::max(rows, room_of(rows, range))) << round;
+    for (const std::uint32_t one : found) ASSERT_LE(one, std::max(rows, max_rows_of(rows, range))) << round;
     const auto least = static_cast<std::uint32_t>(range.least * rows) / quantum_of(rows) * quantum_of(rows);
     for (const std::uint32_t one : found) ASSERT_GE(one, least) << round;
   }

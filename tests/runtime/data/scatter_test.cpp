@@ -135,7 +135,7 @@ TEST(Scatter, ExactGivesNobodyMoreThanInAFullStep) {
     const Ledger ledger = draw_ledger(draw, s, true);
     for (std::uint64_t step = 0; step < s.steps; ++step) {
       for (const std::uint32_t rows : ledger.rows({step}))
-        ASSERT_LE(rows, room_of(s.run_at({step}).rows, kAnything)) << round;
+        ASSERT_LE(rows, max_rows_of(s.run_at({step}).rows, kAnything)) << round;
     }
   }
 }

@@ -70,7 +70,7 @@ TEST(CounterpartGroups, HaveEveryStripeOfEveryBucketOnceTogether) {
           const Stripe& stripe = group.stripes[range.index];
           EXPECT_EQ(stripe.first, range.first);
           EXPECT_EQ(stripe.count, range.count);
-          EXPECT_EQ(home_set(between, group.ranks[stripe.tenant.value]), s);
+          EXPECT_EQ(home_set(between, group.ranks[stripe.owner.value]), s);
           if (range.count > 0) {
             EXPECT_TRUE(found.emplace(range.first, range.count).second) << "in two sets";
           }

@@ -223,7 +223,7 @@ TEST(CommonPart, CutsAStripeIntoWhatItsBucketsCover) {
       const Bucket bucket{GroupId{}, index, first, index < 7 ? 1 + random_below(seed, 2 + index, 40) : 1000};
       first += bucket.count;
       const StripeMemory part = common_part(whole, bucket, RuleKind::adam);
-      EXPECT_EQ(part.stripe.tenant, Rank{1});
+      EXPECT_EQ(part.stripe.owner, Rank{1});
       if (part.stripe.count == 0) continue;
       EXPECT_EQ(part.stripe.first, next);
       EXPECT_GE(part.stripe.first, bucket.first);
@@ -330,7 +330,7 @@ TEST_F(RoundExchangeTest, WaitsForRelievedRanksBeforeAStepWithoutARoundAndReliev
   memory.held = gradients_;
   memory.carry = total_;
   memory.stripes = {make_stripe(0, 32, RuleKind::sgd, 2), memory.mine[0]};
-  memory.stripes[0].stripe.tenant = {0};
+  memory.stripes[0].stripe.owner = {0};
   const auto exchange =
       make_policy_exchange({.communicator = &communicator_,
                             .rule = {.kind = RuleKind::sgd},

@@ -27,12 +27,12 @@ TEST(Relief, GivesEachElementToOneRankThatIsNotRelieved) {
     std::vector<Rank> relieved;
     for (std::uint32_t r = 0; r < ranks; ++r)
       if (relieved.size() + 1 < ranks && random_below(seed, 10 + r, 2) == 0) relieved.push_back({r});
-    const Rank tenant{static_cast<std::uint32_t>(random_below(seed, 1, ranks))};
-    const Stripe part{{}, tenant, random_below(seed, 2, 1000), random_below(seed, 3, 300)};
+    const Rank owner{static_cast<std::uint32_t>(random_below(seed, 1, ranks))};
+    const Stripe part{{}, owner, random_below(seed, 2, 1000), random_below(seed, 3, 300)};
     std::vector<std::uint32_t> taken(part.count);
     for (std::uint32_t r = 0; r < ranks; ++r) {
       const Stripe piece = piece_of(part, {r}, ranks, relieved);
-      EXPECT_EQ(piece.tenant, tenant);
+      EXPECT_EQ(piece.owner, owner);
       const bool rests = std::find(relieved.begin(), relieved.end(), Rank{r}) != relieved.end();
       EXPECT_TRUE(!rests || piece.count == 0);
       for (std::uint64_t i = 0; i < piece.count; ++i) ++taken.at(piece.first - part.first + i);

@@ -77,7 +77,7 @@ TEST(SharedStripes, CoverTheGroupInWholeBlocks) {
       ASSERT_EQ(stripe.first, next);
       ASSERT_TRUE(stripe.first % 1024 == 0 || stripe.count == 0);
       next += stripe.count;
-      ASSERT_NEAR(static_cast<double>(stripe.count), shares[stripe.tenant.value] * static_cast<double>(count), 2048);
+      ASSERT_NEAR(static_cast<double>(stripe.count), shares[stripe.owner.value] * static_cast<double>(count), 2048);
     }
     ASSERT_EQ(next, count);
   }

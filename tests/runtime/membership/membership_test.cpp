@@ -63,7 +63,7 @@ TEST(Membership, LeavesItToTheCoordinatorWhatALossMeansOnceItsPartIsDone) {
   const Status why{Code::peer_lost, "its endpoint was closed"};
   EXPECT_FALSE(m.lost({2}, why).abort) << "it may have left with everybody";
   EXPECT_FALSE(m.failed(why).abort);
-  const auto told = m.told_lost({2}, why);
+  const auto told = m.report_lost({2}, why);
   ASSERT_TRUE(told.abort.has_value());
   EXPECT_EQ(told.abort->code(), Code::peer_lost);
 

@@ -120,7 +120,7 @@ TEST(Stripes, CoverTheGroupInWholeBlocksOfNearlyEqualSize) {
       for (std::uint32_t rank = 0; rank < ranks; ++rank) {
         const Stripe& stripe = stripes[rank];
         EXPECT_EQ(stripe.group, GroupId{2});
-        EXPECT_EQ(stripe.tenant, Rank{rank});
+        EXPECT_EQ(stripe.owner, Rank{rank});
         EXPECT_EQ(stripe.first, first);
         EXPECT_LT(stripe.count, count / ranks + 2048);
         EXPECT_TRUE(stripe.first + stripe.count == count || stripe.count % 1024 == 0);

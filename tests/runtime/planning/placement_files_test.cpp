@@ -5,8 +5,8 @@
 
 #include <filesystem>
 
+#include "runtime/planning/hypothetical_cluster.hpp"
 #include "runtime/planning/machine_topology.hpp"
-#include "runtime/planning/made_up_cluster.hpp"
 #include "runtime/planning/rank_orders.hpp"
 #include "runtime/topology/reading.hpp"
 #include "tests/runtime/planning/placed_nodes.hpp"
@@ -44,10 +44,10 @@ bool plans_soundly(const topology::Machine& machine, const std::string& file, co
   SCOPED_TRACE(::testing::Message() << file << ' ' << wish.policy << ' ' << wish.cores << " cores, " << wish.ranks
                                     << " ranks");
   const Settings settings = with_policy(wish.policy, wish.cores);
-  const MachineKind kind{.source = file, .count = 2, .topology = planning_topology(machine)};
+  const MachineGroup kind{.source = file, .count = 2, .topology = planning_topology(machine)};
   PlanInputs inputs;
   try {
-    inputs = made_up_cluster(settings.placement, std::span{&kind, 1}, {.ranks = wish.ranks});
+    inputs = hypothetical_cluster(settings.placement, std::span{&kind, 1}, {.ranks = wish.ranks});
     inputs.train_samples = 60'000;
     const Plan plan = make_plan(settings, small_mlp(), inputs);
     expect_sound(plan, inputs.topologies);
@@ -88,8 +88,8 @@ TEST(PlacementOfFiles, RanksOfARealMachineAreNearTheirGpusAndNics) {
   if (!std::filesystem::exists(kMachines)) GTEST_SKIP() << kMachines << " is not here: real machines are not tested";
   const std::string file = kMachines + "/nccl/oci-bm-gpu-h100-8.xml";
   const topology::Machine machine = topology::machine_from(topology::read_topology_file(file), file);
-  const MachineKind kind{.source = "h100.xml", .count = 2, .topology = planning_topology(machine)};
-  PlanInputs inputs = made_up_cluster({}, std::span{&kind, 1}, {});
+  const MachineGroup kind{.source = "h100.xml", .count = 2, .topology = planning_topology(machine)};
+  PlanInputs inputs = hypothetical_cluster({}, std::span{&kind, 1}, {});
   inputs.train_samples = 60'000;
   const Plan plan = make_plan({}, small_mlp(), inputs);
   ASSERT_EQ(plan.ranks.size(), 16u);

@@ -92,7 +92,7 @@ TEST(Plan, EveryChangeChangesTextAndHash) {
         p.levels.front().sets = {{{0}}, {{1}}};
       },
       [](Plan& p) { p.levels.push_back(p.levels.front()); },
-      [](Plan& p) { p.groups[0].stripes[1].tenant = {0}; },
+      [](Plan& p) { p.groups[0].stripes[1].owner = {0}; },
       [](Plan& p) { p.groups[0].stripes[1].count = 4; },
       [](Plan& p) { p.groups[0].buckets[0].count = 4; },
       [](Plan& p) { p.groups[0].buckets[0].group = {1}; },

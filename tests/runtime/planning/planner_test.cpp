@@ -539,7 +539,7 @@ void expect_full_cover(const Plan& plan) {
     std::uint64_t next = group.buckets[b].first;
     for (std::uint32_t r = 0; r < plan.ranks.size(); ++r) {
       const Stripe& stripe = group.stripes[b * plan.ranks.size() + r];
-      EXPECT_EQ(stripe.tenant.value, r);
+      EXPECT_EQ(stripe.owner.value, r);
       EXPECT_EQ(stripe.first, next);
       next += stripe.count;
     }

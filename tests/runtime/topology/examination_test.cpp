@@ -81,7 +81,7 @@ TEST(Differences, WhatAMachineDoesNotTellIsNoValue) {
   machines[0].gpus[0].firmware = "new";
   const Comparison found = compare(machines);
   EXPECT_THAT(found.differences, IsEmpty());
-  EXPECT_THAT(found.untold, ElementsAre(0u, 2u));
+  EXPECT_THAT(found.missing, ElementsAre(0u, 2u));
 }
 
 TEST(Differences, WhereAllDifferNoneIsOddAndNumbersAreInTheirOrder) {

@@ -170,7 +170,7 @@ TEST(TopologyFiles, ADeviceThatSeveralLibrariesListIsOneDevice) {
   EXPECT_EQ(machine.gpus[0].model, "Made Up Accelerator");
   EXPECT_EQ(machine.gpus[0].memory_bytes, std::uint64_t{1} << 30);
   EXPECT_EQ(machine.gpus[0].serial, "123");
-  EXPECT_EQ(machine.parts[machine.gpus[0].part].faces.size(), 3u);
+  EXPECT_EQ(machine.parts[machine.gpus[0].part].os_devices.size(), 3u);
   ASSERT_EQ(machine.nics.size(), 1u);
   EXPECT_EQ(machine.nics[0].interfaces.at(0).address, "02:00:00:00:00:01");
   EXPECT_EQ(machine.nics[0].ports.at(0).device, "mlx5_0");

@@ -9,7 +9,7 @@ namespace {
 
 using namespace host;
 
-bool has_room(Process& all, const DeviceState& device, std::uint64_t size_bytes) {
+bool has_space(Process& all, const DeviceState& device, std::uint64_t size_bytes) {
   return size_bytes <= all.settings.memory_bytes - std::min(all.settings.memory_bytes, device.used_bytes);
 }
 
@@ -144,7 +144,7 @@ TROUPE_EXPORT Result cuMemAllocFromPoolAsync(DevicePointer* pointer, std::size_t
   if (on->capture != nullptr)
     return invalidate(*on->capture, place, "allocates memory", Result::stream_capture_unsupported);
   DeviceState& device = all.devices[static_cast<std::size_t>(state->device)];
-  if (!has_room(all, device, bytes) || (state->most_bytes != 0 && bytes > state->most_bytes - state->used_bytes))
+  if (!has_space(all, device, bytes) || (state->most_bytes != 0 && bytes > state->most_bytes - state->used_bytes))
     return Result::out_of_memory;
   const AllocationPtr made = all.memory.allocate(state->device, bytes, place);
   if (made == nullptr) return Result::out_of_memory;
@@ -175,7 +175,7 @@ TROUPE_EXPORT Result cuMemAlloc_v2(DevicePointer* pointer, std::size_t bytes) {
   const Result allowed = entry.outside_capture();
   if (allowed != Result::success) return allowed;
   if (bytes == 0) return Result::invalid_value;
-  if (!has_room(entry.all(), entry.device(), bytes)) return Result::out_of_memory;
+  if (!has_space(entry.all(), entry.device(), bytes)) return Result::out_of_memory;
   const AllocationPtr made = entry.all().memory.allocate_shared(current_device, bytes, entry.place());
   if (made == nullptr) return Result::out_of_memory;
   entry.device().used_bytes += bytes;

@@ -135,7 +135,7 @@ void measure_copies(Side& side) {
 }
 
 /// One pass of Adam over f32 numbers: read 16 bytes of each, write 12.
-void measure_update(Side& side) {
+void add_update_squares(Side& side) {
   const std::uint64_t count = (std::uint64_t{side.what.mib} << 20) / sizeof(float);
   const Memory sums = side.take(sizeof(StepSums));
   side.write(sums, [](std::span<std::byte> bytes) { numbers<StepSums>(bytes)[0].samples = 1; });
@@ -237,7 +237,7 @@ std::vector<double> measure_steps(Side& side, const Network& network, DType dtyp
 void measure(Side& side) {
   measure_launches(side);
   measure_copies(side);
-  measure_update(side);
+  add_update_squares(side);
 }
 
 void compare_steps(Side& gpu, Side& cpu, const Network& network) {

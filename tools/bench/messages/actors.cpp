@@ -226,7 +226,7 @@ PairSide::PairSide(Blocking& blocking, const EndCase& what) : what_(what), there
 }
 
 void PairSide::end(Blocking& blocking, Line& line) {
-  line.meet(blocking);
+  line.barrier(blocking);
   side_->group().stop(blocking, Deadline::after(std::chrono::seconds(5)));
 }
 

@@ -19,7 +19,7 @@ Figures run_case(Blocking& blocking, const EndCase& what, EndLines lines) {
 }  // namespace
 
 Figures idle_cores(Blocking& blocking, const EndCase& what, Line& line) {
-  line.meet(blocking);
+  line.barrier(blocking);
   const auto begun = Clock::now();
   const auto before = core_time(CLOCK_PROCESS_CPUTIME_ID);
   line.rest(blocking, what.span());

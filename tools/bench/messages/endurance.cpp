@@ -66,7 +66,7 @@ class Endurance {
     const auto warm = stopped ? std::pair(0.0, 0.0) : memory_use();
     const auto warm_done = end_.done();
     const auto began = Clock::now();
-    lines_.other.meet(blocking_);  // both have read their memory use
+    lines_.other.barrier(blocking_);  // both have read their memory use
     if (!stopped) stopped = send_until(messages);
     const double took_ms = milliseconds_since(began);
 

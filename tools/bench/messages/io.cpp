@@ -32,7 +32,7 @@ Figures run_io(Blocking& blocking, const EndCase& what, Line& line) {
                  system.render(far.error()));
     figures = what.what == "idle" ? idle_cores(blocking, what, line)
                                   : measure_near(blocking, stage, what, *far, line.patience());
-    line.meet(blocking);
+    line.barrier(blocking);
     return figures;
   }
   const Ending far(spawn_far(stage, what));
@@ -40,7 +40,7 @@ Figures run_io(Blocking& blocking, const EndCase& what, Line& line) {
   TROUPE_CHECK(port, Code::environment, "CAF's io cannot publish an actor: ", system.render(port.error()));
   line.tell(*port);
   if (what.what == "idle") idle_cores(blocking, what, line);
-  line.meet(blocking);
+  line.barrier(blocking);
   return figures;
 }
 

@@ -85,7 +85,7 @@ class RawWorker {
   RawWorker& operator=(const RawWorker&) = delete;
 
   /// Connects it to the worker that the other end connects now.
-  void meet(Blocking& blocking, Line& line) {
+  void barrier(Blocking& blocking, Line& line) {
     ucp_worker_attr_t attributes{};
     attributes.field_mask = UCP_WORKER_ATTR_FIELD_ADDRESS;
     require(ucp_worker_query(worker_, &attributes), "UCX cannot describe a worker");
@@ -323,22 +323,22 @@ Figures run_raw(Blocking& blocking, const EndCase& what, Line& line) {
   const Deadline deadline = Deadline::after(line.patience());
   const std::chrono::nanoseconds spin = best ? std::chrono::hours(1) : control_lane(what).spin;
   RawWorker worker(context, best, what.bytes, spin, deadline);
-  worker.meet(blocking, line);
+  worker.barrier(blocking, line);
   Figures figures;
   if (what.what == "mixed") {
     RawWorker bulk(context, best, kStreamedBytes, std::chrono::nanoseconds(0), deadline);
-    bulk.meet(blocking, line);
-    line.meet(blocking);
+    bulk.barrier(blocking, line);
+    line.barrier(blocking);
     figures = mixed(what, worker, bulk);
-    line.meet(blocking);
+    line.barrier(blocking);
     return figures;
   }
-  line.meet(blocking);
+  line.barrier(blocking);
   if (!what.client)
     serve(worker);
   else
     figures = what.what == "rate" ? count(worker, what) : latency(worker, what);
-  line.meet(blocking);
+  line.barrier(blocking);
   return figures;
 }
 

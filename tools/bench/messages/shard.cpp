@@ -37,10 +37,10 @@ void ask(caf::event_based_actor* self, const HostedShard& shard, Question questi
 void push_and_pull(caf::event_based_actor* self, const std::shared_ptr<Rounds>& rounds) {
   Rounds& r = *rounds;
   r.remote->post_sink(kPulled, r.landing);
-  PushPart push{.sequence = r.round + 1, .clock = r.round, .base_version = r.round};
+  PushRequest push{.sequence = r.round + 1, .clock = r.round, .base_version = r.round};
   push.values = r.values.into({r.sink_there});
   push.next = {.clock = ++r.round, .into = kPulled.value};
-  ask(self, r.shard, std::move(push), [=](const PulledPart& pulled) {
+  ask(self, r.shard, std::move(push), [=](const PullReply& pulled) {
     Rounds& r = *rounds;
     r.sink_there = pulled.sink;
     if (pulled.values.memory() == r.landing)

@@ -24,7 +24,7 @@ using nlohmann::json;
 using topology::MessageFigure;
 
 constexpr std::uint64_t kPayloadBytes = std::uint64_t{1} << 20;
-constexpr std::uint32_t kUnderWay = 8;  // number of payloads
+constexpr std::uint32_t kInFlight = 8;  // number of payloads
 constexpr std::uint32_t kWarmUp = 200;  // number of messages
 constexpr std::chrono::seconds kAnswerPatience{20};
 constexpr int kNetworkTimes = 5;  // times as long as within a host: links with a rate limit let a burst through first
@@ -37,11 +37,11 @@ struct MessageHead {
 };
 
 /// One of two processes that measure messages. It drives both lanes itself. One end asks, the other serves. Invariant:
-/// at most kUnderWay payloads are in transit to it, so this number of landings is enough.
+/// at most kInFlight payloads are in transit to it, so this number of landings is enough.
 class MessageEnd final : Receiver, SendDone {
  public:
   explicit MessageEnd(const UcxOptions& options) {
-    arena_ = Arena::create(arena_id(options.self, 1), (2 * kUnderWay + 2) * kPayloadBytes);
+    arena_ = Arena::create(arena_id(options.self, 1), (2 * kInFlight + 2) * kPayloadBytes);
     space_.map(arena_);
     for (Memory& slot : landings_) slot = arena_->allocate(kPayloadBytes);
     payload_ = arena_->allocate(kPayloadBytes);
@@ -91,9 +91,9 @@ class MessageEnd final : Receiver, SendDone {
     const auto begun = Clock::now();
     for (const Deadline end = Deadline::after(span); !end.passed();) {
       const MessageHead head{Word::payload, sent};
-      if (under_way_ < kUnderWay && transport_->send(peer, Lane::bulk, Class::gradient, kChannel,
+      if (in_flight_ < kInFlight && transport_->send(peer, Lane::bulk, Class::gradient, kChannel,
                                                      std::as_bytes(std::span{&head, 1}), {&payload_, 1}, *this)) {
-        ++under_way_;
+        ++in_flight_;
         ++sent;
       }
       look();
@@ -105,7 +105,7 @@ class MessageEnd final : Receiver, SendDone {
   /// Ends the other end's serve().
   void end(Peer peer) {
     say(peer, {Word::bye, 0});
-    wait_until(peer, [&] { return under_way_ == 0; });
+    wait_until(peer, [&] { return in_flight_ == 0; });
   }
 
  private:
@@ -124,7 +124,7 @@ class MessageEnd final : Receiver, SendDone {
   void dropped(Peer, Lane, Memory, const Status& why) noexcept override { failed_ = why; }
   void lost(Peer, const Status& why) noexcept override { failed_ = why; }
   void sent(Status status) noexcept override {
-    --under_way_;
+    --in_flight_;
     if (!status.ok()) failed_ = status;
   }
 
@@ -154,7 +154,7 @@ class MessageEnd final : Receiver, SendDone {
     TROUPE_CHECK(head.word == wanted, Code::corrupt, "process ", peer.value, " answered out of turn");
   }
   void say(Peer peer, const MessageHead& head) {
-    ++under_way_;
+    ++in_flight_;
     wait_until(peer, [&] {
       return transport_->send(peer, Lane::control, Class::control, kChannel, std::as_bytes(std::span{&head, 1}), {},
                               *this);
@@ -163,14 +163,14 @@ class MessageEnd final : Receiver, SendDone {
 
   AddressSpace space_;
   std::shared_ptr<Arena> arena_;
-  std::array<Memory, 2 * kUnderWay> landings_{};
+  std::array<Memory, 2 * kInFlight> landings_{};
   Memory payload_;
   std::unique_ptr<Transport> transport_;
   std::optional<MessageHead> word_;
   std::uint64_t landed_ = 0;
   std::uint64_t payloads_ = 0;
   std::uint64_t idle_ = 0;
-  std::uint32_t under_way_ = 0;
+  std::uint32_t in_flight_ = 0;
   Status failed_;
 };
 

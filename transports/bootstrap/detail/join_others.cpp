@@ -79,7 +79,7 @@ class JoinServer {
   std::vector<Place> places_;
   std::size_t missing_;
   const Clock::time_point began_ = Clock::now();
-  Deadline next_tell_ = Deadline::after(kTellEvery);
+  Deadline next_note_ = Deadline::after(kNoteEvery);
   Deadline accept_again_ = Deadline::after(Clock::duration::zero());
   int notes_ = 0;
   std::optional<Status> ended_;  // the reason if there will be no job
@@ -94,8 +94,8 @@ Joined JoinServer::run() {
                                      blocking_.thread(), "); look at their output, or raise faults.start_s")};
       break;
     }
-    if (next_tell_.passed()) tell_who_is_missing();
-    round(request_.deadline.at() < next_tell_.at() ? request_.deadline : next_tell_);
+    if (next_note_.passed()) tell_who_is_missing();
+    round(request_.deadline.at() < next_note_.at() ? request_.deadline : next_note_);
   }
   if (ended_) end();
   return complete();
@@ -283,9 +283,9 @@ std::string JoinServer::who_is_missing() const {
 }
 
 void JoinServer::tell_who_is_missing() {
-  next_tell_ = Deadline::after(kTellEvery);
+  next_note_ = Deadline::after(kNoteEvery);
   const std::string said = text("waiting for ", who_is_missing());
-  request_.tell(said);
+  request_.note(said);
   auto body = std::make_shared<Bytes>();
   put_text(*body, said);
   for (Candidate& candidate : candidates_) {
@@ -295,7 +295,7 @@ void JoinServer::tell_who_is_missing() {
 
 void JoinServer::note(const std::string& said) {
   if (notes_ == kMaxNotes) return;
-  request_.tell(++notes_ < kMaxNotes ? said : said + " (further ones are not reported)");
+  request_.note(++notes_ < kMaxNotes ? said : said + " (further ones are not reported)");
 }
 
 Joined JoinServer::complete() {

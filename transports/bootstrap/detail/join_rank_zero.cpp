@@ -37,7 +37,7 @@ class JoinClient {
   Blocking& blocking_;
   const JoinRequest& request_;
   const Clock::time_point began_ = Clock::now();
-  Deadline next_tell_ = Deadline::after(kTellEvery);
+  Deadline next_note_ = Deadline::after(kNoteEvery);
   std::string reached_;         // the last address of rank 0 that was tried
   bool connected_ = false;      // there is a connection
   bool authenticated_ = false;  // the connection is rank 0's
@@ -137,8 +137,8 @@ std::optional<Frame> JoinClient::next(Connection& link, Kind kind) {
     while (auto frame = link.take()) {
       if (frame->kind == kind) return frame;
       if (frame->kind == Kind::waiting) {
-        request_.tell(take_text(frame->body));
-        next_tell_ = Deadline::after(kTellEvery);
+        request_.note(take_text(frame->body));
+        next_note_ = Deadline::after(kNoteEvery);
       } else {
         TROUPE_CHECK(frame->kind == Kind::refused, Code::corrupt, "rank 0 at ", where(), " sent a frame of kind ",
                      static_cast<int>(frame->kind), " out of turn");
@@ -148,9 +148,9 @@ std::optional<Frame> JoinClient::next(Connection& link, Kind kind) {
     }
     if (!link.open()) return std::nullopt;
     if (request_.deadline.at() + kGrace <= Clock::now()) give_up();
-    if (next_tell_.passed()) tell();
+    if (next_note_.passed()) tell();
     const auto left = request_.deadline.left() + kGrace;
-    wait_ready(links, -1, Deadline::after(std::min<Clock::duration>(left, next_tell_.left())));
+    wait_ready(links, -1, Deadline::after(std::min<Clock::duration>(left, next_note_.left())));
     link.flush();
     link.receive();
   }
@@ -158,14 +158,14 @@ std::optional<Frame> JoinClient::next(Connection& link, Kind kind) {
 
 void JoinClient::pause(std::chrono::milliseconds span) {
   if (request_.deadline.passed()) give_up();
-  if (next_tell_.passed()) tell();
+  if (next_note_.passed()) tell();
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(request_.deadline.left());
   poll(nullptr, 0, static_cast<int>(std::min(span, left).count()));
 }
 
 void JoinClient::tell() {
-  next_tell_ = Deadline::after(kTellEvery);
-  request_.tell(connected_ ? text("connected to ", where(), ", waiting for rank 0 to begin")
+  next_note_ = Deadline::after(kNoteEvery);
+  request_.note(connected_ ? text("connected to ", where(), ", waiting for rank 0 to begin")
                            : text("waiting for rank 0 at ", where(), " (", cause_, ")"));
 }
 

@@ -18,7 +18,7 @@ namespace troupe::bootstrap {
 constexpr std::chrono::milliseconds kParting{300};
 /// Rank 0 knows the missing ranks: the others wait this long after their deadline for its message.
 constexpr std::chrono::milliseconds kGrace{250};
-constexpr std::chrono::seconds kTellEvery{5};
+constexpr std::chrono::seconds kNoteEvery{5};
 
 /// A complete job.
 struct Joined {
@@ -33,7 +33,7 @@ struct JoinRequest {
   Deadline deadline;
   const std::function<void(const std::string&)>& waiting;  // may be empty
 
-  void tell(const std::string& text) const {
+  void note(const std::string& text) const {
     if (waiting) waiting(text);
   }
 };

@@ -59,10 +59,10 @@ void CallerSide::check(const BucketWork& work, const StripeMemory& mine) const {
   const auto where = [&] { return text("step ", work.step.value, ", bucket ", bucket.index, ": "); };
   TROUPE_CHECK(bucket.index < plan_.group().buckets.size() && bucket == plan_.group().buckets[bucket.index],
                Code::invalid, where(), "the group has no such bucket");
-  const Part own = plan_.ownership().part_of(bucket.index, plan_.self());
+  const ElementRange own = plan_.ownership().part_of(bucket.index, plan_.self());
   const Stripe& stripe = mine.stripe;
   TROUPE_CHECK(stripe.count == own.count &&
-                   (own.count == 0 || (stripe.first == own.first && stripe.tenant.value == plan_.self())),
+                   (own.count == 0 || (stripe.first == own.first && stripe.owner.value == plan_.self())),
                Code::invalid, where(), "the stripe of rank ", plan_.self(), " is not the group's");
   TROUPE_CHECK(work.gradients.size_bytes == bucket.count * sizeof(float), Code::invalid, where(), "gradients of ",
                work.gradients.size_bytes, " bytes for ", bucket.count, " elements");

@@ -32,7 +32,7 @@ struct Flow {
 
   Round& round;
   const bool results;
-  std::deque<Delivery> deliveries;  // one for each rank and cargo, the neighbour's first: ranks begin apart
+  std::deque<Delivery> deliveries;  // one for each rank and payload kind, the neighbour's first: ranks begin apart
   std::uint32_t left = 0;           // number of this round's messages that were not reported as sent
 };
 
@@ -59,7 +59,7 @@ struct StagedResult final : Waker, LaneTask {
   DirectRounds& owner;
   const std::size_t channel;
   std::uint64_t sequence = 0;
-  Cargo cargo{};
+  PayloadKind payload_kind{};
 };
 
 /// One call of this rank, from when it is enqueued until all its messages are sent.

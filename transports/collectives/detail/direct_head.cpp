@@ -15,7 +15,7 @@ constexpr std::size_t kLongestReason = 400;
 
 struct Packed {
   std::uint32_t mark;
-  std::uint8_t cargo;
+  std::uint8_t payload_kind;
   std::uint8_t plain;
   std::uint8_t sums;
   std::uint8_t code;  // of an AbortNotice
@@ -47,7 +47,7 @@ std::string describe(const RoundShape& shape) {
 std::array<std::byte, kDirectHeadBytes> encode(const DirectHead& head) noexcept {
   Packed packed{};
   packed.mark = kMark;
-  packed.cargo = static_cast<std::uint8_t>(head.cargo);
+  packed.payload_kind = static_cast<std::uint8_t>(head.payload_kind);
   packed.plain = static_cast<std::uint8_t>(head.round.plain);
   packed.sums = head.round.sums ? 1 : 0;
   packed.part = static_cast<std::uint16_t>(head.round.part);
@@ -70,13 +70,13 @@ std::optional<DirectHead> decode(std::span<const std::byte> bytes) noexcept {
   if (bytes.size() != kDirectHeadBytes) return std::nullopt;
   Packed packed;
   std::memcpy(&packed, bytes.data(), sizeof packed);
-  if (packed.mark != kMark || packed.cargo < 1 || packed.cargo > 3 ||
+  if (packed.mark != kMark || packed.payload_kind < 1 || packed.payload_kind > 3 ||
       packed.plain > static_cast<std::uint8_t>(PlainOperation::barrier) || packed.sums > 1 ||
       packed.part > static_cast<std::uint16_t>(RoundPart::parameters)) {
     return std::nullopt;
   }
   DirectHead head;
-  head.cargo = static_cast<Cargo>(packed.cargo);
+  head.payload_kind = static_cast<PayloadKind>(packed.payload_kind);
   head.view = packed.view;
   head.rank = packed.rank;
   head.group = {packed.group};
@@ -96,7 +96,7 @@ std::optional<DirectHead> decode(std::span<const std::byte> bytes) noexcept {
 std::vector<std::byte> encode(const AbortNotice& notice) {
   Packed packed{};
   packed.mark = kMark;
-  packed.cargo = kAborted;
+  packed.payload_kind = kAborted;
   packed.code = static_cast<std::uint8_t>(notice.why.code());
   packed.view = notice.view;
   packed.rank = notice.rank;
@@ -113,7 +113,7 @@ std::optional<AbortNotice> decode_abort_notice(std::span<const std::byte> bytes)
   Packed packed;
   std::memcpy(&packed, bytes.data(), sizeof packed);
   const bool known = packed.code > 0 && packed.code <= static_cast<std::uint8_t>(Code::corrupt);
-  if (packed.mark != kMark || packed.cargo != kAborted || !known) return std::nullopt;
+  if (packed.mark != kMark || packed.payload_kind != kAborted || !known) return std::nullopt;
   const std::span<const std::byte> why = bytes.subspan(sizeof packed);
   const std::string reason(reinterpret_cast<const char*>(why.data()), std::min(why.size(), kLongestReason));
   return AbortNotice{packed.view, packed.rank, {static_cast<Code>(packed.code), reason}, {packed.group}};

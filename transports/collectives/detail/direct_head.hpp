@@ -13,12 +13,12 @@
 namespace troupe::collectives {
 
 /// The payload of a message of a round.
-enum class Cargo : std::uint8_t {
+enum class PayloadKind : std::uint8_t {
   contribution = 1,  // a rank's contribution to what the receiver adds up, and its sums
   result = 2,        // the sender's part after its work
   bf16_result = 3,   // the bf16 image of the result
 };
-inline constexpr std::uint8_t kAborted = 4;  // in place of the cargo: an AbortNotice
+inline constexpr std::uint8_t kAborted = 4;  // in place of the payload kind: an AbortNotice
 
 /// The part of an update that a round does. A step with a verdict has a separate round for each part; otherwise one
 /// round does `all`. Only rounds with `all` or `parameters` have results.
@@ -44,7 +44,7 @@ struct RoundShape {
 std::string describe(const RoundShape& shape);
 
 struct DirectHead {
-  Cargo cargo = Cargo::contribution;
+  PayloadKind payload_kind = PayloadKind::contribution;
   std::uint32_t view = 0;
   std::uint32_t rank = 0;  // the sender
   GroupId group{};
@@ -57,7 +57,7 @@ inline constexpr std::size_t kDirectHeadBytes = 64 + sizeof(StepSums);
 /// A larger group number does not fit into a head.
 inline constexpr std::uint32_t kLargestGroup = 65535;
 std::array<std::byte, kDirectHeadBytes> encode(const DirectHead& head) noexcept;
-/// Nothing if the bytes are not a head: another size, mark or cargo.
+/// Nothing if the bytes are not a head: another size, mark or payload kind.
 std::optional<DirectHead> decode(std::span<const std::byte> bytes) noexcept;
 
 /// Tells the others why a rank will send nothing more, so that they need not wait for a deadline.

@@ -150,7 +150,7 @@ void DirectRounds::own_work_done(Round& round) noexcept {
 
 void DirectRounds::unstaged(const StagedResult& result) noexcept {
   failure_.guarded([&] {
-    channels_[result.channel].window.arrived(result.sequence, result.cargo);
+    channels_[result.channel].window.arrived(result.sequence, result.payload_kind);
     advance(result.channel);
     sender_.pump();
   });
@@ -209,14 +209,14 @@ std::optional<DirectHead> DirectRounds::accept(Peer from, std::span<const std::b
   const std::uint64_t expected = due ? plan_.expected_bytes(*head, size_bytes, own) : 0;
   TROUPE_CHECK(due && size_bytes == expected, Code::corrupt, "rank ", sender.value, " sent ", size_bytes, " bytes for ",
                describe(shape), ", ", expected, " were expected");
-  Status status = channels_[plan_.channel_of(shape)].window.enter(head->rank, shape, head->cargo);
+  Status status = channels_[plan_.channel_of(shape)].window.enter(head->rank, shape, head->payload_kind);
   if (status.ok()) status = order_.agree(sender, shape);
   TROUPE_CHECK(status.ok(), status.code(), status.text());
   return head;
 }
 
 /// Whether the message is an abort notice; if it is of this group's present view, this rank fails, too.
-bool DirectRounds::hear_abort(Peer from, std::span<const std::byte> bytes) {
+bool DirectRounds::take_abort_notice(Peer from, std::span<const std::byte> bytes) {
   const std::optional<AbortNotice> notice = decode_abort_notice(bytes);
   if (!notice) return false;
   const DirectGroup& group = plan_.group();
@@ -237,18 +237,18 @@ Memory DirectRounds::landing(Peer from, Lane, std::span<const std::byte> head, s
 
 void DirectRounds::arrived(Peer from, Lane, std::span<const std::byte> head, Memory payload) noexcept {
   failure_.guarded([&] {
-    if (payload.size_bytes == 0 && hear_abort(from, head)) return;
+    if (payload.size_bytes == 0 && take_abort_notice(from, head)) return;
     // A message with a payload was accepted by landing().
     const std::optional<DirectHead> here = payload.size_bytes > 0 ? decode(head) : accept(from, head, 0);
     if (!here) return;
     const RoundShape& shape = here->round;
     const std::size_t channel = plan_.channel_of(shape);
-    const bool contribution = here->cargo == Cargo::contribution;
+    const bool contribution = here->payload_kind == PayloadKind::contribution;
     if (contribution && carries_sums(shape))
       *space_.address_of<StepSums>(plan_.staging().sums(channel, shape.sequence, here->rank)) = here->sums;
     if (plan_.group().device_memory && !contribution && payload.size_bytes > 0 && !is_plain(shape))
       return unstage(*here);
-    channels_[channel].window.arrived(shape.sequence, here->cargo);
+    channels_[channel].window.arrived(shape.sequence, here->payload_kind);
     advance(channel);
     sender_.pump();
   });
@@ -258,9 +258,10 @@ void DirectRounds::arrived(Peer from, Lane, std::span<const std::byte> head, Mem
 void DirectRounds::unstage(const DirectHead& head) {
   const RoundShape& shape = head.round;
   const std::size_t place = (shape.sequence % 2 * plan_.ranks() + head.rank) * 2;
-  StagedResult& result = channels_[plan_.channel_of(shape)].staged[place + (head.cargo == Cargo::bf16_result ? 1 : 0)];
+  StagedResult& result =
+      channels_[plan_.channel_of(shape)].staged[place + (head.payload_kind == PayloadKind::bf16_result ? 1 : 0)];
   result.sequence = shape.sequence;
-  result.cargo = head.cargo;
+  result.payload_kind = head.payload_kind;
   work_.unstage(head, result);
 }
 

@@ -67,7 +67,7 @@ class DirectRounds final : public Receiver {
   struct Channel {
     Channel(std::uint32_t self, std::span<const Rank> names) : window(self, names) {}
     RoundWindow window;
-    std::deque<StagedResult> staged;       // for device memory: of other ranks, by sequence, rank and cargo
+    std::deque<StagedResult> staged;       // for device memory: of other ranks, by sequence, rank and payload kind
     std::array<Round*, 2> rounds{};        // those that have begun, by sequence
     std::array<std::uint64_t, 2> begun{};  // their sequence numbers
     std::uint64_t gathered = 0;            // number of rounds handled by gathered()
@@ -85,7 +85,7 @@ class DirectRounds final : public Receiver {
   void send(Flow& flow);
   void finished(Flow& flow);
   std::optional<DirectHead> accept(Peer from, std::span<const std::byte> head, std::uint64_t size_bytes);
-  bool hear_abort(Peer from, std::span<const std::byte> head);
+  bool take_abort_notice(Peer from, std::span<const std::byte> head);
   void unstage(const DirectHead& head);
 
   AddressSpace& space_;

@@ -36,7 +36,8 @@ std::span<const Memory> OwnWork::sums_of(const Round& round) {
 
 /// The contributions to `own` in the order of ranks, this rank's from the bucket's `gradients`. If contributions are
 /// packed, they are added up first, and the list has only the sum.
-std::span<const Memory> OwnWork::gradients_of(const RoundShape& shape, const Memory& gradients, const Part& own) {
+std::span<const Memory> OwnWork::gradients_of(const RoundShape& shape, const Memory& gradients,
+                                              const ElementRange& own) {
   const std::uint32_t bucket = shape.bucket;
   const Memory mine = elements(gradients, own.first - group_.buckets[bucket].first, own.count, sizeof(float));
   if (!plan_.is_filtered(shape))
@@ -45,7 +46,7 @@ std::span<const Memory> OwnWork::gradients_of(const RoundShape& shape, const Mem
   return parts_;
 }
 
-Memory OwnWork::add_up_packed(std::uint32_t bucket, const Memory& mine, const Part& own) {
+Memory OwnWork::add_up_packed(std::uint32_t bucket, const Memory& mine, const ElementRange& own) {
   const Memory sum = staging_.summed(own.count);
   for (std::uint32_t r = 0; r < plan_.ranks(); ++r) {
     const Memory part = plan_.packed(bucket, r, own);
@@ -59,7 +60,8 @@ Memory OwnWork::add_up_packed(std::uint32_t bucket, const Memory& mine, const Pa
 
 /// Adds up packed contributions into `mine`, one rank after the other, to find at whose contribution the sum stops
 /// being finite. `sums` keeps the lowest such element and, for it, the first rank.
-void OwnWork::add_up_packed_with_norm(std::uint32_t bucket, const Memory& mine, const Part& own, const Memory& sums) {
+void OwnWork::add_up_packed_with_norm(std::uint32_t bucket, const Memory& mine, const ElementRange& own,
+                                      const Memory& sums) {
   Memory so_far;
   for (std::uint32_t r = 0; r < plan_.ranks(); ++r) {
     const Memory from = plan_.packed(bucket, r, own);
@@ -78,7 +80,7 @@ void OwnWork::add_up_packed_with_norm(std::uint32_t bucket, const Memory& mine, 
   }
 }
 
-void OwnWork::update(const CollectiveCall& call, const Part& own, std::span<const Memory> gradients,
+void OwnWork::update(const CollectiveCall& call, const ElementRange& own, std::span<const Memory> gradients,
                      const Memory& total) {
   Stripe stripe = call.mine.stripe;
   stripe.first = own.first;
@@ -94,7 +96,7 @@ void OwnWork::add_up_and_update(Round& round) {
   const Memory total = staging_.total(round.channel, round.shape.sequence);
   exchange_.sum_up(total, sums_of(round));
   if (round.shape.sums) exchange_.copy(call.work.total, total);
-  const Part own = plan_.part_of(round.shape, self_);
+  const ElementRange own = plan_.part_of(round.shape, self_);
   if (own.count > 0) update(call, own, gradients_of(round.shape, call.data, own), total);
   tell(round);
 }
@@ -102,7 +104,7 @@ void OwnWork::add_up_and_update(Round& round) {
 void OwnWork::update_own_part(Round& round) {
   about(round.shape);
   const CollectiveCall& call = round.call;
-  const Part own = plan_.part_of(round.shape, self_);
+  const ElementRange own = plan_.part_of(round.shape, self_);
   if (own.count == 0) return;
   const Memory summed = elements(call.data, own.first - call.work.bucket.first, own.count, sizeof(float));
   update(call, own, {&summed, 1}, call.work.total);
@@ -110,7 +112,7 @@ void OwnWork::update_own_part(Round& round) {
 }
 
 /// If memory is the device's, the messages to others are sent from copies in the staging memory.
-void OwnWork::stage_results(const Part& own) {
+void OwnWork::stage_results(const ElementRange& own) {
   if (!group_.device_memory) return;
   exchange_.copy(staging_.results(own), elements(group_.parameters, own.first, own.count, sizeof(float)));
   if (group_.bf16.size_bytes > 0)
@@ -119,9 +121,9 @@ void OwnWork::stage_results(const Part& own) {
 
 void OwnWork::unstage(const DirectHead& head, StagedResult& result) {
   const RoundShape& shape = head.round;
-  const Part part = plan_.part_of(shape, head.rank);
+  const ElementRange part = plan_.part_of(shape, head.rank);
   about(shape);
-  if (head.cargo == Cargo::bf16_result)
+  if (head.payload_kind == PayloadKind::bf16_result)
     exchange_.copy(elements(group_.bf16, part.first, part.count, kBf16Bytes), staging_.image(part));
   else
     exchange_.copy(elements(group_.parameters, part.first, part.count, sizeof(float)), staging_.results(part));
@@ -131,7 +133,7 @@ void OwnWork::unstage(const DirectHead& head, StagedResult& result) {
 void OwnWork::reduce_with_norm(CollectiveCall& call) {
   const RoundShape& shape = call.rounds.front().shape;
   about(shape);
-  const Part own = plan_.ownership().part_of(shape.bucket, self_);
+  const ElementRange own = plan_.ownership().part_of(shape.bucket, self_);
   if (own.count == 0) return;
   const Memory sum = elements(call.data, own.first - call.work.bucket.first, own.count, sizeof(float));
   if (plan_.is_filtered(shape))

@@ -37,12 +37,13 @@ class OwnWork {
  private:
   void about(const RoundShape& shape) { exchange_.about(plan_.label_of(shape)); }
   void tell(Waker& waker);
-  void stage_results(const Part& own);
-  void update(const CollectiveCall& call, const Part& own, std::span<const Memory> gradients, const Memory& total);
+  void stage_results(const ElementRange& own);
+  void update(const CollectiveCall& call, const ElementRange& own, std::span<const Memory> gradients,
+              const Memory& total);
   std::span<const Memory> sums_of(const Round& round);
-  std::span<const Memory> gradients_of(const RoundShape& shape, const Memory& gradients, const Part& own);
-  Memory add_up_packed(std::uint32_t bucket, const Memory& mine, const Part& own);
-  void add_up_packed_with_norm(std::uint32_t bucket, const Memory& mine, const Part& own, const Memory& sums);
+  std::span<const Memory> gradients_of(const RoundShape& shape, const Memory& gradients, const ElementRange& own);
+  Memory add_up_packed(std::uint32_t bucket, const Memory& mine, const ElementRange& own);
+  void add_up_packed_with_norm(std::uint32_t bucket, const Memory& mine, const ElementRange& own, const Memory& sums);
   template <class OfRank>
   std::span<const Memory> in_rank_order(Memory own, OfRank&& of_rank);
 

@@ -21,9 +21,9 @@ Ownership::Ownership(std::span<const Stripe> stripes, std::span<const Bucket> bu
     for (const Stripe& stripe : stripes) {
       const Stripe common = common_part(stripe, bucket);
       if (common.count == 0) continue;
-      TROUPE_CHECK(stripe.tenant.value < ranks, Code::invalid, "a stripe of rank ", stripe.tenant.value, " of ", ranks);
-      Part& part = parts_[b * ranks_ + stripe.tenant.value];
-      TROUPE_CHECK(part.count == 0, Code::invalid, "rank ", stripe.tenant.value, " has two stripes in bucket ", b);
+      TROUPE_CHECK(stripe.owner.value < ranks, Code::invalid, "a stripe of rank ", stripe.owner.value, " of ", ranks);
+      ElementRange& part = parts_[b * ranks_ + stripe.owner.value];
+      TROUPE_CHECK(part.count == 0, Code::invalid, "rank ", stripe.owner.value, " has two stripes in bucket ", b);
       part = {common.first, common.count};
       owned += common.count;
     }
@@ -35,8 +35,8 @@ Ownership::Ownership(std::span<const Stripe> stripes, std::span<const Bucket> bu
     for (std::uint32_t rank = 0; rank < ranks; ++rank) largest_ = std::max(largest_, part_of(one, rank).count);
 }
 
-Part Ownership::part_of(const Chunk& chunk, std::uint32_t rank) const noexcept {
-  const Part& whole = parts_[chunk.bucket * ranks_ + rank];
+ElementRange Ownership::part_of(const Chunk& chunk, std::uint32_t rank) const noexcept {
+  const ElementRange& whole = parts_[chunk.bucket * ranks_ + rank];
   const std::uint64_t first = std::max(whole.first, chunk.first);
   const std::uint64_t end = std::min(whole.first + whole.count, chunk.first + chunk.count);
   if (end <= first) return {chunk.first, 0};

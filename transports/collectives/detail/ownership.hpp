@@ -10,7 +10,7 @@
 namespace troupe::collectives {
 
 /// Elements [first, first + count) of a group, or of an all_reduce's data.
-struct Part {
+struct ElementRange {
   std::uint64_t first = 0;
   std::uint64_t count = 0;
 };
@@ -32,8 +32,10 @@ class Ownership {
   /// The index of the bucket's first chunk in chunks().
   std::size_t first_chunk(std::uint32_t bucket) const noexcept { return first_chunk_[bucket]; }
   /// An empty part begins where its bucket or chunk begins.
-  Part part_of(std::uint32_t bucket, std::uint32_t rank) const noexcept { return parts_[bucket * ranks_ + rank]; }
-  Part part_of(const Chunk& chunk, std::uint32_t rank) const noexcept;
+  ElementRange part_of(std::uint32_t bucket, std::uint32_t rank) const noexcept {
+    return parts_[bucket * ranks_ + rank];
+  }
+  ElementRange part_of(const Chunk& chunk, std::uint32_t rank) const noexcept;
   /// The most elements of a chunk that any rank owns; at least Layout::kAlignElements.
   std::uint64_t largest_part() const noexcept { return largest_; }
 
@@ -41,7 +43,7 @@ class Ownership {
   std::uint32_t ranks_;
   std::vector<Chunk> chunks_;
   std::vector<std::size_t> first_chunk_;  // by bucket, and one more entry
-  std::vector<Part> parts_;               // by bucket and rank
+  std::vector<ElementRange> parts_;       // by bucket and rank
   std::uint64_t largest_ = Layout::kAlignElements;
 };
 

@@ -82,7 +82,7 @@ const Chunk& RoundPlan::chunk_of(const RoundShape& shape) const noexcept {
   return ownership_.chunks_of(shape.bucket)[shape.chunk];
 }
 
-Part RoundPlan::part_of(const RoundShape& shape, std::uint32_t rank) const {
+ElementRange RoundPlan::part_of(const RoundShape& shape, std::uint32_t rank) const {
   if (shape.part == RoundPart::sums) return {};
   return ownership_.part_of(chunk_of(shape), rank);
 }
@@ -141,7 +141,7 @@ Memory RoundPlan::residual_of(const Bucket& bucket) const noexcept {
   return elements(group_.residual, bucket.first, bucket.count, sizeof(float));
 }
 
-Memory RoundPlan::packed(std::uint32_t bucket, std::uint32_t rank, const Part& own) const noexcept {
+Memory RoundPlan::packed(std::uint32_t bucket, std::uint32_t rank, const ElementRange& own) const noexcept {
   if (rank != self_) return staging_.contribution(bucket, rank, own);
   return group_.residual.size_bytes != 0 ? staging_.leaving(bucket, own) : Memory{};
 }
@@ -157,7 +157,7 @@ Memory RoundPlan::payload_of(const Delivery& delivery) const {
   const CollectiveCall& call = flow.round.call;
   const std::uint32_t owner = flow.results ? self_ : delivery.to;
   if (is_plain(shape)) return (flow.results ? spreads(shape) : reduces(shape)) ? call.parts[owner] : Memory{};
-  const Part part = part_of(shape, owner);
+  const ElementRange part = part_of(shape, owner);
   if (part.count == 0) return {};
   if (group_.device_memory && flow.results) return delivery.bf16 ? staging_.image(part) : staging_.results(part);
   if (delivery.bf16) return elements(group_.bf16, part.first, part.count, kBf16Bytes);
@@ -182,26 +182,29 @@ bool RoundPlan::is_known(const RoundShape& shape) const {
 
 bool RoundPlan::is_due(const DirectHead& head, const Round* own) const {
   const RoundShape& shape = head.round;
-  const bool contributes = head.cargo == Cargo::contribution;
+  const bool contributes = head.payload_kind == PayloadKind::contribution;
   if (is_plain(shape)) {
-    if (own == nullptr) return head.cargo != Cargo::bf16_result;
-    return contributes ? contributes_to(*own, self_) : has_result(*own, head.rank) && head.cargo == Cargo::result;
+    if (own == nullptr) return head.payload_kind != PayloadKind::bf16_result;
+    return contributes ? contributes_to(*own, self_)
+                       : has_result(*own, head.rank) && head.payload_kind == PayloadKind::result;
   }
   if (contributes) return shape.sums || part_of(shape, self_).count > 0;
   const bool image = group_.bf16.size_bytes > 0;
-  return carries_parameters(shape) && part_of(shape, head.rank).count > 0 && (head.cargo == Cargo::result || image);
+  return carries_parameters(shape) && part_of(shape, head.rank).count > 0 &&
+         (head.payload_kind == PayloadKind::result || image);
 }
 
 std::uint64_t RoundPlan::expected_bytes(const DirectHead& head, std::uint64_t found, const Round* own) const {
   const RoundShape& shape = head.round;
-  const bool contributes = head.cargo == Cargo::contribution;
+  const bool contributes = head.payload_kind == PayloadKind::contribution;
   if (is_plain(shape)) {
     if (!(contributes ? reduces(shape) : spreads(shape))) return 0;
     if (own == nullptr) return std::min(found / sizeof(float) * sizeof(float), most_reduced());
     return own->call.parts[contributes ? self_ : head.rank].size_bytes;
   }
   if (!contributes)
-    return part_of(shape, head.rank).count * (head.cargo == Cargo::bf16_result ? kBf16Bytes : sizeof(float));
+    return part_of(shape, head.rank).count *
+           (head.payload_kind == PayloadKind::bf16_result ? kBf16Bytes : sizeof(float));
   if (!carries_gradients(shape)) return 0;
   return part_of(shape, self_).count * (is_filtered(shape) ? group_.filter->packed_bytes() : sizeof(float));
 }
@@ -209,17 +212,18 @@ std::uint64_t RoundPlan::expected_bytes(const DirectHead& head, std::uint64_t fo
 Memory RoundPlan::landing_of(const DirectHead& head, std::uint64_t size_bytes, const Round* own) const {
   const RoundShape& shape = head.round;
   if (is_plain(shape)) {
-    if (head.cargo == Cargo::contribution) return staging_.reduced(head.rank, size_bytes);
+    if (head.payload_kind == PayloadKind::contribution) return staging_.reduced(head.rank, size_bytes);
     // In place: the owner has read this rank's contribution before it sends a result.
     return own->call.parts[head.rank];
   }
-  if (head.cargo == Cargo::contribution) {
-    const Part own = part_of(shape, self_);
+  if (head.payload_kind == PayloadKind::contribution) {
+    const ElementRange own = part_of(shape, self_);
     return staging_.contribution(shape.bucket, head.rank, own);
   }
-  const Part part = part_of(shape, head.rank);
-  if (group_.device_memory) return head.cargo == Cargo::bf16_result ? staging_.image(part) : staging_.results(part);
-  if (head.cargo == Cargo::bf16_result) return elements(group_.bf16, part.first, part.count, kBf16Bytes);
+  const ElementRange part = part_of(shape, head.rank);
+  if (group_.device_memory)
+    return head.payload_kind == PayloadKind::bf16_result ? staging_.image(part) : staging_.results(part);
+  if (head.payload_kind == PayloadKind::bf16_result) return elements(group_.bf16, part.first, part.count, kBf16Bytes);
   return elements(group_.parameters, part.first, part.count, sizeof(float));
 }
 

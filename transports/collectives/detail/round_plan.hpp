@@ -53,7 +53,7 @@ class RoundPlan {
 
   const Chunk& chunk_of(const RoundShape& shape) const noexcept;
   /// The part that `rank` adds up in an update's round, and whose result it sends.
-  Part part_of(const RoundShape& shape, std::uint32_t rank) const;
+  ElementRange part_of(const RoundShape& shape, std::uint32_t rank) const;
   /// Whether `rank` sends a result to all others, with or without payload.
   bool has_result(const Round& round, std::uint32_t rank) const;
   /// Whether `rank` gets a contribution from all others: it owns a part, or adds up at least the sums. A contribution
@@ -77,7 +77,7 @@ class RoundPlan {
   Memory payload_of(const Delivery& delivery) const;
   /// The packed contribution of `rank` to `own`; empty: this rank's gradients are added up unpacked. With error
   /// feedback this rank's own are packed, too, so that its residual has an effect whichever rank owns the element.
-  Memory packed(std::uint32_t bucket, std::uint32_t rank, const Part& own) const noexcept;
+  Memory packed(std::uint32_t bucket, std::uint32_t rank, const ElementRange& own) const noexcept;
 
   // For arriving messages. `begun`: this rank's round of that shape; null if its call has not begun.
   /// Whether this group has such a round, so that the other functions can be called.

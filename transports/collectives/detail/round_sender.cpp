@@ -39,7 +39,9 @@ bool RoundSender::try_send(Delivery& delivery) {
   const DirectGroup& group = plan_.group();
   const Flow& flow = delivery.flow;
   DirectHead head;
-  head.cargo = !flow.results ? Cargo::contribution : delivery.bf16 ? Cargo::bf16_result : Cargo::result;
+  head.payload_kind = !flow.results   ? PayloadKind::contribution
+                      : delivery.bf16 ? PayloadKind::bf16_result
+                                      : PayloadKind::result;
   head.view = group.view.value;
   head.rank = plan_.self();
   head.group = group.id;

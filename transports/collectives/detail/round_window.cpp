@@ -40,14 +40,14 @@ Status RoundWindow::announce(const RoundShape& shape, const Expected& expected) 
   return {};
 }
 
-Status RoundWindow::enter(std::uint32_t from, const RoundShape& shape, Cargo cargo) {
+Status RoundWindow::enter(std::uint32_t from, const RoundShape& shape, PayloadKind payload_kind) {
   Round& round = at(shape.sequence);
   if (Status status = agree(round, from, shape); !status.ok()) return status;
-  const auto bit = static_cast<std::uint8_t>(1u << static_cast<unsigned>(cargo));
+  const auto bit = static_cast<std::uint8_t>(1u << static_cast<unsigned>(payload_kind));
   if ((round.entered[from] & bit) != 0) {
     return {Code::corrupt, text("rank ", names_[from].value, " sent a part of ", describe(shape), " twice")};
   }
-  if (cargo != Cargo::contribution && !round.announced) {
+  if (payload_kind != PayloadKind::contribution && !round.announced) {
     return {Code::corrupt, text("rank ", names_[from].value, " sent a result of ", describe(shape), " before rank ",
                                 names_[self_].value, " contributed to it")};
   }
@@ -55,9 +55,9 @@ Status RoundWindow::enter(std::uint32_t from, const RoundShape& shape, Cargo car
   return {};
 }
 
-void RoundWindow::arrived(std::uint64_t sequence, Cargo cargo) {
+void RoundWindow::arrived(std::uint64_t sequence, PayloadKind payload_kind) {
   Round& round = at(sequence);
-  ++(cargo == Cargo::contribution ? round.contributions : round.results);
+  ++(payload_kind == PayloadKind::contribution ? round.contributions : round.results);
   advance();
 }
 

@@ -35,9 +35,9 @@ class RoundWindow {
   /// This rank's own call has been reached by its stream: its contributions may be sent.
   Status announce(const RoundShape& shape, const Expected& expected);
   /// A message of `from` is about to be received, or came without payload.
-  Status enter(std::uint32_t from, const RoundShape& shape, Cargo cargo);
+  Status enter(std::uint32_t from, const RoundShape& shape, PayloadKind payload_kind);
   /// The message has arrived.
-  void arrived(std::uint64_t sequence, Cargo cargo);
+  void arrived(std::uint64_t sequence, PayloadKind payload_kind);
   /// This rank's contributions to the round are sent; their memory may be written again.
   void contributions_sent(std::uint64_t sequence);
   /// What this rank adds up is done.
@@ -65,7 +65,7 @@ class RoundWindow {
     Expected expected;
     std::uint32_t contributions = 0;
     std::uint32_t results = 0;
-    std::vector<std::uint8_t> entered;  // by rank, a bit for each cargo
+    std::vector<std::uint8_t> entered;  // by rank, a bit for each payload kind
   };
   Round& at(std::uint64_t sequence) noexcept { return rounds_[sequence % 2]; }
   Status agree(Round& round, std::uint32_t from, const RoundShape& shape);

@@ -57,8 +57,8 @@ Memory Staging::total(std::size_t channel, std::uint64_t sequence) const noexcep
   return sums(channel, sequence, ownership_.ranks());
 }
 
-Memory Staging::contribution(std::uint32_t bucket, std::uint32_t rank, const Part& part) const noexcept {
-  const Part own = ownership_.part_of(bucket, self_);
+Memory Staging::contribution(std::uint32_t bucket, std::uint32_t rank, const ElementRange& part) const noexcept {
+  const ElementRange own = ownership_.part_of(bucket, self_);
   const std::uint64_t place = rank < self_ ? rank : rank - 1;
   const std::uint64_t base = contribution_[bucket] + place * aligned(own.count * element_bytes_);
   return slice(memory_, base + (part.first - own.first) * element_bytes_, part.count * element_bytes_);
@@ -75,16 +75,16 @@ Memory Staging::reduced(std::uint32_t rank, std::uint64_t size_bytes) const noex
   return slice(memory_, reduced_ + place * ownership_.largest_part() * sizeof(float), size_bytes);
 }
 
-Memory Staging::leaving(std::uint32_t bucket, const Part& part) const noexcept {
+Memory Staging::leaving(std::uint32_t bucket, const ElementRange& part) const noexcept {
   const std::uint64_t first = ownership_.chunks_of(bucket).front().first;
   return slice(memory_, leaving_[bucket] + (part.first - first) * element_bytes_, part.count * element_bytes_);
 }
 
-Memory Staging::results(const Part& part) const noexcept {
+Memory Staging::results(const ElementRange& part) const noexcept {
   return slice(memory_, results_ + part.first * sizeof(float), part.count * sizeof(float));
 }
 
-Memory Staging::image(const Part& part) const noexcept {
+Memory Staging::image(const ElementRange& part) const noexcept {
   return slice(memory_, image_ + part.first * troupe::size_bytes(DType::bf16),
                part.count * troupe::size_bytes(DType::bf16));
 }

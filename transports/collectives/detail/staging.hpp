@@ -38,7 +38,7 @@ class Staging {
   Memory total(std::size_t channel, std::uint64_t sequence) const noexcept;
   /// Another rank's contribution to this rank's part of a bucket, or to a range of that part: f32, or packed if there
   /// is a filter.
-  Memory contribution(std::uint32_t bucket, std::uint32_t rank, const Part& part) const noexcept;
+  Memory contribution(std::uint32_t bucket, std::uint32_t rank, const ElementRange& part) const noexcept;
   /// With a filter: space for `count` f32, at most as many as this rank's largest part of a bucket has, for adding up
   /// and for unpacking. Used in the order of the exchange's stream.
   Memory summed(std::uint64_t count) const noexcept;
@@ -46,11 +46,11 @@ class Staging {
   /// What another rank contributes to a plain operation, at most Ownership::largest_part() of f32.
   Memory reduced(std::uint32_t rank, std::uint64_t size_bytes) const noexcept;
   /// This rank's gradients over a range of a bucket, packed if there is a filter.
-  Memory leaving(std::uint32_t bucket, const Part& part) const noexcept;
+  Memory leaving(std::uint32_t bucket, const ElementRange& part) const noexcept;
   // If memory is the device's:
   /// New parameters on their way from or to the device, and their bf16 image.
-  Memory results(const Part& part) const noexcept;
-  Memory image(const Part& part) const noexcept;
+  Memory results(const ElementRange& part) const noexcept;
+  Memory image(const ElementRange& part) const noexcept;
   /// A part of a plain operation, at most Ownership::largest_part() of f32.
   Memory plain(std::uint32_t rank, std::uint64_t size_bytes) const noexcept;
 

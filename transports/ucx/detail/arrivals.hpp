@@ -24,10 +24,11 @@ constexpr std::size_t place(Channel channel) noexcept { return static_cast<std::
 class UcxArrivals {
  public:
   /// Finds or makes the link of a peer that has sent something; null: it is not a peer of this process.
-  using Meet = std::function<PeerLink*(Peer)>;
+  using FindLink = std::function<PeerLink*(Peer)>;
 
-  UcxArrivals(Lane lane, AddressSpace& space, const Receivers& receivers, LaneNews& news, Meet meet)
-      : lane_(lane), space_(space), receivers_(receivers), news_(news), meet_(std::move(meet)) {}
+  UcxArrivals(Lane lane, AddressSpace& space, const Receivers& receivers, DeferredWork& deferred,
+              FindLink link_of_sender)
+      : lane_(lane), space_(space), receivers_(receivers), deferred_(deferred), find_link_(std::move(link_of_sender)) {}
 
   /// Receives the active messages of `worker`, which is destroyed before this object.
   void listen(ucp_worker_h worker);
@@ -64,8 +65,8 @@ class UcxArrivals {
   const Lane lane_;
   AddressSpace& space_;
   const Receivers& receivers_;
-  LaneNews& news_;
-  const Meet meet_;
+  DeferredWork& deferred_;
+  const FindLink find_link_;
   std::array<Listener, 2> listeners_{};
   ucp_worker_h worker_ = nullptr;
   bool closed_ = false;

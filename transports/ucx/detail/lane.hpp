@@ -43,16 +43,16 @@ class UcxLane {
  private:
   void create_worker(const UcxContext& context, UcxMeans means, bool must_listen);
   PeerLink* find_or_make(Peer peer);
-  PeerLink* meet(Peer peer);
+  PeerLink* link_of_sender(Peer peer);
   bool make_endpoint(PeerLink& link);
   static void on_error(void* link, ucp_ep_h endpoint, ucs_status_t status);
-  bool work_off_news();
+  bool do_deferred_work();
   void end_cut_link(PeerLink& link);
   void close_by_force(PeerLink& link);
   void give_up_transfers();
   bool finish_closing();
-  void tell_lost(PeerLink& link);
-  bool tell();
+  void report_lost(PeerLink& link);
+  bool complete();
 
   struct WorkerDestroy {
     void operator()(ucp_worker_h worker) const noexcept { ucp_worker_destroy(worker); }
@@ -61,7 +61,7 @@ class UcxLane {
   const Lane lane_;
   const Directory& directory_;
   const Receivers& receivers_;
-  LaneNews news_;
+  DeferredWork deferred_;
   UcxSends sends_;
   UcxArrivals arrivals_;
   std::unordered_map<std::uint32_t, std::unique_ptr<PeerLink>> links_;

@@ -33,7 +33,7 @@ struct LargeSend {
   std::size_t piece = 0;           // start of the next chunk: the piece,
   std::uint64_t piece_offset = 0;  // the offset in it,
   std::uint64_t offset = 0;        // and the offset in the message
-  std::uint32_t chunks_under_way = 0;
+  std::uint32_t chunks_in_flight = 0;
   bool queued = true;  // it is in the link's `waiting`
   Status result;
 };
@@ -69,7 +69,7 @@ struct Arrival {
   Memory memory;
   std::byte* base = nullptr;     // null: the receiver gave no mapped memory
   std::uint64_t seen_bytes = 0;  // arrived, failed or dropped
-  std::uint32_t parts_under_way = 0;
+  std::uint32_t parts_in_flight = 0;
   std::deque<Part> parts;  // UCX has pointers to its elements
   Status failed;
   std::list<Arrival>::iterator place;
@@ -82,7 +82,7 @@ struct PeerLink {
     std::uint64_t bytes = 0;
   };
   Peer peer;
-  class LaneNews* news = nullptr;
+  class DeferredWork* deferred = nullptr;
   ucp_ep_h endpoint = nullptr;
   bool silent = false;  // UCX does not watch the endpoint
   /// A message has passed the endpoint in either direction, so both of its ends know each other. Not used for a silent
@@ -90,13 +90,13 @@ struct PeerLink {
   bool wired = false;
   // Cut: fenced by the owner or found dead. Nothing is sent or delivered any more.
   bool cut = false;
-  bool tell_lost = false;
+  bool report_lost = false;
   Status why;
   std::optional<Deadline> grace;  // time for UCX to return what it uses
   // For sending:
   std::array<Load, 3> load;  // by class
   SendOp* ops = nullptr;     // passed to UCX
-  std::uint32_t chunks_under_way = 0;
+  std::uint32_t chunks_in_flight = 0;
   bool pump_queued = false;
   std::list<LargeSend> large;
   std::array<std::deque<LargeSend*>, 3> waiting;  // those with chunks to send, by class
@@ -104,42 +104,42 @@ struct PeerLink {
   std::list<Arrival> arrivals;
 
   /// UCX still uses something of this link.
-  bool under_way() const { return ops != nullptr || !arrivals.empty(); }
+  bool in_use() const { return ops != nullptr || !arrivals.empty(); }
 };
 
 /// Work that must not be done within UCX's callbacks. It is done at the end of the lane's progress().
-class LaneNews {
+class DeferredWork {
  public:
-  struct Told {
+  struct Completion {
     SendDone* done;
     Status status;
   };
-  void tell(SendDone& done, Status status) { told.push_back({&done, std::move(status)}); }
+  void complete(SendDone& done, Status status) { completions.push_back({&done, std::move(status)}); }
   /// Takes the reports so far; valid until the next call. The two lists keep their memory, since every send uses them.
-  std::vector<Told>& take_told() {
-    telling_.clear();
-    telling_.swap(told);
-    return telling_;
+  std::vector<Completion>& take_completions() {
+    taken_.clear();
+    taken_.swap(completions);
+    return taken_;
   }
   /// Cuts the link, at the first call for it.
-  void cut(PeerLink& link, Status why, bool tell_lost) {
+  void cut(PeerLink& link, Status why, bool report_lost) {
     if (link.cut) return;
     link.cut = true;
     link.why = std::move(why);
-    link.tell_lost = tell_lost;
+    link.report_lost = report_lost;
     cuts.push_back(&link);
   }
   void pump(PeerLink& link) {
     if (!std::exchange(link.pump_queued, true)) pumps.push_back(&link);
   }
-  bool empty() const noexcept { return told.empty() && cuts.empty() && pumps.empty(); }
+  bool empty() const noexcept { return completions.empty() && cuts.empty() && pumps.empty(); }
 
-  std::vector<Told> told;
+  std::vector<Completion> completions;
   std::vector<PeerLink*> cuts;
   std::vector<PeerLink*> pumps;
 
  private:
-  std::vector<Told> telling_;
+  std::vector<Completion> taken_;
 };
 
 /// UCX's status for a peer, as a Status.

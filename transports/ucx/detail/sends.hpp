@@ -14,8 +14,8 @@ namespace troupe {
 /// The sending half of a lane: limits what is in progress, cuts large payloads into chunks, keeps alive what UCX reads.
 class UcxSends {
  public:
-  UcxSends(AddressSpace& space, const UcxOptions& options, LaneNews& news)
-      : space_(space), options_(options), news_(news) {}
+  UcxSends(AddressSpace& space, const UcxOptions& options, DeferredWork& deferred)
+      : space_(space), options_(options), deferred_(deferred) {}
 
   /// The link must have an endpoint and must not be cut. False: a limit is reached. Throws Error{invalid} for a payload
   /// that is not mapped; then nothing was taken.
@@ -40,7 +40,7 @@ class UcxSends {
 
   AddressSpace& space_;
   const UcxOptions& options_;
-  LaneNews& news_;
+  DeferredWork& deferred_;
   std::vector<ucp_dt_iov_t> pieces_;  // of the send in start()
   std::deque<SendOp> all_;
   std::vector<SendOp*> free_;

@@ -159,8 +159,8 @@ static void update_elements(const Rule *rule, float scale, const Stripe *at, ulo
   update_scaled(rule, scale, at, i, end);
 }
 
-// The squares of a piece of tensor `t`, in sixteen lanes, as troupe::measure_piece.
-static void measure_piece(const Rule *r, float scale, const Stripe *at, uint t, ulong first, ulong end) {
+// The squares of a piece of tensor `t`, in sixteen lanes, as troupe::add_piece_squares.
+static void add_piece_squares(const Rule *r, float scale, const Stripe *at, uint t, ulong first, ulong end) {
   double weights[16], update[16], sum_weights = 0, sum_update = 0;
   for (uint lane = 0; lane < 16; ++lane) weights[lane] = update[lane] = 0;
   for (ulong i = first; i < end; ++i) {
@@ -191,8 +191,8 @@ static void measure_piece(const Rule *r, float scale, const Stripe *at, uint t, 
   {AT(float, first), AT(float, second), AT(float, p), AT(float, s0), AT(float, s1), AT(ushort, bf16), parts, states, \
    image, AT(ulong, ranges), range_count, first_element, AT(ulong, scaled), AT(float, squares), scaled_count}
 
-// Stream::measure_update: each item measures one tensor. `first` is the sum of the gradients.
-TASK measure_update(FAULT, STRIPE_ARGUMENTS) {
+// Stream::add_update_squares: each item measures one tensor. `first` is the sum of the gradients.
+TASK add_update_squares(FAULT, STRIPE_ARGUMENTS) {
   RETURN_IF_ENDED;
   const float scale = gradient_scale(&rule, AT(StepSums, total));
   if (scale == 0) return;
@@ -210,11 +210,11 @@ TASK measure_update(FAULT, STRIPE_ARGUMENTS) {
     if (left >= at.first_element + end) break;
     const ulong begin = left > at.first_element + i ? left - at.first_element : i;
     const ulong stop = min(end, right - at.first_element);
-    if (begin > i) measure_piece(&rule, scale, &at, t, i, begin);
-    measure_piece(&undecayed, scale, &at, t, begin, stop);
+    if (begin > i) add_piece_squares(&rule, scale, &at, t, i, begin);
+    add_piece_squares(&undecayed, scale, &at, t, begin, stop);
     i = stop;
   }
-  if (i < end) measure_piece(&rule, scale, &at, t, i, end);
+  if (i < end) add_piece_squares(&rule, scale, &at, t, i, end);
 }
 
 // Each item updates one block. It cannot be restarted.

@@ -40,7 +40,7 @@ std::unique_ptr<RoundPolicy> local_blocks(const PolicySettings& settings, const 
 /// The same with the mean.
 std::unique_ptr<RoundPolicy> averaged_blocks(const PolicySettings& settings, std::uint32_t ranks);
 /// Orders of a step in which ranks work locally; the step ends the block if `outer` is given.
-StepOrders local_step(const std::optional<Rule>& outer);
+StepActions local_step(const std::optional<Rule>& outer);
 
 /// "deltas, every 8 steps, " followed by "averaged", or by a description of the outer rule.
 std::string describe_averaged(const PolicySettings& settings, std::uint32_t ranks);
@@ -53,16 +53,16 @@ std::string check_block(const PolicySettings& settings, std::uint32_t ranks, std
 std::unique_ptr<RoundPolicy> pushes(const PolicySettings& settings, std::uint32_t ranks);
 
 /// A shard that answers every read at once; the common part of hosted policies.
-class LedgerPolicy : public HostedPolicy {
+class ImmediateReadPolicy : public HostedPolicy {
  public:
-  explicit LedgerPolicy(HostedLedger ledger) : ledger_(std::move(ledger)) {}
+  explicit ImmediateReadPolicy(HostedProgress progress) : progress_(std::move(progress)) {}
   HostedActions joined(Rank worker) override;
   HostedActions left(Rank worker) override;
   HostedActions read(const HostedRead& read) override;
-  const HostedLedger& ledger() const noexcept final { return ledger_; }
+  const HostedProgress& progress() const noexcept final { return progress_; }
 
  protected:
-  HostedLedger ledger_;
+  HostedProgress progress_;
 };
 
 }  // namespace troupe::policies

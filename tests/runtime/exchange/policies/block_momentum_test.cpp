@@ -80,19 +80,19 @@ class PolicyRun {
       : policy_(make_round_policy(settings, workers)), workers_(workers), batch_(batch), weights(workers, 0.0F) {}
   void step(const std::vector<double>& moves) {
     const std::uint64_t samples = workers_ * batch_;
-    const StepOrders orders =
+    const StepActions actions =
         policy_->next({.step = Step{steps_}, .samples_before = steps_ * samples, .samples = samples});
     ++steps_;
     for (std::size_t i = 0; i < weights.size(); ++i) weights[i] += static_cast<float>(moves[i]);
-    if (orders.sent == Sent::nothing) return;
+    if (actions.sent == Sent::nothing) return;
     float sum = 0;
     for (const float weight : weights) sum += anchor - weight;
-    const RuleStep rule = rule_step(orders.outer, 1);
+    const RuleStep rule = rule_step(actions.outer, 1);
     float none = 0;
     const float scale = 1.0F / static_cast<float>(workers_);
-    if (orders.outer.kind == RuleKind::block) {
+    if (actions.outer.kind == RuleKind::block) {
       update_element<RuleKind::block>(rule, scale, sum, anchor, velocity, none);
-    } else if (orders.outer.kind == RuleKind::nesterov) {
+    } else if (actions.outer.kind == RuleKind::nesterov) {
       update_element<RuleKind::nesterov>(rule, scale, sum, anchor, velocity, none);
     } else {
       update_element<RuleKind::momentum>(rule, scale, sum, anchor, velocity, none);
@@ -238,11 +238,11 @@ TEST(Policy, OfDoubleBufferingNeverHasTwoRoundsInProgressAndNoneWhereConsistency
   bool under_way = false;
   for (std::uint64_t step = 0; step < 200; ++step) {
     const bool consistent = random_below(3, step, 4) == 0;
-    const StepOrders orders = policy->next({.step = Step{step}, .samples = 10, .consistent = consistent});
-    EXPECT_EQ(orders.sent, Sent::gradient);
-    EXPECT_EQ(orders.finish_previous, under_way);
-    EXPECT_EQ(orders.finish, consistent);
-    under_way = !orders.finish;
+    const StepActions actions = policy->next({.step = Step{step}, .samples = 10, .consistent = consistent});
+    EXPECT_EQ(actions.sent, Sent::gradient);
+    EXPECT_EQ(actions.finish_previous, under_way);
+    EXPECT_EQ(actions.finish, consistent);
+    under_way = !actions.finish;
   }
 }
 

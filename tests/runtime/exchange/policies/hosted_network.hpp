@@ -106,7 +106,7 @@ class HostedSimulation {
  public:
   explicit HostedSimulation(SimulationOptions options) : options_(std::move(options)), random_(options_.seed) {
     for (std::uint32_t s = 0; s < options_.shards; ++s) {
-      auto policy = with_meetings(options_.policy(), host_of(s));
+      auto policy = with_barriers(options_.policy(), host_of(s));
       if (!options_.replay.empty())
         policy = with_replay(std::move(policy), std::make_shared<UpdateReplay>(options_.replay[s]));
       shards.push_back({std::move(policy), simulated_start(s), {}, {}});
@@ -144,7 +144,7 @@ class HostedSimulation {
   std::function<void(std::uint32_t shard, const AnswerRead&)> on_answer = [](std::uint32_t, const AnswerRead&) {};
   std::vector<SimulatedShard> shards;
   std::uint64_t mixed_pulls = 0;
-  std::vector<std::vector<Parts>> met;    // by meeting: what each of those who came has read
+  std::vector<std::vector<Parts>> met;    // by barrier: what each of those who came has read
   std::uint64_t moved_after_meeting = 0;  // shards that had changed when their host had read
 
  private:
@@ -153,9 +153,9 @@ class HostedSimulation {
     Parts parts;   // its parameters
     Parts landed;  // what this round's answers brought
     std::vector<std::pair<std::uint64_t, std::uint64_t>>
-        landed_at;  // by shard: that answer's clock, from 1, and meeting
+        landed_at;  // by shard: that answer's clock, from 1, and barrier
     bool done = false;
-    bool meets = false;  // what it waits for is a meeting
+    bool is_barrier = false;  // what it waits for is a barrier
     std::uint64_t meetings = 0;
   };
   struct Event {
@@ -212,10 +212,10 @@ class HostedSimulation {
     Worker& w = workers_[answer.worker.value];
     w.landed.resize(options_.shards);
     w.landed_at.resize(options_.shards);
-    if (w.landed_at[s] != std::pair{answer.clock + 1, answer.meeting} && answer.clock == w.machine.clock() &&
-        answer.meeting == (w.meets ? w.meetings + 1 : 0)) {
+    if (w.landed_at[s] != std::pair{answer.clock + 1, answer.barrier} && answer.clock == w.machine.clock() &&
+        answer.barrier == (w.is_barrier ? w.meetings + 1 : 0)) {
       w.landed[s] = data;
-      w.landed_at[s] = {answer.clock + 1, answer.meeting};
+      w.landed_at[s] = {answer.clock + 1, answer.barrier};
     }
     if (w.machine.answered(s, answer)) step(answer.worker.value);
   }
@@ -225,12 +225,12 @@ class HostedSimulation {
     Worker& w = workers_[worker];
     const std::uint64_t clock = w.machine.clock();
     if (!w.machine.pulled().one_version) ++mixed_pulls;
-    const bool met_now = std::exchange(w.meets, false);
+    const bool met_now = std::exchange(w.is_barrier, false);
     if (met_now) note_meeting(worker);
     if (!met_now || !options_.elastic) simulated_pull(w.parts, w.landed, clock, options_);
     if (options_.elastic && !met_now && is_meeting(clock)) {
-      w.meets = true;
-      const HostedRead read = w.machine.meet();
+      w.is_barrier = true;
+      const HostedRead read = w.machine.read_at_barrier();
       for (std::uint32_t s = 0; s < options_.shards; ++s) post_read(s, read);
       return;
     }
@@ -241,8 +241,8 @@ class HostedSimulation {
           post(way(worker, s, false), [=, this] { perform(s, shards[s].policy->left(Rank{worker})); });
       return;
     }
-    w.meets = !options_.elastic && is_meeting(clock + 1);
-    const HostedWorker::Round round = w.machine.contribute(w.meets);
+    w.is_barrier = !options_.elastic && is_meeting(clock + 1);
+    const HostedWorker::Round round = w.machine.contribute(w.is_barrier);
     const Parts sent = simulated_contribution(w.parts, worker, clock, options_);
     for (std::uint32_t s = 0; s < options_.shards; ++s) {
       post_push(s, round.pushes[s], sent[s]);

@@ -44,7 +44,7 @@ class Shard {
   HostedActions left(Rank worker) { return policy_->left(worker); }
   HostedActions pushed(const HostedPush& push) { return policy_->pushed(push); }
   HostedActions read(const HostedRead& read) { return policy_->read(read); }
-  const HostedLedger& ledger() const { return policy_->ledger(); }
+  const HostedProgress& progress() const { return policy_->progress(); }
   const HostedPolicy& policy() const { return *policy_; }
 
  private:
@@ -118,7 +118,7 @@ TEST(SspPolicy, AJoinerStartsAtTheSmallestClock) {
   for (std::uint64_t clock = 0; clock < 3; ++clock) shard.pushed(push_of(0, clock));
   shard.pushed(push_of(1, 0));
   shard.joined(Rank{2});
-  EXPECT_EQ(shard.ledger().committed(Rank{2}), 1u);
+  EXPECT_EQ(shard.progress().committed(Rank{2}), 1u);
   EXPECT_EQ(shard.pushed({Rank{2}, 1, 0, 0}).refused, Refusal::wrong_clock);
   EXPECT_EQ(shard.pushed({Rank{2}, 1, 1, 0}).refused, Refusal::none);
 }
@@ -132,7 +132,7 @@ TEST(SspPolicy, AWorkerThatComesBackContributesToTheClockItLeftIn) {
   const auto updates = updates_in(shard.pushed({Rank{1}, 2, 0, 0}));
   ASSERT_THAT(updates, SizeIs(1));
   EXPECT_THAT(updates[0].contributions, SizeIs(3));
-  EXPECT_EQ(shard.ledger().smallest_clock(), 1u);
+  EXPECT_EQ(shard.progress().smallest_clock(), 1u);
 }
 
 TEST(HostedPolicies, RefuseWhatIsNotTheNextOfItsWorker) {
@@ -143,7 +143,7 @@ TEST(HostedPolicies, RefuseWhatIsNotTheNextOfItsWorker) {
   EXPECT_EQ(shard.pushed(push_of(1, 0)).refused, Refusal::stranger);
   EXPECT_EQ(shard.pushed({Rank{0}, 2, 5, 0}).refused, Refusal::wrong_clock);
   EXPECT_EQ(shard.read({Rank{0}, 2}).refused, Refusal::wrong_clock);
-  EXPECT_EQ(shard.ledger().version(), 1u) << "only one was applied";
+  EXPECT_EQ(shard.progress().version(), 1u) << "only one was applied";
 }
 
 TEST(AsyncPolicy, RampsTheRateOfEachWorkerByItsOwnClock) {
@@ -161,8 +161,8 @@ TEST(AsyncPolicy, DividesByTheUpdatesThatCameBetween) {
   shard.pushed(push_of(0, 0));
   shard.pushed(push_of(0, 1, 1));
   EXPECT_DOUBLE_EQ(updates_in(shard.pushed(push_of(1, 0, 0))).at(0).rate_scale, 1.0 / 3);
-  EXPECT_EQ(shard.ledger().histogram().counts[2], 1u);
-  EXPECT_EQ(shard.ledger().histogram().largest, 2u);
+  EXPECT_EQ(shard.progress().histogram().counts[2], 1u);
+  EXPECT_EQ(shard.progress().histogram().largest, 2u);
 }
 
 TEST(AsyncPolicy, RefusesARampThatNeverStarts) {
@@ -306,7 +306,7 @@ void expect_each_once(const HostedSimulation& simulation, std::uint32_t workers)
     std::uint64_t all = 0;
     for (std::uint32_t w = 0; w < workers; ++w) all += simulation.contributions_of(w);
     ASSERT_EQ(seen.size(), all) << "a contribution is lost";
-    ASSERT_EQ(shard.policy->ledger().histogram().updates, all);
+    ASSERT_EQ(shard.policy->progress().histogram().updates, all);
   }
 }
 
@@ -462,7 +462,7 @@ TEST(HostedPolicies, KeepTheirPromisesIn500SeededRuns) {
     for (std::size_t s = 0; s < simulation.shards.size(); ++s) {
       ASSERT_EQ(replay.parameters(s), simulation.shards[s].parameters);
       const HostedPolicy& policy = *simulation.shards[s].policy;
-      stale = std::max(stale, policy.ledger().histogram().largest);
+      stale = std::max(stale, policy.progress().histogram().largest);
       if (run.staleness) {
         ASSERT_LE(policy.staleness().largest, *run.staleness);
       }

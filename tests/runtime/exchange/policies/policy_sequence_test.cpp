@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint64_t kSamples = 10;  // of all ranks, in a step
 
-StepOrders ask(PolicySequence& policies, std::uint64_t step) {
+StepActions ask(PolicySequence& policies, std::uint64_t step) {
   return policies.next({.step = Step{step}, .samples_before = step * kSamples, .samples = kSamples});
 }
 
@@ -21,14 +21,14 @@ struct Order {
   PolicyKind kind = PolicyKind::sync;
   std::uint64_t hears = 0;  // at most at - 1
 };
-std::vector<std::pair<PolicyKind, bool>> run(const std::vector<PolicyPhase>& phases, const std::vector<Order>& orders,
+std::vector<std::pair<PolicyKind, bool>> run(const std::vector<PolicyPhase>& phases, const std::vector<Order>& actions,
                                              std::uint64_t steps) {
   PolicySequence policies{phases, 2};
   std::vector<std::pair<PolicyKind, bool>> seen;
   for (std::uint64_t step = 0; step < steps; ++step) {
-    for (const Order& order : orders)
+    for (const Order& order : actions)
       if (order.hears == step) policies.switch_at(Step{order.at}, {.kind = order.kind});
-    const StepOrders orders_of_step = ask(policies, step);
+    const StepActions orders_of_step = ask(policies, step);
     seen.emplace_back(policies.policy().kind, orders_of_step.finish);
   }
   return seen;
@@ -41,7 +41,7 @@ TEST(PolicySequence, TakesTheSamePoliciesInTheSameStepsWhetherASwitchWasInProgre
   const auto behind = run(phases, {{4, PolicyKind::async, 2}, {6, PolicyKind::ssp, 3}}, 9);
   EXPECT_EQ(ahead, behind);
   EXPECT_EQ(behind[4].first, PolicyKind::async);
-  EXPECT_TRUE(behind[3].second && behind[5].second) << "each tenancy ends with a meeting";
+  EXPECT_TRUE(behind[3].second && behind[5].second) << "each tenancy ends with a barrier";
 }
 
 TEST(PolicySequence, KeepsAPhaseThatBeginsBeforeAnOrderedSwitchAndNoLaterOne) {

@@ -43,7 +43,7 @@ struct Clique {
   std::atomic<std::int32_t> seated;
   std::atomic<std::uint32_t> broken;  // the ranks disagree, and were told
   Seat seats[kMostRanks];
-  Wire wires[kMostRanks][kMostRanks];  // from, to
+  Wire lane_resources[kMostRanks][kMostRanks];  // from, to
 };
 
 /// An open clique.

@@ -94,7 +94,7 @@ bool Transfers::move_some() {
   Clique& clique = comm_.clique();
   for (auto& [to, queue] : out_) {
     while (!queue.empty()) {
-      if (!push(clique.wires[comm_.rank][to], queue.front())) break;
+      if (!push(clique.lane_resources[comm_.rank][to], queue.front())) break;
       moved = true;
       if (queue.front().done == sizeof(Head) + queue.front().size_bytes) queue.pop_front();
     }
@@ -103,7 +103,7 @@ bool Transfers::move_some() {
     while (!queue.empty()) {
       Transfer& next = queue.front();
       const bool knew = next.done >= sizeof(Head);
-      if (!pull(clique.wires[from][comm_.rank], next)) break;
+      if (!pull(clique.lane_resources[from][comm_.rank], next)) break;
       moved = true;
       if (!knew && next.done >= sizeof(Head) && next.head.size_bytes != next.size_bytes) {
         report_difference(from, next.head, next.size_bytes);
