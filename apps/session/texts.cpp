@@ -19,7 +19,7 @@ std::optional<TextPlan> View::text_plan() {
   if (settings().evaluate.text.bytes == 0 || !leads_job()) return {};
   const Memory weights = memory_.replica.parameters;
   const auto arena =
-      Arena::create(space_.new_arena({job_.self().value}), weights.size_bytes + kArenaWords, home_.place().memory());
+      Arena::create(space_.new_arena({joined_.self().value}), weights.size_bytes + kArenaWords, job_.place().memory());
   space_.map(arena);
   arenas_.push_back(arena->id());
   const Memory copy = arena->allocate(weights.size_bytes);
@@ -34,9 +34,9 @@ std::optional<TextPlan> View::text_plan() {
 std::string View::generate_text(Step step, const Memory& weights) const {
   const TextSettings& wanted = settings().evaluate.text;
   const Deadline deadline = Deadline::after(settings().faults.exchange / 2);
-  const std::uint64_t count = job_.layout.count_elements();
-  Decoder decoder{job_.graph, job_.layout, {space_.address_of<const float>(weights), count}};
-  return printable(troupe::generate_text(decoder, wanted, sub_key(sub_key(job_.plan.seed, kTexts), step.value),
+  const std::uint64_t count = joined_.layout.count_elements();
+  Decoder decoder{joined_.graph, joined_.layout, {space_.address_of<const float>(weights), count}};
+  return printable(troupe::generate_text(decoder, wanted, sub_key(sub_key(joined_.plan.seed, kTexts), step.value),
                                          [&] { return !over_ && !deadline.passed(); }));
 }
 
