@@ -33,7 +33,7 @@ Code code_of(Result result, bool is_connected) noexcept {
 }  // namespace
 
 Library open_library(const std::string& name) {
-  // All connections are made while the group connects, not in the middle of a step.
+  // Collectives' connections are made while the group connects, not in the middle of a step.
   (void)::setenv("NCCL_RUNTIME_CONNECT", "0", 0);
   std::string why;
   const std::optional<Library> library = Library::load(why, name.c_str());
@@ -109,7 +109,7 @@ void Link::connect(Blocking&, Deadline deadline) {
   Lock lock{mutex_};
   const Result state = settle(lock, deadline);
   TROUPE_CHECK(state != Result::in_progress, Code::timeout, "rank ", members_[rank_].name.value,
-               " waited for NCCL to connect ", members_.size(), " ranks (cluster.start_s)", late_ranks());
+               " waited for NCCL to connect ", members_.size(), " ranks", late_ranks());
   check(state, "connecting");
   is_connected_ = true;
 }
