@@ -19,13 +19,27 @@ namespace troupe {
 namespace cuda {
 namespace {
 
+/// Streams that share a queue of the GPU wait behind one another's polling. So many queues the hardware has.
+constexpr int kQueues = 32;
+
+/// The driver reads the environment when it starts.
+void prepare_environment() {
+  const char* const blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
+  TROUPE_CHECK(blocking == nullptr || std::strcmp(blocking, "0") == 0, Code::environment, "CUDA_LAUNCH_BLOCKING is ",
+               blocking,
+               ": each launch would wait for the GPU, and streams that wait for one another would not end; unset it");
+  const char* const queues = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  if (queues == nullptr || std::atoi(queues) < kQueues)
+    (void)::setenv("CUDA_DEVICE_MAX_CONNECTIONS", std::to_string(kQueues).c_str(), 1);
+  // Kernels that poll may not keep others from being loaded.
+  (void)::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+}
+
 /// Kernels that are built for a version of CUDA run with its drivers and newer ones.
 constexpr int kLeastDriver = 12000;
 
 Driver open_driver(const std::string& library) {
-  // Kernels that poll may not keep others from being loaded, and streams may not wait behind one another's polling.
-  (void)::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-  (void)::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  prepare_environment();
   std::string why;
   const std::optional<Driver> driver = Driver::load(why, library.c_str());
   TROUPE_CHECK(driver.has_value(), Code::environment, "there is no usable CUDA driver (", why,

@@ -239,7 +239,9 @@ void CudaStream::call(LibraryCalls& library, const LibraryCall& call) {
 void CudaStream::copy(Memory to, Memory from) {
   auto* const source = device_.memory().address(from);
   auto* const target = device_.memory().address_of<std::byte>(to, from.size_bytes, "the target of a copy");
-  if (from.size_bytes == sizeof(StepSums)) {  // in a ring: another place in each step
+  const auto addresses = reinterpret_cast<std::uintptr_t>(source) | reinterpret_cast<std::uintptr_t>(target);
+  if (from.size_bytes == sizeof(StepSums) &&
+      addresses % alignof(StepSums) == 0) {  // in a ring: another place each time
     CopySumsArgs args{};
     args.given.own = {reinterpret_cast<StepSums*>(target), reinterpret_cast<const StepSums*>(source)};
     return launch_blocks(args, 1);

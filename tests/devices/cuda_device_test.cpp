@@ -89,6 +89,19 @@ TEST(CudaDevice, TellsWhichGpusThereAreOrWhyThereAreNone) {
   expect_says(found_where("TROUPE_CUDA_HOST_MODE", "prohibited"), {"prohibited", "nvidia-smi -c DEFAULT"});
 }
 
+TEST(CudaDevice, HasAQueueForEachStreamWhateverTheEnvironmentSays) {
+  expect_says(refusal_where("CUDA_LAUNCH_BLOCKING", "1"), {"environment:", "CUDA_LAUNCH_BLOCKING is 1", "unset it"});
+  EXPECT_EQ(refusal_where("CUDA_LAUNCH_BLOCKING", "0"), "none");
+  const auto queues = [](const char* before) {
+    return said_where("CUDA_DEVICE_MAX_CONNECTIONS", before, [] {
+      (void)refusal({});
+      return std::string{std::getenv("CUDA_DEVICE_MAX_CONNECTIONS")};
+    });
+  };
+  EXPECT_EQ(queues("1"), "32");
+  EXPECT_EQ(queues("64"), "64");
+}
+
 TEST(CudaDevice, IsFoundByItsPciBusId) {
   if (!gpu::is_stand_in()) GTEST_SKIP() << "a real driver shows other GPUs";
   expect_says(gpu::in_child([] { return refusal({.bus = "0000:77:00.0"}); }),

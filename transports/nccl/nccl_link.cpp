@@ -35,6 +35,8 @@ Code code_of(Result result, bool is_connected) noexcept {
 Library open_library(const std::string& name) {
   // Collectives' connections are made while the group connects, not in the middle of a step.
   (void)::setenv("NCCL_RUNTIME_CONNECT", "0", 0);
+  // Ranks may record a step at different times: recording must need nothing of the peers.
+  (void)::setenv("NCCL_GRAPH_REGISTER", "0", 0);
   std::string why;
   const std::optional<Library> library = Library::load(why, name.c_str());
   TROUPE_CHECK(library.has_value(), Code::environment, "there is no usable NCCL (", why,

@@ -128,6 +128,8 @@ class Block {
     __threadfence_system();
     asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
   }
+  /// Sets a word that is 0; whether it was this thread, of all that try.
+  __device__ static bool claim(std::uint32_t* word, std::uint32_t value) { return atomicCAS(word, 0U, value) == 0U; }
 };
 
 /// A T of each thread of a block.
@@ -220,6 +222,10 @@ class Block {
   static std::uint64_t acquire(const std::uint64_t* word) noexcept { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
   static void release(std::uint64_t* word, std::uint64_t value) noexcept {
     __atomic_store_n(word, value, __ATOMIC_RELEASE);
+  }
+  static bool claim(std::uint32_t* word, std::uint32_t value) noexcept {
+    std::uint32_t none = 0;
+    return __atomic_compare_exchange_n(word, &none, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
   }
 
  private:

@@ -21,10 +21,11 @@ struct WaitArgs {
   Given<PointPlace> given;
 };
 
-/// Ends the stream: what follows does nothing, and the host is told why.
+/// Ends the stream: what follows does nothing, and the host is told why. Many threads may find a reason at once; the
+/// first one's is told.
 TROUPE_KERNEL_BODY void end_stream(const Block& block, StreamState* stream, StreamReport* report, StreamFault why,
                                    std::uint64_t word, std::uint64_t value) {
-  block.at(stream)->failed = static_cast<std::uint32_t>(why);
+  if (!Block::claim(&block.at(stream)->failed, static_cast<std::uint32_t>(why))) return;
   StreamReport* const told = block.at(report);
   told->word = word;
   told->value = value;
