@@ -27,6 +27,12 @@ std::vector<Field> windows(std::uint32_t length) {
   return {{std::string{kTokens}, {{length}}, DType::i32, 64}, {std::string{kLabel}, {{length}}, DType::i32, 64}};
 }
 
+#if defined(__SANITIZE_THREAD__)
+constexpr bool kWithThreadSanitizer = true;
+#else
+constexpr bool kWithThreadSanitizer = false;
+#endif
+
 class GpuTraining : public contracts::DeviceWorld {
  protected:
   static constexpr std::int64_t kBatches = 3;
@@ -124,12 +130,15 @@ TEST_P(GpuTraining, OfAnMlpHasTheLossesOfTheReference) {
   compare({"model = { name = \"mlp\", units = [128, 65] }", images(28, 1), 33, 24, 0.1});
 }
 TEST_P(GpuTraining, OfLeNetHasTheLossesOfTheReference) {
+  if (kWithThreadSanitizer) GTEST_SKIP() << "it takes minutes with the thread sanitizer";
   compare({"model = { name = \"lenet\" }", images(28, 1), 5, 12, 0.01});
 }
 TEST_P(GpuTraining, OfAResidualNetHasTheLossesOfTheReference) {
+  if (kWithThreadSanitizer) GTEST_SKIP() << "it takes minutes with the thread sanitizer";
   compare({"model = { name = \"resnet\", depth = 8 }", images(16, 3), 4, 9, 0.1});
 }
 TEST_P(GpuTraining, OfAGptHasTheLossesOfTheReference) {
+  if (kWithThreadSanitizer) GTEST_SKIP() << "it takes minutes with the thread sanitizer";
   compare({"model = { name = \"gpt\", width = 32, heads = 2, depth = 2 }", windows(16), 3, 15, 0.5});
 }
 
