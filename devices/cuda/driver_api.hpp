@@ -30,7 +30,6 @@ using GraphHandle = CUgraph_st*;
 using GraphNode = CUgraphNode_st*;
 using GraphExec = CUgraphExec_st*;
 using MemoryPool = CUmemPoolHandle_st*;
-using HostFunction = void (*)(void* user_data);
 
 /// Those that somebody acts on or that the stand-in returns; the driver may return others.
 enum class Result : unsigned {
@@ -84,76 +83,25 @@ enum class Result : unsigned {
 };
 
 enum class DeviceAttribute : unsigned {
-  max_threads_per_block = 1,
-  warp_size = 10,
   multiprocessor_count = 16,
-  integrated = 18,
-  can_map_host_memory = 19,
   compute_mode = 20,
-  ecc_enabled = 32,
-  pci_bus_id = 33,
-  pci_device_id = 34,
-  l2_cache_size = 38,
-  max_threads_per_multiprocessor = 39,
-  async_engine_count = 40,
   unified_addressing = 41,
-  pci_domain_id = 50,
   compute_capability_major = 75,
   compute_capability_minor = 76,
-  stream_priorities_supported = 78,
-  pageable_memory_access = 88,
   can_use_host_pointer_for_registered_memory = 91,
-  max_shared_memory_per_block_optin = 97,
-  host_register_supported = 99,
-  memory_pools_supported = 115,
-  gpu_direct_rdma_supported = 116,
-  can_use_64_bit_stream_memory_operations = 122,
 };
 enum class ComputeMode : unsigned { normal = 0, prohibited = 2, exclusive_process = 3 };
 
-enum class PointerAttribute : unsigned {
-  context = 1,
-  memory_type = 2,
-  device_pointer = 3,
-  host_pointer = 4,
-  buffer_id = 7,
-  device_ordinal = 9,
-  range_start = 11,
-  range_size = 12,
-};
-enum class MemoryType : unsigned { host = 1, device = 2, array = 3, unified = 4 };
-
-enum class PoolAttribute : unsigned {
-  reuse_follow_event_dependencies = 1,
-  reuse_allow_opportunistic = 2,
-  reuse_allow_internal_dependencies = 3,
-  release_threshold = 4,
-  reserved_current = 5,
-  reserved_high = 6,
-  used_current = 7,
-  used_high = 8,
-};
 enum class AllocationType : unsigned { invalid = 0, pinned = 1 };
 enum class AllocationHandleType : unsigned { none = 0, posix_file_descriptor = 1 };
 enum class LocationType : unsigned { invalid = 0, device = 1 };
-enum class AccessFlags : unsigned { none = 0, read = 1, read_write = 3 };
-enum class FunctionAttribute : unsigned {
-  max_threads_per_block = 0,
-  shared_size_bytes = 1,
-  num_registers = 4,
-  max_dynamic_shared_size_bytes = 8,
-};
 enum class CaptureMode : unsigned { global = 0, thread_local_ = 1, relaxed = 2 };
-enum class CaptureStatus : unsigned { none = 0, active = 1, invalidated = 2 };
 
-inline constexpr unsigned kContextSpin = 1;
-inline constexpr unsigned kContextBlockingSync = 4;
 inline constexpr unsigned kHostAllocPortable = 1;
 inline constexpr unsigned kHostAllocDeviceMap = 2;
 inline constexpr unsigned kHostRegisterPortable = 1;
 inline constexpr unsigned kHostRegisterDeviceMap = 2;
 inline constexpr unsigned kStreamNonBlocking = 1;
-inline constexpr unsigned kEventDefault = 0;
 inline constexpr unsigned kEventBlockingSync = 1;
 inline constexpr unsigned kEventDisableTiming = 2;
 inline constexpr unsigned kWaitValueGeq = 0;  // (int64_t)(*word - value) >= 0
@@ -186,10 +134,6 @@ struct MemPoolProps {
   unsigned short usage;
   unsigned char reserved[54];
 };
-struct MemAccessDesc {
-  MemLocation location;
-  AccessFlags flags;
-};
 
 // X(member of Driver, exported symbol, parameters...): the only list of entry points. Driver::load, the check against
 // cuda.h and the stand-in are made from it.
@@ -206,35 +150,25 @@ struct MemAccessDesc {
   X(device_get_pci_bus_id, cuDeviceGetPCIBusId, char* bus_id, int length, DeviceId device)                           \
   X(device_get_by_pci_bus_id, cuDeviceGetByPCIBusId, DeviceId* device, const char* bus_id)                           \
   X(device_total_mem, cuDeviceTotalMem_v2, std::size_t* bytes, DeviceId device)                                      \
-  X(device_primary_ctx_set_flags, cuDevicePrimaryCtxSetFlags_v2, DeviceId device, unsigned flags)                    \
-  X(device_primary_ctx_get_state, cuDevicePrimaryCtxGetState, DeviceId device, unsigned* flags, int* active)         \
   X(device_primary_ctx_retain, cuDevicePrimaryCtxRetain, Context* context, DeviceId device)                          \
   X(device_primary_ctx_release, cuDevicePrimaryCtxRelease_v2, DeviceId device)                                       \
   X(ctx_set_current, cuCtxSetCurrent, Context context)                                                               \
-  X(ctx_get_current, cuCtxGetCurrent, Context* context)                                                              \
   X(ctx_synchronize, cuCtxSynchronize, void)                                                                         \
-  X(ctx_get_stream_priority_range, cuCtxGetStreamPriorityRange, int* least, int* greatest)                           \
   X(device_can_access_peer, cuDeviceCanAccessPeer, int* can, DeviceId device, DeviceId peer)                         \
   X(ctx_enable_peer_access, cuCtxEnablePeerAccess, Context peer, unsigned flags)                                     \
   X(mem_get_info, cuMemGetInfo_v2, std::size_t* free, std::size_t* total)                                            \
   X(mem_pool_create, cuMemPoolCreate, MemoryPool* pool, const MemPoolProps* props)                                   \
   X(mem_pool_destroy, cuMemPoolDestroy, MemoryPool pool)                                                             \
-  X(mem_pool_set_attribute, cuMemPoolSetAttribute, MemoryPool pool, PoolAttribute attribute, void* value)            \
-  X(mem_pool_get_attribute, cuMemPoolGetAttribute, MemoryPool pool, PoolAttribute attribute, void* value)            \
-  X(mem_pool_set_access, cuMemPoolSetAccess, MemoryPool pool, const MemAccessDesc* map, std::size_t count)           \
-  X(mem_pool_trim_to, cuMemPoolTrimTo, MemoryPool pool, std::size_t bytes_to_keep)                                   \
   X(mem_alloc_from_pool_async, cuMemAllocFromPoolAsync, DevicePointer* pointer, std::size_t bytes, MemoryPool pool,  \
     StreamHandle stream)                                                                                             \
   X(mem_free_async, cuMemFreeAsync, DevicePointer pointer, StreamHandle stream)                                      \
   X(mem_alloc, cuMemAlloc_v2, DevicePointer* pointer, std::size_t bytes)                                             \
   X(mem_free, cuMemFree_v2, DevicePointer pointer)                                                                   \
-  X(mem_get_address_range, cuMemGetAddressRange_v2, DevicePointer* base, std::size_t* bytes, DevicePointer pointer)  \
   X(mem_host_alloc, cuMemHostAlloc, void** pointer, std::size_t bytes, unsigned flags)                               \
   X(mem_free_host, cuMemFreeHost, void* pointer)                                                                     \
   X(mem_host_register, cuMemHostRegister_v2, void* pointer, std::size_t bytes, unsigned flags)                       \
   X(mem_host_unregister, cuMemHostUnregister, void* pointer)                                                         \
   X(mem_host_get_device_pointer, cuMemHostGetDevicePointer_v2, DevicePointer* device, void* pointer, unsigned flags) \
-  X(pointer_get_attribute, cuPointerGetAttribute, void* value, PointerAttribute attribute, DevicePointer pointer)    \
   X(ipc_get_mem_handle, cuIpcGetMemHandle, IpcMemHandle* handle, DevicePointer pointer)                              \
   X(ipc_open_mem_handle, cuIpcOpenMemHandle_v2, DevicePointer* pointer, IpcMemHandle handle, unsigned flags)         \
   X(ipc_close_mem_handle, cuIpcCloseMemHandle, DevicePointer pointer)                                                \
@@ -254,8 +188,6 @@ struct MemAccessDesc {
   X(stream_write_value64, cuStreamWriteValue64_v2, StreamHandle stream, DevicePointer word, std::uint64_t value,     \
     unsigned flags)                                                                                                  \
   X(memcpy_async, cuMemcpyAsync, DevicePointer to, DevicePointer from, std::size_t bytes, StreamHandle stream)       \
-  X(memcpy_peer_async, cuMemcpyPeerAsync, DevicePointer to, Context to_context, DevicePointer from,                  \
-    Context from_context, std::size_t bytes, StreamHandle stream)                                                    \
   X(memcpy_htod_async, cuMemcpyHtoDAsync_v2, DevicePointer to, const void* from, std::size_t bytes,                  \
     StreamHandle stream)                                                                                             \
   X(memcpy_dtoh_async, cuMemcpyDtoHAsync_v2, void* to, DevicePointer from, std::size_t bytes, StreamHandle stream)   \
@@ -266,17 +198,11 @@ struct MemAccessDesc {
   X(module_load_data, cuModuleLoadData, Module* module, const void* image)                                           \
   X(module_unload, cuModuleUnload, Module module)                                                                    \
   X(module_get_function, cuModuleGetFunction, Function* function, Module module, const char* name)                   \
-  X(func_get_attribute, cuFuncGetAttribute, int* value, FunctionAttribute attribute, Function function)              \
-  X(func_set_attribute, cuFuncSetAttribute, Function function, FunctionAttribute attribute, int value)               \
-  X(func_get_param_info, cuFuncGetParamInfo, Function function, std::size_t index, std::size_t* offset,              \
-    std::size_t* bytes)                                                                                              \
   X(launch_kernel, cuLaunchKernel, Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,             \
     unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, StreamHandle stream,                \
     void** parameters, void** extra)                                                                                 \
-  X(launch_host_func, cuLaunchHostFunc, StreamHandle stream, HostFunction function, void* user_data)                 \
   X(stream_begin_capture, cuStreamBeginCapture_v2, StreamHandle stream, CaptureMode mode)                            \
   X(stream_end_capture, cuStreamEndCapture, StreamHandle stream, GraphHandle* graph)                                 \
-  X(stream_is_capturing, cuStreamIsCapturing, StreamHandle stream, CaptureStatus* status)                            \
   X(thread_exchange_stream_capture_mode, cuThreadExchangeStreamCaptureMode, CaptureMode* mode)                       \
   X(graph_get_nodes, cuGraphGetNodes, GraphHandle graph, GraphNode* nodes, std::size_t* count)                       \
   X(graph_instantiate_with_flags, cuGraphInstantiateWithFlags, GraphExec* exec, GraphHandle graph,                   \

@@ -3,49 +3,16 @@
 
 #include <cuda.h>
 
-#include <type_traits>
+#include "runtime/base/detail/same_binary.hpp"
 
 namespace troupe::cuda {
 namespace {
 
-/// Whether a caller and a function that disagree about A and B understand each other: the same size and kind, all the
-/// way through pointers.
-template <class A, class B>
-constexpr bool same_for_the_machine() {
-  using X = std::remove_cv_t<A>;
-  using Y = std::remove_cv_t<B>;
-  if constexpr (std::is_same_v<X, Y>)
-    return true;
-  else if constexpr (std::is_pointer_v<X> && std::is_pointer_v<Y>)
-    return same_for_the_machine<std::remove_pointer_t<X>, std::remove_pointer_t<Y>>();
-  else if constexpr (std::is_void_v<X> || std::is_void_v<Y> || std::is_function_v<X> || std::is_function_v<Y>)
-    return false;
-  else if constexpr (std::is_class_v<X> || std::is_class_v<Y>)
-    return std::is_class_v<X> == std::is_class_v<Y> && sizeof(X) == sizeof(Y) && alignof(X) == alignof(Y);
-  else
-    return std::is_pointer_v<X> == std::is_pointer_v<Y> && std::is_floating_point_v<X> == std::is_floating_point_v<Y> &&
-           sizeof(X) == sizeof(Y);
-}
-
-template <class A, class B>
-struct SameFunction : std::false_type {};
-template <class R, class... P, class S, class... Q>
-struct SameFunction<R (*)(P...), S (*)(Q...)> {
-  static constexpr bool all() {
-    if constexpr (sizeof...(P) != sizeof...(Q))
-      return false;
-    else
-      return (same_for_the_machine<P, Q>() && ... && same_for_the_machine<R, S>());
-  }
-  static constexpr bool value = all();
-};
-
 #define TROUPE_CUDA_SAME(member, symbol, ...) \
-  static_assert(SameFunction<decltype(Driver::member), decltype(&::symbol)>::value, #symbol);
+  static_assert(detail::SameFunction<decltype(Driver::member), decltype(&::symbol)>::value, #symbol);
 TROUPE_CUDA_ENTRY_POINTS(TROUPE_CUDA_SAME)
 #undef TROUPE_CUDA_SAME
 
-#define TROUPE_SAME_VALUE(ours, theirs) static_assert(static_cast<long long>(ours) == static_cast<long long>(theirs));
 TROUPE_SAME_VALUE(Result::success, CUDA_SUCCESS)
 TROUPE_SAME_VALUE(Result::invalid_value, CUDA_ERROR_INVALID_VALUE)
 TROUPE_SAME_VALUE(Result::out_of_memory, CUDA_ERROR_OUT_OF_MEMORY)
@@ -94,85 +61,32 @@ TROUPE_SAME_VALUE(Result::captured_event, CUDA_ERROR_CAPTURED_EVENT)
 TROUPE_SAME_VALUE(Result::stream_capture_wrong_thread, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)
 TROUPE_SAME_VALUE(Result::unknown, CUDA_ERROR_UNKNOWN)
 
-TROUPE_SAME_VALUE(DeviceAttribute::max_threads_per_block, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
-TROUPE_SAME_VALUE(DeviceAttribute::warp_size, CU_DEVICE_ATTRIBUTE_WARP_SIZE)
 TROUPE_SAME_VALUE(DeviceAttribute::multiprocessor_count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
-TROUPE_SAME_VALUE(DeviceAttribute::integrated, CU_DEVICE_ATTRIBUTE_INTEGRATED)
-TROUPE_SAME_VALUE(DeviceAttribute::can_map_host_memory, CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY)
 TROUPE_SAME_VALUE(DeviceAttribute::compute_mode, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE)
-TROUPE_SAME_VALUE(DeviceAttribute::ecc_enabled, CU_DEVICE_ATTRIBUTE_ECC_ENABLED)
-TROUPE_SAME_VALUE(DeviceAttribute::pci_bus_id, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)
-TROUPE_SAME_VALUE(DeviceAttribute::pci_device_id, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)
-TROUPE_SAME_VALUE(DeviceAttribute::l2_cache_size, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)
-TROUPE_SAME_VALUE(DeviceAttribute::max_threads_per_multiprocessor, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)
-TROUPE_SAME_VALUE(DeviceAttribute::async_engine_count, CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT)
 TROUPE_SAME_VALUE(DeviceAttribute::unified_addressing, CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING)
-TROUPE_SAME_VALUE(DeviceAttribute::pci_domain_id, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)
 TROUPE_SAME_VALUE(DeviceAttribute::compute_capability_major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)
 TROUPE_SAME_VALUE(DeviceAttribute::compute_capability_minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
-TROUPE_SAME_VALUE(DeviceAttribute::stream_priorities_supported, CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED)
-TROUPE_SAME_VALUE(DeviceAttribute::pageable_memory_access, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS)
 TROUPE_SAME_VALUE(DeviceAttribute::can_use_host_pointer_for_registered_memory,
                   CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM)
-TROUPE_SAME_VALUE(DeviceAttribute::max_shared_memory_per_block_optin,
-                  CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
-TROUPE_SAME_VALUE(DeviceAttribute::host_register_supported, CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED)
-TROUPE_SAME_VALUE(DeviceAttribute::memory_pools_supported, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)
-TROUPE_SAME_VALUE(DeviceAttribute::gpu_direct_rdma_supported, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED)
-TROUPE_SAME_VALUE(DeviceAttribute::can_use_64_bit_stream_memory_operations,
-                  CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS)
 TROUPE_SAME_VALUE(ComputeMode::normal, CU_COMPUTEMODE_DEFAULT)
 TROUPE_SAME_VALUE(ComputeMode::prohibited, CU_COMPUTEMODE_PROHIBITED)
 TROUPE_SAME_VALUE(ComputeMode::exclusive_process, CU_COMPUTEMODE_EXCLUSIVE_PROCESS)
 
-TROUPE_SAME_VALUE(PointerAttribute::context, CU_POINTER_ATTRIBUTE_CONTEXT)
-TROUPE_SAME_VALUE(PointerAttribute::memory_type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
-TROUPE_SAME_VALUE(PointerAttribute::device_pointer, CU_POINTER_ATTRIBUTE_DEVICE_POINTER)
-TROUPE_SAME_VALUE(PointerAttribute::host_pointer, CU_POINTER_ATTRIBUTE_HOST_POINTER)
-TROUPE_SAME_VALUE(PointerAttribute::buffer_id, CU_POINTER_ATTRIBUTE_BUFFER_ID)
-TROUPE_SAME_VALUE(PointerAttribute::device_ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
-TROUPE_SAME_VALUE(PointerAttribute::range_start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR)
-TROUPE_SAME_VALUE(PointerAttribute::range_size, CU_POINTER_ATTRIBUTE_RANGE_SIZE)
-TROUPE_SAME_VALUE(MemoryType::host, CU_MEMORYTYPE_HOST)
-TROUPE_SAME_VALUE(MemoryType::device, CU_MEMORYTYPE_DEVICE)
-TROUPE_SAME_VALUE(MemoryType::array, CU_MEMORYTYPE_ARRAY)
-TROUPE_SAME_VALUE(MemoryType::unified, CU_MEMORYTYPE_UNIFIED)
-TROUPE_SAME_VALUE(PoolAttribute::reuse_follow_event_dependencies, CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES)
-TROUPE_SAME_VALUE(PoolAttribute::reuse_allow_opportunistic, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC)
-TROUPE_SAME_VALUE(PoolAttribute::reuse_allow_internal_dependencies, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES)
-TROUPE_SAME_VALUE(PoolAttribute::release_threshold, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
-TROUPE_SAME_VALUE(PoolAttribute::reserved_current, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
-TROUPE_SAME_VALUE(PoolAttribute::reserved_high, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
-TROUPE_SAME_VALUE(PoolAttribute::used_current, CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
-TROUPE_SAME_VALUE(PoolAttribute::used_high, CU_MEMPOOL_ATTR_USED_MEM_HIGH)
 TROUPE_SAME_VALUE(AllocationType::invalid, CU_MEM_ALLOCATION_TYPE_INVALID)
 TROUPE_SAME_VALUE(AllocationType::pinned, CU_MEM_ALLOCATION_TYPE_PINNED)
 TROUPE_SAME_VALUE(AllocationHandleType::none, CU_MEM_HANDLE_TYPE_NONE)
 TROUPE_SAME_VALUE(AllocationHandleType::posix_file_descriptor, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 TROUPE_SAME_VALUE(LocationType::invalid, CU_MEM_LOCATION_TYPE_INVALID)
 TROUPE_SAME_VALUE(LocationType::device, CU_MEM_LOCATION_TYPE_DEVICE)
-TROUPE_SAME_VALUE(AccessFlags::none, CU_MEM_ACCESS_FLAGS_PROT_NONE)
-TROUPE_SAME_VALUE(AccessFlags::read, CU_MEM_ACCESS_FLAGS_PROT_READ)
-TROUPE_SAME_VALUE(AccessFlags::read_write, CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
-TROUPE_SAME_VALUE(FunctionAttribute::max_threads_per_block, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
-TROUPE_SAME_VALUE(FunctionAttribute::shared_size_bytes, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)
-TROUPE_SAME_VALUE(FunctionAttribute::num_registers, CU_FUNC_ATTRIBUTE_NUM_REGS)
-TROUPE_SAME_VALUE(FunctionAttribute::max_dynamic_shared_size_bytes, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
 TROUPE_SAME_VALUE(CaptureMode::global, CU_STREAM_CAPTURE_MODE_GLOBAL)
 TROUPE_SAME_VALUE(CaptureMode::thread_local_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
 TROUPE_SAME_VALUE(CaptureMode::relaxed, CU_STREAM_CAPTURE_MODE_RELAXED)
-TROUPE_SAME_VALUE(CaptureStatus::none, CU_STREAM_CAPTURE_STATUS_NONE)
-TROUPE_SAME_VALUE(CaptureStatus::active, CU_STREAM_CAPTURE_STATUS_ACTIVE)
-TROUPE_SAME_VALUE(CaptureStatus::invalidated, CU_STREAM_CAPTURE_STATUS_INVALIDATED)
 
-TROUPE_SAME_VALUE(kContextSpin, CU_CTX_SCHED_SPIN)
-TROUPE_SAME_VALUE(kContextBlockingSync, CU_CTX_SCHED_BLOCKING_SYNC)
 TROUPE_SAME_VALUE(kHostAllocPortable, CU_MEMHOSTALLOC_PORTABLE)
 TROUPE_SAME_VALUE(kHostAllocDeviceMap, CU_MEMHOSTALLOC_DEVICEMAP)
 TROUPE_SAME_VALUE(kHostRegisterPortable, CU_MEMHOSTREGISTER_PORTABLE)
 TROUPE_SAME_VALUE(kHostRegisterDeviceMap, CU_MEMHOSTREGISTER_DEVICEMAP)
 TROUPE_SAME_VALUE(kStreamNonBlocking, CU_STREAM_NON_BLOCKING)
-TROUPE_SAME_VALUE(kEventDefault, CU_EVENT_DEFAULT)
 TROUPE_SAME_VALUE(kEventBlockingSync, CU_EVENT_BLOCKING_SYNC)
 TROUPE_SAME_VALUE(kEventDisableTiming, CU_EVENT_DISABLE_TIMING)
 TROUPE_SAME_VALUE(kWaitValueGeq, CU_STREAM_WAIT_VALUE_GEQ)
@@ -198,8 +112,6 @@ TROUPE_SAME_PLACE(MemPoolProps, location, CUmemPoolProps, location)
 TROUPE_SAME_PLACE(MemPoolProps, max_size, CUmemPoolProps, maxSize)
 TROUPE_SAME_PLACE(MemPoolProps, usage, CUmemPoolProps, usage)
 TROUPE_SAME_PLACE(MemPoolProps, reserved, CUmemPoolProps, reserved)
-TROUPE_SAME_PLACE(MemAccessDesc, location, CUmemAccessDesc, location)
-TROUPE_SAME_PLACE(MemAccessDesc, flags, CUmemAccessDesc, flags)
 
 }  // namespace
 }  // namespace troupe::cuda

@@ -12,8 +12,7 @@ const char* advice(Result result) noexcept {
   switch (result) {
     case Result::no_device:
       return "; nvidia-smi lists the GPUs, CUDA_VISIBLE_DEVICES may hide them, and a GPU with MIG enabled shows none "
-             "before "
-             "an instance is made";
+             "before an instance is made";
     case Result::device_unavailable:
       return "; another process has it in exclusive mode: end that one, or nvidia-smi -c DEFAULT";
     case Result::ecc_uncorrectable:
@@ -23,8 +22,11 @@ const char* advice(Result result) noexcept {
       return "; this process may not open /dev/nvidia*: ask for access, or pass them to the container";
     case Result::system_driver_mismatch:
       return "; the driver's library and its kernel module are of different versions: restart the machine";
-    case Result::system_not_ready: return "; the fabric manager of this machine is not running";
-    case Result::stub_library: return "; the toolkit's stub was found in the place of the driver's libcuda.so.1";
+    case Result::system_not_ready:
+      return "; the fabric manager of this machine is not running: start nvidia-fabricmanager";
+    case Result::stub_library:
+      return "; this libcuda.so.1 is the toolkit's, for linking, not the driver's: take its folder out of "
+             "LD_LIBRARY_PATH";
     case Result::out_of_memory: return "; use a smaller batch, or a GPU with more memory";
     default: return "";
   }

@@ -119,6 +119,16 @@ class BatchNormCalls final : public LayerCalls {
 
 }  // namespace
 
+NormTensors take_norm_tensors(ProgramBuilder& builder, const FusedLayer& fused_layer, std::size_t channels) {
+  const memory::desc each({static_cast<memory::dim>(channels)}, ProgramBuilder::Type::f32, memory::format_tag::a);
+  const auto parameter = [&](NormParameter which) { return builder.bias(fused_layer.first_parameter + which, each); };
+  const auto gradient = [&](NormParameter which) {
+    return builder.gradient(fused_layer.first_parameter + which, each);
+  };
+  return {parameter(kScale), parameter(kShift), parameter(kRunningMean),     parameter(kRunningVariance),
+          gradient(kScale),  gradient(kShift),  builder.places().take(each), builder.places().take(each)};
+}
+
 std::unique_ptr<LayerCalls> make_batch_norm(ProgramBuilder& builder, const FusedLayer& fused_layer,
                                             const BatchNorm& norm) {
   if (auto own = make_own_batch_norm(builder, fused_layer, norm)) return own;

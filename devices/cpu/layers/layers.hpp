@@ -56,6 +56,12 @@ std::unique_ptr<LayerCalls> make_sum(ProgramBuilder& builder, const FusedLayer& 
 std::unique_ptr<LayerCalls> make_l2_norm(ProgramBuilder& builder, const FusedLayer& fused_layer, const L2Norm& norm);
 /// The parameters of a batch norm in the order of the graph.
 enum NormParameter : std::size_t { kScale, kShift, kRunningMean, kRunningVariance };
+/// What a batch norm has for each channel, f32 [channels] each.
+struct NormTensors {
+  dnnl::memory scale, shift, running_mean, running_variance, to_scale, to_shift;
+  dnnl::memory mean, variance;  // of the batch
+};
+NormTensors take_norm_tensors(ProgramBuilder& builder, const FusedLayer& fused_layer, std::size_t channels);
 std::unique_ptr<LayerCalls> make_batch_norm(ProgramBuilder& builder, const FusedLayer& fused_layer,
                                             const BatchNorm& norm);
 /// The same by kernels of our own; null if this processor has none.

@@ -23,13 +23,12 @@ T* address(const memory& of) {
 /// block). A piece is read from memory once for its moments, however often these need it. The sums of pieces are added
 /// in their order and in f64, so that they do not depend on the number of threads.
 template <class Element>
-struct NormOfBatch {
+struct NormOfBatch : NormTensors {
   const NormKernels<Element>* kernels = nullptr;
   std::size_t planes = 1, rows = 0, width = 0, channels = 0, threads = 1;
   bool relu = false, to_input = false;
   double epsilon = 0;
-  memory input, output, gradient, scale, shift, running_mean, running_variance, to_scale, to_shift;
-  memory mean, variance;              // f32 [channels], of the batch
+  memory input, output, gradient;
   memory of_pieces;                   // f32 [pieces, 2, width]
   std::vector<float> factors;         // [channels]
   std::vector<double> first, second;  // [channels], sums of pieces
@@ -188,16 +187,7 @@ class OwnBatchNormCalls final : public LayerCalls {
     to.epsilon = norm.epsilon;
     to.input = builder.tensor(fused_layer.inputs.front()).value;
     to.output = builder.tensor(fused_layer.output).value;
-    const memory::desc channels({static_cast<memory::dim>(to.channels)}, ProgramBuilder::Type::f32,
-                                memory::format_tag::a);
-    to.scale = builder.bias(fused_layer.first_parameter + kScale, channels);
-    to.shift = builder.bias(fused_layer.first_parameter + kShift, channels);
-    to.running_mean = builder.bias(fused_layer.first_parameter + kRunningMean, channels);
-    to.running_variance = builder.bias(fused_layer.first_parameter + kRunningVariance, channels);
-    to.to_scale = builder.gradient(fused_layer.first_parameter + kScale, channels);
-    to.to_shift = builder.gradient(fused_layer.first_parameter + kShift, channels);
-    to.mean = builder.places().take(channels);
-    to.variance = builder.places().take(channels);
+    static_cast<NormTensors&>(to) = take_norm_tensors(builder, fused_layer, to.channels);
     to.make_room();
     // The variance of the batch is divided by n, the one that is kept by n - 1.
     const double unbiased = to.count() > 1 ? to.count() / (to.count() - 1) : 1;

@@ -37,18 +37,17 @@ struct Worker {
   std::vector<GradientSums> gradients;                // likewise
 };
 
-/// All that both passes of the layer read and write. Sums of pieces are added in f64, in an order that depends only on
+/// All that both passes of the layer read and write. `mean` and `variance` are of the batch of all ranks, the variance
+/// divided by n - 1. Sums of pieces are added in f64, in an order that depends only on
 /// the number of threads.
-struct NormPass {
+struct NormPass : NormTensors {
   Planes shape;
   bool relu = false;
   float epsilon = 0;
   std::vector<std::byte*> parts;  // of all ranks
   std::size_t rank = 0;           // this rank's index in `parts`
   memory input, output, gradient;
-  memory scale, shift, running_mean, running_variance, to_scale, to_shift;
-  memory mean, variance;          // f32 [channels], of the batch of all ranks; the variance is divided by n - 1
-  std::vector<float> deviations;  // [channels]: 1 / sqrt(variance + epsilon)
+  std::vector<float> deviations;                       // [channels]: 1 / sqrt(variance + epsilon)
   std::vector<float> factors, shifts, sums, products;  // [channels], operands of kernels
   double count = 0;                                    // the number of values in each channel, of all ranks
   std::vector<Worker> workers;
@@ -231,16 +230,7 @@ class SynchronizedNormCalls final : public LayerCalls {
     pass.rank = builder.gathered().rank;
     pass.input = builder.tensor(fused_layer.inputs.front()).value;
     pass.output = builder.tensor(fused_layer.output).value;
-    const memory::desc channels({static_cast<memory::dim>(pass.shape.channels)}, ProgramBuilder::Type::f32,
-                                memory::format_tag::a);
-    pass.scale = builder.bias(fused_layer.first_parameter + kScale, channels);
-    pass.shift = builder.bias(fused_layer.first_parameter + kShift, channels);
-    pass.running_mean = builder.bias(fused_layer.first_parameter + kRunningMean, channels);
-    pass.running_variance = builder.bias(fused_layer.first_parameter + kRunningVariance, channels);
-    pass.to_scale = builder.gradient(fused_layer.first_parameter + kScale, channels);
-    pass.to_shift = builder.gradient(fused_layer.first_parameter + kShift, channels);
-    pass.mean = builder.places().take(channels);
-    pass.variance = builder.places().take(channels);
+    static_cast<NormTensors&>(pass) = take_norm_tensors(builder, fused_layer, pass.shape.channels);
     builder.add_statistic({pass.mean, fused_layer.first_parameter + kRunningMean, 1});
     builder.add_statistic({pass.variance, fused_layer.first_parameter + kRunningVariance, 1});
     pass.make_room(static_cast<std::size_t>(omp_get_max_threads()));

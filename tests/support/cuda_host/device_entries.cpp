@@ -29,32 +29,14 @@ int compute_mode(const Settings& settings) {
 }
 
 /// What a small device of today says of itself. -1: not known here.
-int attribute_of(const Settings& settings, DeviceAttribute attribute, DeviceId device) {
+int attribute_of(const Settings& settings, DeviceAttribute attribute) {
   switch (attribute) {
-    case DeviceAttribute::max_threads_per_block: return 1024;
-    case DeviceAttribute::warp_size: return 32;
     case DeviceAttribute::multiprocessor_count: return 4;
-    case DeviceAttribute::integrated: return 0;
-    case DeviceAttribute::can_map_host_memory: return 1;
     case DeviceAttribute::compute_mode: return compute_mode(settings);
-    case DeviceAttribute::ecc_enabled: return 0;
-    case DeviceAttribute::pci_bus_id: return 0x10 + device;
-    case DeviceAttribute::pci_device_id: return 0;
-    case DeviceAttribute::l2_cache_size: return 1 << 22;
-    case DeviceAttribute::max_threads_per_multiprocessor: return 2048;
-    case DeviceAttribute::async_engine_count: return 2;
     case DeviceAttribute::unified_addressing: return 1;
-    case DeviceAttribute::pci_domain_id: return 0;
     case DeviceAttribute::compute_capability_major: return 9;
     case DeviceAttribute::compute_capability_minor: return 0;
-    case DeviceAttribute::stream_priorities_supported: return 1;
-    case DeviceAttribute::pageable_memory_access: return 0;
     case DeviceAttribute::can_use_host_pointer_for_registered_memory: return 1;
-    case DeviceAttribute::max_shared_memory_per_block_optin: return 48 << 10;
-    case DeviceAttribute::host_register_supported: return 1;
-    case DeviceAttribute::memory_pools_supported: return 1;
-    case DeviceAttribute::gpu_direct_rdma_supported: return 0;
-    case DeviceAttribute::can_use_64_bit_stream_memory_operations: return 1;
   }
   return -1;
 }
@@ -117,7 +99,7 @@ TROUPE_EXPORT Result cuDeviceGetName(char* name, int length, DeviceId device) {
 TROUPE_EXPORT Result cuDeviceGetAttribute(int* value, DeviceAttribute attribute, DeviceId device) {
   TROUPE_ENTER(cuDeviceGetAttribute, driver);
   if (!is_device(entry.all(), device)) return Result::invalid_device;
-  *value = attribute_of(entry.all().settings, attribute, device);
+  *value = attribute_of(entry.all().settings, attribute);
   return *value < 0 ? Result::invalid_value : Result::success;
 }
 
@@ -153,22 +135,6 @@ TROUPE_EXPORT Result cuDeviceTotalMem_v2(std::size_t* bytes, DeviceId device) {
   return Result::success;
 }
 
-TROUPE_EXPORT Result cuDevicePrimaryCtxSetFlags_v2(DeviceId device, unsigned flags) {
-  TROUPE_ENTER(cuDevicePrimaryCtxSetFlags_v2, driver);
-  if (!is_device(entry.all(), device)) return Result::invalid_device;
-  entry.all().devices[static_cast<std::size_t>(device)].context_flags = flags;
-  return Result::success;
-}
-
-TROUPE_EXPORT Result cuDevicePrimaryCtxGetState(DeviceId device, unsigned* flags, int* active) {
-  TROUPE_ENTER(cuDevicePrimaryCtxGetState, driver);
-  if (!is_device(entry.all(), device)) return Result::invalid_device;
-  const DeviceState& state = entry.all().devices[static_cast<std::size_t>(device)];
-  *flags = state.context_flags;
-  *active = state.retained > 0 ? 1 : 0;
-  return Result::success;
-}
-
 TROUPE_EXPORT Result cuDevicePrimaryCtxRetain(Context* context, DeviceId device) {
   TROUPE_ENTER(cuDevicePrimaryCtxRetain, driver);
   if (!is_device(entry.all(), device)) return Result::invalid_device;
@@ -198,12 +164,6 @@ TROUPE_EXPORT Result cuCtxSetCurrent(Context context) {
   return Result::success;
 }
 
-TROUPE_EXPORT Result cuCtxGetCurrent(Context* context) {
-  TROUPE_ENTER(cuCtxGetCurrent, driver);
-  *context = current_device < 0 ? nullptr : context_of(current_device);
-  return Result::success;
-}
-
 TROUPE_EXPORT Result cuCtxSynchronize(void) {
   TROUPE_ENTER(cuCtxSynchronize, context);
   Process& all = entry.all();
@@ -219,13 +179,6 @@ TROUPE_EXPORT Result cuCtxSynchronize(void) {
   all.streams.for_each([&](const StreamThread& s) {
     if (&s.device == &device) all.cpu.join(s.clock);
   });
-  return Result::success;
-}
-
-TROUPE_EXPORT Result cuCtxGetStreamPriorityRange(int* least, int* greatest) {
-  TROUPE_ENTER(cuCtxGetStreamPriorityRange, context);
-  if (least != nullptr) *least = 0;
-  if (greatest != nullptr) *greatest = -5;
   return Result::success;
 }
 

@@ -24,15 +24,6 @@ TROUPE_EXPORT Result cuStreamEndCapture(StreamHandle stream, GraphHandle* graph)
   return result;
 }
 
-TROUPE_EXPORT Result cuStreamIsCapturing(StreamHandle stream, CaptureStatus* status) {
-  TROUPE_ENTER(cuStreamIsCapturing, context);
-  TROUPE_STREAM(on, stream);
-  *status = on->capture == nullptr ? CaptureStatus::none
-            : on->capture->invalid ? CaptureStatus::invalidated
-                                   : CaptureStatus::active;
-  return Result::success;
-}
-
 TROUPE_EXPORT Result cuThreadExchangeStreamCaptureMode(CaptureMode* mode) {
   TROUPE_ENTER(cuThreadExchangeStreamCaptureMode, driver);
   std::swap(*mode, interaction_mode);

@@ -67,27 +67,6 @@ TROUPE_EXPORT Result cuModuleGetFunction(Function* function, Module module, cons
   return Result::not_found;
 }
 
-TROUPE_EXPORT Result cuFuncGetAttribute(int* value, FunctionAttribute attribute, Function function) {
-  TROUPE_ENTER(cuFuncGetAttribute, context);
-  if (entry.all().functions.find(function, entry.place()) == nullptr) return Result::invalid_handle;
-  *value = attribute == FunctionAttribute::max_threads_per_block ? 1024 : 0;
-  return Result::success;
-}
-
-TROUPE_EXPORT Result cuFuncSetAttribute(Function function, FunctionAttribute, int) {
-  TROUPE_ENTER(cuFuncSetAttribute, context);
-  return entry.all().functions.find(function, entry.place()) == nullptr ? Result::invalid_handle : Result::success;
-}
-
-TROUPE_EXPORT Result cuFuncGetParamInfo(Function function, std::size_t index, std::size_t* offset, std::size_t* bytes) {
-  TROUPE_ENTER(cuFuncGetParamInfo, context);
-  const auto kernel = entry.all().functions.find(function, entry.place());
-  if (kernel == nullptr || index > 0) return kernel == nullptr ? Result::invalid_handle : Result::invalid_value;
-  *offset = 0;
-  if (bytes != nullptr) *bytes = kernel->args_bytes;
-  return Result::success;
-}
-
 TROUPE_EXPORT Result cuLaunchKernel(Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                                     unsigned block_x, unsigned block_y, unsigned block_z, unsigned, StreamHandle stream,
                                     void** parameters, void** extra) {

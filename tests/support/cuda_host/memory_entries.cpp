@@ -89,50 +89,6 @@ TROUPE_EXPORT Result cuMemPoolDestroy(MemoryPool pool) {
   return Result::success;
 }
 
-TROUPE_EXPORT Result cuMemPoolSetAttribute(MemoryPool pool, PoolAttribute attribute, void* value) {
-  TROUPE_ENTER(cuMemPoolSetAttribute, context);
-  const auto state = entry.all().pools.find(pool, entry.place());
-  if (state == nullptr) return Result::invalid_value;
-  if (attribute == PoolAttribute::release_threshold)
-    state->release_threshold = *static_cast<const std::uint64_t*>(value);
-  if (attribute == PoolAttribute::used_high) state->most_used_bytes = state->used_bytes;
-  return Result::success;
-}
-
-TROUPE_EXPORT Result cuMemPoolGetAttribute(MemoryPool pool, PoolAttribute attribute, void* value) {
-  TROUPE_ENTER(cuMemPoolGetAttribute, context);
-  const auto state = entry.all().pools.find(pool, entry.place());
-  if (state == nullptr) return Result::invalid_value;
-  auto* const number = static_cast<std::uint64_t*>(value);
-  switch (attribute) {
-    case PoolAttribute::release_threshold: *number = state->release_threshold; return Result::success;
-    case PoolAttribute::reserved_current:
-    case PoolAttribute::used_current: *number = state->used_bytes; return Result::success;
-    case PoolAttribute::reserved_high:
-    case PoolAttribute::used_high: *number = state->most_used_bytes; return Result::success;
-    default: *static_cast<int*>(value) = 1; return Result::success;
-  }
-}
-
-TROUPE_EXPORT Result cuMemPoolSetAccess(MemoryPool pool, const MemAccessDesc* map, std::size_t count) {
-  TROUPE_ENTER(cuMemPoolSetAccess, context);
-  Process& all = entry.all();
-  const auto state = all.pools.find(pool, entry.place());
-  if (state == nullptr) return Result::invalid_value;
-  for (std::size_t i = 0; i < count; ++i) {
-    const int other = map[i].location.id;
-    if (other < 0 || static_cast<std::size_t>(other) >= all.devices.size()) return Result::invalid_device;
-    if (map[i].flags == AccessFlags::read_write)
-      all.devices[static_cast<std::size_t>(other)].peers.insert(state->device);
-  }
-  return Result::success;
-}
-
-TROUPE_EXPORT Result cuMemPoolTrimTo(MemoryPool pool, std::size_t) {
-  TROUPE_ENTER(cuMemPoolTrimTo, context);
-  return entry.all().pools.find(pool, entry.place()) == nullptr ? Result::invalid_value : Result::success;
-}
-
 TROUPE_EXPORT Result cuMemAllocFromPoolAsync(DevicePointer* pointer, std::size_t bytes, MemoryPool pool,
                                              StreamHandle stream) {
   TROUPE_ENTER(cuMemAllocFromPoolAsync, context);
@@ -151,7 +107,6 @@ TROUPE_EXPORT Result cuMemAllocFromPoolAsync(DevicePointer* pointer, std::size_t
   made->pool = state->number;
   device.used_bytes += bytes;
   state->used_bytes += bytes;
-  state->most_used_bytes = std::max(state->most_used_bytes, state->used_bytes);
   *pointer = made->range.begin;
   return entry.submit(*on, allocate_operation(place, made));
 }
@@ -196,15 +151,6 @@ TROUPE_EXPORT Result cuMemFree_v2(DevicePointer pointer) {
   return Result::success;
 }
 
-TROUPE_EXPORT Result cuMemGetAddressRange_v2(DevicePointer* base, std::size_t* bytes, DevicePointer pointer) {
-  TROUPE_ENTER(cuMemGetAddressRange_v2, context);
-  const AllocationPtr found = entry.all().memory.find(pointer);
-  if (found == nullptr || found->freeing != nullptr) return Result::not_found;
-  if (base != nullptr) *base = found->range.begin;
-  if (bytes != nullptr) *bytes = found->range.size_bytes;
-  return Result::success;
-}
-
 TROUPE_EXPORT Result cuMemHostAlloc(void** pointer, std::size_t bytes, unsigned) {
   TROUPE_ENTER(cuMemHostAlloc, context);
   const Result allowed = entry.outside_capture();
@@ -245,37 +191,6 @@ TROUPE_EXPORT Result cuMemHostGetDevicePointer_v2(DevicePointer* device, void* p
   if (flags != 0 || found == nullptr || found->freeing != nullptr || found->device >= 0) return Result::invalid_value;
   *device = reinterpret_cast<DevicePointer>(pointer);
   return Result::success;
-}
-
-TROUPE_EXPORT Result cuPointerGetAttribute(void* value, PointerAttribute attribute, DevicePointer pointer) {
-  TROUPE_ENTER(cuPointerGetAttribute, driver);
-  const AllocationPtr found = entry.all().memory.find(pointer);
-  if (found == nullptr || found->freeing != nullptr) return Result::invalid_value;
-  const bool on_host = found->device < 0;
-  switch (attribute) {
-    case PointerAttribute::memory_type:
-      *static_cast<MemoryType*>(value) = on_host ? MemoryType::host : MemoryType::device;
-      return Result::success;
-    case PointerAttribute::context:
-      *static_cast<Context*>(value) = on_host ? nullptr : context_of(found->device);
-      return Result::success;
-    case PointerAttribute::device_ordinal: *static_cast<int*>(value) = found->device; return Result::success;
-    case PointerAttribute::device_pointer: *static_cast<DevicePointer*>(value) = pointer; return Result::success;
-    case PointerAttribute::host_pointer:
-      if (!on_host) return Result::invalid_value;
-      *static_cast<DevicePointer*>(value) = pointer;
-      return Result::success;
-    case PointerAttribute::range_start:
-      *static_cast<DevicePointer*>(value) = found->range.begin;
-      return Result::success;
-    case PointerAttribute::range_size:
-      *static_cast<std::size_t*>(value) = found->range.size_bytes;
-      return Result::success;
-    case PointerAttribute::buffer_id:
-      *static_cast<unsigned long long*>(value) = found->range.begin;  // no address is used twice
-      return Result::success;
-  }
-  return Result::invalid_value;
 }
 
 }  // namespace troupe::cuda

@@ -313,13 +313,6 @@ OperationPtr write_value_operation(PlacePtr place, Address word, std::uint64_t v
                 }});
 }
 
-OperationPtr host_function_operation(PlacePtr place, HostFunction function, void* user_data) {
-  return std::make_shared<Operation>(Operation{place, [=](Run& run) {
-                                                 const Unlocked unlocked{run, place};
-                                                 function(user_data);
-                                               }});
-}
-
 OperationPtr allocate_operation(PlacePtr place, AllocationPtr allocation) {
   return std::make_shared<Operation>(
       Operation{place, [=](Run& run) { process().races.writes(allocation->range, run.now, run.clock, place); }});

@@ -42,7 +42,6 @@ OperationPtr kernel_operation(PlacePtr place, std::shared_ptr<const HostKernel> 
                               unsigned blocks);
 OperationPtr wait_value_operation(PlacePtr place, Address word, std::uint64_t value, unsigned flags);
 OperationPtr write_value_operation(PlacePtr place, Address word, std::uint64_t value);
-OperationPtr host_function_operation(PlacePtr place, HostFunction function, void* user_data);
 /// The allocation may be used by what comes behind.
 OperationPtr allocate_operation(PlacePtr place, AllocationPtr allocation);
 OperationPtr free_operation(PlacePtr place, AllocationPtr allocation);

@@ -29,7 +29,6 @@ struct DeviceState {
   int number = 0;
   std::uint64_t used_bytes = 0;
   int retained = 0;  // of the primary context
-  unsigned context_flags = 0;
   std::set<int> peers;             // devices whose memory this one's work may use
   Result fault = Result::success;  // what ended the context: every later call returns it
 };
@@ -39,8 +38,6 @@ struct PoolState {
   int device = 0;
   std::uint64_t most_bytes = 0;  // 0: as much as the device has
   std::uint64_t used_bytes = 0;
-  std::uint64_t most_used_bytes = 0;
-  std::uint64_t release_threshold = 0;
 };
 
 struct ModuleState {

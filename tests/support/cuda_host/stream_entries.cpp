@@ -205,13 +205,6 @@ TROUPE_EXPORT Result cuMemcpyAsync(DevicePointer to, DevicePointer from, std::si
   return copy(entry, *on, to, from, bytes);
 }
 
-TROUPE_EXPORT Result cuMemcpyPeerAsync(DevicePointer to, Context, DevicePointer from, Context, std::size_t bytes,
-                                       StreamHandle stream) {
-  TROUPE_ENTER(cuMemcpyPeerAsync, context);
-  TROUPE_STREAM(on, stream);
-  return copy(entry, *on, to, from, bytes);
-}
-
 TROUPE_EXPORT Result cuMemcpyHtoDAsync_v2(DevicePointer to, const void* from, std::size_t bytes, StreamHandle stream) {
   TROUPE_ENTER(cuMemcpyHtoDAsync_v2, context);
   TROUPE_STREAM(on, stream);
@@ -241,12 +234,6 @@ TROUPE_EXPORT Result cuMemsetD32Async(DevicePointer to, unsigned value, std::siz
   TROUPE_ENTER(cuMemsetD32Async, context);
   TROUPE_STREAM(on, stream);
   return fill(entry, *on, to, value, 4, count);
-}
-
-TROUPE_EXPORT Result cuLaunchHostFunc(StreamHandle stream, HostFunction function, void* user_data) {
-  TROUPE_ENTER(cuLaunchHostFunc, context);
-  TROUPE_STREAM(on, stream);
-  return entry.submit(*on, host_function_operation(entry.place_on(on->number), function, user_data));
 }
 
 }  // namespace troupe::cuda
