@@ -30,6 +30,7 @@ Hello own_hello(const SessionOptions& options, const LaunchPlace& place, Session
   if (may_use_gpus(options)) {
     OwnGpus own = find_gpus(configuration.settings, hello.topology);
     hello.topology.accelerators = std::move(own.gpus);
+    hello.nccl = find_nccl(configuration.settings, hello.topology, place.world_size);
     if (listener != nullptr && place.local_rank == 0 && !own.note.empty()) listener->note(own.note);
   }
   return own_hello(std::move(hello), place, SystemConfig{1});
@@ -69,7 +70,7 @@ void add_gpus(Topology& topology, const Topology& more) {
 PlanInputs plan_inputs(const std::vector<Hello>& hellos) {
   PlanInputs inputs;
   for (const Hello& hello : hellos) {
-    inputs.ranks.push_back({hello.topology.identity, hello.topology.host, hello.topology.accelerators});
+    inputs.ranks.push_back({hello.topology.identity, hello.topology.host, hello.topology.accelerators, hello.nccl});
     const auto known = std::find_if(inputs.topologies.begin(), inputs.topologies.end(),
                                     [&](const Topology& t) { return t.identity == hello.topology.identity; });
     if (known == inputs.topologies.end()) {

@@ -137,6 +137,7 @@ class View {
   void make_device();
   bool uses_device_memory() const;
   void make_memory();
+  void map_arena(Rank rank);
   void map_peer(Rank rank);
   void exchange_places(Blocking& blocking);
   void lock_checkpoints(Blocking& blocking);
@@ -145,11 +146,13 @@ class View {
   void make_early_stop(CheckpointStart& start);
   void take_evaluation(Step step, const EpochReport& line);
   void note_resumed(const CheckpointStart& start);
-  void make_steps();
+  void make_steps(Blocking& blocking);
   std::unique_ptr<Device> device_for(const RankPlan& mine);
   std::uint32_t threads_for(const RankPlan& mine);
   std::unique_ptr<Stream> traced_stream(TraceRow* row);
-  void make_communicators();
+  void make_communicators(Blocking& blocking);
+  void make_nccl_communicators(Blocking& blocking);
+  std::string nccl_progress() const;
   std::vector<ArenaId> node_arenas() const;
   std::unique_ptr<Exchange> make_exchange(const GroupPlan& group);
   std::vector<Exchange*> all_exchanges() const;

@@ -311,8 +311,8 @@ class StepCosts {
     if (!exchanges_) return;
     std::set<std::string> hosts;
     for (const NodePlan& node : plan.nodes) hosts.insert(node.identity.boot_id);
-    wire_ = plan.crosses_nodes() ? figures.far(hosts.size() == 1) : figures.near("shm");
-    if (plan.crosses_nodes()) mover_ = figures.near("tcp").bytes_per_second.median;
+    wire_ = plan.uses_transport() ? figures.far(hosts.size() == 1) : figures.near("shm");
+    if (plan.uses_transport()) mover_ = figures.near("tcp").bytes_per_second.median;
   }
 
   const PredictedStep& of(const std::vector<GroupStep>& groups) {
@@ -350,7 +350,7 @@ class StepCosts {
     PredictedStep step;
     step[StepPart::compute] = slowest_.compute_s;
     for (std::size_t g = 0; g < groups.size(); ++g) add_passes(step, plan_.groups[g], groups[g]);
-    if (exchanges_ && plan_.crosses_nodes()) {
+    if (exchanges_ && plan_.uses_transport()) {
       add_wire(step, groups);
     }
     add_load(step);
@@ -369,7 +369,7 @@ class StepCosts {
     if (does.sent == Sent::delta) step[StepPart::exchange] += pass_s(count, 2, 1);
     if (does.behind) step[StepPart::copy] += pass_s(count, 1, 1);
     if (own_weights) step[StepPart::copy] += pass_s(count, 1, 1 + bf16_writes());
-    if (plan_.crosses_nodes()) return;
+    if (plan_.uses_transport()) return;
     const std::size_t kept = does.sent == Sent::delta ? kMaxOuterSlots : slots;
     step[StepPart::update] += update_s(largest_stripe(group), kept, plan_.world_size());
     // The ranks wait for each other twice per bucket: until gradients are written, and until parameters are published.
@@ -382,7 +382,7 @@ class StepCosts {
     const double count = static_cast<double>(group.count);
     const double others = exchanges_ ? static_cast<double>(plan_.world_size() - 1) / plan_.world_size() : 0;
     if (exchanges_) {
-      const double ranks = plan_.crosses_nodes() ? slowest_.local_ranks : 1;
+      const double ranks = plan_.uses_transport() ? slowest_.local_ranks : 1;
       step[StepPart::exchange] +=
           2 * (wire_.seconds.median + count * kF32 * others * ranks / wire_.bytes_per_second.median);
     }
