@@ -19,8 +19,10 @@ void View::make_nccl_communicators(Blocking& blocking) {
                                         .stream = *stream,
                                         .call_deadline = settings().faults.exchange},
                                        group, memory_.groups[group.id.value]);
-    const auto losses = job_.group().listen([&made](Peer, const Status& why) { made->abort(why); });
-    made->connect(blocking, deadline_);
+    {
+      const auto losses = job_.group().listen([&made](Peer, const Status& why) { made->abort(why); });
+      made->connect(blocking, deadline_);
+    }
     lane_resources_->communicators.push_back(std::move(made));
   }
 }

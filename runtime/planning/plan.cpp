@@ -76,8 +76,8 @@ std::string Plan::to_string() const {
       << '\n'
       << "samples " << train_samples << ' ' << test_samples << " bytes " << data_bytes << '\n'
       << "steps " << steps << " seed " << seed << " deterministic " << deterministic << " saves " << saves
-      << " digests " << digest_steps << (in_gpu_memory ? " in gpu memory" : "")
-      << (nccl_adds ? " nccl adds" : "") << '\n'
+      << " digests " << digest_steps << (in_gpu_memory ? " in gpu memory" : "") << (nccl_adds ? " nccl adds" : "")
+      << '\n'
       << "nodes " << nodes.size() << '\n';
   for (const NodePlan& node : nodes) {
     out << std::quoted(node.identity.boot_id) << ' ' << node.identity.network_namespace << ' ' << std::quoted(node.host)

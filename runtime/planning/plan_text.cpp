@@ -172,9 +172,9 @@ std::string memory_note(const Plan& plan) {
       "memory = the data set ({}{}), the arena (parameters{}, gradients, optimizer state{}, batches),\n"
       "         activations (estimated){}; libraries come on top\n{}",
       scaled(static_cast<double>(plan.data_bytes), "B"), plan.node_loader ? ", once a node" : "",
-      !shares                ? ""
+      !shares                 ? ""
       : plan.uses_transport() ? " in one of each node's"
-                             : " in one of them",
+                              : " in one of them",
       plan.saves ? ", a copy of it and its parameters for checkpoints" : "",
       shares ? ", what is used of the others' arenas" : "",
       !has_gpus(plan) ? ""
@@ -214,7 +214,7 @@ std::string filter_text(const Plan& plan, const FilterSettings& filter) {
       filter.error_feedback ? "; what rounding takes away is added to what the rank sends next" : "";
   return fmt::format("{}: {}{}", name_of(filter.kind),
                      plan.uses_transport() ? "what a rank sends of gradients or deltas is rounded; sums are f32"
-                                          : "no effect, since all ranks are on one node, where nothing is sent",
+                                           : "no effect, since all ranks are on one node, where nothing is sent",
                      plan.uses_transport() ? feedback : "");
 }
 

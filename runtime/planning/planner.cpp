@@ -558,9 +558,7 @@ bool has_landing(const GroupPlan& group, DType dtype) {
   return needs.hosted && (needs.landing || dtype == DType::bf16);
 }
 
-std::uint64_t MemoryNeeds::arena_bytes() const noexcept {
-  return device_bytes() + snapshot + pool + staging;
-}
+std::uint64_t MemoryNeeds::arena_bytes() const noexcept { return device_bytes() + snapshot + pool + staging; }
 
 std::uint64_t MemoryNeeds::device_bytes() const noexcept {
   return parameters + bf16 + weights + gradients + state + journal + device_staging + words + kSpareBytes;

@@ -4,15 +4,10 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
-#include <algorithm>
-#include <cmath>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
-#include "tests/cluster/job_folder.hpp"
-#include "tests/support/network.hpp"
+#include "tests/cluster/cuda_job.hpp"
 
 namespace troupe::testing {
 namespace {
@@ -20,104 +15,14 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class CudaJob : public ClusterTest {
- protected:
-  using Settings = std::vector<std::string>;
-
-  void TearDown() override {
-    std::filesystem::remove_all(folder_.path() / "run" / "checkpoints");
-    ClusterTest::TearDown();
-  }
-
-  /// rtrun with a driver that shows `devices` GPUs; 0: without one.
-  ProgramStart job(std::uint32_t devices, std::uint32_t ranks, Settings settings, std::vector<std::string> words = {}) {
-    const bool is_mlp = std::ranges::none_of(settings, [](const std::string& s) { return s.starts_with("model."); });
-    if (is_mlp) settings.insert(settings.begin(), "model.units=[16]");
-    settings.insert(settings.begin(), {"cluster.nodes=\"local:" + std::to_string(ranks) + '"',
-                                       "train.deterministic=true", "data.batch=" + std::to_string(120 / ranks),
-                                       "optimizer.rate=0.01", "placement.cores=0", "faults.dead_ms=20000"});
-    for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
-    ProgramStart start = folder_.rtrun(words);
-    if (devices == 0) return start;
-    start.environment.insert(start.environment.end(), {{"LD_LIBRARY_PATH", CUDA_HOST_FOLDER},
-                                                       {"TROUPE_CUDA_HOST_SEED", "3"},
-                                                       {"TROUPE_CUDA_HOST_DEVICES", std::to_string(devices)}});
-    return start;
-  }
-  static Settings on(const char* device, Settings settings) {
-    settings.push_back("placement.device=\"" + std::string{device} + '"');
-    return settings;
-  }
-
-  /// The losses of all lines of a run's log, in training and of its test set.
-  std::vector<double> losses() const {
-    std::ifstream file{folder_.path() / "run" / "log"};
-    std::vector<double> all;
-    for (const auto& line : nlohmann::json::parse(file, nullptr, false)) {
-      all.push_back(line.value("main/loss", std::nan("")));
-      if (line.contains("validation/main/loss")) all.push_back(line["validation/main/loss"]);
-    }
-    return all;
-  }
-  std::vector<double> train(const ProgramStart& start) {
-    Program rtrun{start};
-    EXPECT_EQ(rtrun.wait(90s), 0) << rtrun.err();
-    EXPECT_THAT(rtrun.err(), Not(HasSubstr("cuda stand-in"))) << rtrun.out();
-    return losses();
-  }
-  /// Sums have another order on a GPU, so the last bits differ.
-  static void expect_near(const std::vector<double>& got, const std::vector<double>& wanted) {
-    ASSERT_FALSE(wanted.empty());
-    ASSERT_EQ(got.size(), wanted.size());
-    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], wanted[i], 1e-3 * wanted[i]) << "line " << i;
-  }
-  void expect_as_on_cpus(std::uint32_t devices, std::uint32_t ranks, const Settings& settings) {
-    std::string all;
-    for (const std::string& setting : settings) all += ' ' + setting;
-    SCOPED_TRACE(std::to_string(ranks) + " ranks on " + std::to_string(devices) + " GPUs" + all);
-    const std::vector<double> wanted = train(job(0, ranks, on("cpu", settings)));
-    expect_near(train(job(devices, ranks, on("cuda", settings))), wanted);
-  }
-
-  /// Runs ranks as another launcher would, over `nodes` in order; what they print.
-  std::vector<std::string> run_ranks(const std::vector<ProgramStart>& starts, const NamespaceCluster* nodes = nullptr) {
-    const auto count = static_cast<std::uint32_t>(starts.size());
-    const std::uint16_t port = nodes != nullptr ? 29600 : free_port();
-    const std::string secret = folder_.write_secret("secret", "a secret of more than sixteen letters");
-    std::vector<std::unique_ptr<Program>> ranks;
-    for (std::uint32_t rank = 0; rank < count; ++rank) {
-      ProgramStart start = starts[rank];
-      const ProgramStart place = folder_.rank(rank, count, nodes != nullptr ? nodes->address(0) : "127.0.0.1", port);
-      start.environment.insert(start.environment.end(), place.environment.begin(), place.environment.end());
-      start.environment.emplace_back("TROUPE_SECRET_FILE", secret);
-      if (nodes != nullptr) start.run_by(nodes->enter(rank * 2 / count));
-      ranks.push_back(std::make_unique<Program>(start));
-    }
-    std::vector<std::string> out;
-    for (const auto& rank : ranks) {
-      EXPECT_EQ(rank->wait(90s), 0) << rank->err();
-      EXPECT_THAT(rank->err(), Not(HasSubstr("cuda stand-in")));
-      out.push_back(rank->out());
-    }
-    return out;
-  }
-
-  void expect_refused(const ProgramStart& start, int exit_code, const std::string& why) {
-    Program rtrun{start};
-    EXPECT_EQ(rtrun.wait(30s), exit_code) << rtrun.err();
-    EXPECT_THAT(rtrun.err(), HasSubstr(why));
-    EXPECT_EQ(rtrun.err().find('\n'), rtrun.err().size() - 1) << "more than one line: " << rtrun.err();
-  }
-};
-
 TEST_F(CudaJob, OfOneRankLearnsWhatACpuLearns) { expect_as_on_cpus(1, 1, {}); }
 
 TEST_F(CudaJob, OfRanksThatShareAGpuLearnsWhatCpusLearn) { expect_as_on_cpus(1, 2, {}); }
 
-TEST_F(CudaJob, OfRanksWithGpusOfTheirOwnLearnsWhatCpusLearn) { expect_as_on_cpus(2, 2, {}); }
+TEST_F(CudaJob, OfRanksWithGpusOfTheirOwnLearnsWhatCpusLearn) { expect_as_on_cpus(2, 2, {kOwn}); }
 
 TEST_F(CudaJob, OfGpusThatDoNotReachEachOtherLearnsWhatCpusLearn) {
-  const Settings settings{"train.epochs=1"};
+  const Settings settings{"train.epochs=1", kOwn};
   const std::vector<double> wanted = train(job(0, 2, on("cpu", settings)));
   ProgramStart start = job(2, 2, on("cuda", settings));
   start.environment.emplace_back("TROUPE_CUDA_HOST_FAULT",
@@ -127,11 +32,11 @@ TEST_F(CudaJob, OfGpusThatDoNotReachEachOtherLearnsWhatCpusLearn) {
 
 TEST_F(CudaJob, OfFourRanksLearnsWhatCpusLearn) {
   expect_as_on_cpus(2, 4, {});
-  expect_as_on_cpus(4, 4, {"train.epochs=1"});
+  expect_as_on_cpus(4, 4, {"train.epochs=1", kOwn});
 }
 
 TEST_F(CudaJob, LearnsWhatCpusLearnUnderOtherPoliciesRulesAndTypes) {
-  const Settings short_one{"train.epochs=1"};
+  const Settings short_one{"train.epochs=1", kOwn};
   for (Settings settings : std::vector<Settings>{
            {"update.policy=block_momentum", "update.block_samples=480"},
            {"update.policy=local_sgd", "update.every_steps=4"},
@@ -144,7 +49,8 @@ TEST_F(CudaJob, LearnsWhatCpusLearnUnderOtherPoliciesRulesAndTypes) {
 
 TEST_F(CudaJob, SwitchesItsPolicyInARun) {
   expect_as_on_cpus(2, 2,
-                    {"update.switch=[{ at_step = 10, policy = \"local_sgd\", every_steps = 3 }, { at_step = 20, policy "
+                    {kOwn,
+                     "update.switch=[{ at_step = 10, policy = \"local_sgd\", every_steps = 3 }, { at_step = 20, policy "
                      "= \"sync\" }]"});
 }
 
@@ -203,7 +109,7 @@ TEST_F(CudaJob, Ends130AfterCtrlC) {
 }
 
 TEST_F(CudaJob, GoesOnInNewViews) {
-  Program rtrun{job(2, 2, on("cuda", {"train.epochs=100000", "data.batch=20", "evaluate.every_epochs=0"}))};
+  Program rtrun{job(2, 2, on("cuda", {"train.epochs=100000", "data.batch=20", "evaluate.every_epochs=0", kOwn}))};
   ASSERT_TRUE(rtrun.wait_until(trains, 60s)) << rtrun.out() << rtrun.err();
   for (const char* const request : {"rebuild", "rebuild", "stop"}) {
     ProgramStart start = folder_.rtrun();
@@ -244,7 +150,7 @@ TEST_F(CudaJob, OfSeveralNodesLearnsWhatCpusLearn) {
   };
   for (const Case& one : {Case{2, {}}, Case{2, {"update.compress=bf16"}}, Case{4, {"optimizer.clip_norm=0.5"}}}) {
     Settings settings = one.settings;
-    settings.emplace_back("train.epochs=1");
+    settings.insert(settings.end(), {"train.epochs=1", kOwn});
     std::vector<std::vector<double>> found;
     for (const char* const device : {"cpu", "cuda"}) {
       const std::vector<ProgramStart> starts(one.ranks, job(2, one.ranks, on(device, settings)));

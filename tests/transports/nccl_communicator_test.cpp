@@ -16,8 +16,8 @@ CommunicatorCase by_bucket() {
   return {"WithRangesOfBuckets", make, 1};
 }
 
-INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorContract,
-                         ::testing::Values(nccl_case(true), nccl_case(false), by_bucket()), communicator_name);
+INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorContract, ::testing::Values(nccl_case(true), nccl_case(false), by_bucket()),
+                         communicator_name);
 
 /// A group with one bucket.
 GroupSpec plain_group(std::uint32_t ranks) {

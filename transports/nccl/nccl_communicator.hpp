@@ -121,8 +121,8 @@ class NcclCommunicator final : public Communicator {
   AddressSpace& space_;
   NcclGroup group_;
   const std::vector<std::vector<Stripe>> owned_;  // by bucket, then by rank: what it owns of the bucket
-  std::unique_ptr<const Places> places_;  // in the staging memory
-  std::unique_ptr<nccl::Link> link_;      // null: there is one rank
+  std::unique_ptr<const Places> places_;          // in the staging memory
+  std::unique_ptr<nccl::Link> link_;              // null: there is one rank
   std::uint64_t calls_ = 0;
   std::vector<nccl::Call> group_calls_;  // of the next call
   std::vector<Memory> contributions_;    // by rank; reused by every call

@@ -44,11 +44,11 @@ std::optional<Library> find_library(const std::string& name, FoundNccl& found) {
   std::optional<Library> library = Library::load(why, name.c_str());
   int version = 0;
   if (!library) {
-    found.why = text("there is no usable NCCL (", why,
-                     "): install NVIDIA's libnccl2, or add its folder to LD_LIBRARY_PATH");
+    found.why =
+        text("there is no usable NCCL (", why, "): install NVIDIA's libnccl2, or add its folder to LD_LIBRARY_PATH");
   } else if (library->get_version(&version) != Result::success || version < kLeastVersion) {
-    found.why = text(name, " is NCCL ", version / 10000, ".", version / 100 % 100,
-                     ", Troupe needs 2.18 at least: update it");
+    found.why =
+        text(name, " is NCCL ", version / 10000, ".", version / 100 % 100, ", Troupe needs 2.18 at least: update it");
   } else {
     found.version = static_cast<std::uint32_t>(version);
     return library;
