@@ -360,6 +360,7 @@ void View::make_steps() {
     const std::uint32_t leader = joined_.plan.nodes[mine.node].leader;
     join_node_memory(memory_, joined_.plan, space_.arena(places_[leader].arena.id));
   }
+  lane_resources_->device->prepare(arenas_);
   make_communicators();
   const std::vector<Bucket> buckets = joined_.buckets();
   if (options_.model) {
