@@ -3,21 +3,25 @@
 #include <exception>
 #include <fstream>
 
+#include "devices/cuda/profiler.hpp"
 #include "runtime/base/error.hpp"
 
 namespace troupe {
 
 SessionTrace::SessionTrace(const std::string& file) : file_(file) {
-  if (file.empty()) return;
-  trace_ = std::make_unique<Trace>();
+  RangeListener* const profiler = attached_profiler();
+  if (file.empty() && profiler == nullptr) return;
+  // For a profiler alone nothing is kept, and streams and lanes measure nothing.
+  trace_ = std::make_unique<Trace>(file.empty() ? 0 : Trace::kMostSpans, profiler);
+  const auto measured = [&](const char* name) { return file.empty() ? nullptr : &trace_->row(name); };
   device_actor = &trace_->row("Device");
   loader_actor = &trace_->row("Loader");
-  compute = &trace_->row("compute stream");
-  node = &trace_->row("node's stream");
-  exchange = &trace_->row("exchange's stream");
-  side = &trace_->row("second stream");
-  bulk_lane = &trace_->row("bulk lane");
-  control_lane = &trace_->row("control lane");
+  compute = measured("compute stream");
+  node = measured("node's stream");
+  exchange = measured("exchange's stream");
+  side = measured("second stream");
+  bulk_lane = measured("bulk lane");
+  control_lane = measured("control lane");
   membership_actor = &trace_->row("Membership");
   reporter_actor = &trace_->row("Reporter");
   evaluator_actor = &trace_->row("Evaluator");
@@ -28,7 +32,7 @@ SessionTrace::SessionTrace(const std::string& file) : file_(file) {
 }
 
 std::string SessionTrace::write(std::uint32_t rank, std::uint32_t ranks, const std::string& host) const noexcept {
-  if (!trace_) return {};
+  if (file_.empty()) return {};
   try {
     const std::string file = ranks == 1 ? file_ : trace_part(file_, rank);
     std::ofstream out{file};

@@ -375,6 +375,7 @@ void View::make_steps(Blocking& blocking) {
     for (const Rank rank : joined_.plan.node_members(joined_.self()))
       if (rank != joined_.self()) map_arena(rank);
   }
+  lane_resources_->device->prepare(arenas_);
   make_communicators(blocking);
   const std::vector<Bucket> buckets = joined_.buckets();
   if (options_.model) {

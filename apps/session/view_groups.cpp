@@ -48,7 +48,7 @@ void View::make_communicators(Blocking& blocking) {
                                    .exchange = lane_resources.exchange_stream.get(),
                                    .filter = filter,
                                    .node = lane_resources.node_streams.back().get(),
-                                   .trace = trace_.trace()},
+                                   .trace = trace_.kept()},
                                   group, memory);
     TROUPE_CHECK(!uses_device_memory() || made->traits().device_memory, Code::unsupported, "group ", group.name,
                  " is exchanged by a communicator that takes no device memory; give the ranks devices that work in the "

@@ -140,6 +140,10 @@ class CudaDevice final : public HostDevice {
     return {plain.arena, 0, plain.size_bytes};
   }
 
+  void prepare(std::span<const ArenaId> arenas) override {
+    for (const ArenaId arena : arenas) state_.memory().prepare(arena);
+  }
+
   std::unique_ptr<Stream> stream() override { return std::make_unique<CudaStream>(state_); }
 
   std::unique_ptr<Replica> compile(const Graph& graph, const Layout& layout, const BatchLayout& batch,

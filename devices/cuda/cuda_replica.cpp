@@ -10,6 +10,22 @@
 namespace troupe::cuda {
 namespace {
 
+/// A layer's launches in a profiler, from construction to destruction.
+class LayerRange {
+ public:
+  LayerRange(CudaStream& stream, const char* phase, const std::string& layer) : stream_(stream) {
+    if (stream_.is_profiled()) stream_.begin_range(text(phase, ' ', layer));
+  }
+  ~LayerRange() {
+    if (stream_.is_profiled()) stream_.end_range();
+  }
+  LayerRange(const LayerRange&) = delete;
+  LayerRange& operator=(const LayerRange&) = delete;
+
+ private:
+  CudaStream& stream_;
+};
+
 Stored stored_of(DType type) { return type == DType::bf16 ? Stored::bf16 : Stored::f32; }
 
 }  // namespace
@@ -51,6 +67,7 @@ void CudaReplica::read_layers(const Graph& graph) {
   for (std::uint32_t l = 0; l < graph.layers().size(); ++l) {
     const std::uint32_t output = graph.output_tensor(l);
     Stage& stage = stages_.emplace_back();
+    stage.name = graph.layers()[l].name;
     stage.operation = graph.layers()[l].operation;
     stage.read = graph.inputs_of(l), stage.written = output;
     stage.work.layer = l;
@@ -253,6 +270,7 @@ Pass CudaReplica::pass_on(CudaStream& stream, std::uint32_t rows, Memory sums, b
 void CudaReplica::step_without_rows(CudaStream& stream, Memory sums, BucketSink& sink) {
   for (const Stage& stage : stages_)
     for (const std::uint32_t b : stage.buckets) sink.acquire(buckets_[b], stream);
+  stream.begin_work(WorkKind::compute, "no rows", /*begins_batch=*/true);
   for (const Bucket& bucket : buckets_)
     stream.clear_at(reinterpret_cast<std::byte*>(gradients_ + bucket.first_in_layout()), bucket.count * sizeof(float));
   SumLossesArgs none{};
@@ -264,15 +282,22 @@ void CudaReplica::step_without_rows(CudaStream& stream, Memory sums, BucketSink&
 void CudaReplica::step(Stream& stream, Memory batch, std::uint32_t rows, Memory sums, BucketSink& sink) {
   CudaStream& queue = own(stream, batch, rows);
   if (rows == 0) return step_without_rows(queue, sums, sink);
+  queue.begin_work(WorkKind::compute, "forward", /*begins_batch=*/true);
   take_batch(queue, batch, rows);
   const Pass pass = pass_on(queue, rows, sums, true);
   for (const Stage& stage : stages_) {
     for (const std::uint32_t b : stage.buckets) sink.acquire(buckets_[b], stream);
+    queue.begin_work(WorkKind::compute, "forward");
+    const LayerRange range{queue, "forward", stage.name};
     forward(stage.work, stage.operation, pass);
   }
   std::size_t next = 0;
   for (auto stage = stages_.rbegin(); stage != stages_.rend(); ++stage) {
-    if (stage->has_backward) backward(stage->work, stage->operation, pass);
+    if (stage->has_backward) {
+      queue.begin_work(WorkKind::compute, "backward");
+      const LayerRange range{queue, "backward", stage->name};
+      backward(stage->work, stage->operation, pass);
+    }
     while (next < buckets_.size() && last_layers_[next] == stage->work.layer) sink.ready(buckets_[next++], stream);
   }
 }
@@ -280,9 +305,13 @@ void CudaReplica::step(Stream& stream, Memory batch, std::uint32_t rows, Memory 
 void CudaReplica::evaluate(Stream& stream, Memory batch, std::uint32_t rows, Memory sums) {
   CudaStream& queue = own(stream, batch, rows);
   if (rows == 0) return;
+  queue.begin_work(WorkKind::evaluate, "evaluate", /*begins_batch=*/true);
   take_batch(queue, batch, rows);
   const Pass pass = pass_on(queue, rows, sums, false);
-  for (const Stage& stage : stages_) forward(stage.work, stage.operation, pass);
+  for (const Stage& stage : stages_) {
+    const LayerRange range{queue, "evaluate", stage.name};
+    forward(stage.work, stage.operation, pass);
+  }
 }
 
 }  // namespace troupe::cuda

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "devices/cuda/cuda_stream.hpp"
@@ -25,6 +26,7 @@ class CudaReplica final : public Replica {
  private:
   /// A layer of the graph.
   struct Stage {
+    std::string name;
     Operation operation;
     LayerWork work;
     LayerRoom room;

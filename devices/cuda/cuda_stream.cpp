@@ -4,12 +4,10 @@
 #include <cstring>
 
 #include "devices/cuda/image.hpp"
+#include "devices/cuda/profiler.hpp"
 
 namespace troupe::cuda {
 namespace {
-
-/// Blocks for the programs that a session keeps, and one for the next.
-constexpr std::size_t kStepBlocks = Programs::kKept + 1;
 
 Stored stored(DType type) {
   TROUPE_CHECK(type != DType::i32, Code::unsupported, "a cuda device converts f32 and bf16, not i32");
@@ -34,11 +32,16 @@ void fill_parts(MemoryMap& memory, std::span<const Memory> parts, std::uint64_t 
 }  // namespace
 
 CudaStream::CudaStream(DeviceState& device)
-    : device_(device), gpu_(device.gpu()), line_(device.make_line()), state_(gpu_, sizeof(StreamState)) {
+    : device_(device),
+      gpu_(device.gpu()),
+      line_(device.make_line()),
+      state_(gpu_, sizeof(StreamState)),
+      profiler_(attached_profiler()),
+      timer_(std::make_unique<StreamTimer>(gpu_)) {
   gpu_->use();
   TROUPE_CUDA(gpu_->driver(), stream_create_with_priority(&stream_, kStreamNonBlocking, 0), "a stream of ",
               gpu_->name());
-  watch_ = std::make_unique<StreamWatch>(*gpu_, stream_, line_.report(), line_.line(), device.wait_deadline());
+  watch_ = std::make_unique<StreamWatch>(*gpu_, stream_, line_.report(), line_.line(), *timer_, device.wait_deadline());
   device.notifier().add(*watch_);
 }
 
@@ -50,7 +53,8 @@ CudaStream::~CudaStream() {
   watch_->look(false);
   if (result != Result::success)
     watch_->end({code_of(result), text(gpu_->name(), ": ", name_of_result(driver, result))});
-  if (recorder_ != nullptr) (void)driver.stream_destroy(recorder_);
+  for (const RangeList& list : lists_) device_.stream_memory().give_back(stream_, list.device);
+  (void)driver.stream_synchronize(stream_);
   (void)driver.stream_destroy(stream_);
 }
 
@@ -58,6 +62,7 @@ CudaStream::~CudaStream() {
 
 void CudaStream::push(const Launch& launch, const void* args) {
   if (captures_) return captured_.add(launch, args);
+  expect_times();
   LaunchList one;
   one.add(launch, args);
   launch_all(one);
@@ -73,11 +78,16 @@ void CudaStream::launch_now(const Launch& launch, void* args, StreamHandle strea
 }
 
 /// What the driver does not take ends the stream, as what a GPU cannot do.
-void CudaStream::launch_all(LaunchList& list) {
+void CudaStream::launch_all(LaunchList& list, const LaunchRanges& ranges) {
   if (watch_->has_ended()) return;
   try {
     gpu_->use();
-    for (const Launch& launch : list.launches) launch_now(launch, list.bytes.data() + launch.args_at, stream_);
+    LaunchRanges::Teller teller{ranges, profiler_};
+    for (std::size_t l = 0; l < list.launches.size(); ++l) {
+      teller.come_to(l);
+      launch_now(list.launches[l], list.bytes.data() + list.launches[l].args_at, stream_);
+    }
+    teller.come_to(list.launches.size());
   } catch (const Error& error) {
     note_failure(error);
   }
@@ -85,25 +95,77 @@ void CudaStream::launch_all(LaunchList& list) {
 
 void CudaStream::note_failure(const Error& error) { watch_->end(error.status()); }
 
+// ---- Times ----
+
+void CudaStream::trace(TraceRow& row) {
+  timer_->trace(row);
+  borders_.see_all();
+}
+
+void CudaStream::note_time(const TimedWork& ended) {
+  ended_.push_back(ended);
+  NoteTimeArgs args{nullptr, timer_->ring()};
+  launch_blocks(args, 1);
+}
+
+void CudaStream::begin_work(WorkKind kind, const char* phase, bool begins_batch) {
+  const auto ended = borders_.begin({TimedWork::Role::work, kind, begins_batch, phase, label_});
+  if (ended) note_time(*ended);
+}
+
+/// Around work that is enqueued as one piece: so it has the same times whenever it is enqueued.
+void CudaStream::end_open_work() {
+  if (const auto ended = borders_.end_open()) note_time(*ended);
+  borders_.rest();
+}
+
+/// Before the launches that note them. A stream that has ended notes none.
+void CudaStream::expect_times() {
+  if (!watch_->has_ended()) timer_->expect(ended_);
+  ended_.clear();
+}
+
+// ---- Ranges ----
+
+void CudaStream::begin_range(std::string name) {
+  if (captures_)
+    captured_ranges_.begin(captured_.launches.size(), std::move(name));
+  else
+    profiler_->begin_range(name.c_str());
+}
+
+void CudaStream::end_range() {
+  if (captures_)
+    captured_ranges_.end(captured_.launches.size());
+  else
+    profiler_->end_range();
+}
+
+// ---- Recorded work ----
+
 void CudaStream::enqueue(Programs& programs, const std::function<void()>& work) {
   TROUPE_CHECK(!captures_, Code::invalid, "work that is enqueued as one piece cannot have such a piece inside");
-  if (blocks_ == nullptr) blocks_ = std::make_shared<StepBlocks>(gpu_, kStepBlocks);
+  end_open_work();
   captured_.clear();
+  captured_ranges_.clear();
   captures_ = true;
   try {
     work();
+    end_open_work();
   } catch (...) {
     captures_ = false;
-    launch_all(captured_);
+    expect_times();
+    launch_all(captured_, captured_ranges_);
     throw;
   }
   captures_ = false;
+  expect_times();
   if (captured_.launches.empty()) return;
   const LaunchList form = captured_.form(words_);
   auto* const known = static_cast<RecordedWork*>(
       programs.find([&](const Program& one) { return dynamic_cast<const RecordedWork&>(one).form() == form; }));
   if (known == nullptr || !known->has_space() || watch_->has_ended()) {
-    launch_all(captured_);
+    launch_all(captured_, captured_ranges_);
     if (known != nullptr || watch_->has_ended()) return;
     try {
       if (auto recorded = record(form)) programs.add(std::move(recorded));
@@ -123,12 +185,13 @@ void CudaStream::enqueue(Programs& programs, const std::function<void()>& work) 
 
 /// Null: its values do not fit a step block, or none is free.
 std::unique_ptr<RecordedWork> CudaStream::record(const LaunchList& form) {
-  StepBlocks::Block* const block = words_.size() <= StepBlocks::kWords ? blocks_->take() : nullptr;
+  StepBlocks::Block* const block = words_.size() <= StepBlocks::kWords ? device_.step_blocks()->take() : nullptr;
   if (block == nullptr) return nullptr;
   try {
-    return std::make_unique<RecordedWork>(gpu_, blocks_, *block, form, words_.size(), instantiate(form, *block));
+    return std::make_unique<RecordedWork>(gpu_, device_.step_blocks(), *block, form, words_.size(),
+                                          instantiate(form, *block));
   } catch (...) {
-    blocks_->give_back(*block);
+    device_.step_blocks()->give_back(*block);
     throw;
   }
 }
@@ -136,18 +199,17 @@ std::unique_ptr<RecordedWork> CudaStream::record(const LaunchList& form) {
 GraphExec CudaStream::instantiate(const LaunchList& form, const StepBlocks::Block& block) {
   const Driver& driver = gpu_->driver();
   gpu_->use();
-  if (recorder_ == nullptr)
-    TROUPE_CUDA(driver, stream_create_with_priority(&recorder_, kStreamNonBlocking, 0), "a stream to record on");
-  TROUPE_CUDA(driver, stream_begin_capture(recorder_, CaptureMode::thread_local_), "recording a step");
+  const Recorder::Use recorder{device_.recorder()};
+  TROUPE_CUDA(driver, stream_begin_capture(recorder.stream(), CaptureMode::thread_local_), "recording a step");
   GraphHandle graph = nullptr;
   try {
-    capture(form, block);
+    capture(recorder.stream(), form, block);
   } catch (...) {
-    (void)driver.stream_end_capture(recorder_, &graph);
+    (void)driver.stream_end_capture(recorder.stream(), &graph);
     if (graph != nullptr) (void)driver.graph_destroy(graph);
     throw;
   }
-  TROUPE_CUDA(driver, stream_end_capture(recorder_, &graph), "recording a step");
+  TROUPE_CUDA(driver, stream_end_capture(recorder.stream(), &graph), "recording a step");
   GraphExec exec = nullptr;
   const Result made = driver.graph_instantiate_with_flags(&exec, graph, 0);
   (void)driver.graph_destroy(graph);
@@ -156,10 +218,10 @@ GraphExec CudaStream::instantiate(const LaunchList& form, const StepBlocks::Bloc
 }
 
 /// Its launches, each with its values in the step block.
-void CudaStream::capture(const LaunchList& form, const StepBlocks::Block& block) {
+void CudaStream::capture(StreamHandle recorder, const LaunchList& form, const StepBlocks::Block& block) {
   const auto* const state = state_.as<StreamState>();
-  const auto launch = [this](KernelId kernel, std::uint32_t blocks, void* args) {
-    launch_now({.kernel = kernel, .blocks = blocks}, args, recorder_);
+  const auto launch = [&](KernelId kernel, std::uint32_t blocks, void* args) {
+    launch_now({.kernel = kernel, .blocks = blocks}, args, recorder);
   };
   static_assert(kCallHashBits == LibraryCall::kHashBits);
   LoadStepBlockArgs begin{state,       block.count,        block.ring,
@@ -173,7 +235,7 @@ void CudaStream::capture(const LaunchList& form, const StepBlocks::Block& block)
       std::memcpy(args + one.given_at + one.values_bytes, &values, sizeof values);
       values += (one.values_bytes + 7) / 8;
     }
-    launch_now(one, args, recorder_);
+    launch_now(one, args, recorder);
   }
   EndStepBlockArgs end{state, block.count, block.done};
   launch(KernelId::end_step_block, 1, &end);
@@ -185,7 +247,10 @@ void CudaStream::wait(Point point) {
   if (point.value == 0) return;
   const LinePlace place = device_.place_to_wait(point);
   watch_->waits(place.word, *place.line);
+  ended_.push_back(borders_.end_at_wait());
+  ended_.push_back({.role = TimedWork::Role::wait, .phase = "wait", .label = label_});
   WaitArgs args{};
+  args.times = timer_->ring();
   args.deadline_ns = static_cast<std::uint64_t>(std::chrono::nanoseconds{device_.wait_deadline()}.count());
   args.given.own = {place.word, point.value};
   launch_blocks(args, 1);
@@ -200,9 +265,13 @@ Point CudaStream::mark() {
 void CudaStream::signal(Point point) {
   const LinePlace place = device_.place_to_signal(point.line);
   watch_->expects(place.word, *place.line, point.value, place.carried);
+  if (borders_.rests()) begin_work(WorkKind::exchange, "signal");
+  ended_.push_back(borders_.end_at_signal(label_));
   SignalArgs args{};
+  args.times = timer_->ring();
   args.given.own = {place.word, point.value};
   launch_blocks(args, 1);
+  if (!captures_) borders_.rest();
   device_.notifier().ring();
 }
 
@@ -214,6 +283,7 @@ std::uint64_t* CudaStream::call_word(TimelineId line) {
 }
 
 void CudaStream::call(LibraryCalls& library, const LibraryCall& call) {
+  begin_work(WorkKind::exchange, "collective");
   const std::uint64_t ranks = call.ranks.size();
   TROUPE_CHECK(ranks <= kMostCallRanks && call.rank < ranks, Code::unsupported, "a library's call among ", ranks,
                " ranks: a cuda device compares at most ", kMostCallRanks);
@@ -244,8 +314,9 @@ void CudaStream::copy(Memory to, Memory from) {
       addresses % alignof(StepSums) == 0) {  // in a ring: another place each time
     CopySumsArgs args{};
     args.given.own = {reinterpret_cast<StepSums*>(target), reinterpret_cast<const StepSums*>(source)};
-    return launch_blocks(args, 1);
+    return launch_blocks(args, 1);  // too short for times of its own
   }
+  begin_work(WorkKind::copy, "copy");
   CopyArgs args{nullptr, target, source, from.size_bytes};
   launch(args, (from.size_bytes + 15) / 16);
 }
@@ -255,9 +326,13 @@ void CudaStream::clear_at(std::byte* at, std::uint64_t size_bytes) {
   launch(args, (size_bytes + 15) / 16);
 }
 
-void CudaStream::clear(Memory memory) { clear_at(device_.memory().address(memory), memory.size_bytes); }
+void CudaStream::clear(Memory memory) {
+  begin_work(WorkKind::exchange, "clear");
+  clear_at(device_.memory().address(memory), memory.size_bytes);
+}
 
 void CudaStream::sum_up(Memory total, std::span<const Memory> parts) {
+  begin_work(WorkKind::exchange, "sum up");
   SumUpArgs args{};
   args.count_parts = parts.size();
   args.given.own.total = device_.memory().address_of<StepSums>(total, sizeof(StepSums), "the total of sums");
@@ -266,6 +341,7 @@ void CudaStream::sum_up(Memory total, std::span<const Memory> parts) {
 }
 
 void CudaStream::reduce(Memory to, std::span<const Memory> parts) {
+  begin_work(WorkKind::exchange, "reduce");
   ReduceArgs args{};
   args.count = whole_floats(to, "the target of a reduction");
   args.to = device_.memory().address_of<float>(to, to.size_bytes, "the target of a reduction");
@@ -275,6 +351,7 @@ void CudaStream::reduce(Memory to, std::span<const Memory> parts) {
 }
 
 void CudaStream::reduce_with_norm(Memory to, std::span<const Memory> parts, const NormCheck& what) {
+  begin_work(WorkKind::exchange, "reduce with norm");
   CheckGradientArgs args{};
   args.given.own.sums =
       device_.memory().address_of<StepSums>(what.sums, sizeof(StepSums), "the sums of a measured reduction");
@@ -290,6 +367,7 @@ void CudaStream::reduce_with_norm(Memory to, std::span<const Memory> parts, cons
 }
 
 void CudaStream::weighted_delta(Memory to, Memory anchor, Memory from, Memory sums) {
+  begin_work(WorkKind::update, "weighted delta");
   WeightedDeltaArgs args{};
   args.count = whole_floats(to, "weights");
   args.to = device_.memory().address_of<float>(to, to.size_bytes, "weights");
@@ -300,6 +378,7 @@ void CudaStream::weighted_delta(Memory to, Memory anchor, Memory from, Memory su
 }
 
 void CudaStream::convert(Memory to, DType to_type, Memory from, DType from_type) {
+  begin_work(WorkKind::exchange, "convert");
   const std::uint64_t count = from.size_bytes / size_bytes(from_type);
   auto* const target =
       device_.memory().address_of<std::byte>(to, count * size_bytes(to_type), "the target of a conversion");
@@ -308,6 +387,7 @@ void CudaStream::convert(Memory to, DType to_type, Memory from, DType from_type)
 }
 
 void CudaStream::convert_with_residual(Memory to, DType to_type, Memory from, Memory residual) {
+  begin_work(WorkKind::exchange, "convert");
   ConvertWithResidualArgs args{};
   args.count = from.size_bytes / sizeof(float);
   args.to_type = stored(to_type);
@@ -318,6 +398,7 @@ void CudaStream::convert_with_residual(Memory to, DType to_type, Memory from, Me
 }
 
 void CudaStream::add_converted(Memory to, Memory from, DType from_type) {
+  begin_work(WorkKind::exchange, "add converted");
   AddConvertedArgs args{};
   args.count = from.size_bytes / size_bytes(from_type);
   args.from_type = stored(from_type);
@@ -327,6 +408,7 @@ void CudaStream::add_converted(Memory to, Memory from, DType from_type) {
 }
 
 void CudaStream::digest(Memory to, Memory of) {
+  begin_work(WorkKind::copy, "digest");
   DigestArgs args{};
   args.given.own.to = device_.memory().address_of<std::uint64_t>(to, sizeof(std::uint64_t), "the place of a digest");
   args.of = device_.memory().address(of);
@@ -334,7 +416,7 @@ void CudaStream::digest(Memory to, Memory of) {
   launch_blocks(args, 1);
 }
 
-/// Copied once for each list of the same ranges; the copy is in this stream's order, before what reads it.
+/// Written once for each list of the same ranges, in this stream's order, before what reads it.
 const Layout::Entry* CudaStream::on_device(std::span<const Layout::Entry> ranges) {
   constexpr std::size_t kMostLists = 256;
   if (ranges.empty()) return nullptr;
@@ -343,19 +425,20 @@ const Layout::Entry* CudaStream::on_device(std::span<const Layout::Entry> ranges
                       [](const auto& a, const auto& b) { return a.first == b.first && a.count == b.count; });
   };
   const auto known = std::find_if(lists_.begin(), lists_.end(), is_same);
-  if (known != lists_.end()) return known->device.as<Layout::Entry>();
+  if (known != lists_.end()) return reinterpret_cast<Layout::Entry*>(known->device);
   TROUPE_CHECK(lists_.size() < kMostLists, Code::out_of_memory, "a cuda stream keeps at most ", kMostLists,
                " lists of elements without weight decay, or of tensors");
-  RangeList& made = lists_.emplace_back();
-  made.ranges.assign(ranges.begin(), ranges.end());
-  made.pinned = PinnedMemory{gpu_, ranges.size_bytes()};
-  made.device = DeviceMemory{gpu_, ranges.size_bytes()};
-  std::memcpy(made.pinned.as<Layout::Entry>(), ranges.data(), ranges.size_bytes());
-  const CopyArgs args{state_.as<StreamState>(), made.device.at(), made.pinned.as<std::byte>(), ranges.size_bytes()};
+  lists_.push_back({{ranges.begin(), ranges.end()}, device_.stream_memory().take(stream_, ranges.size_bytes())});
+  auto* const to = reinterpret_cast<Layout::Entry*>(lists_.back().device);
   LaunchList now;
-  now.add({.kernel = KernelId::copy, .blocks = 1, .args_bytes = sizeof args}, &args);
+  for (std::size_t first = 0; first < ranges.size(); first += WriteRangesArgs::kMost) {
+    const auto some = ranges.subspan(first, std::min<std::size_t>(ranges.size() - first, WriteRangesArgs::kMost));
+    WriteRangesArgs args{.stream = state_.as<StreamState>(), .to = to + first, .count = some.size(), .ranges = {}};
+    std::copy(some.begin(), some.end(), args.ranges);
+    now.add({.kernel = KernelId::write_ranges, .blocks = 1, .args_bytes = sizeof args}, &args);
+  }
   launch_all(now);
-  return made.device.as<Layout::Entry>();
+  return to;
 }
 
 void CudaStream::fill(UpdateArgs& args, const RuleStep& rule, const StripeMemory& stripe) {
@@ -386,6 +469,7 @@ void CudaStream::fill(UpdateArgs& args, const RuleStep& rule, const StripeMemory
 
 void CudaStream::add_update_squares(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) {
   if (stripe.stripe.count == 0) return;
+  begin_work(WorkKind::update, "add update squares");
   UpdateArgs at{};
   fill(at, rule, stripe);
   AddUpdateSquaresArgs args{};
@@ -407,6 +491,7 @@ void CudaStream::add_update_squares(const RuleStep& rule, const StripeMemory& st
 void CudaStream::update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
                         std::span<const Memory> contributions, Memory total) {
   if (stripe.stripe.count == 0) return;
+  begin_work(WorkKind::update, "update");
   UpdateArgs args{};
   fill(args, rule, stripe);
   args.given.own = {rule, number,

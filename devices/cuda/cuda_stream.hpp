@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "devices/cuda/device_state.hpp"
+#include "devices/cuda/launch_ranges.hpp"
 #include "devices/cuda/recorded_work.hpp"
+#include "devices/cuda/stream_timer.hpp"
 #include "runtime/compute/stream.hpp"
 
 namespace troupe::cuda {
@@ -42,6 +44,9 @@ class CudaStream final : public Stream, public LibraryStream {
   void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
               std::span<const Memory> contributions, Memory total) override;
   void enqueue(Programs& programs, const std::function<void()>& work) override;
+  void trace(TraceRow& row) override;
+  void about(const WorkLabel& label) override { label_ = label; }
+  StreamTimes times() const noexcept override { return timer_->times(); }
   void make_current() const override { gpu_->use(); }
   void* device_address(const Memory& memory) override { return device_.memory().address(memory); }
   void call(LibraryCalls& library, const LibraryCall& call) override;
@@ -53,6 +58,13 @@ class CudaStream final : public Stream, public LibraryStream {
   template <class Args>
   void launch_blocks(Args& args, std::uint32_t blocks);
   DeviceState& device() noexcept { return device_; }
+  /// What is launched from here on is work of that kind, until the next call or the next wait or signal. `phase`: its
+  /// name in a trace, a string literal. `begins_batch`: what the stream waited for before was a batch.
+  void begin_work(WorkKind kind, const char* phase, bool begins_batch = false);
+  /// For a profiler: what is launched until the matching end is a range of that name. Only where is_profiled().
+  bool is_profiled() const noexcept { return profiler_ != nullptr; }
+  void begin_range(std::string name);
+  void end_range();
   /// Clears memory that is known by its address.
   void clear_at(std::byte* at, std::uint64_t size_bytes);
 
@@ -60,16 +72,18 @@ class CudaStream final : public Stream, public LibraryStream {
   /// A list of ranges that kernels read, and what it was copied from.
   struct RangeList {
     std::vector<Layout::Entry> ranges;
-    PinnedMemory pinned;
-    DeviceMemory device;
+    std::byte* device = nullptr;
   };
   void push(const Launch& launch, const void* args);
+  void note_time(const TimedWork& ended);
+  void end_open_work();
+  void expect_times();
   void launch_now(const Launch& launch, void* args, StreamHandle stream);
   std::uint64_t* call_word(TimelineId line);
-  void launch_all(LaunchList& list);
+  void launch_all(LaunchList& list, const LaunchRanges& ranges = {});
   std::unique_ptr<RecordedWork> record(const LaunchList& form);
   GraphExec instantiate(const LaunchList& form, const StepBlocks::Block& block);
-  void capture(const LaunchList& form, const StepBlocks::Block& block);
+  void capture(StreamHandle recorder, const LaunchList& form, const StepBlocks::Block& block);
   void note_failure(const Error& error);
   const Layout::Entry* on_device(std::span<const Layout::Entry> ranges);
   void fill(UpdateArgs& args, const RuleStep& rule, const StripeMemory& stripe);
@@ -79,9 +93,13 @@ class CudaStream final : public Stream, public LibraryStream {
   StreamLine& line_;
   DeviceMemory state_;  // a StreamState
   StreamHandle stream_ = nullptr;
-  StreamHandle recorder_ = nullptr;  // on which work is captured
+  RangeListener* const profiler_;  // null: there is none
+  LaunchRanges captured_ranges_;
+  const std::unique_ptr<StreamTimer> timer_;
+  WorkBorders borders_;
+  std::vector<TimedWork> ended_;  // at times whose kernels are not launched yet
+  WorkLabel label_;
   std::unique_ptr<StreamWatch> watch_;
-  std::shared_ptr<StepBlocks> blocks_;  // null: nothing was recorded yet
   std::deque<RangeList> lists_;
   std::uint64_t marks_ = 0;
   bool captures_ = false;

@@ -1,6 +1,12 @@
 #include "devices/cuda/device_state.hpp"
 
 namespace troupe::cuda {
+namespace {
+
+/// Blocks for the programs that a session keeps, and one for the next.
+constexpr std::size_t kStepBlocks = Programs::kKept + 1;
+
+}  // namespace
 
 StreamLine::StreamLine(std::shared_ptr<const Gpu> gpu, AddressSpace& space,
                        const std::atomic<std::chrono::nanoseconds>& spin)
@@ -16,7 +22,24 @@ StreamLine::~StreamLine() {
 }
 
 DeviceState::DeviceState(std::shared_ptr<const Gpu> gpu, AddressSpace& space, std::chrono::milliseconds wait_deadline)
-    : gpu_(std::move(gpu)), space_(space), wait_deadline_(wait_deadline), memory_(gpu_, space), mirrors_(gpu_, space) {}
+    : gpu_(std::move(gpu)),
+      space_(space),
+      wait_deadline_(wait_deadline),
+      memory_(gpu_, space),
+      mirrors_(gpu_, space),
+      step_blocks_(std::make_shared<StepBlocks>(gpu_, kStepBlocks)),
+      recorder_(gpu_),
+      stream_memory_(gpu_) {}
+
+Recorder::Recorder(std::shared_ptr<const Gpu> gpu) : gpu_(std::move(gpu)) {
+  gpu_->use();
+  TROUPE_CUDA(gpu_->driver(), stream_create_with_priority(&stream_, kStreamNonBlocking, 0), "a stream to record on");
+}
+
+Recorder::~Recorder() {
+  (void)gpu_->driver().ctx_set_current(gpu_->context());
+  (void)gpu_->driver().stream_destroy(stream_);
+}
 
 StreamLine& DeviceState::make_line() {
   const std::lock_guard lock{mutex_};

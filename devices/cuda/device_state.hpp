@@ -10,6 +10,7 @@
 #include "devices/cuda/gpu.hpp"
 #include "devices/cuda/line_mirror.hpp"
 #include "devices/cuda/memory_map.hpp"
+#include "devices/cuda/recorded_work.hpp"
 #include "devices/cuda/stream_watch.hpp"
 #include "runtime/memory/futex_timeline.hpp"
 
@@ -40,7 +41,33 @@ struct LinePlace {
   bool carried = false;  // the host raises the line when the GPU has raised the word
 };
 
-/// What the streams and replicas of a device share. Threads: any.
+/// A stream of the driver on which work is recorded, of one caller at a time.
+class Recorder {
+ public:
+  explicit Recorder(std::shared_ptr<const Gpu> gpu);
+  ~Recorder();
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  class Use {
+   public:
+    explicit Use(Recorder& recorder) : recorder_(recorder), lock_(recorder.mutex_) {}
+    StreamHandle stream() const noexcept { return recorder_.stream_; }
+
+   private:
+    Recorder& recorder_;
+    const std::lock_guard<std::mutex> lock_;
+  };
+
+ private:
+  std::shared_ptr<const Gpu> gpu_;
+  StreamHandle stream_ = nullptr;
+  std::mutex mutex_;  // guards what is recorded
+};
+
+/// What the streams and replicas of a device share. All memory is taken here and when streams and replicas are made: a
+/// driver may wait for all work of the GPU where it gives memory, and later some of that work waits for other ranks.
+/// Threads: any.
 class DeviceState {
  public:
   DeviceState(std::shared_ptr<const Gpu> gpu, AddressSpace& space, std::chrono::milliseconds wait_deadline);
@@ -51,6 +78,9 @@ class DeviceState {
   AddressSpace& space() const noexcept { return space_; }
   MemoryMap& memory() noexcept { return memory_; }
   Notifier& notifier() noexcept { return notifier_; }
+  const std::shared_ptr<StepBlocks>& step_blocks() const noexcept { return step_blocks_; }
+  Recorder& recorder() noexcept { return recorder_; }
+  StreamMemory& stream_memory() noexcept { return stream_memory_; }
   std::chrono::milliseconds wait_deadline() const noexcept { return wait_deadline_; }
   /// A new one, which lives as long as the device: others may still look its points up when the stream has ended.
   StreamLine& make_line();
@@ -66,6 +96,9 @@ class DeviceState {
   const std::atomic<std::chrono::nanoseconds> spin_{std::chrono::nanoseconds::zero()};
   MemoryMap memory_;
   LineMirrors mirrors_;
+  const std::shared_ptr<StepBlocks> step_blocks_;
+  Recorder recorder_;
+  StreamMemory stream_memory_;
   std::mutex mutex_;  // guards what follows
   std::deque<StreamLine> lines_;
   std::unordered_map<TimelineId, std::uint64_t*> words_;  // of them

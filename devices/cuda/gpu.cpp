@@ -165,4 +165,34 @@ PinnedMemory::~PinnedMemory() {
   (void)gpu_->driver().mem_free_host(at_);
 }
 
+StreamMemory::StreamMemory(std::shared_ptr<const Gpu> gpu) : gpu_(std::move(gpu)) {
+  MemPoolProps props{};
+  props.alloc_type = AllocationType::pinned;
+  props.location = {LocationType::device, gpu_->device()};
+  gpu_->use();
+  const Result made = gpu_->driver().mem_pool_create(&pool_, &props);
+  if (made != Result::success && made != Result::not_supported)
+    fail_call(gpu_->driver(), made, text("a pool of memory of ", gpu_->name()));
+}
+
+StreamMemory::~StreamMemory() {
+  (void)gpu_->driver().ctx_set_current(gpu_->context());
+  if (pool_ != nullptr) (void)gpu_->driver().mem_pool_destroy(pool_);
+}
+
+std::byte* StreamMemory::take(StreamHandle stream, std::uint64_t size_bytes) {
+  gpu_->use();
+  const Driver& driver = gpu_->driver();
+  DevicePointer pointer = 0;
+  const Result taken = pool_ != nullptr ? driver.mem_alloc_from_pool_async(&pointer, size_bytes, pool_, stream)
+                                        : driver.mem_alloc(&pointer, size_bytes);
+  if (taken != Result::success) fail_call(driver, taken, text("cannot take ", size_bytes, " bytes of ", gpu_->name()));
+  return reinterpret_cast<std::byte*>(pointer);
+}
+
+void StreamMemory::give_back(StreamHandle stream, std::byte* at) noexcept {
+  const auto pointer = reinterpret_cast<DevicePointer>(at);
+  (void)(pool_ != nullptr ? gpu_->driver().mem_free_async(pointer, stream) : gpu_->driver().mem_free(pointer));
+}
+
 }  // namespace troupe::cuda

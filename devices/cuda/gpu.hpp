@@ -56,6 +56,7 @@ class Gpu {
   const std::string& description() const noexcept { return description_; }
   const Uuid& uuid() const noexcept { return uuid_; }
   Context context() const noexcept { return context_; }
+  DeviceId device() const noexcept { return device_; }
   /// Whether its processors compute bf16 by themselves.
   bool has_bf16() const noexcept { return capability_ >= 80; }
 
@@ -130,6 +131,26 @@ class PinnedMemory {
   }
   std::shared_ptr<const Gpu> gpu_;
   std::byte* at_ = nullptr;
+};
+
+/// Memory of the GPU for small things of one stream, which takes and gives it back in its order: that waits for no
+/// work. Other processes cannot import it.
+class StreamMemory {
+ public:
+  explicit StreamMemory(std::shared_ptr<const Gpu> gpu);
+  /// What was taken was given back, and the streams that did so have ended.
+  ~StreamMemory();
+  StreamMemory(const StreamMemory&) = delete;
+  StreamMemory& operator=(const StreamMemory&) = delete;
+
+  /// For work that is enqueued on `stream` from here on; not initialized. Throws Error{out_of_memory}.
+  std::byte* take(StreamHandle stream, std::uint64_t size_bytes);
+  /// Behind all that is enqueued on `stream`. Without a pool the caller may wait for it.
+  void give_back(StreamHandle stream, std::byte* at) noexcept;
+
+ private:
+  std::shared_ptr<const Gpu> gpu_;
+  MemoryPool pool_ = nullptr;  // null: the driver has none for this GPU
 };
 
 }  // namespace troupe::cuda

@@ -1,5 +1,7 @@
 #include "devices/cuda/memory_map.hpp"
 
+#include <optional>
+
 namespace troupe::cuda {
 
 MemoryMap::~MemoryMap() {
@@ -12,6 +14,16 @@ std::byte* MemoryMap::address(const Memory& memory) {
   const Region region = space_.region(memory.arena);
   if (region.kind != MemoryKind::device) reach(region);
   return at;
+}
+
+void MemoryMap::prepare(ArenaId id) {
+  std::optional<Region> found;
+  try {
+    found = space_.region(id);
+  } catch (const Error&) {
+    return;
+  }
+  if (found->kind != MemoryKind::device) reach(*found);
 }
 
 /// Arenas whose mapping has ended: their addresses may come back in another one.

@@ -10,8 +10,8 @@
 
 namespace troupe::cuda {
 
-/// Where a GPU finds the memory of an address space. Memory of the host is made known to the driver when it is first
-/// used, all of its arena at once. Threads: any.
+/// Where a GPU finds the memory of an address space. Memory of the host is made known to the driver when it is prepared
+/// or first used, all of its arena at once. Threads: any.
 class MemoryMap {
  public:
   /// `space` outlives the map.
@@ -29,6 +29,8 @@ class MemoryMap {
                  size_bytes);
     return reinterpret_cast<T*>(address(memory));
   }
+  /// Makes the arena known now. One that the address space does not have yet is left out.
+  void prepare(ArenaId id);
   /// The word of a line; null: it lies in no memory that a GPU could reach.
   std::uint64_t* word(TimelineId line);
 

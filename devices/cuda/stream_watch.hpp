@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "devices/cuda/gpu.hpp"
+#include "devices/cuda/stream_timer.hpp"
 #include "runtime/memory/timeline.hpp"
 
 namespace troupe::cuda {
@@ -21,9 +22,9 @@ namespace troupe::cuda {
 class StreamWatch {
  public:
   /// All outlive it.
-  StreamWatch(const Gpu& gpu, StreamHandle stream, StreamReport& report, Timeline& own,
+  StreamWatch(const Gpu& gpu, StreamHandle stream, StreamReport& report, Timeline& own, StreamTimer& timer,
               std::chrono::milliseconds deadline)
-      : gpu_(gpu), stream_(stream), report_(report), own_(own), deadline_(deadline) {}
+      : gpu_(gpu), stream_(stream), report_(report), own_(own), timer_(timer), deadline_(deadline) {}
 
   /// `word` will come to `value`: then those who sleep on `line` are woken; with `carries` the line is raised, too.
   void expects(const std::uint64_t* word, Timeline& line, std::uint64_t value, bool carries);
@@ -52,6 +53,7 @@ class StreamWatch {
   const StreamHandle stream_;
   StreamReport& report_;
   Timeline& own_;
+  StreamTimer& timer_;
   const std::chrono::milliseconds deadline_;
   std::atomic<bool> ended_{false};
   mutable std::mutex mutex_;  // guards what follows

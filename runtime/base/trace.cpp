@@ -66,6 +66,14 @@ void TraceRow::span(const char* phase, Clock::time_point begin, Clock::time_poin
   written_.store(index + 1, std::memory_order_release);
 }
 
+void TraceRow::begin_range(const char* phase, const WorkLabel& label) const noexcept {
+  if (trace_.listener_ != nullptr) trace_.listener_->begin_range((name_ + ": " + name_of(phase, label)).c_str());
+}
+
+void TraceRow::end_range() const noexcept {
+  if (trace_.listener_ != nullptr) trace_.listener_->end_range();
+}
+
 TraceRow& Trace::row(std::string name) {
   const std::lock_guard lock{mutex_};
   rows_.push_back(std::unique_ptr<TraceRow>(new TraceRow(*this, std::move(name))));

@@ -24,11 +24,26 @@ struct WorkLabel {
 
 class Trace;
 
+/// Is told where pieces of work begin and end, as they happen, on the thread that does them: a profiler, which shows
+/// them as nested ranges. Threads: any.
+class RangeListener {
+ public:
+  virtual void begin_range(const char* text) noexcept = 0;
+  /// Of this thread's newest range.
+  virtual void end_range() noexcept = 0;
+
+ protected:
+  ~RangeListener() = default;  // outlives those who tell it
+};
+
 /// The work of one stream, lane or actor, with its times. Threads: one writer at a time.
 class TraceRow {
  public:
   /// `phase` is a string literal. Does nothing if the trace is full.
   void span(const char* phase, Clock::time_point begin, Clock::time_point end, WorkLabel label = {}) noexcept;
+  /// Tells the trace's listener, if there is one, of a piece of work that begins or ends on this thread now.
+  void begin_range(const char* phase, const WorkLabel& label) const noexcept;
+  void end_range() const noexcept;
 
  private:
   friend class Trace;
@@ -55,8 +70,11 @@ class TraceRow {
 /// and Perfetto. Rows are kept in memory until write(); a full trace drops new spans. Threads: any.
 class Trace {
  public:
-  /// Keeps at most `most_spans` (48 bytes each).
-  explicit Trace(std::uint64_t most_spans = std::uint64_t{1} << 20) : left_(static_cast<std::int64_t>(most_spans)) {}
+  static constexpr std::uint64_t kMostSpans = std::uint64_t{1} << 20;
+
+  /// Keeps at most `most_spans` (48 bytes each). `listener` outlives the trace; null: there is none.
+  explicit Trace(std::uint64_t most_spans = kMostSpans, RangeListener* listener = nullptr)
+      : left_(static_cast<std::int64_t>(most_spans)), listener_(listener) {}
   /// A new row, shown below the earlier ones; lives as long as the trace.
   TraceRow& row(std::string name);
   /// Writes an array of events, one per line. Times are microseconds since the Unix epoch, by the realtime clock as it
@@ -69,6 +87,7 @@ class Trace {
   friend class TraceRow;
   const std::int64_t epoch_ns_ = realtime_less_steady();
   std::atomic<std::int64_t> left_;
+  RangeListener* const listener_;
   mutable std::mutex mutex_;  // guards rows_
   std::deque<std::unique_ptr<TraceRow>> rows_;
 
@@ -81,13 +100,17 @@ std::string trace_part(const std::string& file, std::uint32_t process);
 /// 0: nothing was written. Throws Error{environment} if `file` cannot be written.
 std::uint32_t join_trace_parts(const std::string& file, std::uint32_t count);
 
-/// A span in `row` from this object's construction to its destruction; null: none is recorded.
+/// A span in `row` from this object's construction to its destruction, on one thread; null: none is recorded.
 class TraceSpan {
  public:
   TraceSpan(TraceRow* row, const char* phase, WorkLabel label = {}) noexcept
-      : row_(row), phase_(phase), label_(label), begin_(row == nullptr ? Clock::time_point{} : Clock::now()) {}
+      : row_(row), phase_(phase), label_(label), begin_(row == nullptr ? Clock::time_point{} : Clock::now()) {
+    if (row_ != nullptr) row_->begin_range(phase_, label_);
+  }
   ~TraceSpan() {
-    if (row_ != nullptr) row_->span(phase_, begin_, Clock::now(), label_);
+    if (row_ == nullptr) return;
+    row_->end_range();
+    row_->span(phase_, begin_, Clock::now(), label_);
   }
   TraceSpan(const TraceSpan&) = delete;
   TraceSpan& operator=(const TraceSpan&) = delete;

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -94,6 +95,10 @@ class Device {
   /// same id: the whole memory, as long as that process lives. Throws Error{environment} if it is not accessible,
   /// Error{corrupt} if it does not match the ticket.
   virtual Memory import(const RegionTicket& ticket) = 0;
+  /// Makes memory of the host that streams and replicas will use known to the device: all of these arenas. Call it
+  /// before the first work is enqueued. Otherwise that happens when the memory is first used; then it may have to wait
+  /// for streams that wait for other ranks. Threads: like allocate.
+  virtual void prepare(std::span<const ArenaId> /*arenas*/) {}
   virtual std::unique_ptr<Stream> stream() = 0;
   /// Builds everything that a step needs, once. Throws Error{unsupported}, which names the unsupported layer.
   virtual std::unique_ptr<Replica> compile(const Graph& graph, const Layout& layout, const BatchLayout& batch,

@@ -4,8 +4,12 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
 
 #include "tests/cluster/cuda_job.hpp"
 
@@ -223,6 +227,79 @@ TEST_F(CudaJob, GoesOnOnTheCpuWithALineWhereItsGpusAreBroken) {
   EXPECT_THAT(rtrun.out(), HasSubstr("Using CPU"));
   EXPECT_THAT(rtrun.err(), HasSubstr("GPUs are not used: "));
 }
+
+nlohmann::json read_json(const std::filesystem::path& file) {
+  std::ifstream in{file};
+  return nlohmann::json::parse(in, nullptr, false);
+}
+
+TEST_F(CudaJob, ReportsThePartsOfItsStepsTime) {
+  (void)train(job(1, 2, on("cuda", {"train.epochs=2"})));
+  const nlohmann::json report = read_json(folder_.path() / "run" / "report.json");
+  for (const char* const part : {"compute", "update", "exchange"})
+    EXPECT_GT(report.at("mean_step_ms").at(part).get<double>(), 0) << part << report;
+  EXPECT_GT(report.at("rank_0_s").at("evaluate").get<double>(), 0) << report;
+}
+
+TEST_F(CudaJob, HasTheWorkOfItsStreamsInATrace) {
+  const std::filesystem::path file = folder_.path() / "trace.json";
+  ProgramStart start = job(2, 2, on("cuda", {"train.steps=8", "report.trace=\"" + file.string() + '"'}));
+  (void)train(start);
+  std::set<std::string> found;
+  const nlohmann::json events = read_json(file);
+  for (const auto& event : events)
+    if (event.value("ph", "") == "X") found.insert(event.at("name").get<std::string>());
+  for (int step = 0; step < 8; ++step)
+    for (const char* const phase : {"forward, step ", "update, step "})
+      EXPECT_TRUE(std::ranges::any_of(
+          found, [&](const std::string& name) { return name.starts_with(phase + std::to_string(step)); }))
+          << phase << step;
+  std::filesystem::remove(file);
+}
+
+/// The stand-in is many times slower than the CPU that plays it.
+TEST_F(CudaJob, OfAGpuAndACpuSharesSamplesByMeasuredSpeed) {
+  const Settings settings{"placement.split=\"measured\"", "train.steps=60", "evaluate.every_epochs=0"};
+  (void)run_ranks({job(1, 2, settings), job(0, 2, settings)});
+  const nlohmann::json log = read_json(folder_.path() / "run" / "log");
+  ASSERT_FALSE(log.empty());
+  const nlohmann::json& ranks = log.back().at("ranks");
+  ASSERT_EQ(ranks.size(), 2U) << log;
+  EXPECT_LT(ranks[0].at("samples_per_step").get<double>(), ranks[1].at("samples_per_step").get<double>()) << ranks;
+}
+
+/// A driver may wait for all work of a GPU before it gives memory, and that work may wait for another rank's.
+TEST_F(CudaJob, TakesNoMemoryOnceAStreamMayWait) {
+  for (const Settings& settings :
+       std::vector<Settings>{{},
+                             {"optimizer.rule=adamw", "optimizer.weight_decay=0.01", "optimizer.no_decay=[\"*.bias\"]"},
+                             {"optimizer.rule=lamb"}}) {
+    Settings all = settings;
+    all.insert(all.end(), {"train.epochs=1", "checkpoint.every_steps=10"});
+    ProgramStart start = job(2, 2, on("cuda", all));
+    start.environment.emplace_back("TROUPE_CUDA_HOST_PREPARED", "troupe_wait");
+    (void)train(start);
+    std::filesystem::remove_all(folder_.path() / "run" / "checkpoints");
+  }
+}
+
+#ifdef NVTX_RANGES
+TEST_F(CudaJob, NamesActorsStepsAndLayersForAProfiler) {
+  const std::string file = folder_.path() / "ranges";
+  ProgramStart start = job(1, 1, on("cuda", {"train.steps=5"}));
+  start.environment.insert(start.environment.end(),
+                           {{"NVTX_INJECTION64_PATH", NVTX_RANGES}, {"TROUPE_NVTX_RANGES", file}});
+  (void)train(start);
+  std::set<std::string> ranges;
+  std::ifstream in{file};
+  for (std::string line; std::getline(in, line);) ranges.insert(line);
+  for (const char* const wanted :
+       {"Loader: fill batch, step 2", "Device: enqueue step, step 3", "Device: enqueue step, step 0 > forward dense1",
+        "Device: enqueue step, step 0 > backward dense1", "Membership: count step, step 4"})
+    EXPECT_TRUE(ranges.contains(wanted)) << wanted << " is not in\n" << ::testing::PrintToString(ranges);
+  std::filesystem::remove(file);
+}
+#endif
 
 TEST_F(CudaJob, HasItsGpusInItsPlan) {
   ProgramStart start = job(2, 4, on("cuda", {}));

@@ -48,8 +48,8 @@ enum class StreamFault : std::uint32_t {
 
 /// Of one stream, in device memory. A kernel of a stream that has failed does nothing.
 struct StreamState {
-  std::uint32_t failed = 0;  // a StreamFault
-  std::uint32_t reserved = 0;
+  std::uint32_t failed = 0;       // a StreamFault
+  std::uint32_t count_times = 0;  // that were written
 };
 
 /// What the host learns about a stream, in pinned memory: written once, by the kernel that ends the stream; `fault`
@@ -127,6 +127,10 @@ class Block {
   __device__ static void release(std::uint64_t* word, std::uint64_t value) {
     __threadfence_system();
     asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+  }
+  /// Writes a word that others read meanwhile, in no order with other writes.
+  __device__ static void post(std::uint64_t* word, std::uint64_t value) {
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
   }
   /// Sets a word that is 0; whether it was this thread, of all that try.
   __device__ static bool claim(std::uint32_t* word, std::uint32_t value) { return atomicCAS(word, 0U, value) == 0U; }
@@ -222,6 +226,9 @@ class Block {
   static std::uint64_t acquire(const std::uint64_t* word) noexcept { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
   static void release(std::uint64_t* word, std::uint64_t value) noexcept {
     __atomic_store_n(word, value, __ATOMIC_RELEASE);
+  }
+  static void post(std::uint64_t* word, std::uint64_t value) noexcept {
+    __atomic_store_n(word, value, __ATOMIC_RELAXED);
   }
   static bool claim(std::uint32_t* word, std::uint32_t value) noexcept {
     std::uint32_t none = 0;

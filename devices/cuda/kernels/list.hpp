@@ -14,6 +14,7 @@
 #include "devices/cuda/kernels/row_norms.hpp"
 #include "devices/cuda/kernels/sequences.hpp"
 #include "devices/cuda/kernels/sums.hpp"
+#include "devices/cuda/kernels/times.hpp"
 #include "devices/cuda/kernels/update.hpp"
 
 // All kernels: KERNEL(name, arguments). The body is troupe::cuda::name, the symbol troupe_name.
@@ -22,6 +23,7 @@
   KERNEL(clear, ClearArgs)                                   \
   KERNEL(wait, WaitArgs)                                     \
   KERNEL(signal, SignalArgs)                                 \
+  KERNEL(note_time, NoteTimeArgs)                            \
   KERNEL(begin_call, BeginCallArgs)                          \
   KERNEL(end_call, EndCallArgs)                              \
   KERNEL(load_step_block, LoadStepBlockArgs)                 \
@@ -36,6 +38,7 @@
   KERNEL(add_converted, AddConvertedArgs)                    \
   KERNEL(digest, DigestArgs)                                 \
   KERNEL(add_update_squares, AddUpdateSquaresArgs)           \
+  KERNEL(write_ranges, WriteRangesArgs)                      \
   KERNEL(update, UpdateArgs)                                 \
   KERNEL(take_batch, TakeBatchArgs)                          \
   KERNEL(multiply, MultiplyArgs)                             \

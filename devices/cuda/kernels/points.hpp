@@ -1,6 +1,6 @@
 #pragma once
 
-#include "devices/cuda/kernels/kernel.hpp"
+#include "devices/cuda/kernels/times.hpp"
 
 // Waits for lines, signals to them, and the step block of recorded work.
 namespace troupe::cuda {
@@ -17,6 +17,7 @@ struct PointPlace {
 struct WaitArgs {
   StreamState* stream;
   StreamReport* report;       // of the stream
+  std::uint64_t* times;       // of the stream: when it begins, and when it ends
   std::uint64_t deadline_ns;  // from the moment it begins
   Given<PointPlace> given;
 };
@@ -39,11 +40,12 @@ TROUPE_KERNEL_BODY void wait(const Block& block, const WaitArgs& args) {
     const PointPlace point = block.values(args.given);
     const std::uint64_t* const word = block.at(point.word);
     const StreamReport* const report = block.at(args.report);
+    write_time(block, args.stream, args.times);
     const std::uint64_t begun = Block::now_ns();
     StreamFault why = StreamFault::none;
     for (;;) {
       const std::uint64_t seen = Block::acquire(word);
-      if ((seen & ~kPoisonedBit) >= point.value) return;
+      if ((seen & ~kPoisonedBit) >= point.value) return write_time(block, args.stream, args.times);
       if ((seen & kPoisonedBit) != 0) why = StreamFault::poisoned;
       if (Block::acquire(&report->end) != 0) why = StreamFault::ended;
       if (Block::now_ns() - begun > args.deadline_ns) why = StreamFault::overdue;
@@ -55,7 +57,8 @@ TROUPE_KERNEL_BODY void wait(const Block& block, const WaitArgs& args) {
 }
 
 struct SignalArgs {
-  const StreamState* stream;
+  StreamState* stream;
+  std::uint64_t* times;  // of the stream: whoever sees the point also sees the time
   Given<PointPlace> given;
 };
 
@@ -64,6 +67,7 @@ TROUPE_KERNEL_BODY void signal(const Block& block, const SignalArgs& args) {
   block.once([&] {
     const PointPlace point = block.values(args.given);
     std::uint64_t* const word = block.at(point.word);
+    write_time(block, args.stream, args.times);
     const std::uint64_t poison = Block::acquire(word) & kPoisonedBit;
     Block::release(word, point.value | poison);
   });
@@ -162,8 +166,12 @@ inline void declare(Accesses& touched, const WaitArgs& args) {
   touched.acquires(touched.values(args.given).word);
   touched.writes(args.stream, sizeof *args.stream);
   touched.writes(args.report, sizeof *args.report);
+  declare_time(touched, args.stream, args.times);
 }
-inline void declare(Accesses& touched, const SignalArgs& args) { touched.releases(touched.values(args.given).word); }
+inline void declare(Accesses& touched, const SignalArgs& args) {
+  touched.releases(touched.values(args.given).word);
+  declare_time(touched, args.stream, args.times);
+}
 inline void declare(Accesses& touched, const BeginCallArgs& args) {
   (void)touched.values(args.given);
   touched.writes(args.head, sizeof *args.head);

@@ -12,6 +12,21 @@ struct UpdateValues {
   const StepSums* total = nullptr;
 };
 
+/// Ranges of elements that come with the arguments, for lists that stay on the GPU.
+struct WriteRangesArgs {
+  static constexpr std::uint32_t kMost = 240;
+
+  const StreamState* stream;
+  Layout::Entry* to;
+  std::uint64_t count;
+  Layout::Entry ranges[kMost];
+};
+
+TROUPE_KERNEL_BODY void write_ranges(const Block& block, const WriteRangesArgs& args) {
+  Layout::Entry* const to = block.at(args.to);
+  block.for_each_here(args.count, [&](std::uint64_t i) { to[i] = args.ranges[i]; });
+}
+
 struct UpdateArgs {
   const StreamState* stream;
   StreamReport* report;
@@ -296,6 +311,9 @@ TROUPE_KERNEL_BODY void add_update_squares(const Block& block, const AddUpdateSq
 }
 
 #if !defined(__CUDACC__)
+inline void declare(Accesses& touched, const WriteRangesArgs& args) {
+  touched.writes(args.to, args.count * sizeof *args.to);
+}
 inline void declare(Accesses& touched, const UpdateArgs& args) {
   const std::uint64_t bytes = args.count * sizeof(float);
   const UpdateValues values = touched.values(args.given);

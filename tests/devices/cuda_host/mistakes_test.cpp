@@ -424,6 +424,32 @@ int allocated_by_the_thread_that_captures() {
   return end(rig) == nullptr ? 0 : 1;
 }
 
+int taken_late() {
+  Two rig;
+  rig.add("writer", rig.a, rig.b, kCount, rig.first);
+  (void)rig.memory(kCount);
+  rig.finish();
+  return 0;
+}
+
+int pinned_late() {
+  Two rig;
+  rig.add("writer", rig.a, rig.b, kCount, rig.first);
+  (void)rig.pinned(kCount);
+  rig.finish();
+  return 0;
+}
+
+int registered_late() {
+  Two rig;
+  alignas(64) static std::array<std::uint64_t, kCount> plain;
+  rig.add("writer", rig.a, rig.b, kCount, rig.first);
+  rig.must(rig.driver.mem_host_register, static_cast<void*>(plain.data()), kBytes, kHostRegisterPortable);
+  rig.finish();
+  rig.must(rig.driver.mem_host_unregister, static_cast<void*>(plain.data()));
+  return 0;
+}
+
 int forgotten_join() {
   Two rig;
   const EventHandle fork = rig.event();
@@ -701,6 +727,12 @@ std::vector<Mistake> table() {
                      {"capture", "cuMemAllocFromPoolAsync on stream 1", "cuStreamBeginCapture_v2 on stream 1"}),
       TROUPE_MISTAKE(allocated_by_the_thread_that_captures,
                      {"capture", "cuMemAlloc_v2", "cuStreamBeginCapture_v2 on stream 1"}),
+      TROUPE_MISTAKE(taken_late, {"late memory", "cuMemAlloc_v2", "after kernel writer on stream 1"},
+                     "PREPARED=writer"),
+      TROUPE_MISTAKE(pinned_late, {"late memory", "cuMemHostAlloc", "after kernel writer on stream 1"},
+                     "PREPARED=writer"),
+      TROUPE_MISTAKE(registered_late, {"late memory", "cuMemHostRegister_v2", "after kernel writer on stream 1"},
+                     "PREPARED=writer"),
       TROUPE_MISTAKE(forgotten_join,
                      {"capture", "cuStreamEndCapture on stream 1", "without waiting for kernel writer on stream 2"}),
       TROUPE_MISTAKE(ended_on_another_stream,

@@ -106,6 +106,9 @@ class Block {
   static void release(std::uint64_t* word, std::uint64_t value) noexcept {
     __atomic_store_n(word, value, __ATOMIC_RELEASE);
   }
+  static void post(std::uint64_t* word, std::uint64_t value) noexcept {
+    __atomic_store_n(word, value, __ATOMIC_RELAXED);
+  }
   static bool claim(std::uint32_t* word, std::uint32_t value) noexcept {
     std::uint32_t none = 0;
     return __atomic_compare_exchange_n(word, &none, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);

@@ -55,6 +55,12 @@ std::shared_ptr<PoolState> pool_with(Process& all, std::uint64_t number) {
   return found;
 }
 
+/// A driver may wait for all work of the device before it gives memory or registers it.
+void report_if_late(const Entry& entry) {
+  const PlacePtr launch = process().prepared;
+  if (launch != nullptr) reports().add("late memory", entry.place()->text() + " comes after " + launch->text());
+}
+
 }  // namespace
 
 TROUPE_EXPORT Result cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
@@ -127,6 +133,7 @@ TROUPE_EXPORT Result cuMemFreeAsync(DevicePointer pointer, StreamHandle stream) 
 
 TROUPE_EXPORT Result cuMemAlloc_v2(DevicePointer* pointer, std::size_t bytes) {
   TROUPE_ENTER(cuMemAlloc_v2, context);
+  report_if_late(entry);
   const Result allowed = entry.outside_capture();
   if (allowed != Result::success) return allowed;
   if (bytes == 0) return Result::invalid_value;
@@ -153,6 +160,7 @@ TROUPE_EXPORT Result cuMemFree_v2(DevicePointer pointer) {
 
 TROUPE_EXPORT Result cuMemHostAlloc(void** pointer, std::size_t bytes, unsigned) {
   TROUPE_ENTER(cuMemHostAlloc, context);
+  report_if_late(entry);
   const Result allowed = entry.outside_capture();
   if (allowed != Result::success) return allowed;
   if (bytes == 0) return Result::invalid_value;
@@ -170,6 +178,7 @@ TROUPE_EXPORT Result cuMemFreeHost(void* pointer) {
 
 TROUPE_EXPORT Result cuMemHostRegister_v2(void* pointer, std::size_t bytes, unsigned) {
   TROUPE_ENTER(cuMemHostRegister_v2, context);
+  report_if_late(entry);
   const Result allowed = entry.outside_capture();
   if (allowed != Result::success) return allowed;
   if (pointer == nullptr || bytes == 0) return Result::invalid_value;

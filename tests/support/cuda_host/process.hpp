@@ -28,7 +28,7 @@ struct ExecState;
 struct DeviceState {
   int number = 0;
   std::uint64_t used_bytes = 0;
-  int retained = 0;  // of the primary context
+  int retained = 0;                // of the primary context
   std::set<int> peers;             // devices whose memory this one's work may use
   Result fault = Result::success;  // what ended the context: every later call returns it
 };
@@ -54,6 +54,7 @@ struct Process {
   Calls calls;
   std::vector<DeviceState> devices;
   Memory memory;
+  PlacePtr prepared;  // the launch from which on no memory may be taken; null: it may be
   Races races;
   Words words;
   Clock cpu;              // what the CPU knows to have happened
