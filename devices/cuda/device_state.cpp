@@ -15,8 +15,14 @@ StreamLine::~StreamLine() {
   space_.end_private_timeline(line_.id());
 }
 
-DeviceState::DeviceState(std::shared_ptr<const Gpu> gpu, AddressSpace& space, std::chrono::milliseconds wait_deadline)
-    : gpu_(std::move(gpu)), space_(space), wait_deadline_(wait_deadline), memory_(gpu_, space), mirrors_(gpu_, space) {}
+DeviceState::DeviceState(std::shared_ptr<const Gpu> gpu, AddressSpace& space, std::chrono::milliseconds wait_deadline,
+                         std::unique_ptr<ProductLibrary> products)
+    : gpu_(std::move(gpu)),
+      space_(space),
+      wait_deadline_(wait_deadline),
+      products_(std::move(products)),
+      memory_(gpu_, space),
+      mirrors_(gpu_, space) {}
 
 StreamLine& DeviceState::make_line() {
   const std::lock_guard lock{mutex_};
