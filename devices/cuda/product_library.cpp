@@ -68,7 +68,7 @@ class RecordMaker {
       : library_(library), gpu_(gpu), form_(form) {}
 
   Made<lt::DescRecord> desc(bool tf32) const {
-    const auto compute = tf32 ? lt::Compute::tf32 : lt::Compute::f32;
+    const auto compute = tf32 && form_.a.type == Stored::f32 ? lt::Compute::tf32 : lt::Compute::f32;
     auto made = make<lt::DescRecord>(library_.desc_create, library_.desc_destroy, compute, lt::Type::f32);
     using Attribute = lt::DescAttribute;
     set(library_.desc_set, made, Attribute::transposition_a, transposition(form_.transposes_a));

@@ -133,7 +133,7 @@ std::string Form::mistake() const {
 bool Form::is_supported() const noexcept {
   if (a.type != b.type) return false;
   if (a.type == Type::f32) return d.type == Type::f32;
-  return desc.compute == Compute::f32 || desc.compute == Compute::tf32;
+  return desc.compute == Compute::f32;
 }
 
 std::uint64_t Form::digest() const noexcept {
