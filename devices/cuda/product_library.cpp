@@ -132,7 +132,7 @@ std::unique_ptr<ProductLibrary> ProductLibrary::open(std::shared_ptr<const Gpu> 
   std::unique_ptr<ProductLibrary> opened;
   if (const auto found = find_library(files, why)) {
     try {
-      opened.reset(new ProductLibrary{std::move(gpu), *found, options.tf32});
+      opened = std::make_unique<ProductLibrary>(std::move(gpu), *found, options.tf32);
     } catch (const Error& error) {
       why = error.what();
     }

@@ -68,6 +68,8 @@ class ProductLibrary final : public LibraryCalls {
   /// those above, Error{environment} where the library must be there and is not.
   static std::unique_ptr<ProductLibrary> open(std::shared_ptr<const Gpu> gpu, const ProductOptions& options,
                                               std::string& why);
+  /// Throws Error{device_fault}, Error{out_of_memory} where the library does not start.
+  ProductLibrary(std::shared_ptr<const Gpu> gpu, const lt::Library& library, bool tf32);
   ~ProductLibrary();
   ProductLibrary(const ProductLibrary&) = delete;
   ProductLibrary& operator=(const ProductLibrary&) = delete;
@@ -82,7 +84,6 @@ class ProductLibrary final : public LibraryCalls {
   void enqueue(void* stream, std::span<const std::byte> what) override;
 
  private:
-  ProductLibrary(std::shared_ptr<const Gpu> gpu, const lt::Library& library, bool tf32);
   std::optional<ProductPlan> choose(const ProductForm& form) const;
 
   const std::shared_ptr<const Gpu> gpu_;

@@ -8,8 +8,8 @@ namespace troupe::cuda::testing::mistakes {
 namespace {
 
 constexpr std::int64_t kSide = 80;                 // of all matrices; the inner extent is cut into parts
-constexpr std::size_t kCount = kSide * kSide / 2;  // words of 8 bytes that hold one in f32
-constexpr std::size_t kWorkspaceBytes = 4096;
+constexpr std::size_t kWords = kSide * kSide / 2;  // of 8 bytes, that hold one in f32
+constexpr std::size_t kWorkspace = 4096;
 
 lt::Library open_cublaslt() {
   std::string why;
@@ -28,11 +28,11 @@ struct Products : Rig {
   lt::Desc desc = nullptr;
   lt::Layout layout = nullptr;
   lt::Algorithm algorithm{};
-  std::size_t workspace_bytes = kWorkspaceBytes;
+  std::size_t workspace_bytes = kWorkspace;
 
   explicit Products(int devices = 1) : Rig(devices), own(stream()) {
-    a = memory(kCount), b = memory(kCount), d = memory(kCount), workspace = memory(kWorkspaceBytes / 8);
-    for (const DevicePointer each : {a, b, d}) fill(each, kCount, own, 0);
+    a = memory(kWords), b = memory(kWords), d = memory(kWords), workspace = memory(kWorkspace / 8);
+    for (const DevicePointer each : {a, b, d}) fill(each, kWords, own, 0);
     must(driver.stream_synchronize, own);
     (void)cublaslt.create(&handle);
     (void)cublaslt.desc_create(&desc, lt::Compute::f32, lt::Type::f32);
@@ -46,7 +46,7 @@ struct Products : Rig {
   [[gnu::always_inline]] lt::Status choose(lt::Layout of_a) {
     lt::Preference preference = nullptr;
     (void)cublaslt.preference_create(&preference);
-    const std::uint64_t most = kWorkspaceBytes;
+    const std::uint64_t most = kWorkspace;
     (void)cublaslt.preference_set(preference, lt::PreferenceAttribute::workspace_bytes, &most, sizeof most);
     lt::Choice choice{};
     int count = 0;
@@ -149,7 +149,7 @@ int result_over_an_operand() {
 
 int result_out_of_range() {
   Products rig;
-  rig.d = rig.memory(kCount - 1);
+  rig.d = rig.memory(kWords - 1);
   rig.multiply();
   rig.finish();
   return 0;
@@ -158,7 +158,7 @@ int result_out_of_range() {
 int operand_written_meanwhile() {
   Products rig;
   const StreamHandle other = rig.stream();
-  rig.add("writer", rig.a, rig.b, kCount, other);
+  rig.add("writer", rig.a, rig.b, kWords, other);
   rig.multiply();
   (void)rig.driver.stream_synchronize(other);
   rig.finish();
@@ -169,7 +169,7 @@ int product_read_on_another_stream() {
   Products rig;
   const StreamHandle other = rig.stream();
   rig.multiply();
-  rig.add("reader", rig.b, rig.d, kCount, other);
+  rig.add("reader", rig.b, rig.d, kWords, other);
   (void)rig.driver.stream_synchronize(other);
   rig.finish();
   return 0;
@@ -179,7 +179,7 @@ int workspace_of_two_streams() {
   Products rig;
   const StreamHandle other = rig.stream();
   rig.multiply();
-  const DevicePointer first = std::exchange(rig.d, rig.memory(kCount));
+  const DevicePointer first = std::exchange(rig.d, rig.memory(kWords));
   (void)rig.multiply(other, rig.layout);
   (void)rig.driver.stream_synchronize(other);
   rig.d = first;
