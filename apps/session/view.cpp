@@ -415,7 +415,8 @@ std::unique_ptr<Device> View::device_for(const RankPlan& mine) {
   // Ranks that push to shards may be ahead of others by more than any deadline; their workers monitor the progress.
   const auto deadline = needs_of(joined_.plan).hosted ? kWithWatch : settings().faults.exchange;
   if (options_.make_device) return options_.make_device({space_, mine, deadline, lane_resources_->waits.get()});
-  if (mine.device == "cuda") return make_cuda_device(space_, {.bus = mine.gpu, .wait_deadline = deadline});
+  if (mine.device == "cuda")
+    return make_cuda_device(space_, {.bus = mine.gpu, .wait_deadline = deadline, .tf32 = settings().model.tf32});
   return make_cpu_device(space_, {.cpus = mine.cpus,
                                   .threads = threads_for(mine),
                                   .may_spin = mine.may_spin,

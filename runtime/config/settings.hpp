@@ -69,6 +69,7 @@ struct Settings {
     std::uint32_t width = 384;
     std::uint32_t heads = 6;
     DType dtype = DType::f32;
+    bool tf32 = false;  // GPUs may round operands in f32 to TF32
   } model;
   Rule rule;
   RateSettings rate;                  // how rule.rate changes

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "runtime/base/random.hpp"
 #include "tests/cluster/cuda_job.hpp"
 
 namespace troupe::testing {
@@ -18,6 +19,14 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+
+/// Words one behind the other, in an order that can be learned in part.
+std::string text_of_words() {
+  constexpr const char* kWords[]{"actors ", "send ", "tensors ", "wait.\n"};
+  std::string words;
+  for (std::uint64_t i = 0; words.size() < 8000; ++i) words += kWords[random_below(7, i, 4)];
+  return words;
+}
 
 TEST_F(CudaJob, OfOneRankLearnsWhatACpuLearns) { expect_as_on_cpus(1, 1, {}); }
 
@@ -49,6 +58,39 @@ TEST_F(CudaJob, LearnsWhatCpusLearnUnderOtherPoliciesRulesAndTypes) {
     settings.insert(settings.end(), short_one.begin(), short_one.end());
     expect_as_on_cpus(2, 2, settings);
   }
+}
+
+TEST_F(CudaJob, LearnsWhatCpusLearnWhateverComputesItsProducts) {
+  std::ofstream{folder_.path() / "data" / "words.txt"} << text_of_words();
+  const Settings lenet{"model.name=lenet", "model.units=[1000,1000]", "data.batch=8"};
+  const Settings gpt{
+      "model.name=gpt",   "model.units=[1000,1000]",      "model.depth=1",  "model.width=32", "model.heads=2",
+      "data.source=text", "data.path=\"data/words.txt\"", "data.length=32", "data.batch=4"};
+  for (Settings settings : {Settings{}, lenet, gpt}) {
+    settings.insert(settings.end(), {"train.steps=6", "evaluate.every_epochs=0"});
+    SCOPED_TRACE(settings.front());
+    const std::vector<double> wanted = train(job(0, 2, on("cpu", settings)));
+    for (const char* const products : {"cublaslt", "own"}) {
+      SCOPED_TRACE(products);
+      ProgramStart start = job(2, 2, on("cuda", settings));
+      start.environment.emplace_back("TROUPE_CUDA_PRODUCTS", products);
+      expect_near(train(start), wanted);
+    }
+  }
+}
+
+TEST_F(CudaJob, SaysWhatComputesItsProducts) {
+  const auto said = [this](const char* products, Settings settings) {
+    settings.emplace_back("train.steps=2");
+    ProgramStart start = job(1, 1, on("cuda", settings));
+    start.environment.emplace_back("TROUPE_CUDA_PRODUCTS", products);
+    Program rtrun{start};
+    EXPECT_EQ(rtrun.wait(60s), 0) << rtrun.err();
+    return rtrun.out();
+  };
+  EXPECT_THAT(said("cublaslt", {}), HasSubstr("products by cuBLASLt 13.1.0\n"));
+  EXPECT_THAT(said("cublaslt", {"model.tf32=true"}), HasSubstr("products by cuBLASLt 13.1.0 in TF32\n"));
+  EXPECT_THAT(said("own", {}), HasSubstr("products by own kernels (as TROUPE_CUDA_PRODUCTS"));
 }
 
 TEST_F(CudaJob, SwitchesItsPolicyInARun) {
@@ -92,7 +134,7 @@ TEST_F(CudaJob, EndsWithin4SecondsAndWithCode4WhenOneOfTwoRanksOnAGpuIsKilled) {
 }
 
 TEST_F(CudaJob, EndsWithTheReasonWhenAGpuFails) {
-  for (const char* const fault : {"troupe_multiply:20=illegal_address", "cuGraphLaunch:9=ecc_uncorrectable"}) {
+  for (const char* const fault : {"troupe_move_columns:20=illegal_address", "cuGraphLaunch:9=ecc_uncorrectable"}) {
     ProgramStart start = job(1, 1, on("cuda", {"train.steps=200"}));
     start.environment.emplace_back("TROUPE_CUDA_HOST_FAULT", fault);
     Program rtrun{start};
@@ -217,6 +259,15 @@ TEST_F(CudaJob, IsRefusedWhereThereAreNoKernelsForAGpu) {
   ProgramStart start = job(1, 1, on("cuda", {}));
   start.environment.emplace_back("TROUPE_CUDA_HOST_FAULT", "cuModuleLoadData=no_binary_for_gpu");
   expect_refused(start, 2, "build Troupe with a CUDA toolkit that knows the GPU");
+}
+
+TEST_F(CudaJob, IsRefusedInOneLineWhereNothingComputesItsProductsAsAskedFor) {
+  ProgramStart start = job(1, 1, on("cuda", {}));
+  start.environment.emplace_back("TROUPE_CUDA_PRODUCTS", "tensor");
+  expect_refused(start, 2, "TROUPE_CUDA_PRODUCTS is \"tensor\": write \"cublaslt\" or \"own\"");
+  start.environment.back().second = "cublaslt";
+  start.environment.emplace_back("TROUPE_CUDA_HOST_FAULT", "cublasLtCreate=cublaslt_not_initialized");
+  expect_refused(start, 3, "there is no usable cuBLASLt (cuBLASLt, a handle on Stand-in");
 }
 
 TEST_F(CudaJob, GoesOnOnTheCpuWithALineWhereItsGpusAreBroken) {

@@ -757,6 +757,7 @@ std::vector<Mistake> table() {
                                                        "cuIpcOpenMemHandle_v2", "which its process has freed"}),
   };
   for (const Mistake& row : mistakes_with_collectives()) rows.push_back(row);
+  for (const Mistake& row : mistakes_with_products()) rows.push_back(row);
   return rows;
 }
 
