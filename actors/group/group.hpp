@@ -198,8 +198,7 @@ class Group {
   /// none.
   Arena& arena() const;
   /// GroupOptions::device_bytes of memory, of the kind in which the device works fastest. A tensor in it is sent by
-  /// reference to a process that has imported it; to others it is refused as `unsupported`, unless the host can access
-  /// it. Throws Error{invalid} if there is none.
+  /// reference to a process that has imported it, and copied for others. Throws Error{invalid} if there is none.
   Memory device_memory() const;
   RemoteActors& remote() const noexcept;
   Transport& transport() const noexcept;
