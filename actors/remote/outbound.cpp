@@ -216,12 +216,8 @@ void Outbound::send_encoded(Proxy& proxy, wire::Header header) {
   if (body_in_head && tensors_.copied_bytes == 0 && tensors_.awaited.empty())
     return frames_.send(to, bytes_of(scratch_));
 
-  const bool waits = !tensors_.awaited.empty();  // when it ends, other payloads may be in progress
-  const bool large = tensors_.is_staged || tensors_.copied_bytes > kControlPayload ||
-                     (tensors_.copied_bytes > 0 && (waits || frames_.control_payloads() > kControlPayload)) ||
-                     body_bytes > kLargestControlBody;
   const auto head = bytes_of(scratch_);
-  auto frame = frames_.frame(to, large, std::vector<std::byte>(head.begin(), head.end()));
+  auto frame = frames_.frame(to, needs_bulk(body_bytes), std::vector<std::byte>(head.begin(), head.end()));
   to.sent_since_check = true;
   to.counts.messages_sent.add();
   to.counts.bytes_sent.add(head.size() + body_bytes + tensors_.copied_bytes);
@@ -239,11 +235,18 @@ void Outbound::send_encoded(Proxy& proxy, wire::Header header) {
     frame->body = std::move(body);
   }
   frames.push_back(std::move(frame));
-  if (waits) {
-    park(std::move(message));
-  } else {
+  if (tensors_.awaited.empty()) {
     go_on(std::move(message));
+  } else {
+    park(std::move(message));
   }
+}
+
+/// Whether the message is sent on the bulk lane.
+bool Outbound::needs_bulk(std::size_t body_bytes) const {
+  if (tensors_.is_staged || tensors_.copied_bytes > kControlPayload || body_bytes > kLargestControlBody) return true;
+  const bool waits = !tensors_.awaited.empty();  // when it ends, other payloads may be in progress
+  return tensors_.copied_bytes > 0 && (waits || frames_.control_payloads() > kControlPayload);
 }
 
 /// The tensors that are sent by value, of which some are staged.

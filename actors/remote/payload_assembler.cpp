@@ -60,7 +60,8 @@ void PayloadAssembler::add_message(Peer from, const wire::Header& header, std::v
 void PayloadAssembler::cut_short(Peer from, const wire::Header& piece, bool& wrong) {
   Payload& payload = payload_of(from, piece, wrong);
   const std::uint64_t missing = payload.pieces - std::uint64_t{payload.announced};
-  wrong = wrong || payload.failed || payload.head.has_value() || piece.target > payload.pieces || payload.pieces - piece.target > missing;
+  wrong = wrong || payload.failed || payload.head.has_value() || piece.target > payload.pieces ||
+          payload.pieces - piece.target > missing;
   if (wrong) return;
   payload.failed = true;
   payload.announced += payload.pieces - static_cast<std::uint32_t>(piece.target);
@@ -80,8 +81,7 @@ std::optional<PayloadAssembler::Whole> PayloadAssembler::take_whole(Peer from, s
 }
 
 void PayloadAssembler::forget(Peer peer) {
-  open_.erase(open_.lower_bound({peer, 0}),
-              open_.upper_bound({peer, std::numeric_limits<std::uint32_t>::max()}));
+  open_.erase(open_.lower_bound({peer, 0}), open_.upper_bound({peer, std::numeric_limits<std::uint32_t>::max()}));
 }
 
 }  // namespace troupe::remote

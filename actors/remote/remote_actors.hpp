@@ -92,7 +92,7 @@ struct RemoteOptions {
   /// of its own. It reaches their memory, works in the same address space, and outlives the remote actors. Null,
   /// or a device without such memory: such tensors are refused, `unsupported`.
   Device* device = nullptr;
-  /// Pinned memory for these pieces, in units of 1 MiB, at least 2; all of it is taken at the start. A tensor waits for
+  /// Pinned memory for these pieces, in units of 1 MiB, at least 4; all of it is taken at the start. A tensor waits for
   /// a free part, so any size is enough; with more, more copies and sends go on at the same time.
   std::uint64_t staging_bytes = std::uint64_t{16} << 20;
 };

@@ -12,8 +12,8 @@ namespace {
 
 /// So many payloads share the way to a peer: the receiver has memory for as many that are incomplete.
 constexpr std::size_t kMostBegun = 4;
-/// One is copied to while another one leaves.
-constexpr std::uint64_t kLeastSlots = 2;
+/// A single peer gets half of them: one is copied to while the other one leaves.
+constexpr std::uint64_t kLeastSlots = 4;
 
 std::uint64_t count_slots(const RemoteOptions& options) {
   return std::max(options.staging_bytes / wire::kPieceBytes, kLeastSlots);

@@ -21,8 +21,8 @@ class Inbound;
 /// The end of the transport: decides where payloads are stored, and passes complete arrivals to the control lane's
 /// thread. Arrivals on the control lane are handled at once, and their head's bytes are the transport's; for those on
 /// the bulk lane a copy of the head is posted. A body in pieces is joined on the bulk lane, where its message waits for
-/// it, as it does for a payload in pieces. If a payload cannot be stored, its head is still passed on, since it has its place in the order. Threads: the
-/// lane's that is named; any for the rest.
+/// it, as it does for a payload in pieces. If a payload cannot be stored, its head is still passed on, since it has its
+/// place in the order. Threads: the lane's that is named; any for the rest.
 class Arrivals final : public Receiver {
  public:
   /// `sending` is the pool for outgoing payloads; pieces, which are needed only until they have arrived, may use it,

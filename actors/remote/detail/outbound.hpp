@@ -70,6 +70,7 @@ class Outbound {
   void spend(Proxy& proxy, wire::Header& header, std::size_t body_bytes);
   void send_encoded(Proxy& proxy, wire::Header header);
   void cut_into_pieces(PeerState& to, std::shared_ptr<const Body> body, Frames& frames);
+  bool needs_bulk(std::size_t body_bytes) const;
   StagedPayload take_payload(PeerState& to, std::uint32_t order);
   void park(Parked message);
   void go_on(Parked message);

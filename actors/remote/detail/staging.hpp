@@ -24,13 +24,14 @@ struct StagedPayload {
   std::vector<Tensor> tensors;  // all valid
 };
 
-/// Sends tensors from memory that the transport does not carry. A stream of the device copies them, piece by piece, into
-/// slots of pinned memory; when a copy's point is reached, its slot leaves as a frame of its own, while the next pieces
-/// are copied. So a tensor of any size needs no more memory here than the slots. No thread waits for a copy. A transport
-/// that sends from such memory gets the whole tensor as one piece instead.
+/// Sends tensors from memory that the transport does not carry. A stream of the device copies them, piece by piece,
+/// into slots of pinned memory; when a copy's point is reached, its slot leaves as a frame of its own, while the next
+/// pieces are copied. So a tensor of any size needs no more memory here than the slots. No thread waits for a copy. A
+/// transport that sends from such memory gets the whole tensor as one piece instead.
 ///
 /// Every slot is free, being copied to, or with a frame. A peer may take another one while it has fewer than are free:
-/// alone it gets half of them, and peers that take nothing in never hold all. Threads: the control lane's.
+/// alone it gets half of them, and peers that take nothing in hold less each: a half, a quarter, and so on. Threads:
+/// the control lane's.
 class Staging {
  public:
   /// Without RemoteOptions::device nothing can be staged. Throws Error as Device::allocate and Device::stream do.
@@ -86,11 +87,11 @@ class Staging {
   FrameSender& frames_;
   Status status_;
   Memory slots_;
-  std::vector<std::size_t> free_;      // slots, by number
-  std::map<Peer, std::size_t> held_;   // how many slots each peer has
-  std::map<Peer, Queue> queues_;       // none is empty
-  Peer last_;                          // whose turn was last
-  std::unique_ptr<Stream> stream_;     // null: nothing is copied. Last member: it ends first
+  std::vector<std::size_t> free_;     // slots, by number
+  std::map<Peer, std::size_t> held_;  // how many slots each peer has
+  std::map<Peer, Queue> queues_;      // none is empty
+  Peer last_;                         // whose turn was last
+  std::unique_ptr<Stream> stream_;    // null: nothing is copied. Last member: it ends first
 };
 
 }  // namespace troupe::remote

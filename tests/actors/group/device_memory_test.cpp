@@ -24,14 +24,14 @@ namespace {
 using Read = caf::atom_constant<caf::atom("read")>;  // (Read, tensor): answered with the sum of its numbers
 using Lend = caf::atom_constant<caf::atom("lend")>;  // answered with a tensor whose point is never reached
 
-using Give = caf::atom_constant<caf::atom("give")>;  // (Give, count): answered with a tensor of 0, 1, ...
-using Note = caf::atom_constant<caf::atom("note")>;  // (Note, number [, tensor]): counted, order and content checked
+using Give = caf::atom_constant<caf::atom("give")>;    // (Give, count): answered with a tensor of 0, 1, ...
+using Note = caf::atom_constant<caf::atom("note")>;    // (Note, number [, tensor]): counted, order and content checked
 using Noted = caf::atom_constant<caf::atom("noted")>;  // how many notes, and how many of them were wrong
 
 constexpr std::uint64_t kCount = 1000;
 constexpr std::uint64_t kBytes = kCount * sizeof(float);
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-constexpr std::uint64_t kSlotsBytes = 2 * kMiB;  // the least
+constexpr std::uint64_t kSlotsBytes = 4 * kMiB;  // the least
 constexpr std::uint64_t kApartBytes = 12 * kMiB;
 
 /// The sum that read() finds for 0, 1, ..., as text.
@@ -148,8 +148,7 @@ int serve(Gpu gpu) {
         const bool right = number == notes++ && read(blocking, end, tensor, sum).ok();
         wrong += right && std::to_string(sum) == sum_of(tensor.extents()[0]) ? 0 : 1;
       },
-      [&](Noted) { return caf::make_message(notes, wrong); },
-      [&](Go) { going = false; });
+      [&](Noted) { return caf::make_message(notes, wrong); }, [&](Go) { going = false; });
   return end.group->stop(blocking, long_enough()).clean() ? 0 : 1;
 }
 
@@ -283,8 +282,7 @@ TEST_P(DeviceMemoryCopies, AreMadeFromTheirPointOnAndThenGiveTheMemoryBack) {
   std::atomic<bool> is_back{false};
   std::shared_ptr<const void> owner(&is_back, [&](const void*) { is_back = true; });
   caf::scoped_actor self(end->system);
-  self->send(others[0], Read::value,
-             Tensor(to, {count}, DType::f32, {line, 1}, std::move(owner), MemoryKind::device));
+  self->send(others[0], Read::value, Tensor(to, {count}, DType::f32, {line, 1}, std::move(owner), MemoryKind::device));
   EXPECT_FALSE(is_back);
   end->space.timeline(gate).signal(1);
   EXPECT_EQ(answer(self), sum_of(count));
@@ -334,10 +332,10 @@ TEST_P(DeviceMemoryCopies, ForAKilledReceiverEndAndGiveTheMemoryBack) {
   std::atomic<int> back{0};
   caf::scoped_actor self(end->system);
   for (int i = 0; i < 4; ++i) {
-    self->send(others[0], Read::value,
-               end->numbers_apart(2 * kMiB, {}, {&back, [&](const void*) { ++back; }}));
+    self->send(others[0], Read::value, end->numbers_apart(2 * kMiB, {}, {&back, [&](const void*) { ++back; }}));
   }
-  ASSERT_TRUE(testing::becomes_true([&] { return end->group->remote().counters(Peer{1}).bytes_sent > 4 * kMiB; }, kLong));
+  ASSERT_TRUE(
+      testing::becomes_true([&] { return end->group->remote().counters(Peer{1}).bytes_sent > 4 * kMiB; }, kLong));
   members[0]->signal(SIGKILL);
   expect_down(others[0]);
   EXPECT_TRUE(testing::becomes_true([&] { return back == 4; }, kLong)) << back;

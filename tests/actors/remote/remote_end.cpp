@@ -1,10 +1,10 @@
 #include "tests/actors/remote/remote_end.hpp"
 
+#include <algorithm>
 #include <caf/event_based_actor.hpp>
 #include <caf/scoped_actor.hpp>
 #include <caf/send.hpp>
 #include <caf/stateful_actor.hpp>
-#include <algorithm>
 #include <cstring>
 #include <map>
 

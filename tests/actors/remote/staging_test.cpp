@@ -18,14 +18,14 @@ using ::troupe::testing::eventually;
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr SinkKey kKey{7};
 
-RemoteOptions two_slots() { return {.staging_bytes = 2 * kMiB}; }
+RemoteOptions few_slots() { return {.staging_bytes = 4 * kMiB}; }
 
 class RemoteStaging : public ::testing::Test {
  protected:
   void make_world(const FakeOptions& device = {.simulated_memory = true, .runs_itself = true},
-                  const RemoteOptions& there = two_slots()) {
+                  const RemoteOptions& there = few_slots()) {
     const LoopbackAdversity adversity{.seed = 1, .delay_rounds = 5, .refuse_percent = 20};
-    world = std::make_unique<LoopbackWorld>(adversity, two_slots(), there, device);
+    world = std::make_unique<LoopbackWorld>(adversity, few_slots(), there, device);
   }
   Tensor tensor(std::uint64_t bytes, std::uint64_t seed, Point valid_from = {},
                 std::shared_ptr<const void> owner = nullptr) {
@@ -60,8 +60,8 @@ TEST_F(RemoteStaging, CarriesSeveralTensorsOfAMessageWhereverTheyLie) {
   const Tensor shared = world->here->tensor(4096, 3, /*shared=*/true);
   for (const auto& [x, y, z] : {std::tuple{on_device, in_host, shared}, std::tuple{in_host, shared, on_device},
                                 std::tuple{on_device, on_device, in_host}}) {
-    const auto sums = ask<std::uint64_t, std::uint64_t, std::uint64_t>(world->here->system, world->server,
-                                                                       Digest::value, x, y, z);
+    const auto sums =
+        ask<std::uint64_t, std::uint64_t, std::uint64_t>(world->here->system, world->server, Digest::value, x, y, z);
     ASSERT_TRUE(sums.ok()) << sums.why.text();
     const auto expected = [&](const Tensor& of) {
       return of.kind() == MemoryKind::device ? digest_of(3 * kMiB + 20, 1) : digest(world->here->space, of);
@@ -141,8 +141,7 @@ TEST_F(RemoteStaging, CopiesFromThePointOnAndEndsTheLoanWithTheLastCopy) {
   device.run_until_idle();  // what precedes the first tensor
   const std::uint64_t before = device.count_done();
   caf::scoped_actor self(world->here->system);
-  auto asked =
-      self->request(world->server, kLong, Digest::value, tensor(2 * kMiB, 1, {line, 1}, std::move(owner)));
+  auto asked = self->request(world->server, kLong, Digest::value, tensor(2 * kMiB, 1, {line, 1}, std::move(owner)));
   self->send(world->server, Note::value, std::uint64_t{0}, std::uint64_t{0});
   EXPECT_EQ(device.run_until_idle(), 0u);
   world->here->space.timeline(line).signal(1);
@@ -168,7 +167,7 @@ TEST_F(RemoteStaging, StoresTheTensorInTheSinkThatItNames) {
 }
 
 TEST_F(RemoteStaging, AnswersOutOfMemoryWhenTheReceiverHasNone) {
-  RemoteOptions there = two_slots();
+  RemoteOptions there = few_slots();
   there.landing_bytes = 2 * kMiB;
   make_world({.simulated_memory = true, .runs_itself = true}, there);
   EXPECT_EQ(ask_digest(tensor(4 * kMiB, 1)).why.code(), Code::out_of_memory);
@@ -193,7 +192,8 @@ TEST_F(RemoteStaging, OfADeviceThatFailsEndsRequestsAndLeavesTheRest) {
 TEST_F(RemoteStaging, OfMemoryThatTheDeviceDoesNotKnowEndsOnlyItsRequest) {
   make_world();
   std::vector<float> numbers(1024);
-  world->here->space.bind({arena_id(Peer{0}, 9), reinterpret_cast<std::byte*>(numbers.data()), 4096, MemoryKind::device});
+  world->here->space.bind(
+      {arena_id(Peer{0}, 9), reinterpret_cast<std::byte*>(numbers.data()), 4096, MemoryKind::device});
   const Memory unmapped{arena_id(Peer{0}, 9), 0, 4096};
   auto blocking = Blocking::on_thread("test");
   const TimelineId line = world->here->own->make_timeline();

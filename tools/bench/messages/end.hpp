@@ -45,10 +45,9 @@ struct EndCase {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EndCase, what, impl, transport, memory, bytes, span_ms, spin_us, messages, tensors,
                                    memory_mb, reads, cpu, client, line)
 
-/// The measurements of a client, by name: "us" one way, "us_p99", "kps" thousand messages per second, "gb_s" (in latency only for
-/// tensors in a GPU's memory: one way), "core"
-/// (and "core_there", of the other end) the fraction of a core in use; for endurance and flood see run_endurance() and
-/// run_flood(). Empty at the other end.
+/// The measurements of a client, by name: "us" one way, "us_p99", "kps" thousand messages per second, "gb_s" (in
+/// latency only for tensors in a GPU's memory: one way), "core" (and "core_there", of the other end) the fraction of a
+/// core in use; for endurance and flood see run_endurance() and run_flood(). Empty at the other end.
 using Figures = std::map<std::string, double>;
 
 /// The sockets of an end: to the other end, and to the measuring process, which may send "stop" to end it early.
