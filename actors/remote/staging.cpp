@@ -112,7 +112,7 @@ void Staging::start_pieces() {
 bool Staging::start_piece(Peer peer) {
   Queue& queue = queues_.at(peer);
   if (queue.begun.size() < kMostBegun && !queue.waiting.empty()) {
-    queue.begun.push_front(std::move(queue.waiting.front()));
+    queue.begun.push_back(std::move(queue.waiting.front()));
     queue.waiting.pop_front();
   }
   const TransferRef transfer = queue.begun.front();
