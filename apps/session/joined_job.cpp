@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <memory>
+#include <string>
 #include <tuple>
 
 #include "actors/group/group.hpp"
@@ -142,6 +145,17 @@ Graph make_graph(const SessionOptions& options, const DataFacts& facts) {
   return graph;
 }
 
+/// As Bootstrap::join(), and names the setting of a deadline that has passed.
+std::unique_ptr<Bootstrap> join_ranks(Blocking& blocking, const LaunchPlace& place, const Hello& mine,
+                                      Deadline deadline, const std::function<void(const std::string&)>& waiting) {
+  try {
+    return Bootstrap::join(blocking, place, mine, deadline, waiting);
+  } catch (const Error& error) {
+    if (error.code() != Code::timeout) throw;
+    fail(Code::timeout, text(error.what(), ", or raise faults.start_s"));
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> JoinedJob::hosts() const {
@@ -201,7 +215,7 @@ JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline d
     const auto waiting = [&](const std::string& note) {
       if (listener != nullptr) listener->note(note);
     };
-    bootstrap = Bootstrap::join(blocking, place, hellos.front(), deadline, waiting);
+    bootstrap = join_ranks(blocking, place, hellos.front(), deadline, waiting);
     hellos = bootstrap->hellos();
   }
   PlanInputs inputs = plan_inputs(hellos);

@@ -98,6 +98,7 @@ class View {
   }
   RunResult finish(Blocking& blocking);
   void request_stop() noexcept {
+    stop_asked_ = true;
     actors_->request_stop();
     joined_.stop_waiting_for_data();
   }
@@ -234,6 +235,7 @@ class View {
   bool owned_ = false;                       // the app owns the loop
   AppValues values_;
   std::atomic<bool> over_{false};                   // the run is over: silence of other ranks has no meaning now
+  std::atomic<bool> stop_asked_{false};             // a text that is being generated ends with the byte in work
   mutable std::atomic<bool> tensors_given_{false};  // the app may have addresses in this view's memory
   bool retired_ = false;
   bool given_up_ = false;
