@@ -60,14 +60,18 @@ class Figures {
  public:
   explicit Figures(const CostFigures& figures) : figures_(figures) {}
 
-  /// Operations per second of a device with `threads`, while `others` threads of other ranks on its host also compute.
-  double flops(const std::string& dtype, std::uint32_t rows, std::uint32_t threads, std::uint32_t others) {
+  /// Operations per second of a device with `threads`, while `others` threads of other ranks on its host also compute,
+  /// for products with `rows` in a model with so many `weights`.
+  double flops(const std::string& dtype, std::uint32_t rows, double weights, std::uint32_t threads,
+               std::uint32_t others) {
     const auto [of, type] = compute_source(dtype);
     const auto rates = [&, of = of, type = type](auto fits) {
-      std::map<double, double> by_rows;
+      std::map<double, std::map<double, double>> by_weights;  // by their number, then by rows
       for (const ComputeFigure& each : of->compute)
-        if (each.dtype == type && fits(each)) by_rows[each.rows] = each.flops_per_second.median;
-      return by_rows.empty() ? 0 : between(by_rows, rows);
+        if (each.dtype == type && fits(each)) by_weights[each.weights()][each.rows] = each.flops_per_second.median;
+      std::map<double, double> rate;
+      for (const auto& [count, by_rows] : by_weights) rate[count] = between(by_rows, rows);
+      return rate.empty() ? 0 : between(rate, std::max(1.0, weights));
     };
     std::uint32_t devices = 1, most_threads = 1;
     for (const ComputeFigure& each : of->compute) {
@@ -237,7 +241,7 @@ struct Slowest {
   bool lanes_apart = false;       // its lanes have cores of their own
 };
 
-Slowest slowest_rank(const Plan& plan, const Graph& graph, Figures& figures) {
+Slowest slowest_rank(const Plan& plan, const Graph& graph, const Layout& layout, Figures& figures) {
   struct Host {
     std::uint32_t threads = 0;
     std::uint32_t ranks = 0;
@@ -265,12 +269,13 @@ Slowest slowest_rank(const Plan& plan, const Graph& graph, Figures& figures) {
   const std::vector<LayerWork> works = layer_works(plan, graph, figures);
   Slowest slowest{.layers = std::vector<detail::LayerTime>(works.size())};
   const std::string dtype{name_of(plan.dtype)};
+  const auto weights = static_cast<double>(layout.count_elements());
   for (const auto& [threads, sharing, busy, ranks, local, apart] : ways) {
     const std::uint32_t own = std::max(1u, threads), cores = std::max(1u, busy / sharing);
     std::vector<detail::LayerTime> layers;
     double seconds = 0;
     for (const LayerWork& work : works) {
-      const double rate = figures.flops(dtype, work.rows, own, cores - std::min(cores, own)) / sharing;
+      const double rate = figures.flops(dtype, work.rows, weights, own, cores - std::min(cores, own)) / sharing;
       layers.push_back({work.forward_flops / rate, work.backward_flops / rate});
       seconds += layers.back().forward_s + layers.back().backward_s;
     }
@@ -306,7 +311,7 @@ class StepCosts {
         graph_(graph),
         layout_(layout),
         figures_(figures),
-        slowest_(slowest_rank(plan, graph, figures)),
+        slowest_(slowest_rank(plan, graph, layout, figures)),
         exchanges_(plan.world_size() > 1) {
     if (!exchanges_) return;
     std::set<std::string> hosts;
