@@ -72,7 +72,7 @@ TEST_F(NcclJob, LearnsTheSameUnderOtherPoliciesRulesAndTypes) {
            {"update.policy=double_buffered"},
            {"optimizer.rule=lamb", "optimizer.rate=0.001", "optimizer.clip_norm=1", "update.digest_steps=5"},
            {"model.dtype=bf16",
-            "update.group=[{name=\"first\",match=[\"fc1.*\"],policy=\"local_sgd\",every_steps=3}]"}}) {
+            "update.group=[{name=\"first\",match=[\"l1.*\"],policy=\"local_sgd\",every_steps=3}]"}}) {
     settings.emplace_back("train.epochs=1");
     expect_bits_of_own(2, settings);
   }
