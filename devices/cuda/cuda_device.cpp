@@ -92,10 +92,7 @@ class CudaDevice final : public HostDevice {
       : HostDevice(space), gpu_(std::move(gpu)), state_(gpu_, space, wait_deadline) {
     traits_ = {"cuda", gpu_->description(), gpu_->processors(), gpu_->has_bf16(), MemoryKind::device};
   }
-  ~CudaDevice() override {
-    (void)gpu_->driver().ctx_set_current(gpu_->context());
-    for (const DevicePointer imported : imported_) (void)gpu_->driver().ipc_close_mem_handle(imported);
-  }
+  ~CudaDevice() override { end_imports(); }
   CudaDevice(const CudaDevice&) = delete;
   CudaDevice& operator=(const CudaDevice&) = delete;
 
@@ -138,6 +135,12 @@ class CudaDevice final : public HostDevice {
     auto* const at = reinterpret_cast<std::byte*>(is_here ? plain.address : open(plain));
     space().bind({plain.arena, at, plain.size_bytes, MemoryKind::device});
     return {plain.arena, 0, plain.size_bytes};
+  }
+
+  void end_imports() noexcept override {
+    (void)gpu_->driver().ctx_set_current(gpu_->context());
+    for (const DevicePointer imported : imported_) (void)gpu_->driver().ipc_close_mem_handle(imported);
+    imported_.clear();
   }
 
   void prepare(std::span<const ArenaId> arenas) override {
