@@ -189,7 +189,7 @@ void View::take_down(Blocking& blocking) noexcept {
 }
 
 void View::end_imports() noexcept {
-  if (!begun_ || given_up_ || !record_->result.status.ok()) return;
+  if (!uses_device_memory() || !begun_ || given_up_ || !record_->result.status.ok()) return;
   try {
     if (creator_of(memory_.parameters.arena).value != joined_.self().value) last_parameters_ = parameters();
     lane_resources_->device->end_imports();

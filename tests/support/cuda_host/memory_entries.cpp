@@ -57,8 +57,8 @@ std::shared_ptr<PoolState> pool_with(Process& all, std::uint64_t number) {
 
 /// A driver may wait for all work of the device before it gives memory or registers it.
 void report_if_late(const Entry& entry) {
-  const PlacePtr launch = process().prepared;
-  if (launch != nullptr) reports().add("late memory", entry.place()->text() + " comes after " + launch->text());
+  for (const auto& [stream, launch] : process().prepared)
+    return reports().add("late memory", entry.place()->text() + " comes after " + launch->text());
 }
 
 }  // namespace
