@@ -350,7 +350,7 @@ TEST_F(CudaJob, HasTheWorkOfItsStreamsInATrace) {
 
 /// The stand-in is many times slower than the CPU that plays it.
 TEST_F(CudaJob, OfAGpuAndACpuSharesSamplesByMeasuredSpeed) {
-  const Settings settings{"placement.split=\"measured\"", "train.deterministic=false", "train.steps=200",
+  const Settings settings{"placement.split=\"measured\"", "train.deterministic=false", "train.steps=800",
                           "evaluate.every_epochs=0"};
   (void)run_ranks({job(1, 2, settings), job(0, 2, settings)});
   const nlohmann::json log = read_json(folder_.path() / "run" / "log");

@@ -85,10 +85,12 @@ TROUPE_EXPORT Result cuMemPoolCreate(MemoryPool* pool, const MemPoolProps* props
 }
 
 TROUPE_EXPORT Result cuMemPoolDestroy(MemoryPool pool) {
-  TROUPE_ENTER(cuMemPoolDestroy, context);
+  TROUPE_ENTER(cuMemPoolDestroy, driver);
   const PlacePtr place = entry.place();
   const auto state = entry.all().pools.end(pool, place);
   if (state == nullptr) return Result::invalid_value;
+  const Result fault = entry.all().devices[static_cast<std::size_t>(state->device)].fault;
+  if (fault != Result::success) return fault;  // its streams give nothing back any more
   for (const auto& [address, allocation] : entry.all().memory.all())
     if (allocation->pool == state->number && allocation->freeing == nullptr)
       reports().add("leak", place->text() + " destroys a pool with " + allocation->text());
