@@ -121,6 +121,7 @@ void JobSession::leave(Blocking& blocking) noexcept {
   if (view_) {
     view_->take_down(blocking);
     given_up = view_->given_up();
+    view_->end_imports();
   }
   job_->leave(blocking, Deadline::after(job_->settings().faults.stop), given_up);
 }

@@ -19,6 +19,7 @@ void drain(Blocking& blocking, Group& group, const LaneResources& lane_resources
 
 void give_back(Blocking& blocking, Group& group, ViewRemains remains, Deadline deadline) {
   std::shared_ptr<LaneResources> lane_resources = std::move(remains.lane_resources);
+  lane_resources->device->end_imports();  // no stream works any more
   try {
     group.all_gather(blocking, text("view ", remains.view.value, ": retired"), {}, deadline);
     if (lane_resources->channel) {

@@ -286,6 +286,7 @@ void View::fill_from_onnx(const std::string& file, std::span<float> to) const {
 }
 
 std::vector<float> View::parameters() const {
+  if (!last_parameters_.empty()) return last_parameters_;
   std::vector<float> all;
   copies_->read(memory_.parameters, [&](std::span<const std::byte> bytes) {
     const std::span<const float> found = numbers<float>(bytes);

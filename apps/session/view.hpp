@@ -111,6 +111,9 @@ class View {
 
   /// Ends the view, unless it has ended already. Call it once.
   void take_down(Blocking& blocking) noexcept;
+  /// After take_down, and before the other ranks are told that this one ends: ends the access to memory of their GPUs,
+  /// which they then free. If work on it may be left, because the run failed, the process's end does so.
+  void end_imports() noexcept;
 
  private:
   const Settings& settings() const { return job_.settings(); }
@@ -207,6 +210,7 @@ class View {
   caf::actor_system& system_;
   std::shared_ptr<Arena> arena_;
   RankMemory memory_;
+  std::vector<float> last_parameters_;  // once the memory of the rank that has them is not accessible any more
   std::unique_ptr<LeasePool> pool_;
   std::unique_ptr<ViewState> before_;  // the state that it continues from; null: none, or its first step is ready
   const bool continues_;               // whether there was such a state

@@ -203,4 +203,14 @@ void View::take_down(Blocking& blocking) noexcept {
   if (!retired_) work_.hosted.clear();  // otherwise hand_over() needs their progress
 }
 
+void View::end_imports() noexcept {
+  if (!uses_device_memory() || !begun_ || given_up_ || !record_->result.status.ok()) return;
+  try {
+    if (creator_of(memory_.parameters.arena).value != joined_.self().value) last_parameters_ = parameters();
+    lane_resources_->device->end_imports();
+  } catch (const Error& error) {
+    note(text("what GPUs of other ranks have is still accessible here when they end: ", error.what()));
+  }
+}
+
 }  // namespace troupe

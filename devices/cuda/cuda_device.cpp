@@ -97,10 +97,7 @@ class CudaDevice final : public HostDevice {
     traits_ = {"cuda", text(gpu_->description(), ", products by ", by), gpu_->processors(), gpu_->has_bf16(),
                MemoryKind::device};
   }
-  ~CudaDevice() override {
-    (void)gpu_->driver().ctx_set_current(gpu_->context());
-    for (const DevicePointer imported : imported_) (void)gpu_->driver().ipc_close_mem_handle(imported);
-  }
+  ~CudaDevice() override { end_imports(); }
   CudaDevice(const CudaDevice&) = delete;
   CudaDevice& operator=(const CudaDevice&) = delete;
 
@@ -143,6 +140,12 @@ class CudaDevice final : public HostDevice {
     auto* const at = reinterpret_cast<std::byte*>(is_here ? plain.address : open(plain));
     space().bind({plain.arena, at, plain.size_bytes, MemoryKind::device});
     return {plain.arena, 0, plain.size_bytes};
+  }
+
+  void end_imports() noexcept override {
+    (void)gpu_->driver().ctx_set_current(gpu_->context());
+    for (const DevicePointer imported : imported_) (void)gpu_->driver().ipc_close_mem_handle(imported);
+    imported_.clear();
   }
 
   void prepare(std::span<const ArenaId> arenas) override {

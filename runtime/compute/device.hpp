@@ -95,6 +95,9 @@ class Device {
   /// same id: the whole memory, as long as that process lives. Throws Error{environment} if it is not accessible,
   /// Error{corrupt} if it does not match the ticket.
   virtual Memory import(const RegionTicket& ticket) = 0;
+  /// Ends the access to all memory that it imported, which nothing uses any more: a process that shares memory may free
+  /// it when the others have ended theirs.
+  virtual void end_imports() noexcept {}
   /// Makes memory of the host that streams and replicas will use known to the device: all of these arenas. Call it
   /// before the first work is enqueued. Otherwise that happens when the memory is first used; then it may have to wait
   /// for streams that wait for other ranks. Threads: like allocate.

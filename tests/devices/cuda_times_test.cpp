@@ -153,7 +153,7 @@ TEST_F(TimerTest, GoesOnWhereTheBitsOfATimeBeginAnew) {
   EXPECT_EQ(timer_->times().compute, 300ns);
 }
 
-struct NoSink final : BucketSink {
+struct NoExchange final : BucketSink {
   void ready(const Bucket&, Stream&) noexcept override {}
 };
 
@@ -203,7 +203,7 @@ class CudaTimes : public contracts::DeviceWorld {
   Memory batch_, sums_;
   StripeMemory stripe_;
   std::unique_ptr<Replica> replica_;
-  NoSink sink_;
+  NoExchange sink_;
   Programs programs_;
   Stream* stream_ = nullptr;
 };

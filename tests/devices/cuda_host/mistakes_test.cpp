@@ -753,8 +753,10 @@ std::vector<Mistake> table() {
       TROUPE_MISTAKE(handle_of_freed_memory, {"use after free", "cuIpcGetMemHandle", "freed by cuMemFree_v2"}),
       TROUPE_MISTAKE(own_handle, {"own handle", "cuIpcOpenMemHandle_v2"}),
       TROUPE_MISTAKE(opened_after_it_was_freed, {"handle of freed memory", "cuIpcOpenMemHandle_v2", "process "}),
-      TROUPE_MISTAKE(used_after_its_process_freed_it, {"use after free", "kernel reader on stream 1",
-                                                       "cuIpcOpenMemHandle_v2", "which its process has freed"}),
+      TROUPE_MISTAKE(
+          used_after_its_process_freed_it,
+          {"use after free", "kernel reader on stream 1", "cuIpcOpenMemHandle_v2", "which its process has freed",
+           "freed while open: cuMemFree_v2", "has open: 800 bytes of device memory from cuMemAlloc_v2"}),
   };
   for (const Mistake& row : mistakes_with_collectives()) rows.push_back(row);
   for (const Mistake& row : mistakes_with_products()) rows.push_back(row);

@@ -26,7 +26,7 @@ struct Settings {
   std::chrono::milliseconds deadline{20000};             // _DEADLINE_MS: of a wait that nothing ends
   int driver_version = 13000;                            // _DRIVER: as cuDriverGetVersion says it
   std::string mode;                                      // _MODE: exclusive, prohibited, mig
-  std::string prepared;       // _PREPARED: the kernel after whose first launch no memory may be taken or registered
+  std::string prepared;  // _PREPARED: a kernel; while a stream is there that has launched it, no memory may be taken
   std::vector<Fault> faults;  // _FAULT: "cuMemAlloc_v2:3=out_of_memory,troupe_copy=illegal_address"
 
   /// Ends the process with a line on stderr where it cannot be read.

@@ -81,7 +81,8 @@ TROUPE_EXPORT Result cuLaunchKernel(Function function, unsigned grid_x, unsigned
                                     std::to_string(kBlockThreads) + " threads");
     return Result::invalid_value;
   }
-  if (entry.all().prepared == nullptr && entry.all().settings.prepared == kernel->name) entry.all().prepared = place;
+  if (on->capture == nullptr && entry.all().settings.prepared == kernel->name)
+    entry.all().prepared.emplace(on->number, place);
   const auto args = arguments_of(*kernel, parameters, extra, place);
   if (args == nullptr) return Result::invalid_value;
   return entry.submit(*on, kernel_operation(place, kernel, args, grid_x));

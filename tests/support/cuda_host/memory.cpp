@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 
 namespace troupe::cuda::host {
 namespace {
@@ -29,7 +30,32 @@ void close_addresses(Address at, std::uint64_t size_bytes) {
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
+/// Whether the process has neither ended nor been killed.
+bool lives(int process) {
+  std::ifstream about{"/proc/" + std::to_string(process) + "/stat"};
+  std::string line;
+  std::getline(about, line);
+  const auto name_end = line.rfind(')');
+  return name_end != std::string::npos && line.compare(name_end, 3, ") Z") != 0 &&
+         line.compare(name_end, 3, ") X") != 0;
+}
+
+/// Changes an entry of the list of processes from `from` to `to`.
+void replace_opener(SharedState& shared, std::int32_t from, std::int32_t to) {
+  for (auto& opener : shared.openers) {
+    std::int32_t expected = from;
+    if (opener.compare_exchange_strong(expected, to)) return;
+  }
+}
+
 }  // namespace
+
+int Allocation::opener() const {
+  if (shared == nullptr || imported) return 0;
+  for (const auto& opener : shared->openers)
+    if (const int process = opener.load(); process != 0 && lives(process)) return process;
+  return 0;
+}
 
 std::string Allocation::text() const {
   std::string line = std::to_string(range.size_bytes) + " bytes of ";
@@ -83,35 +109,44 @@ AllocationPtr Memory::allocate_shared(int device, std::uint64_t size_bytes, cons
   const int file = memfd_create("cuda stand-in", MFD_CLOEXEC);
   if (file < 0) return nullptr;
   if (ftruncate(file, static_cast<off_t>(whole_pages(size_bytes) + kPage)) == 0)
-    if (AllocationPtr made = import(device, file, size_bytes, place)) {
-      made->imported = false;
-      return made;
-    }
+    if (AllocationPtr made = map(device, file, size_bytes, place)) return made;
   close(file);
   return nullptr;
 }
 
 AllocationPtr Memory::import(int device, int file, std::uint64_t size_bytes, const PlacePtr& place) {
+  AllocationPtr made = map(device, file, size_bytes, place);
+  if (made == nullptr) return nullptr;
+  made->imported = true;
+  replace_opener(*made->shared, 0, getpid());
+  return made;
+}
+
+AllocationPtr Memory::map(int device, int file, std::uint64_t size_bytes, const PlacePtr& place) {
   const Range range = reserve(size_bytes);
   if (range.size_bytes == 0) return nullptr;
   const AllocationPtr made = add(range, MemoryKind::device, device, place);
   made->file = file;
-  made->imported = true;
   if (map_file(made)) return made;
   allocations_.erase(range.begin);
   return nullptr;
 }
 
+/// What was freed here before: these are other bytes now.
+void Memory::forget(Address begin, std::uint64_t size_bytes) {
+  for (auto at = allocations_.lower_bound(begin); at != allocations_.end() && at->first < begin + size_bytes;)
+    at = allocations_.erase(at);
+}
+
 AllocationPtr Memory::allocate_pinned(std::uint64_t size_bytes, const PlacePtr& place) {
   void* const at = mmap(nullptr, whole_pages(size_bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) return nullptr;
+  forget(reinterpret_cast<Address>(at), whole_pages(size_bytes));
   return add({reinterpret_cast<Address>(at), size_bytes}, MemoryKind::pinned, -1, place);
 }
 
 AllocationPtr Memory::add_registered(Address begin, std::uint64_t size_bytes, const PlacePtr& place) {
-  // What was freed here before is forgotten: these are other bytes now.
-  for (auto at = allocations_.lower_bound(begin); at != allocations_.end() && at->first < begin + size_bytes;)
-    at = allocations_.erase(at);
+  forget(begin, size_bytes);
   return add({begin, size_bytes}, MemoryKind::registered, -1, place);
 }
 
@@ -120,6 +155,7 @@ void Memory::release(const AllocationPtr& allocation) {
   const std::uint64_t pages = whole_pages(allocation->range.size_bytes);
   if (allocation->kind == MemoryKind::pinned) close_addresses(allocation->range.begin, pages);
   if (allocation->kind != MemoryKind::device) return;
+  if (allocation->shared != nullptr && allocation->imported) replace_opener(*allocation->shared, getpid(), 0);
   if (allocation->shared != nullptr && !allocation->imported) allocation->shared->freed = 1;
   close_addresses(allocation->range.begin + distance(), pages + (allocation->shared == nullptr ? 0 : kPage));
   allocation->shared = nullptr;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <map>
 #include <memory>
@@ -15,6 +16,7 @@ enum class MemoryKind { device, pinned, registered };
 /// In the last page of memory that other processes can open; they look whether it is still there.
 struct SharedState {
   std::atomic<std::uint32_t> freed;
+  std::array<std::atomic<std::int32_t>, 64> openers;  // processes that have it open; 0: none
 };
 
 /// Memory that the driver knows. Its record stays when it is freed, so that later uses are told from unknown addresses.
@@ -30,6 +32,8 @@ struct Allocation {
   bool imported = false;  // opened here, of another process
   SharedState* shared = nullptr;
   std::string text() const;
+  /// Another process that lives and has it open; 0: none.
+  int opener() const;
 };
 using AllocationPtr = std::shared_ptr<Allocation>;
 
@@ -67,7 +71,9 @@ class TROUPE_HOST_SHARED Memory {
   static constexpr std::uint64_t kReserved = std::uint64_t{1} << 37;
   Range reserve(std::uint64_t size_bytes);
   AllocationPtr add(Range range, MemoryKind kind, int device, const PlacePtr& place);
+  AllocationPtr map(int device, int file, std::uint64_t size_bytes, const PlacePtr& place);
   bool map_file(const AllocationPtr& allocation);
+  void forget(Address begin, std::uint64_t size_bytes);
 
   Address shown_ = 0;
   Address hidden_ = 0;

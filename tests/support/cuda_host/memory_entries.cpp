@@ -57,8 +57,8 @@ std::shared_ptr<PoolState> pool_with(Process& all, std::uint64_t number) {
 
 /// A driver may wait for all work of the device before it gives memory or registers it.
 void report_if_late(const Entry& entry) {
-  const PlacePtr launch = process().prepared;
-  if (launch != nullptr) reports().add("late memory", entry.place()->text() + " comes after " + launch->text());
+  for (const auto& [stream, launch] : process().prepared)
+    return reports().add("late memory", entry.place()->text() + " comes after " + launch->text());
 }
 
 }  // namespace
@@ -85,10 +85,12 @@ TROUPE_EXPORT Result cuMemPoolCreate(MemoryPool* pool, const MemPoolProps* props
 }
 
 TROUPE_EXPORT Result cuMemPoolDestroy(MemoryPool pool) {
-  TROUPE_ENTER(cuMemPoolDestroy, context);
+  TROUPE_ENTER(cuMemPoolDestroy, driver);
   const PlacePtr place = entry.place();
   const auto state = entry.all().pools.end(pool, place);
   if (state == nullptr) return Result::invalid_value;
+  const Result fault = entry.all().devices[static_cast<std::size_t>(state->device)].fault;
+  if (fault != Result::success) return fault;  // its streams give nothing back any more
   for (const auto& [address, allocation] : entry.all().memory.all())
     if (allocation->pool == state->number && allocation->freeing == nullptr)
       reports().add("leak", place->text() + " destroys a pool with " + allocation->text());
@@ -153,6 +155,9 @@ TROUPE_EXPORT Result cuMemFree_v2(DevicePointer pointer) {
   const PlacePtr place = entry.place();
   const AllocationPtr found = to_free(entry, pointer, place, MemoryKind::device);
   if (found == nullptr || found->imported || found->pool != 0) return Result::invalid_value;
+  if (const int opener = found->opener(); opener != 0)
+    reports().add("freed while open", place->text() + " frees memory that process " + std::to_string(opener) +
+                                          " has open: " + found->text());
   entry.all().devices[static_cast<std::size_t>(found->device)].used_bytes -= found->range.size_bytes;
   take_away(entry, found, place);
   return Result::success;

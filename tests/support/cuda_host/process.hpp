@@ -54,7 +54,8 @@ struct Process {
   Calls calls;
   std::vector<DeviceState> devices;
   Memory memory;
-  PlacePtr prepared;  // the launch from which on no memory may be taken; null: it may be
+  std::map<int, PlacePtr>
+      prepared;  // by stream: the launch from which on, while the stream is there, no memory may be taken
   Races races;
   Words words;
   Clock cpu;              // what the CPU knows to have happened

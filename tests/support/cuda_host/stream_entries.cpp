@@ -77,6 +77,7 @@ TROUPE_EXPORT Result cuStreamDestroy_v2(StreamHandle stream) {
   TROUPE_STREAM(on, stream);
   if (on->capture != nullptr) return entry.not_capturing(*on);
   entry.all().streams.end(stream, entry.place_on(on->number));
+  entry.all().prepared.erase(on->number);
   retire(on);
   return Result::success;
 }
