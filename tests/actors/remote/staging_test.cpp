@@ -23,8 +23,8 @@ RemoteOptions few_slots() { return {.staging_bytes = 4 * kMiB}; }
 class RemoteStaging : public ::testing::Test {
  protected:
   void make_world(const FakeOptions& device = {.simulated_memory = true, .runs_itself = true},
-                  const RemoteOptions& there = few_slots()) {
-    const LoopbackAdversity adversity{.seed = 1, .delay_rounds = 5, .refuse_percent = 20};
+                  const RemoteOptions& there = few_slots(),
+                  const LoopbackAdversity& adversity = {.seed = 1, .delay_rounds = 5, .refuse_percent = 20}) {
     world = std::make_unique<LoopbackWorld>(adversity, few_slots(), there, device);
   }
   Tensor tensor(std::uint64_t bytes, std::uint64_t seed, Point valid_from = {},
@@ -230,13 +230,18 @@ TEST_F(RemoteStaging, EndsWithTheReceiver) {
 }
 
 TEST_F(RemoteStaging, OfASenderThatDiesFreesTheSink) {
-  make_world({.simulated_memory = true});
+  make_world({.simulated_memory = true}, few_slots(), {});
   world->here->remote->post_sink(kKey, world->here->fresh(9 * kMiB, false));
   const Tensor sent = world->there->tensor_on_device(10, 9 * kMiB, 1).into(kKey);
   const caf::actor server_here = at_other_end(*world->here, *world->there, world->here->server);
+  const auto other = ask<caf::actor>(world->there->system, server_here, Worker::value);
+  ASSERT_TRUE(other.ok()) << other.why.text();
   caf::anon_send(server_here, Keep::value, sent);
   FakeDevice& device = *world->there->device;
   ASSERT_TRUE(eventually([&] { return (device.run_one(), device.count_done() > 8); }));
+  // On the same lane as the pieces: it arrives after the first of them.
+  const Tensor behind = world->there->tensor(128 << 10, 1);
+  ASSERT_TRUE(ask<std::uint64_t>(world->there->system, other.get(), Digest::value, behind).ok());
   EXPECT_EQ(world->here->remote->withdraw_sinks(kKey), 0u) << "it is being filled";
   world->kill_there();
   EXPECT_TRUE(eventually([&] { return world->here->remote->withdraw_sinks(kKey) == 1; }));
