@@ -38,6 +38,11 @@ void set(ucp_config_t* config, const char* name, const std::string& value) {
   TROUPE_UCX(ucp_config_modify(config, name, value.c_str()), Code::environment, "UCX refuses ", name, " = ", value);
 }
 
+/// UCX 1.13 wants the name without the transport's prefix, and ignores the whole name; UCX 1.22 refuses the former.
+void set_of_transport(ucp_config_t* config, const char* transport, const char* name, const std::string& value) {
+  if (ucp_config_modify(config, name, value.c_str()) != UCS_OK) set(config, text(transport, '_', name).c_str(), value);
+}
+
 /// Whether the environment names transports; "all" is UCX's default.
 bool user_chose() {
   const char* const named = std::getenv("UCX_TLS");
@@ -68,12 +73,12 @@ Config read_config(const UcxOptions& options, bool chosen) {
     case UcxMeans::shm:
       set(raw, "TLS", "posix,cma,self");
       if (const std::string folder = chosen ? other_shared_folder(options.hosts.size()) : ""; !folder.empty())
-        set(raw, "DIR", folder);  // UCX_POSIX_DIR, without the usual prefix
+        set_of_transport(raw, "POSIX", "DIR", folder);
       break;
     case UcxMeans::tcp: set(raw, "TLS", "tcp,self"); break;
   }
   if (options.means != UcxMeans::shm && std::getenv("UCX_TCP_TX_SEG_SIZE") == nullptr)
-    set(raw, "TX_SEG_SIZE", kTcpSegment);  // UCX_TCP_TX_SEG_SIZE, without the usual prefix
+    set_of_transport(raw, "TCP", "TX_SEG_SIZE", kTcpSegment);
   if (options.means != UcxMeans::tcp) set(raw, "MM_RX_BUFS_GROW", kSharedBuffers);
   // Without this setting UCX does not use shared memory for endpoints that must be told of their peer's death.
   if (options.means != UcxMeans::tcp) set(raw, "MM_ERROR_HANDLING", "y");
