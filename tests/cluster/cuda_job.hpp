@@ -77,8 +77,9 @@ class CudaJob : public ClusterTest {
     expect_near(train(job(devices, ranks, on("cuda", settings))), wanted);
   }
 
-  /// Runs ranks as another launcher would, over `nodes` in order; what they print.
-  std::vector<std::string> run_ranks(const std::vector<ProgramStart>& starts, const NamespaceCluster* nodes = nullptr) {
+  /// Starts ranks as another launcher would, over `nodes` in order.
+  std::vector<std::unique_ptr<Program>> start_ranks(const std::vector<ProgramStart>& starts,
+                                                    const NamespaceCluster* nodes = nullptr) {
     const auto count = static_cast<std::uint32_t>(starts.size());
     const std::uint16_t port = nodes != nullptr ? 29600 : free_port();
     const std::string secret = folder_.write_secret("secret", "a secret of more than sixteen letters");
@@ -91,8 +92,12 @@ class CudaJob : public ClusterTest {
       if (nodes != nullptr) start.run_by(nodes->enter(rank * 2 / count));
       ranks.push_back(std::make_unique<Program>(start));
     }
+    return ranks;
+  }
+  /// What such ranks print, which end well.
+  std::vector<std::string> run_ranks(const std::vector<ProgramStart>& starts, const NamespaceCluster* nodes = nullptr) {
     std::vector<std::string> out;
-    for (const auto& rank : ranks) {
+    for (const auto& rank : start_ranks(starts, nodes)) {
       EXPECT_EQ(rank->wait(90s), 0) << rank->err();
       EXPECT_THAT(rank->err(), ::testing::Not(::testing::HasSubstr("cuda stand-in")));
       out.push_back(rank->out());

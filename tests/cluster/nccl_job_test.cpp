@@ -132,6 +132,18 @@ TEST_F(NcclJob, EndsWithin4SecondsAndWithCode4WhenARankIsKilled) {
   }
 }
 
+/// No lines of NCCL's calls reach from one node to another.
+TEST_F(NcclJob, NamesTheRankOfAnotherNodeThatIsKilled) {
+  if (const std::string reason = why_no_namespaces(); !reason.empty()) GTEST_SKIP() << reason;
+  const NamespaceCluster nodes{2};
+  const auto ranks = start_ranks(std::vector<ProgramStart>(2, job(2, 2, on("cuda", endless()))), &nodes);
+  ASSERT_TRUE(ranks[0]->wait_until(trains, 60s)) << ranks[0]->out() << ranks[0]->err();
+  ranks[1]->signal(SIGKILL);
+  EXPECT_EQ(ranks[0]->wait(10s), 4) << ranks[0]->err();
+  EXPECT_THAT(ranks[0]->err(), HasSubstr("rank 1"));
+  EXPECT_THAT(ranks[0]->err(), Not(HasSubstr("cuda stand-in")));
+}
+
 TEST_F(NcclJob, EndsWithTheReasonWhenNcclReportsAnError) {
   Program rtrun{with_variable(job(2, 2, on("cuda", endless())), "TROUPE_CUDA_HOST_FAULT",
                               "nccl_collective:40=nccl_remote_error")};
