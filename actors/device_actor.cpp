@@ -38,6 +38,7 @@ struct DeviceState {
   detail::DeviceSaves saves;
   detail::DeviceDigests digests;
   std::optional<PolicySettings> policy;  // of the last step
+  StepCoordinatorPeer coordinator;       // null: there is none
   std::uint64_t credits = kStepsAhead;
   std::uint64_t evaluation = 0;        // number of passes that were begun
   std::uint64_t evaluations_left = 0;  // passes that were begun and whose point was not reached
@@ -45,6 +46,7 @@ struct DeviceState {
   bool evaluating = false;  // within a pass
   bool text_open = false;   // the copy of the weights is in use, or will be, for a text
   bool stop = false;        // this rank votes for the end of the run
+  bool asked_for_end = false;
   bool all_committed = false;
   bool last_pass_reached = false;  // the evaluation after the last step
   bool stopped = false;            // the run ends before the plan's last step
@@ -84,6 +86,21 @@ Point enqueue_work(DeviceState& s, const DeviceParts& parts, const BatchLease& b
   return s.digests.enqueue(parts, batch.step) ? parts.stream.mark() : committed;
 }
 
+/// Whether requests to end, which sums of all ranks count, may be counted many steps later or never.
+bool sums_are_rare(const DeviceParts& parts) {
+  const PolicySettings& policy = parts.exchange.policy();
+  return !parts.sums_are_common || works_locally(policy.kind) || policy.accumulate > 1;
+}
+
+/// Where this rank's vote may not be counted soon, an order is asked for: also when such a policy begins after the
+/// vote.
+void ask_for_end(DeviceSelf self, const DeviceParts& parts) {
+  DeviceState& s = self->state;
+  if (!s.stop || s.asked_for_end || !s.coordinator || !sums_are_rare(parts)) return;
+  s.asked_for_end = true;
+  self->send(s.coordinator, EndRequest{parts.self.value});
+}
+
 void enqueue_step(DeviceSelf self, const DeviceParts& parts, BatchLease batch) {
   const TraceSpan span(parts.trace, "enqueue step", {.step = batch.step.value});
   DeviceState& s = self->state;
@@ -107,6 +124,7 @@ void enqueue_step(DeviceSelf self, const DeviceParts& parts, BatchLease batch) {
   }
   s.in_flight.push_back({batch.step, std::move(batch.lease), parts.exchange.totals_are_common()});
   --s.credits;
+  ask_for_end(self, parts);
 }
 
 void enqueue_evaluation(DeviceSelf self, const DeviceParts& parts, BatchLease batch) {
@@ -280,12 +298,6 @@ std::string why_not_rebuilt(const DeviceState& s, const DeviceParts& parts) {
   return parts.rebuild_refusal ? parts.rebuild_refusal() : "it works in one view to its end";
 }
 
-/// Whether requests to end, which sums of all ranks count, may be counted many steps later or never.
-bool sums_are_rare(const DeviceParts& parts) {
-  const PolicySettings& policy = parts.exchange.policy();
-  return !parts.sums_are_common || works_locally(policy.kind) || policy.accumulate > 1;
-}
-
 /// No step begins until the order arrives; steps that have begun are completed.
 void hold(DeviceSelf self, const DeviceParts& parts, const DeviceReceivers& receivers, const HoldSteps& hold) {
   DeviceState& s = self->state;
@@ -337,6 +349,7 @@ DeviceActor::behavior_type device_actor(DeviceSelf self, DeviceParts parts, Devi
   self->state.policy = parts.from.policy;
   self->state.orders.begin(parts.from);
   self->state.saves.begin(parts);
+  self->state.coordinator = receivers.coordinator;
   if (receivers.coordinator) self->send(receivers.coordinator, JoinSteps{parts.self.value});
   const auto ends_with = [=](const Status& status) {
     if (self->state.finished) return true;
@@ -385,8 +398,7 @@ DeviceActor::behavior_type device_actor(DeviceSelf self, DeviceParts parts, Devi
           },
           [=](StopRequest) {
             self->state.stop = true;
-            if (sums_are_rare(parts) && receivers.coordinator)
-              self->send(receivers.coordinator, EndRequest{parts.self.value});
+            ask_for_end(self, parts);
           },
           [=](const HoldSteps& order) { hold(self, parts, receivers, order); },
           [=](const StepOrder& order) { follow(self, parts, order); },

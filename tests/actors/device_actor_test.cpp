@@ -609,6 +609,18 @@ TEST(DeviceActor, AsksForAnOrderToEndWhereSumsOfAllRanksAreRare) {
   EXPECT_EQ(requests({.kind = PolicyKind::sync}), 0) << "every step counts the votes";
 }
 
+TEST(DeviceActor, AsksForAnOrderToEndOnceWhenABlockBeginsAfterTheRequest) {
+  World w{steps_without_evaluation(100)};
+  w.begin();
+  w.actors.send(w.actor, StopRequest{});
+  w.actors.run();
+  EXPECT_EQ(w.coordinator.end_requests, 0);
+  w.exchange.in_force = {.kind = PolicyKind::block_momentum};
+  w.give(0);
+  w.give(1);
+  EXPECT_EQ(w.coordinator.end_requests, 1);
+}
+
 TEST(DeviceActor, EndsAfterTheStepOfItsOrderWhateverTheSumsSay) {
   World w{steps_without_evaluation(100), {}, /*sums_are_common=*/false};
   w.exchange.common = false;
