@@ -9,8 +9,8 @@ using dnnl::inner_product_forward;
 using dnnl::memory;
 using Type = ProgramBuilder::Type;
 
-/// The forward pass of at least this number of rows in f32 copies its weights to oneDNN's own layout: that takes a
-/// hundredth of the product's time, and saves two to five.
+/// An f32 forward pass of at least this number of rows copies its weights to oneDNN's own layout. For 2048 rows that
+/// takes about 1 % of the product's time, and saves 2 to 6 %.
 constexpr std::uint64_t kRowsThatPayForACopy = 256;
 
 /// Plain layouts everywhere else: docs/adr/0003-plain-weight-layouts-on-the-cpu.md.
