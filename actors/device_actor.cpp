@@ -280,6 +280,12 @@ std::string why_not_rebuilt(const DeviceState& s, const DeviceParts& parts) {
   return parts.rebuild_refusal ? parts.rebuild_refusal() : "it works in one view to its end";
 }
 
+/// Whether requests to end, which sums of all ranks count, may be counted many steps later or never.
+bool sums_are_rare(const DeviceParts& parts) {
+  const PolicySettings& policy = parts.exchange.policy();
+  return !parts.sums_are_common || works_locally(policy.kind) || policy.accumulate > 1;
+}
+
 /// No step begins until the order arrives; steps that have begun are completed.
 void hold(DeviceSelf self, const DeviceParts& parts, const DeviceReceivers& receivers, const HoldSteps& hold) {
   DeviceState& s = self->state;
@@ -379,7 +385,7 @@ DeviceActor::behavior_type device_actor(DeviceSelf self, DeviceParts parts, Devi
           },
           [=](StopRequest) {
             self->state.stop = true;
-            if (!parts.sums_are_common && receivers.coordinator)
+            if (sums_are_rare(parts) && receivers.coordinator)
               self->send(receivers.coordinator, EndRequest{parts.self.value});
           },
           [=](const HoldSteps& order) { hold(self, parts, receivers, order); },

@@ -124,6 +124,7 @@ void end_line(ReporterState& s, const Schedule& schedule, const ReportTargets& t
   EpochReport line{.epoch = schedule.epoch_number(step), .steps = s.total.steps, .elapsed_s = seconds(now - s.begun)};
   line.part = schedule.epoch_part(step);
   const double samples = static_cast<double>(s.line_sums.samples);
+  line.counted = s.line_sums.samples != 0 || s.line_skipped != 0;
   line.loss = s.line_sums.loss / samples;
   line.accuracy = static_cast<double>(s.line_sums.correct) / samples;
   line.samples = s.total.samples;

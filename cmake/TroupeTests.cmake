@@ -35,7 +35,7 @@ function(troupe_add_test name)
     list(APPEND labels gpu)
     list(APPEND arg_ENVIRONMENT LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/cuda_host)
     set(no_gpu FAIL_REGULAR_EXPRESSION "skipped: no GPU")  # the stand-in is always there
-    add_dependencies(${name} cuda_host cuda_calls)
+    add_dependencies(${name} cublaslt_host cuda_host cuda_calls)
     set_property(GLOBAL APPEND PROPERTY TROUPE_GPU_TESTS ${name})
   endif()
   set(alone FALSE)

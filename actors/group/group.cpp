@@ -172,6 +172,7 @@ void Group::State::connect() {
   given.shares = [arenas = arenas, others = options.remote.shares](Peer peer, ArenaId arena) {
     return arenas->shares(peer, arena) || (others && others(peer, arena));
   };
+  if (given.device == nullptr) given.device = options.device;
   given.lost = [this, others = options.remote.lost](Peer peer, const Status& why) {
     if (others) others(peer, why);
     if (peer_table->shutting_down()) {  // stopped peers close connections: only the report lists losses

@@ -65,7 +65,8 @@ struct GroupOptions {
   /// is taken from the machine at once.
   std::uint64_t arena_bytes = 0;
   /// Where tensors of this process that never leave a device may lie; its address space is `space`, and it outlives the
-  /// group. Null: none. Processes of the same host whose devices are of the same kind import each other's memory.
+  /// group. Null: none. Processes of the same host whose devices are of the same kind import each other's memory; for
+  /// others the device copies tensors out (RemoteOptions::device).
   Device* device = nullptr;
   /// Size of `device`'s memory for this process's tensors (Group::device_memory); 0: none.
   std::uint64_t device_bytes = 0;
@@ -197,8 +198,7 @@ class Group {
   /// none.
   Arena& arena() const;
   /// GroupOptions::device_bytes of memory, of the kind in which the device works fastest. A tensor in it is sent by
-  /// reference to a process that has imported it; to others it is refused as `unsupported`, unless the host can access
-  /// it. Throws Error{invalid} if there is none.
+  /// reference to a process that has imported it, and copied for others. Throws Error{invalid} if there is none.
   Memory device_memory() const;
   RemoteActors& remote() const noexcept;
   Transport& transport() const noexcept;

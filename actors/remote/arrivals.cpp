@@ -17,6 +17,10 @@ std::vector<std::byte> copy(std::span<const std::byte> bytes) { return {bytes.be
 
 bool is_in_pieces(const wire::Header& header) noexcept { return (header.flags & wire::kBodyInPieces) != 0; }
 
+bool has_payload_in_pieces(const wire::Header& header) noexcept {
+  return header.kind == wire::Kind::message && (header.flags & wire::kPayloadInPieces) != 0;
+}
+
 }  // namespace
 
 void Arrivals::post_sink(SinkKey key, Memory memory, std::shared_ptr<const void> owner) {
@@ -30,9 +34,10 @@ void Arrivals::post_sink(SinkKey key, Memory memory, std::shared_ptr<const void>
 }
 
 Memory Arrivals::landing(Peer from, Lane lane, std::span<const std::byte> head, std::uint64_t size_bytes) noexcept {
+  const auto header = lane == Lane::bulk ? wire::load(head) : std::nullopt;
+  if (header && header->kind == wire::Kind::payload_piece) return land_payload_piece(from, *header, size_bytes);
   if (const auto sink = sink_for(head, size_bytes)) return *sink;
   if (const auto memory = landing_pool_->take(size_bytes)) return *memory;
-  const auto header = lane == Lane::bulk ? wire::load(head) : std::nullopt;
   const bool is_piece = header && header->kind == wire::Kind::piece;
   if (const auto memory = is_piece ? sending_pool_->take(size_bytes) : std::nullopt) return *memory;
   // Refused: returning no memory makes the transport drop the payload. The head still takes its place in the order.
@@ -53,6 +58,11 @@ void Arrivals::arrived(Peer from, Lane lane, std::span<const std::byte> head, Me
     take_in_piece(from, *header, payload);
     return dropped(from, lane, payload, {});
   }
+  if (header && header->kind == wire::Kind::payload_piece) {
+    if (!payload_assembler_.end_landing(payload, true)) return cut_payload_short(from, *header);
+    return finish_payload(from, header->order);
+  }
+  if (header && has_payload_in_pieces(*header)) return wait_for_payload(from, *header, head, payload);
   std::shared_ptr<const void> owner;
   if (payload.size_bytes > 0 && !sinks_.landed(payload, owner)) owner = landing_pool_->owner(payload);
   if (lane == Lane::control) {
@@ -60,14 +70,24 @@ void Arrivals::arrived(Peer from, Lane lane, std::span<const std::byte> head, Me
     inline_.run();
     return;
   }
-  if (header && is_in_pieces(*header))
-    return wait_for_body(from, *header, {copy(head), payload, std::move(owner), false});
-  context_.lane_access->run([this, from, kept = copy(head), payload, owner = std::move(owner)]() mutable {
-    inbound_.take_in(from, {.head = kept, .payload = payload, .payload_owner = std::move(owner)});
+  BodyAssembler::Message message{copy(head), payload, std::move(owner), false};
+  if (header) return pass_on(from, *header, std::move(message));
+  context_.lane_access->run([this, from, kept = std::move(message.head)] { inbound_.take_in(from, {.head = kept}); });
+}
+
+/// Passes a message of the bulk lane on, or lets it wait for its body.
+void Arrivals::pass_on(Peer from, const wire::Header& header, BodyAssembler::Message message) {
+  if (is_in_pieces(header)) return wait_for_body(from, header, std::move(message));
+  context_.lane_access->run([this, from, kept = std::move(message)]() mutable {
+    inbound_.take_in(from, {.head = kept.head,
+                            .payload = kept.payload,
+                            .payload_owner = std::move(kept.payload_owner),
+                            .refused = kept.refused});
   });
 }
 
-void Arrivals::dropped(Peer, Lane, Memory payload, const Status&) noexcept {
+void Arrivals::dropped(Peer, Lane lane, Memory payload, const Status&) noexcept {
+  if (lane == Lane::bulk && payload_assembler_.end_landing(payload, false)) return;
   if (sinks_.give_back(payload)) return;
   landing_pool_->give_back(payload);  // each pool takes only its own memory
   sending_pool_->give_back(payload);
@@ -90,6 +110,52 @@ std::optional<Memory> Arrivals::sink_for(std::span<const std::byte> head, std::u
     if (record.by_reference == 0 && record.offset == 0 && record.size_bytes == size_bytes) key = {record.token};
   }
   return sinks_.take(key, size_bytes);
+}
+
+/// Where a payload that comes in pieces is stored.
+PayloadAssembler::Store Arrivals::store_for(SinkKey key, std::uint64_t size_bytes) {
+  if (const auto sink = sinks_.take(key, size_bytes))
+    return {*sink, {this, [this, memory = *sink](const void*) { sinks_.give_back(memory); }}};
+  if (const auto memory = landing_pool_->take(size_bytes)) return {*memory, landing_pool_->owner(*memory)};
+  return {};
+}
+
+Memory Arrivals::land_payload_piece(Peer from, const wire::Header& piece, std::uint64_t size_bytes) {
+  bool wrong = false;
+  const Memory memory = payload_assembler_.land(from, piece, size_bytes, wrong);
+  if (wrong)
+    report_violation(from, kPieceThatDoesNotFit);
+  else if (memory.size_bytes == 0)
+    finish_payload(from, piece.order);  // there was no memory for it, and it may be the last one
+  return memory;
+}
+
+/// A piece without bytes says that the others will not come.
+void Arrivals::cut_payload_short(Peer from, const wire::Header& piece) {
+  bool wrong = (piece.flags & wire::kFailed) == 0;
+  if (!wrong) payload_assembler_.cut_short(from, piece, wrong);
+  if (wrong) return report_violation(from, kPieceThatDoesNotFit);
+  finish_payload(from, piece.order);
+}
+
+void Arrivals::wait_for_payload(Peer from, const wire::Header& header, std::span<const std::byte> head,
+                                Memory payload) {
+  bool wrong = payload.size_bytes > 0;
+  if (wrong) dropped(from, Lane::bulk, payload, {});
+  if (!wrong) payload_assembler_.add_message(from, header, copy(head), wrong);
+  if (wrong) return report_violation(from, "a message has two payloads, or a payload two messages");
+  finish_payload(from, header.order);
+}
+
+/// Passes on a message with its complete payload. A sink that has been filled is the tensor's from now on.
+void Arrivals::finish_payload(Peer from, std::uint32_t order) {
+  auto whole = payload_assembler_.take_whole(from, order);
+  if (!whole) return;
+  auto& [memory, keeper] = whole->payload;
+  const bool refused = keeper == nullptr;
+  if (std::shared_ptr<const void> owner; !refused && sinks_.landed(memory, owner)) keeper = std::move(owner);
+  const wire::Header header = *wire::load(whole->head);
+  pass_on(from, header, {std::move(whole->head), memory, std::move(keeper), refused});
 }
 
 void Arrivals::take_in_piece(Peer from, const wire::Header& header, Memory payload) {

@@ -40,7 +40,7 @@ class Engine::BulkCut final : public LaneTask {
     const std::unique_ptr<BulkCut> self(this);
     engine_.frames_.cut_bulk(peer_);
     engine_.context_.transport.fence(peer_, Lane::bulk, why_);
-    engine_.arrivals_.forget_bodies(peer_);
+    engine_.arrivals_.forget_pieces(peer_);
   }
 
  private:
@@ -60,9 +60,10 @@ Engine::Engine(caf::actor_system& system, AddressSpace& space, LaneLoop& control
       frames_(context_, sending_pool_, sending_bytes(context_)),
       actors_(context_, [this](KnownActor&& actor, caf::actor_id id,
                                const caf::error& why) { inbound_.actor_ended(std::move(actor), id, why); }),
-      loans_(context_, frames_),
+      staging_(context_, frames_),
+      loans_(context_, frames_, staging_),
       backlog_(context_, outbound_, memory_, frames_.unfinished()),
-      outbound_(context_, frames_, actors_, requests_, loans_, backlog_, proxies_),
+      outbound_(context_, frames_, staging_, actors_, requests_, loans_, backlog_, proxies_),
       proxies_(context_, frames_, outbound_),
       credits_(context_, frames_, actors_),
       calls_(context_, frames_, actors_, *inline_),
@@ -161,6 +162,7 @@ void Engine::lose(PeerState& of, const Status& why) {
   inbound_.forget(of);
   loans_.forget(of.number);
   outbound_.forget_parked(of.number);
+  staging_.forget(of.number);
 }
 
 bool Engine::stop(Deadline deadline) {
@@ -197,6 +199,7 @@ void Engine::finish() {
   actors_.forget_all();
   loans_.forget_all();
   outbound_.forget_all_parked();
+  staging_.forget_all();
 }
 
 }  // namespace troupe::remote

@@ -65,12 +65,14 @@ bool FrameSender::flush() {
 }
 
 void FrameSender::dispatch(Frames frames) {
-  for (std::unique_ptr<Frame>& frame : frames) {
-    if (frame->outbox->lane() == Lane::control) {
-      control_out_.send(std::move(frame));
-    } else if (context_.bulk.post(*frame)) {
-      frame.release();
-    }
+  for (std::unique_ptr<Frame>& frame : frames) dispatch(std::move(frame));
+}
+
+void FrameSender::dispatch(std::unique_ptr<Frame> frame) {
+  if (frame->outbox->lane() == Lane::control) {
+    control_out_.send(std::move(frame));
+  } else if (context_.bulk.post(*frame)) {
+    frame.release();
   }
 }
 

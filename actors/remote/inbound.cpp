@@ -67,6 +67,7 @@ void Inbound::take_in_frame(PeerState& from, const wire::Header& header, Arrival
     case wire::Kind::window: return credits_.take_in_window(from, header);
     case wire::Kind::refused: return take_in_refused(from, header.message_id);
     case wire::Kind::piece:
+    case wire::Kind::payload_piece:
     case wire::Kind::batch:
       return context_.drop(text("a frame from peer ", from.number.value, " of a kind that must not come there"));
   }

@@ -192,8 +192,10 @@ void Outbound::send_encoded(Proxy& proxy, wire::Header header) {
   const std::size_t body_bytes = scratch_.size() - wire::kHeaderBytes;
   const std::size_t record_bytes = tensors_.records.size() * sizeof(wire::TensorRecord);
   const bool body_in_head = scratch_.size() + record_bytes <= Transport::kMaxHeadBytes;
-  const bool in_pieces = body_bytes > wire::kPieceBytes;
+  // Pieces of a payload are stored in their places, where there is none for a body.
+  const bool in_pieces = body_bytes > wire::kPieceBytes || tensors_.is_staged;
   if (!body_in_head) header.flags |= in_pieces ? wire::kBodyInPieces : wire::kBodyInPayload;
+  if (tensors_.is_staged) header.flags |= wire::kPayloadInPieces;
   header.sequence = proxy.next_sequence++;
   header.order = to.next_order++;
   if ((header.flags & wire::kFree) == 0) spend(proxy, header, body_bytes);
@@ -204,7 +206,7 @@ void Outbound::send_encoded(Proxy& proxy, wire::Header header) {
     body = std::make_shared<Body>(std::move(scratch_), Charge(context_.outgoing, body_bytes));
     scratch_.assign(wire::kHeaderBytes, 0);
   }
-  if (in_pieces) {
+  if (!body_in_head && in_pieces) {
     const wire::Pieces pieces{to.next_body++, body_bytes};
     const auto* const bytes = reinterpret_cast<const char*>(&pieces);
     scratch_.insert(scratch_.end(), bytes, bytes + sizeof pieces);
@@ -214,18 +216,18 @@ void Outbound::send_encoded(Proxy& proxy, wire::Header header) {
   if (body_in_head && tensors_.copied_bytes == 0 && tensors_.awaited.empty())
     return frames_.send(to, bytes_of(scratch_));
 
-  const bool waits = !tensors_.awaited.empty();  // when it ends, other payloads may be in progress
-  const bool large = tensors_.copied_bytes > kControlPayload ||
-                     (tensors_.copied_bytes > 0 && (waits || frames_.control_payloads() > kControlPayload)) ||
-                     body_bytes > kLargestControlBody;
   const auto head = bytes_of(scratch_);
-  auto frame = frames_.frame(to, large, std::vector<std::byte>(head.begin(), head.end()));
-  frame->tensors = std::move(tensors_.copied);
+  auto frame = frames_.frame(to, needs_bulk(body_bytes), std::vector<std::byte>(head.begin(), head.end()));
   to.sent_since_check = true;
   to.counts.messages_sent.add();
   to.counts.bytes_sent.add(head.size() + body_bytes + tensors_.copied_bytes);
-  Frames frames;
-  if (in_pieces) {
+  Parked message;
+  if (tensors_.is_staged)
+    message.payload = take_payload(to, header.order);
+  else
+    frame->tensors = std::move(tensors_.copied);
+  Frames& frames = message.frames;
+  if (body && in_pieces) {
     cut_into_pieces(to, std::move(body), frames);
   } else if (body) {
     frame->body_begin = wire::kHeaderBytes;
@@ -233,11 +235,24 @@ void Outbound::send_encoded(Proxy& proxy, wire::Header header) {
     frame->body = std::move(body);
   }
   frames.push_back(std::move(frame));
-  if (waits) {
-    park(std::move(frames));
+  if (tensors_.awaited.empty()) {
+    go_on(std::move(message));
   } else {
-    frames_.dispatch(std::move(frames));
+    park(std::move(message));
   }
+}
+
+/// Whether the message is sent on the bulk lane.
+bool Outbound::needs_bulk(std::size_t body_bytes) const {
+  if (tensors_.is_staged || tensors_.copied_bytes > kControlPayload || body_bytes > kLargestControlBody) return true;
+  const bool waits = !tensors_.awaited.empty();  // when it ends, other payloads may be in progress
+  return tensors_.copied_bytes > 0 && (waits || frames_.control_payloads() > kControlPayload);
+}
+
+/// The tensors that are sent by value, of which some are staged.
+StagedPayload Outbound::take_payload(PeerState& to, std::uint32_t order) {
+  const SinkKey sink = tensors_.copied.size() == 1 ? tensors_.copied.front().sink() : SinkKey{};
+  return {&to, order, sink, tensors_.copied_bytes, std::move(tensors_.copied)};
 }
 
 /// Sends the body in frames on the bulk lane. Several are sent at once, and other messages may pass between them.
@@ -255,11 +270,11 @@ void Outbound::cut_into_pieces(PeerState& to, std::shared_ptr<const Body> body, 
   }
 }
 
-/// Keeps the frames until the points in tensors_.awaited are reached. The message's numbers are taken, so later
-/// messages to the same actor wait at the receiver.
-void Outbound::park(Frames frames) {
+/// Keeps the message until the points in tensors_.awaited are reached. Its numbers are taken, so later messages to the
+/// same actor wait at the receiver.
+void Outbound::park(Parked message) {
   const std::uint64_t ticket = next_ticket_++;
-  parked_.emplace(ticket, std::move(frames));
+  parked_.emplace(ticket, std::move(message));
   auto* const waker =
       std::make_unique<PointsReached>(*this, ticket, tensors_.awaited.size()).release();  // ends by itself
   for (const Point& point : tensors_.awaited) context_.space.timeline(point.line).wake(point.value, *waker);
@@ -268,9 +283,18 @@ void Outbound::park(Frames frames) {
 void Outbound::unpark(std::uint64_t ticket, const Status& status) {
   auto entry = parked_.extract(ticket);
   if (entry.empty()) return;  // its peer was lost meanwhile
-  Frames frames = std::move(entry.mapped());
-  if (status.ok()) return frames_.dispatch(std::move(frames));
-  replace_failed(*frames.back(), status);
+  Parked message = std::move(entry.mapped());
+  if (status.ok()) return go_on(std::move(message));
+  replace_failed(*message.frames.back(), status);
+}
+
+/// Its tensors are valid. A staged payload goes first, since the message cannot be replaced once it was sent.
+void Outbound::go_on(Parked message) {
+  if (!message.payload) return frames_.dispatch(std::move(message.frames));
+  StagedPayload payload = *std::exchange(message.payload, {});
+  const std::uint64_t ticket = next_ticket_++;
+  parked_.emplace(ticket, std::move(message));
+  staging_.send(std::move(payload), [this, ticket](const Status& status) { unpark(ticket, status); });
 }
 
 /// The tensor will never be valid, but the message already has its sequence numbers. Its request ends with the reason,
@@ -299,7 +323,7 @@ void Outbound::replace_failed(const Frame& frame, const Status& why) {
 }
 
 void Outbound::forget_parked(Peer peer) {
-  std::erase_if(parked_, [&](const auto& entry) { return entry.second.front()->to == peer; });
+  std::erase_if(parked_, [&](const auto& entry) { return entry.second.frames.front()->to == peer; });
 }
 
 }  // namespace troupe::remote

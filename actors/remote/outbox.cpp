@@ -68,7 +68,7 @@ void Outbox::send(Peer to, std::span<const std::byte> head) noexcept {
 void Outbox::send(std::unique_ptr<Frame> frame) noexcept {
   const Peer to = frame->to;
   if (is_cut(to)) return;
-  frame->payload_bytes_ = frame->body_end - frame->body_begin;
+  frame->payload_bytes_ = frame->body_end - frame->body_begin + frame->piece.size_bytes;
   for (const Tensor& tensor : frame->tensors) frame->payload_bytes_ += tensor.memory().size_bytes;
   payloads_ += frame->payload_bytes_;
   if (!waiting_.contains(to) && try_send(frame)) return;
@@ -114,6 +114,7 @@ bool Outbox::prepare(Frame& frame) noexcept {
     if (!padding) return false;
     padding_ = *padding;
   }
+  if (frame.piece.size_bytes > 0) frame.parts_.push_back(frame.piece);
   std::uint64_t end = 0;
   for (const Tensor& tensor : frame.tensors) {
     const Memory memory = tensor.memory();
@@ -128,7 +129,7 @@ bool Outbox::prepare(Frame& frame) noexcept {
 
 /// Takes the frame if it could be sent.
 bool Outbox::try_send(std::unique_ptr<Frame>& frame) noexcept {
-  const bool has_payload = !frame->tensors.empty() || frame->body;
+  const bool has_payload = !frame->tensors.empty() || frame->body || frame->piece.size_bytes > 0;
   if (has_payload && frame->parts_.empty() && !prepare(*frame)) return false;
   Frame* const held = frame.release();  // sent() may be called before send() returns
   ++in_flight_;

@@ -27,6 +27,8 @@
 
 namespace troupe {
 
+class Device;
+
 /// Prepares an actor system for remote actors: a node id, the messages of this library, names for its errors, and a
 /// limit to the messages that an actor handles at a time (CAF's `scheduler.max-throughput`). Call it before the system
 /// is made, in every process.
@@ -79,13 +81,20 @@ struct RemoteOptions {
   /// Called each time that an inline actor took longer, with whether it is `moved` now. On the control lane's thread;
   /// must not block.
   std::function<void(caf::actor_id actor, Clock::duration took, bool moved)> slow;
-  /// The arenas for payloads get the ids arena_id(self, first_arena ... first_arena + 63).
+  /// The arenas for payloads get the ids arena_id(self, first_arena ... first_arena + 64).
   std::uint32_t first_arena = 128;
   /// Memory for tensors that arrive by value. A message for which there is none left is refused: its request is
   /// answered out_of_memory. 0: as much as memory_bytes.
   std::uint64_t landing_bytes = 0;
   /// Memory from which bodies of messages are sent, at least 4 MiB; bodies for which there is none left wait.
   std::uint64_t sending_bytes = std::uint64_t{128} << 20;
+  /// Copies tensors that are sent by value and lie in memory that only devices can access: piece by piece, by a stream
+  /// of its own. It reaches their memory, works in the same address space, and outlives the remote actors. Null,
+  /// or a device without such memory: such tensors are refused, `unsupported`.
+  Device* device = nullptr;
+  /// Pinned memory for these pieces, in units of 1 MiB, at least 4; all of it is taken at the start. A tensor waits for
+  /// a free part, so any size is enough; with more, more copies and sends go on at the same time.
+  std::uint64_t staging_bytes = std::uint64_t{16} << 20;
 };
 
 /// Counted since the start.

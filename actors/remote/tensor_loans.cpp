@@ -49,11 +49,11 @@ Status TensorLoans::check_kind(const Tensor& tensor, bool by_reference) const {
             text("a tensor was made for ", name_of(tensor.kind()), " memory, but arena ", memory.arena.value, " is ",
                  name_of(kind), " memory: give that kind when the tensor is made")};
   }
-  if (!by_reference && !context_.transport.carries(kind)) {
-    return {Code::unsupported, text("a tensor in ", name_of(kind), " memory cannot be sent by ",
-                                    context_.transport.description(), ": copy it to host memory first")};
-  }
-  return {};
+  if (by_reference || context_.transport.carries(kind)) return {};
+  if (staging_.takes(kind)) return staging_.status();
+  return {Code::unsupported,
+          text("a tensor in ", name_of(kind), " memory cannot be sent by ", context_.transport.description(),
+               ": give the group the device (GroupOptions::device), or copy it to host memory first")};
 }
 
 Status TensorLoans::plan(PeerState& to, std::span<const Tensor> tensors, TensorPlan& plan) {
@@ -85,6 +85,7 @@ Status TensorLoans::plan(PeerState& to, std::span<const Tensor> tensors, TensorP
         plan.copied_bytes = record.offset + memory.size_bytes;
         record.token = tensor.sink().value;
         plan.copied.push_back(tensor);
+        plan.is_staged = plan.is_staged || (memory.size_bytes > 0 && staging_.takes(tensor.kind()));
       }
       plan.records.push_back(record);
     }

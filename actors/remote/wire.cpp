@@ -23,7 +23,7 @@ std::optional<Header> load(std::span<const std::byte> head) noexcept {
   if (head.size() < kHeaderBytes || std::memcmp(head.data(), &kRoot, sizeof kRoot) != 0) return {};
   Header header;
   std::memcpy(&header, head.data() + sizeof kRoot, sizeof header);
-  const bool known = header.kind >= Kind::message && header.kind <= Kind::refused;
+  const bool known = header.kind >= Kind::message && header.kind <= Kind::payload_piece;
   if (header.version != kVersion || !known) return {};
   return header;
 }

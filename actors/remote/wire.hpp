@@ -28,17 +28,19 @@ enum class Kind : std::uint8_t {
   unlink,
   window,
   piece,
-  refused
+  refused,
+  payload_piece
 };
 
-inline constexpr std::uint8_t kVersion = 2;
+inline constexpr std::uint8_t kVersion = 3;
 inline constexpr std::uint8_t kHasStages = 1;
 inline constexpr std::uint8_t kBodyInPayload = 2;
 inline constexpr std::uint8_t kVoid = 4;
 inline constexpr std::uint8_t kPlain = 8;
 inline constexpr std::uint8_t kFree = 16;
 inline constexpr std::uint8_t kLone = 32;
-inline constexpr std::uint8_t kFailed = 64;
+inline constexpr std::uint8_t kFailed = 64;           // of an answer, and of a payload's piece
+inline constexpr std::uint8_t kPayloadInPieces = 64;  // of a message
 inline constexpr std::uint8_t kBodyInPieces = 128;
 
 struct Header {
@@ -108,8 +110,8 @@ inline constexpr std::size_t kBatchedBytes = sizeof(std::uint32_t);  // in addit
 std::span<const std::byte> next_in_batch(std::span<const std::byte>& rest) noexcept;
 
 /// Where one tensor of a message is. By reference: `memory` in an arena that both processes have mapped, kept by the
-/// sender until it gets `token` back. Otherwise: `memory.offset` in the payload, and `token` is the key of the sink for
-/// it, or 0.
+/// sender until it gets `token` back. Otherwise: `memory.offset` in the payload, which may have been sent in pieces,
+/// and `token` is the key of the sink for it, or 0.
 struct TensorRecord {
   std::uint32_t by_reference = 0;
   ArenaId arena;

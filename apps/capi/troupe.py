@@ -163,6 +163,14 @@ def _check(code):
     return code != _OVER
 
 
+def _c_text(text):
+    """As C has it: bytes without a zero."""
+    made = os.fsencode(text)
+    if b"\0" in made:
+        raise Invalid(f"{text!r} has a zero character, which neither a path nor a setting can have: leave it out")
+    return made
+
+
 class _Handle:
     """The library's session; freed when neither it nor its memory is used any more."""
 
@@ -214,13 +222,13 @@ class Session:
     """
 
     def __init__(self, file=None, settings=(), *, model="own", parameters=(), own_samples=0):
-        texts = [text.encode() for text in _texts(settings)]
+        texts = [_c_text(text) for text in _texts(settings)]
         listed = [Parameter(*one) for one in parameters]
         extents = [(ctypes.c_uint64 * len(one.shape))(*one.shape) for one in listed]
         described = (_Parameter * len(listed))(
             *(_Parameter(one.name.encode(), ctypes.cast(shape, ctypes.POINTER(ctypes.c_uint64)), len(one.shape),
                          one.deviation) for one, shape in zip(listed, extents)))
-        options = _Options(size=ctypes.sizeof(_Options), file=os.fsencode(file) if file is not None else None,
+        options = _Options(size=ctypes.sizeof(_Options), file=_c_text(file) if file is not None else None,
                            settings=(ctypes.c_char_p * len(texts))(*texts), settings_count=len(texts),
                            model=model.encode() if listed else None, parameters=described if listed else None,
                            parameters_count=len(listed), own_samples=own_samples)

@@ -92,10 +92,10 @@ bool all_are_there(const RunRecord& record) {
 
 std::string loss_trouble(const RunRecord& record) {
   const auto wild = std::find_if(record.epochs.begin(), record.epochs.end(),
-                                 [](const EpochReport& e) { return !std::isfinite(e.loss); });
+                                 [](const EpochReport& e) { return e.counted && !std::isfinite(e.loss); });
   if (wild == record.epochs.end()) return {};
   const auto count = std::count_if(record.epochs.begin(), record.epochs.end(),
-                                   [](const EpochReport& e) { return !std::isfinite(e.loss); });
+                                   [](const EpochReport& e) { return e.counted && !std::isfinite(e.loss); });
   return fmt::format(
       "<strong>The training loss of {}{} epoch{} is not a finite number (crosses), first in epoch {}.</strong> "
       "Lower optimizer.rate, or look for such numbers in the data. ",
@@ -218,9 +218,8 @@ std::string split_table(const StreamTimes& all, double steps) {
 
 std::string loss_figure(const RunRecord& record) {
   if (record.epochs.empty()) return {};
-  std::vector<Curve> curves{
-      curve_of(record, "training", "train", [](const EpochReport& e) { return std::optional{e.loss}; }),
-      curve_of(record, "test", "test", [](const EpochReport& e) { return e.test_loss; })};
+  std::vector<Curve> curves{curve_of(record, "training", "train", [](const EpochReport& e) { return e.known_loss(); }),
+                            curve_of(record, "test", "test", [](const EpochReport& e) { return e.test_loss; })};
   curves[1].dashed = true;
   return epoch_figure(record, "loss", std::move(curves), loss_trouble(record), true);
 }
@@ -228,7 +227,7 @@ std::string loss_figure(const RunRecord& record) {
 std::string accuracy_figure(const RunRecord& record) {
   if (record.epochs.empty()) return {};
   std::vector<Curve> curves{
-      curve_of(record, "training", "train", [](const EpochReport& e) { return std::optional{e.accuracy}; }),
+      curve_of(record, "training", "train", [](const EpochReport& e) { return e.known_accuracy(); }),
       curve_of(record, "test", "test", [](const EpochReport& e) { return e.test_accuracy; })};
   curves[1].dashed = true;
   return epoch_figure(record, "accuracy", std::move(curves), {}, false);

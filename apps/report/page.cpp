@@ -56,7 +56,7 @@ std::string cards(const RunRecord& record) {
     if (epoch.test_accuracy && (best == nullptr || *epoch.test_accuracy > *best->test_accuracy)) best = &epoch;
   if (best != nullptr)
     out += card(fmt::format("{:.4f}", *best->test_accuracy), fmt::format("best test accuracy (epoch {})", best->epoch));
-  if (!record.epochs.empty())
+  if (!record.epochs.empty() && record.epochs.back().counted)
     out += card(fmt::format("{:.4g}", record.epochs.back().loss),
                 fmt::format("training loss (epoch {})", record.epochs.back().epoch));
   const TracePoint& end = record.trace.points().back();

@@ -43,12 +43,26 @@ std::vector<Counterparts> make_sets(const CommunicatorParts& parts, const GroupP
 std::unique_ptr<Communicator> make_communicator(const CommunicatorParts& parts, const GroupPlan& group,
                                                 const GroupMemory& memory) {
   if (!parts.plan.shares_memory()) return std::move(make_direct(parts, group, memory).front());
-  if (!parts.plan.crosses_nodes())
+  if (parts.plan.is_in_one_arena())
     return std::make_unique<ArenaCommunicator>(
         parts.space, arena_group(parts.space, parts.plan, group, parts.node_arenas, parts.self));
   return std::make_unique<HierarchicalCommunicator>(
       parts.space, *parts.node, node_group(parts.space, parts.plan, group, parts.node_arenas, parts.self, memory),
       make_sets(parts, group, memory));
+}
+
+std::unique_ptr<NcclCommunicator> make_nccl_communicator(const NcclParts& parts, const GroupPlan& group,
+                                                         const GroupMemory& memory) {
+  NcclGroup all = nccl_group(parts.plan, group, parts.self);
+  all.id = parts.id;
+  const std::vector<Rank> near = parts.plan.node_members(parts.self);
+  for (std::size_t m = 0; m < near.size(); ++m)
+    all.members[near[m].value] = find_nccl_member(parts.space.arena(parts.node_arenas[m]), group);
+  all.parameters = memory.parameters;
+  all.bf16 = memory.bf16;
+  all.staging = memory.staging.front();
+  return std::make_unique<NcclCommunicator>(parts.space, parts.stream, std::move(all),
+                                            NcclOptions{.call_deadline = parts.call_deadline});
 }
 
 }  // namespace troupe

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <span>
 
@@ -25,8 +26,22 @@ struct CommunicatorParts {
   Trace* trace = nullptr;          // null: nothing is traced
 };
 
-/// The communicator of one group, with the levels of the plan. `memory` is this rank's.
+/// The same for NCCL.
+struct NcclParts {
+  AddressSpace& space;
+  const Plan& plan;
+  Rank self;
+  std::span<const ArenaId> node_arenas;  // of the node's ranks, by local rank; mapped
+  const NcclId& id;                      // the group's, for this view alone
+  Stream& stream;                        // any of the device
+  std::chrono::milliseconds call_deadline;
+};
+
+/// The communicator of one group, with the levels of the plan, which are not NCCL's. `memory` is this rank's.
 std::unique_ptr<Communicator> make_communicator(const CommunicatorParts& parts, const GroupPlan& group,
                                                 const GroupMemory& memory);
+/// The communicator of one group over NCCL, which has begun to connect. Throws Error as NcclCommunicator does.
+std::unique_ptr<NcclCommunicator> make_nccl_communicator(const NcclParts& parts, const GroupPlan& group,
+                                                         const GroupMemory& memory);
 
 }  // namespace troupe

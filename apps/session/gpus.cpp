@@ -5,6 +5,7 @@
 #include "devices/cuda/cuda_device.hpp"
 #include "devices/discovery/machine_discovery.hpp"
 #include "runtime/planning/machine_topology.hpp"
+#include "transports/nccl/nccl_communicator.hpp"
 
 namespace troupe {
 namespace {
@@ -65,6 +66,15 @@ OwnGpus find_gpus(const Settings& settings, const Topology& node) {
   }
   own.gpus = matched_by_bus(std::move(own.gpus), known_gpus(node));
   return own;
+}
+
+std::uint32_t find_nccl(const Settings& settings, const Topology& node, std::size_t ranks) {
+  const std::string& wanted = settings.cluster.collectives;
+  if (wanted == "own" || node.accelerators.empty() || ranks < 2) return 0;
+  const FoundNccl found = find_nccl();
+  TROUPE_CHECK(wanted != "nccl" || found.version != 0, Code::environment,
+               "cluster.collectives = \"nccl\": ", found.why);
+  return found.version;
 }
 
 }  // namespace troupe

@@ -29,6 +29,9 @@ UcxMeans means(const Settings& settings) {
 SessionOptions checked(SessionOptions options) {
   TROUPE_CHECK(options.own_samples == 0 || options.model, Code::invalid,
                "SessionOptions::own_samples says that the app brings its samples; it must bring the model too");
+  TROUPE_CHECK(options.own_samples <= kMostSamples, Code::invalid,
+               "SessionOptions::own_samples = ", options.own_samples, " is more than ", kMostSamples,
+               ", which no epoch has; a negative number becomes such a large one");
   TROUPE_CHECK(!options.model || options.configuration.settings.model.dtype == DType::f32, Code::invalid,
                "model.dtype = \"bf16\": a model of the app's own is computed in f32; write \"f32\"");
   TROUPE_CHECK(

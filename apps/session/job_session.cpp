@@ -257,6 +257,9 @@ View& JobSession::current() const {
 std::optional<BatchView> JobSession::next(Blocking& blocking) { return current().next(blocking); }
 std::optional<StepSums> JobSession::step(Blocking& blocking) { return current().step(blocking); }
 std::optional<StepSums> JobSession::exchange(Blocking& blocking, const StepSums& own) {
+  TROUPE_CHECK(own.samples <= kMostSamples && own.correct <= kMostSamples, Code::invalid, "exchange() with ",
+               own.samples, " samples, ", own.correct, " of them correct: no step has more than ", kMostSamples,
+               "; a negative number becomes such a large one");
   return current().exchange(blocking, own);
 }
 void JobSession::report(std::string_view name, double value) { current().report(name, value); }

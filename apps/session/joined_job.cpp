@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <memory>
+#include <string>
 #include <tuple>
 
 #include "actors/group/group.hpp"
@@ -30,6 +33,7 @@ Hello own_hello(const SessionOptions& options, const LaunchPlace& place, Session
   if (may_use_gpus(options)) {
     OwnGpus own = find_gpus(configuration.settings, hello.topology);
     hello.topology.accelerators = std::move(own.gpus);
+    hello.nccl = find_nccl(configuration.settings, hello.topology, place.world_size);
     if (listener != nullptr && place.local_rank == 0 && !own.note.empty()) listener->note(own.note);
   }
   return own_hello(std::move(hello), place, SystemConfig{1});
@@ -69,7 +73,7 @@ void add_gpus(Topology& topology, const Topology& more) {
 PlanInputs plan_inputs(const std::vector<Hello>& hellos) {
   PlanInputs inputs;
   for (const Hello& hello : hellos) {
-    inputs.ranks.push_back({hello.topology.identity, hello.topology.host, hello.topology.accelerators});
+    inputs.ranks.push_back({hello.topology.identity, hello.topology.host, hello.topology.accelerators, hello.nccl});
     const auto known = std::find_if(inputs.topologies.begin(), inputs.topologies.end(),
                                     [&](const Topology& t) { return t.identity == hello.topology.identity; });
     if (known == inputs.topologies.end()) {
@@ -141,6 +145,17 @@ Graph make_graph(const SessionOptions& options, const DataFacts& facts) {
   return graph;
 }
 
+/// As Bootstrap::join(), and names the setting of a deadline that has passed.
+std::unique_ptr<Bootstrap> join_ranks(Blocking& blocking, const LaunchPlace& place, const Hello& mine,
+                                      Deadline deadline, const std::function<void(const std::string&)>& waiting) {
+  try {
+    return Bootstrap::join(blocking, place, mine, deadline, waiting);
+  } catch (const Error& error) {
+    if (error.code() != Code::timeout) throw;
+    fail(Code::timeout, text(error.what(), ", or raise faults.start_s"));
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> JoinedJob::hosts() const {
@@ -200,7 +215,7 @@ JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline d
     const auto waiting = [&](const std::string& note) {
       if (listener != nullptr) listener->note(note);
     };
-    bootstrap = Bootstrap::join(blocking, place, hellos.front(), deadline, waiting);
+    bootstrap = join_ranks(blocking, place, hellos.front(), deadline, waiting);
     hellos = bootstrap->hellos();
   }
   PlanInputs inputs = plan_inputs(hellos);

@@ -16,6 +16,8 @@ namespace troupe {
 /// The part of a view that lanes may call or work on. It must outlive their last use of it. A retired view gives it
 /// back (give_back below); if a view ends in another way, the job's group keeps it until the group ends.
 struct LaneResources {
+  std::unique_ptr<LaneWait> waits;                           // null: the stream's waits do not involve lanes
+  std::unique_ptr<Device> device;                            // ends after the communicators: NCCL's end needs it
   std::unique_ptr<DirectChannel> channel;                    // null: nothing is exchanged over a transport
   std::vector<std::unique_ptr<const Filter>> filters;        // by group, for what is sent; null: none
   std::vector<std::unique_ptr<Communicator>> communicators;  // by group
@@ -23,10 +25,8 @@ struct LaneResources {
   std::unique_ptr<RankGather> gather;                        // likewise
   std::vector<std::vector<Layout::Entry>> no_decay;          // by group; used by the streams' work
   std::vector<std::vector<Layout::Entry>> scaled;            // likewise: tensors whose learning rate depends on norms
-  std::unique_ptr<LaneWait> waits;                           // null: the stream's waits do not involve lanes
-  std::unique_ptr<Device> device;
-  std::unique_ptr<Stream> exchange_stream;            // between nodes: the bulk lane's thread enqueues on it
-  std::vector<std::unique_ptr<Stream>> node_streams;  // by group, then that of gathering; null: one level
+  std::unique_ptr<Stream> exchange_stream;                   // over a transport: the bulk lane's thread enqueues on it
+  std::vector<std::unique_ptr<Stream>> node_streams;         // by group, then that of gathering; null: one level
 };
 
 /// Waits until all rounds of this rank have ended and all their messages have been sent, so that no lane uses

@@ -33,6 +33,9 @@ std::vector<std::byte> encode(const PlaceBlob& place) {
   start.setOver(place.start.over);
   auto rows = root.initRows(static_cast<unsigned>(place.rows.size()));
   for (std::uint32_t rank = 0; rank < place.rows.size(); ++rank) rows.set(rank, place.rows[rank]);
+  auto ids = root.initNcclIds(static_cast<unsigned>(place.nccl.size()));
+  for (std::uint32_t group = 0; group < place.nccl.size(); ++group)
+    ids.set(group, as_data(place.nccl[group].bytes.data(), place.nccl[group].bytes.size()));
   const auto words = capnp::messageToFlatArray(message);
   const auto bytes = words.asBytes();
   const auto* first = reinterpret_cast<const std::byte*>(bytes.begin());
@@ -61,6 +64,12 @@ PlaceBlob decode_place(std::span<const std::byte> bytes) {
     place.start.over = start.getOver();
     place.start.run = start.getRun().cStr();
     for (const std::uint32_t rows : root.getRows()) place.rows.push_back(rows);
+    for (const auto id : root.getNcclIds()) {
+      NcclId& own = place.nccl.emplace_back();
+      TROUPE_CHECK(id.size() == own.bytes.size(), Code::corrupt, "rank 0's id for NCCL has ", id.size(), " bytes, not ",
+                   own.bytes.size());
+      std::memcpy(own.bytes.data(), id.begin(), id.size());
+    }
   } catch (const kj::Exception& e) {
     fail(Code::corrupt, text("a rank's place cannot be read: ", e.getDescription().cStr()));
   }

@@ -7,6 +7,7 @@
 
 #include "apps/session/checkpoint_start.hpp"
 #include "runtime/memory/arena.hpp"
+#include "transports/nccl/nccl_communicator.hpp"
 
 namespace troupe {
 
@@ -18,6 +19,7 @@ struct PlaceBlob {
   bool device_memory = false;         // its parameters are in its device's memory
   CheckpointStart start;              // only rank 0's counts; for a view that continues from memory, its first step
   std::vector<std::uint32_t> rows{};  // rank 0's: by rank, in the first steps; empty: equal parts
+  std::vector<NcclId> nccl{};         // rank 0's: by group, for this view; empty: the plan does not use NCCL
 };
 
 std::vector<std::byte> encode(const PlaceBlob& place);

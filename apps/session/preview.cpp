@@ -12,7 +12,7 @@ namespace troupe {
 namespace {
 
 /// Adds a host's ranks, and its topology if it is another machine.
-void add_host(PlanInputs& inputs, const HostSlots& host) {
+void add_host(PlanInputs& inputs, const HostSlots& host, std::uint32_t nccl) {
   Topology topology = inputs.topologies.front();
   if (!names_this_machine(host.name)) {
     topology.host = host.name;
@@ -20,7 +20,7 @@ void add_host(PlanInputs& inputs, const HostSlots& host) {
     inputs.topologies.push_back(topology);
   }
   inputs.ranks.insert(inputs.ranks.end(), host.slots,
-                      RankFacts{topology.identity, topology.host, topology.accelerators});
+                      RankFacts{topology.identity, topology.host, topology.accelerators, nccl});
 }
 
 }  // namespace
@@ -33,10 +33,13 @@ Plan preview(const Configuration& configuration, const DataPlace& place, const H
   topology.accelerators = find_gpus(settings, topology).gpus;
   PlanInputs inputs;
   inputs.topologies = {topology};
-  for (const HostSlots& host : hosts.hosts) add_host(inputs, host);
+  std::size_t slots = 0;
+  for (const HostSlots& host : hosts.hosts) slots += host.slots;
+  const std::size_t ranks = hosts.hosts.empty() ? std::max(1u, settings.cluster.local) : slots;
+  const std::uint32_t nccl = find_nccl(settings, topology, ranks);
+  for (const HostSlots& host : hosts.hosts) add_host(inputs, host, nccl);
   if (hosts.hosts.empty())
-    inputs.ranks.resize(std::max(1u, settings.cluster.local),
-                        RankFacts{topology.identity, topology.host, topology.accelerators});
+    inputs.ranks.resize(ranks, RankFacts{topology.identity, topology.host, topology.accelerators, nccl});
   inputs.cuda_refusal = cuda_refusal(graph, inputs.ranks.size());
   inputs.train_samples = data.train_samples;
   inputs.test_samples = data.test_samples;

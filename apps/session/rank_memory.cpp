@@ -13,6 +13,8 @@ namespace {
 
 constexpr const char* kTicketName = "device_memory";
 constexpr const char* kGathered = "gathered";
+constexpr const char* kNcclProgress = "nccl_progress";
+constexpr const char* kNcclEnded = "nccl_ended";
 constexpr const char* kStateNames[kMaxStateSlots] = {"state0", "state1", "state2"};
 
 Memory require(const Arena& arena, const std::string& name) {
@@ -104,10 +106,11 @@ class GroupTaker {
     }
     m.own.carry = own_.take(sizeof(StepSums));
     m.own.round_total = own_.take(sizeof(StepSums));
-    if (plan_.crosses_nodes()) {
+    if (plan_.uses_transport()) {
       for (const std::uint64_t size_bytes : staging_sizes(plan_, group_, self_, own_.has_device_memory()))
         m.staging.push_back(arena_.allocate(size_bytes));
     }
+    if (plan_.uses_nccl()) take_nccl_part(m);
     if (keeps_residual(plan_, group_)) {
       m.own.residual = own_.take(group_.count * sizeof(float));
       m.sent = sent_ranges(plan_, group_, self_);
@@ -124,11 +127,18 @@ class GroupTaker {
       if (stripe.count != 0) take_stripe(m, part, outer);
       m.own.outer.push_back(outer);
     }
-    if (!plan_.crosses_nodes() && plan_.measured)
+    if (plan_.is_in_one_arena() && plan_.measured)
       m.own.relief_journal = own_.take(relief_journal_bytes(group_.stripes, group_.buckets, slots_));
   }
 
  private:
+  void take_nccl_part(GroupMemory& m) {
+    m.staging.push_back(own_.take(nccl_staging_bytes(nccl_group(plan_, group_, self_))));
+    m.calls = {.progress = arena_.make_timeline(), .ended = arena_.make_timeline()};
+    arena_.publish(name_in(group_, kNcclProgress), m.calls.progress);
+    arena_.publish(name_in(group_, kNcclEnded), m.calls.ended);
+  }
+
   void take_node_part(GroupMemory& m) {
     m.handed = arena_.make_timeline();
     arena_.publish(name_in(group_, "handed"), m.handed);
@@ -145,7 +155,7 @@ class GroupTaker {
 
   /// Peers that share the arena find the parts of a rank's single stripe by their names.
   void publish(const char* name, const Memory& part) {
-    if (!plan_.crosses_nodes()) arena_.publish(name_in(group_, name), part);
+    if (plan_.is_in_one_arena()) arena_.publish(name_in(group_, name), part);
   }
   Memory take(const char* name, std::uint64_t size_bytes) {
     const Memory part = own_.take(size_bytes);
@@ -164,7 +174,7 @@ class GroupTaker {
       }
     }
     if (needs_.outer_state) outer.state[0] = take("outer", size);
-    if (plan_.crosses_nodes()) return;
+    if (!plan_.is_in_one_arena()) return;
     part.journal = take("journal", journal_bytes(slots_) * group_.buckets.size());
     if (needs_.whole_state)
       outer.journal = take("outer_journal", journal_bytes(kMaxOuterSlots) * group_.buckets.size());
@@ -224,7 +234,7 @@ std::optional<RegionTicket> find_device_ticket(const AddressSpace& space, const 
 
 std::uint64_t device_staging_bytes(const Plan& plan, Rank self) {
   std::uint64_t all = 0;
-  if (!plan.crosses_nodes()) return all;
+  if (!plan.uses_transport()) return all;
   const auto add = [&](const GroupPlan& group) {
     for (const std::uint64_t size_bytes : staging_sizes(plan, group, self, true)) all += size_bytes;
   };
@@ -337,7 +347,7 @@ RankMemory find_rank_memory(const Arena& arena, const Plan& plan, Rank rank) {
       if (stripe.owner == rank) g.stripes.emplace_back().stripe = stripe;
     if (needs_tensor_norms(group.kind) && plan.shares_memory())
       g.norm_scratch = require(arena, name_in(group, "norm_scratch"));
-    if (plan.crosses_nodes()) continue;
+    if (!plan.is_in_one_arena()) continue;
     StripeMemory& only = g.stripes.at(0);
     for (std::size_t slot = 0; only.stripe.count != 0 && slot < state_slots(group); ++slot)
       only.state[slot] = require(arena, name_in(group, kStateNames[slot]));
@@ -377,6 +387,23 @@ std::vector<DirectGroup> direct_groups(const Plan& plan, const GroupPlan& group,
     made.chunk = chunk_elements(group.count);
   }
   return all;
+}
+
+NcclGroup nccl_group(const Plan& plan, const GroupPlan& group, Rank self) {
+  return {.rank = self,
+          .id = {},
+          .members = std::vector<NcclMember>(plan.world_size()),
+          .stripes = group.stripes,
+          .parameters = {},
+          .staging = {},
+          .buckets = group.buckets,
+          .rank_ordered = !plan.nccl_adds,
+          .room = nccl_room_bytes(plan)};
+}
+
+NcclMember find_nccl_member(const Arena& arena, const GroupPlan& group) {
+  return {.progress = require_line(arena, name_in(group, kNcclProgress)),
+          .ended = require_line(arena, name_in(group, kNcclEnded))};
 }
 
 namespace {

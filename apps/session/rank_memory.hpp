@@ -13,6 +13,7 @@
 #include "transports/collectives/arena_communicator.hpp"
 #include "transports/collectives/direct_communicator.hpp"
 #include "transports/collectives/hierarchical_communicator.hpp"
+#include "transports/nccl/nccl_communicator.hpp"
 
 namespace troupe {
 
@@ -30,7 +31,8 @@ struct GroupMemory {
   Memory norm_scratch;   // in which the ranks of a node add them up; empty likewise
   std::vector<StripeMemory> stripes;  // this rank's, at least one: parts of parameters and bf16, state and journals
   std::vector<Stripe> sent;           // the ranges whose residual `own` keeps; the owner is the sender's index
-  std::vector<Memory> staging;        // one for each set of ranks with which it exchanges over a transport
+  std::vector<Memory> staging;        // one for each set of ranks with which it exchanges over a transport or NCCL
+  NcclMember calls;                   // of NCCL; shown to the node's other ranks
   TimelineId ready;                   // gradients written
   TimelineId published;               // stripe updated
   // If the exchange has a level within nodes and one between nodes; see NodeGroup.
@@ -94,6 +96,11 @@ RankMemory find_rank_memory(const Arena& arena, const Plan& plan, Rank rank);
 /// What a rank exchanges of a group over the transport, with each set of ranks: with all if there is one level,
 /// otherwise with its counterparts. Without memory, view and `filter`.
 std::vector<DirectGroup> direct_groups(const Plan& plan, const GroupPlan& group, Rank self);
+
+/// What a rank exchanges of a group over NCCL, with all ranks. Without memory, id and the members' lines.
+NcclGroup nccl_group(const Plan& plan, const GroupPlan& group, Rank self);
+/// What a rank of the node, whose opened arena this is, shows of its calls of NCCL.
+NcclMember find_nccl_member(const Arena& arena, const GroupPlan& group);
 
 /// What the ranks of a node show each other of a group. `self` is one of them; all `arenas` (by local rank) are mapped.
 ArenaGroup arena_group(const AddressSpace& space, const Plan& plan, const GroupPlan& group,

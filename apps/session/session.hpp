@@ -72,6 +72,9 @@ struct OwnData {
   std::function<DataSet()> read;  // called at each rank that makes batches (data.loader)
 };
 
+/// The most samples that an epoch, or a rank's step, may have.
+inline constexpr std::uint64_t kMostSamples = std::uint64_t{1} << 48U;
+
 struct SessionOptions {
   Configuration configuration;
   std::optional<DataPlace> data;    // absent: what data_request(configuration) finds
@@ -81,7 +84,7 @@ struct SessionOptions {
   /// A model that the app computes itself.
   std::optional<OwnModel> model;
   /// Not 0: the app brings its own samples, this number per epoch over all ranks. No data set is read, and only
-  /// exchange() makes steps. Requires `model`.
+  /// exchange() makes steps. Requires `model`. At most kMostSamples.
   std::uint64_t own_samples = 0;
   MakeDevice make_device;            // empty: the CPU device
   std::optional<LaunchPlace> place;  // absent: a job of one rank

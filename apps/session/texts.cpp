@@ -29,15 +29,15 @@ std::optional<TextPlan> View::text_plan() {
                   }};
 }
 
-/// Called on the thread for texts. It does not delay the end of the run by more than a byte, nor any rank by more than
-/// half of what an exchange may wait.
+/// Called on the thread for texts. It does not delay a stop or the end of the run by more than a byte, nor any rank by
+/// more than half of what an exchange may wait.
 std::string View::generate_text(Step step, const Memory& weights) const {
   const TextSettings& wanted = settings().evaluate.text;
   const Deadline deadline = Deadline::after(settings().faults.exchange / 2);
   const std::uint64_t count = joined_.layout.count_elements();
   Decoder decoder{joined_.graph, joined_.layout, {space_.address_of<const float>(weights), count}};
   return printable(troupe::generate_text(decoder, wanted, sub_key(sub_key(joined_.plan.seed, kTexts), step.value),
-                                         [&] { return !over_ && !deadline.passed(); }));
+                                         [&] { return !over_ && !stop_asked_ && !deadline.passed(); }));
 }
 
 }  // namespace troupe

@@ -84,7 +84,7 @@ View::View(Blocking& blocking, Job& job, Lineage lineage, Deadline deadline, std
   make_memory();
   exchange_places(blocking);
   resume();
-  make_steps();
+  make_steps(blocking);
   make_loop();
   load();
   make_actors();
@@ -163,12 +163,17 @@ bool View::uses_device_memory() const {
   return options_.make_device ? !needs_of(joined_.plan).hosted : joined_.plan.in_gpu_memory;
 }
 
-/// Maps the memory that another rank of the node shares, including its device's.
-void View::map_peer(Rank rank) {
+/// Maps the arena of another rank of the node.
+void View::map_arena(Rank rank) {
   const auto arena = Arena::open(places_[rank.value].arena);
   space_.map(arena);
   arenas_.push_back(arena->id());
-  if (const auto ticket = find_device_ticket(space_, *arena))
+}
+
+/// Maps the memory that another rank of the node shares, including its device's.
+void View::map_peer(Rank rank) {
+  map_arena(rank);
+  if (const auto ticket = find_device_ticket(space_, space_.arena(places_[rank.value].arena.id)))
     arenas_.push_back(lane_resources_->device->import(*ticket).arena);
 }
 
@@ -297,6 +302,9 @@ PlaceBlob View::own_place(Blocking& blocking) {
                  .arena = arena_->ticket(),
                  .device_memory = uses_device_memory()};
   if (!leads_job()) return mine;
+  if (joined_.plan.uses_nccl()) {
+    for (std::size_t group = 0; group < joined_.plan.groups.size(); ++group) mine.nccl.push_back(make_nccl_id());
+  }
   if (before_) {
     mine.start = before_->start;
     if (record_->shares_measured) mine.rows = record_->shares_measured->rows;
@@ -328,6 +336,9 @@ void View::exchange_places(Blocking& blocking) {
                  mine.device_memory ? rank : joined_.place.rank,
                  " in the host's; one job cannot have both: give all ranks devices of one kind");
   }
+  TROUPE_CHECK(!joined_.plan.uses_nccl() || places_[0].nccl.size() == joined_.plan.groups.size(), Code::corrupt,
+               "rank 0 gave ", places_[0].nccl.size(), " ids for NCCL, and there are ", joined_.plan.groups.size(),
+               " groups");
 }
 
 /// Two jobs in one folder would use the same numbers for their checkpoints and remove each other's files.
@@ -343,7 +354,7 @@ void View::lock_checkpoints(Blocking& blocking) {
 void View::make_device() {
   const RankPlan& mine = joined_.mine();
   // Between nodes the stream waits for data that the bulk lane receives.
-  if (joined_.plan.crosses_nodes()) {
+  if (joined_.plan.uses_transport()) {
     const auto spin = mine.may_spin ? kPollLane : std::chrono::microseconds::zero();
     lane_resources_->waits = std::make_unique<LaneWait>(job_.group().bulk(), spin);
   }
@@ -353,7 +364,7 @@ void View::make_device() {
   copies_ = std::make_unique<HostCopies>(*lane_resources_->device, space_, buffer, settings().faults.exchange);
 }
 
-void View::make_steps() {
+void View::make_steps(Blocking& blocking) {
   const RankPlan& mine = joined_.mine();
   if (joined_.plan.shares_memory()) {
     for (const Rank rank : joined_.plan.node_members(joined_.self()))
@@ -361,8 +372,12 @@ void View::make_steps() {
     const std::uint32_t leader = joined_.plan.nodes[mine.node].leader;
     join_node_memory(memory_, joined_.plan, space_.arena(places_[leader].arena.id));
   }
+  if (joined_.plan.uses_nccl()) {
+    for (const Rank rank : joined_.plan.node_members(joined_.self()))
+      if (rank != joined_.self()) map_arena(rank);
+  }
   lane_resources_->device->prepare(arenas_);
-  make_communicators();
+  make_communicators(blocking);
   const std::vector<Bucket> buckets = joined_.buckets();
   if (options_.model) {
     work_.replica = std::make_unique<HostReplica>(space_, buckets, [this](const HostWork& work) { loop_->post(work); });
@@ -401,7 +416,8 @@ std::unique_ptr<Device> View::device_for(const RankPlan& mine) {
   // Ranks that push to shards may be ahead of others by more than any deadline; their workers monitor the progress.
   const auto deadline = needs_of(joined_.plan).hosted ? kWithWatch : settings().faults.exchange;
   if (options_.make_device) return options_.make_device({space_, mine, deadline, lane_resources_->waits.get()});
-  if (mine.device == "cuda") return make_cuda_device(space_, {.bus = mine.gpu, .wait_deadline = deadline});
+  if (mine.device == "cuda")
+    return make_cuda_device(space_, {.bus = mine.gpu, .wait_deadline = deadline, .tf32 = settings().model.tf32});
   return make_cpu_device(space_, {.cpus = mine.cpus,
                                   .threads = threads_for(mine),
                                   .may_spin = mine.may_spin,
@@ -551,8 +567,9 @@ void View::add_loader(TrainingParts& parts) {
   for (const RankPlan& rank : joined_.plan.ranks) {
     if (rank.node != joined_.mine().node) continue;
     loader.ranks.push_back(rank.rank);
-    // If parameters are shared, this memory is mapped already.
-    if (!joined_.plan.shares_memory() && rank.rank != joined_.self()) map_peer(rank.rank);
+    // Otherwise this memory is mapped already.
+    if (joined_.plan.uses_transport() && !joined_.plan.shares_memory() && rank.rank != joined_.self())
+      map_arena(rank.rank);
   }
   parts.node_loader.emplace(std::move(loader));
 }

@@ -98,6 +98,7 @@ class View {
   }
   RunResult finish(Blocking& blocking);
   void request_stop() noexcept {
+    stop_asked_ = true;
     actors_->request_stop();
     joined_.stop_waiting_for_data();
   }
@@ -140,6 +141,7 @@ class View {
   void make_device();
   bool uses_device_memory() const;
   void make_memory();
+  void map_arena(Rank rank);
   void map_peer(Rank rank);
   void exchange_places(Blocking& blocking);
   void lock_checkpoints(Blocking& blocking);
@@ -148,11 +150,13 @@ class View {
   void make_early_stop(CheckpointStart& start);
   void take_evaluation(Step step, const EpochReport& line);
   void note_resumed(const CheckpointStart& start);
-  void make_steps();
+  void make_steps(Blocking& blocking);
   std::unique_ptr<Device> device_for(const RankPlan& mine);
   std::uint32_t threads_for(const RankPlan& mine);
   std::unique_ptr<Stream> traced_stream(TraceRow* row);
-  void make_communicators();
+  void make_communicators(Blocking& blocking);
+  void make_nccl_communicators(Blocking& blocking);
+  std::string nccl_progress() const;
   std::vector<ArenaId> node_arenas() const;
   std::unique_ptr<Exchange> make_exchange(const GroupPlan& group);
   std::vector<Exchange*> all_exchanges() const;
@@ -235,6 +239,7 @@ class View {
   bool owned_ = false;                       // the app owns the loop
   AppValues values_;
   std::atomic<bool> over_{false};                   // the run is over: silence of other ranks has no meaning now
+  std::atomic<bool> stop_asked_{false};             // a text that is being generated ends with the byte in work
   mutable std::atomic<bool> tensors_given_{false};  // the app may have addresses in this view's memory
   bool retired_ = false;
   bool given_up_ = false;

@@ -6,11 +6,33 @@
 
 namespace troupe {
 
-void View::make_communicators() {
+/// A rank that dies while the others connect ends their waits.
+void View::make_nccl_communicators(Blocking& blocking) {
+  const std::vector<ArenaId> arenas = node_arenas();
+  const auto stream = lane_resources_->device->stream();
+  for (const GroupPlan& group : joined_.plan.groups) {
+    auto made = make_nccl_communicator({.space = space_,
+                                        .plan = joined_.plan,
+                                        .self = joined_.self(),
+                                        .node_arenas = arenas,
+                                        .id = places_[0].nccl[group.id.value],
+                                        .stream = *stream,
+                                        .call_deadline = settings().faults.exchange},
+                                       group, memory_.groups[group.id.value]);
+    {
+      const auto losses = job_.group().listen([&made](Peer, const Status& why) { made->abort(why); });
+      made->connect(blocking, deadline_);
+    }
+    lane_resources_->communicators.push_back(std::move(made));
+  }
+}
+
+void View::make_communicators(Blocking& blocking) {
+  if (joined_.plan.uses_nccl()) return make_nccl_communicators(blocking);
   LaneResources& lane_resources = *lane_resources_;
   const Plan& plan = joined_.plan;
   const std::vector<ArenaId> arenas = node_arenas();
-  if (plan.crosses_nodes()) {
+  if (plan.uses_transport()) {
     lane_resources.channel = std::make_unique<DirectChannel>();
     lane_resources.exchange_stream = traced_stream(trace_.exchange);
   }
@@ -92,7 +114,7 @@ std::unique_ptr<Exchange> View::make_exchange(const GroupPlan& group) {
     part.scaled = lane_resources_->scaled[g];
     part.squares = slice(memory_.groups[g].squares, 0, lane_resources_->scaled[g].size() * sizeof(TensorSquares));
   }
-  if (!joined_.plan.crosses_nodes() && joined_.plan.measured)
+  if (joined_.plan.is_in_one_arena() && joined_.plan.measured)
     memory.stripes = stripes_in_reach(space_, joined_.plan, group, node_arenas(), memory_.groups[g]);
   return make_policy_exchange({.communicator = lane_resources_->communicators[g].get(),
                                .rule = rule,

@@ -137,6 +137,20 @@ RunResult View::wait_for_end(Blocking& blocking) {
   return std::move(result);
 }
 
+/// Of the node's ranks.
+std::string View::nccl_progress() const {
+  std::string all;
+  for (const Rank rank : joined_.plan.node_members(joined_.self())) {
+    for (const GroupPlan& group : joined_.plan.groups) {
+      const NcclMember its = find_nccl_member(space_.arena(places_[rank.value].arena.id), group);
+      const std::uint64_t progress = space_.timeline(its.progress).value();
+      all += text("rank ", rank.value, joined_.plan.groups.size() == 1 ? "" : ", group " + group.name, ": ",
+                  (progress + 1) / 2, " calls of NCCL begun, ", progress / 2, " done\n");
+    }
+  }
+  return all;
+}
+
 std::string View::describe(Blocking& blocking, Deadline deadline) {
   const std::uint64_t committed = committed_;
   std::string all =
@@ -149,7 +163,7 @@ std::string View::describe(Blocking& blocking, Deadline deadline) {
       for (const GroupPlan& group : joined_.plan.groups) {
         const GroupMemory& memory = its.groups[group.id.value];
         all += text("rank ", rank.value, its.groups.size() == 1 ? "" : ", group " + group.name, ": ");
-        if (joined_.plan.crosses_nodes()) {
+        if (joined_.plan.uses_transport()) {
           all += text("gradients of ", space_.timeline(memory.handed).value(), " buckets ready for its node\n");
         } else {
           all += text("gradients of ", space_.timeline(memory.ready).value(), " exchanges ready, parameters of ",
@@ -158,6 +172,7 @@ std::string View::describe(Blocking& blocking, Deadline deadline) {
       }
     }
   }
+  if (joined_.plan.uses_nccl()) all += nccl_progress();
   all += job_.placement_check().describe(arena_.get());
   if (is_alone()) return all + "the job is this one process: no messages to others\n";
   try {

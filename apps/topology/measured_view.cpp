@@ -70,9 +70,9 @@ std::string measured_text(const Measurements& figures) {
   }
   if (!figures.compute.empty()) out += "dense layers, forward and backward, GFLOP/s of each device\n";
   for (const ComputeFigure& each : figures.compute)
-    out += fmt::format("  {:<5}{:>5} rows {:>4} device{} {:>4} thread{} each {}\n", each.dtype, each.rows, each.devices,
-                       each.devices == 1 ? " " : "s", each.threads, each.threads == 1 ? " " : "s",
-                       repeats_text(each.flops_per_second, kGiga));
+    out += fmt::format("  {:>2} x {:<5}{:<5}{:>5} rows {:>4} device{} {:>4} thread{} each {}\n", each.layers,
+                       each.units, each.dtype, each.rows, each.devices, each.devices == 1 ? " " : "s", each.threads,
+                       each.threads == 1 ? " " : "s", repeats_text(each.flops_per_second, kGiga));
   if (figures.winograd) out += "  f32 convolutions of 3 x 3 use Winograd's algorithm where that gains\n";
   if (!figures.messages.empty()) out += "messages, us in one direction for 8 bytes, GB/s of large ones\n";
   const std::vector<bool> slow_ways = slow_messages(figures.messages);

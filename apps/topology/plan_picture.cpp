@@ -436,14 +436,14 @@ std::string plan_picture(const Plan& plan, std::span<const Topology* const> topo
   const std::string lines = describe(orders);
   drawing.words("small", kEdge + kSpace, 70, lines.substr(0, lines.find('\n')), 1100);
   for (const DrawnNode& node : nodes) drawing.node(node);
-  if (plan.crosses_nodes()) drawing.network(kTop, y - 14);
+  if (plan.nodes.size() > 1) drawing.network(kTop, y - 14);
   if (plan.nodes.size() > nodes.size()) {
     drawing.words("small", kEdge + kSpace, y + 6, text(plan.nodes.size() - nodes.size(), " more nodes"), 300);
     y += 20;
   }
   drawing.legend(y + 4);
   const double width =
-      (plan.crosses_nodes() ? PlanDrawing::network_x() + 30 : PlanDrawing::network_x() - kLinkWidth) + kEdge;
+      (plan.nodes.size() > 1 ? PlanDrawing::network_x() + 30 : PlanDrawing::network_x() - kLinkWidth) + kEdge;
   const double height = y + 36;
   return fmt::format(
              "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} "

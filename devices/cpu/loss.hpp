@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 
+#include "devices/cpu/kernels/kernels.hpp"
 #include "runtime/compute/stream.hpp"
 #include "runtime/model/graph.hpp"
 
@@ -22,7 +23,8 @@ struct LossShape {
 /// Loss, correct and samples of `logits` [rows, classes] against `labels` [rows], in one pass. With `gradient` [rows,
 /// classes] of the shape's dtype, also the gradient of the summed loss to the logits; it is zero in rows whose label is
 /// below 0 or shape.ignore. Throws Error{corrupt} for a label that is not a class.
-StepSums softmax_cross_entropy(const LossShape& shape, const float* logits, const std::int32_t* labels, void* gradient);
+StepSums softmax_cross_entropy(const Kernels& kernels, const LossShape& shape, const float* logits,
+                               const std::int32_t* labels, void* gradient);
 
 /// The same for numbers and `targets` [rows, classes], of the shape's dtype. No row counts as correct.
 StepSums smooth_l1(const LossShape& shape, float beta, const float* numbers, const void* targets, void* gradient);

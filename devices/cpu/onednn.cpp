@@ -142,17 +142,6 @@ void BoundPrimitive::execute(const dnnl::stream& stream) const {
   check_onednn(status, "execution of a primitive");
 }
 
-void multiply(std::size_t m, std::size_t n, std::size_t k, float factor, const MatrixOperand& a, const MatrixOperand& b,
-              float keep, float* to, std::size_t to_stride) noexcept {
-  const auto size = [](std::size_t count) { return static_cast<dnnl_dim_t>(count); };
-  const auto order = [](const MatrixOperand& operand) { return operand.transposed ? 'T' : 'N'; };
-  executing = true;
-  const dnnl_status_t status = dnnl_sgemm(order(a), order(b), size(m), size(n), size(k), factor, a.first,
-                                          size(a.stride), b.first, size(b.stride), keep, to, size(to_stride));
-  executing = false;
-  check_onednn(status, "a product of matrices");
-}
-
 bool executing_primitive() noexcept { return executing; }
 
 std::string onednn_description() {

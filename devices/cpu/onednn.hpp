@@ -106,17 +106,6 @@ class BoundPrimitive {
   std::vector<dnnl_exec_arg_t> arguments_;
 };
 
-/// A matrix of f32 by rows, which are `stride` elements apart; read transposed if `transposed` says so.
-struct MatrixOperand {
-  const float* first;
-  std::size_t stride;
-  bool transposed = false;
-};
-/// to [m, n] = factor * a [m, k] b [k, n] + keep * to. Inside a parallel region it uses only the calling thread. oneDNN
-/// fails only for impossible extents, which would be a fault of this program: the program then ends.
-void multiply(std::size_t m, std::size_t n, std::size_t k, float factor, const MatrixOperand& a, const MatrixOperand& b,
-              float keep, float* to, std::size_t to_stride) noexcept;
-
 /// Whether the calling thread is inside an execution of oneDNN, which allocates by itself: for tests that count.
 bool executing_primitive() noexcept;
 

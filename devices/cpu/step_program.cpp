@@ -23,13 +23,14 @@ float weight_of(const troupe::Operation& loss) {
 }
 
 struct CallLoss {
+  const Kernels& kernels;
   const LossShape& shape;
   const float* numbers;
   const std::byte* targets;
   void* gradient;
 
   StepSums operator()(const SoftmaxCrossEntropy&) const {
-    return softmax_cross_entropy(shape, numbers, reinterpret_cast<const std::int32_t*>(targets), gradient);
+    return softmax_cross_entropy(kernels, shape, numbers, reinterpret_cast<const std::int32_t*>(targets), gradient);
   }
   StepSums operator()(const SmoothL1& loss) const {
     return smooth_l1(shape, static_cast<float>(loss.beta), numbers, targets, gradient);
@@ -389,7 +390,7 @@ StepSums StepProgram::call_losses(const RunProgram& what, bool training) const {
     LossShape shape = loss.shape;
     shape.rows = what.rows * loss.labels;
     const StepSums found =
-        std::visit(CallLoss{shape, static_cast<const float*>(loss.logits.get_data_handle()),
+        std::visit(CallLoss{kernels_, shape, static_cast<const float*>(loss.logits.get_data_handle()),
                             what.batch + loss.targets_offset, training ? loss.gradient.get_data_handle() : nullptr},
                    loss.operation);
     sums.loss += found.loss;

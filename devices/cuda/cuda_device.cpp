@@ -88,9 +88,14 @@ static_assert(sizeof(GpuTicket) <= sizeof(RegionTicket::bytes));
 
 class CudaDevice final : public HostDevice {
  public:
-  CudaDevice(AddressSpace& space, std::shared_ptr<const Gpu> gpu, std::chrono::milliseconds wait_deadline)
-      : HostDevice(space), gpu_(std::move(gpu)), state_(gpu_, space, wait_deadline) {
-    traits_ = {"cuda", gpu_->description(), gpu_->processors(), gpu_->has_bf16(), MemoryKind::device};
+  /// `products`: null, for the reason `why_own`: by kernels of ours.
+  CudaDevice(AddressSpace& space, std::shared_ptr<const Gpu> gpu, std::chrono::milliseconds wait_deadline,
+             std::unique_ptr<ProductLibrary> products, const std::string& why_own)
+      : HostDevice(space), gpu_(std::move(gpu)), state_(gpu_, space, wait_deadline, std::move(products)) {
+    const std::string by =
+        state_.products() != nullptr ? state_.products()->name() : text("own kernels (", why_own, ")");
+    traits_ = {"cuda", text(gpu_->description(), ", products by ", by), gpu_->processors(), gpu_->has_bf16(),
+               MemoryKind::device};
   }
   ~CudaDevice() override { end_imports(); }
   CudaDevice(const CudaDevice&) = delete;
@@ -235,7 +240,9 @@ std::unique_ptr<Device> make_cuda_device(AddressSpace& space, CudaDeviceOptions 
                options.wait_deadline.count(), " ms");
   const cuda::Driver driver = cuda::open_driver(options.driver);
   auto gpu = std::make_shared<const cuda::Gpu>(driver, cuda::ordinal_of(driver, options));
-  return std::make_unique<cuda::CudaDevice>(space, std::move(gpu), options.wait_deadline);
+  std::string why_own;
+  auto products = cuda::ProductLibrary::open(gpu, {options.products, options.cublaslt, options.tf32}, why_own);
+  return std::make_unique<cuda::CudaDevice>(space, std::move(gpu), options.wait_deadline, std::move(products), why_own);
 }
 
 CudaGpus find_cuda_gpus(const std::string& library) {

@@ -15,12 +15,18 @@ struct CudaDeviceOptions {
   std::string bus;                                 // or which, by PCI bus id; empty: by `ordinal`
   std::chrono::milliseconds wait_deadline{30000};  // a wait that takes longer fails the stream with Code::timeout
   std::string driver = "libcuda.so.1";             // opened at run time
+  /// What computes products of matrices. cublaslt: NVIDIA's library, which must be there; own: kernels of ours; empty:
+  /// as the variable TROUPE_CUDA_PRODUCTS says, otherwise the library where there is one.
+  std::string products;
+  std::string cublaslt;  // its file, opened at run time; empty: libcublasLt.so.13, or .12
+  bool tf32 = false;     // the library may round f32 operands to TF32 (10 bits of the mantissa)
 };
 
-/// A GPU of NVIDIA by the driver's own interface. All work of its streams is kernels of ours; its replicas compute any
-/// graph but those that cuda_refusal() names, and refuse these with Error{unsupported} naming the layer. `space`
-/// outlives the device. Throws Error{environment} where there is no GPU or none may be used, Error{unsupported} where
-/// this build cannot use it, each with what to do.
+/// A GPU of NVIDIA by the driver's own interface. The work of its streams is kernels of ours and cuBLASLt's products;
+/// the description of its traits says what computes these, and why no library does. Its replicas compute any graph but
+/// those that cuda_refusal() names, and refuse these with Error{unsupported} naming the layer. `space` outlives the
+/// device. Throws Error{environment} where there is no GPU or none may be used, or a library that must be there is not,
+/// Error{unsupported} where this build cannot use it, each with what to do.
 std::unique_ptr<Device> make_cuda_device(AddressSpace& space, CudaDeviceOptions options);
 
 /// A GPU that the driver shows to this process.

@@ -41,8 +41,9 @@ CudaReplica::CudaReplica(DeviceState& device, const Graph& graph, const Layout& 
   read_parameters(graph, layout, memory);
   find_buckets(graph, layout);
   find_losses();
+  find_relus(graph);
   find_rooms(graph);
-  take_memory(graph);
+  take_memory(graph, library_for(memory));
   connect();
 }
 
@@ -96,7 +97,8 @@ void CudaReplica::read_parameters(const Graph& graph, const Layout& layout, cons
   for (std::size_t p = 0; p < graph.parameters().size(); ++p) {
     const Parameter& parameter = graph.parameters()[p];
     const Layout::Entry& at = layout.entries()[p];
-    LayerParameter found{values + at.first, gradients_ + at.first, at.count, Stored::f32};
+    LayerParameter found{values + at.first, nullptr, gradients_ + at.first, at.count, Stored::f32};
+    if (bf16 != nullptr) found.bf16 = bf16 + at.first;
     if (bf16 != nullptr && parameter.extents.size() > 1) found.values = bf16 + at.first, found.type = Stored::bf16;
     stages_[parameter.layer].work.parameters.push_back(found);
   }
@@ -126,6 +128,21 @@ void CudaReplica::find_losses() {
   const auto is_loss = [](const Stage& stage) { return stage.is_loss; };
   std::find_if(stages_.begin(), stages_.end(), is_loss)->work.is_first_loss = true;
   stages_.back().work.is_last_loss = true;
+}
+
+void CudaReplica::find_relus(const Graph& graph) {
+  for (Stage& stage : stages_) {
+    const bool is_alone = !stage.is_loss && graph.count_readers(stage.written) == 1;
+    for (Stage& reader : stages_)
+      if (is_alone && std::holds_alternative<Relu>(reader.operation) && reader.read[0] == stage.written)
+        stage.relu = &reader;
+  }
+}
+
+/// Null: weights are not in the GPU's memory, which libraries read no faster than kernels of ours do.
+ProductLibrary* CudaReplica::library_for(const ReplicaMemory& memory) const {
+  const Memory& weights = type_ == Stored::bf16 ? memory.bf16 : memory.parameters;
+  return device_.space().region(weights.arena).kind == MemoryKind::device ? device_.products() : nullptr;
 }
 
 void CudaReplica::find_rooms(const Graph& graph) {
@@ -180,7 +197,7 @@ std::uint64_t CudaReplica::place_gradients(std::vector<Use>& uses) const {
   return end;
 }
 
-void CudaReplica::take_memory(const Graph& graph) {
+void CudaReplica::take_memory(const Graph& graph, ProductLibrary* library) {
   const std::uint64_t rows = batch_.rows();
   std::uint64_t bytes = 0;
   const auto take = [&](std::uint64_t size) { return std::exchange(bytes, bytes + on_a_boundary(size)); };
@@ -192,14 +209,15 @@ void CudaReplica::take_memory(const Graph& graph) {
       places[stage.written] = take(rows * tensors_[stage.written].width() * bytes_of(tensors_[stage.written].type));
     kept.push_back(take(stage.room.kept));
     most.scratch = std::max(most.scratch, stage.room.scratch);
-    most.summed_columns = std::max(most.summed_columns, stage.room.summed_columns);
+    most.math.summed_columns = std::max(most.math.summed_columns, stage.room.math.summed_columns);
+    most.math.landed_bytes = std::max(most.math.landed_bytes, stage.room.math.landed_bytes);
   }
   std::vector<Use> uses(tensors_.size());
   for (std::uint32_t t = 0; t < tensors_.size(); ++t)
     uses[t].bytes = on_a_boundary(rows * tensors_[t].width() * bytes_of(type_));
   use_gradients(graph, uses);
   const std::uint64_t gradients = take(place_gradients(uses)), samples = take(sizeof *samples_);
-  math_ = std::make_unique<Math>(device_.gpu()->processors(), most.summed_columns);
+  math_ = std::make_unique<Math>(device_.gpu()->processors(), library, most.math);
   const std::uint64_t scratch = take(most.scratch), for_math = take(math_->scratch_bytes());
   memory_ = DeviceMemory{device_.gpu(), bytes};
   for (std::uint32_t t = 0; t < tensors_.size(); ++t) {
@@ -279,17 +297,28 @@ void CudaReplica::step_without_rows(CudaStream& stream, Memory sums, BucketSink&
   for (const Bucket& bucket : buckets_) sink.ready(bucket, stream);
 }
 
+/// A product and the ReLU behind it are one call of a library where it has that. Then the tensor between them is not
+/// written, and nobody reads it: a ReLU's backward pass reads what it has put out.
+void CudaReplica::forward_of(Stage& stage, const Pass& pass) {
+  if (stage.is_done) return;
+  if (stage.relu != nullptr) {
+    stage.relu->is_done = forward_with_relu(stage.operation, stage.work, *stage.relu->work.output, pass);
+    if (stage.relu->is_done) return;
+  }
+  forward(stage.work, stage.operation, pass);
+}
+
 void CudaReplica::step(Stream& stream, Memory batch, std::uint32_t rows, Memory sums, BucketSink& sink) {
   CudaStream& queue = own(stream, batch, rows);
   if (rows == 0) return step_without_rows(queue, sums, sink);
   queue.begin_work(WorkKind::compute, "forward", /*begins_batch=*/true);
   take_batch(queue, batch, rows);
   const Pass pass = pass_on(queue, rows, sums, true);
-  for (const Stage& stage : stages_) {
+  for (Stage& stage : stages_) {
     for (const std::uint32_t b : stage.buckets) sink.acquire(buckets_[b], stream);
     queue.begin_work(WorkKind::compute, "forward");
     const LayerRange range{queue, "forward", stage.name};
-    forward(stage.work, stage.operation, pass);
+    forward_of(stage, pass);
   }
   std::size_t next = 0;
   for (auto stage = stages_.rbegin(); stage != stages_.rend(); ++stage) {
@@ -308,9 +337,9 @@ void CudaReplica::evaluate(Stream& stream, Memory batch, std::uint32_t rows, Mem
   queue.begin_work(WorkKind::evaluate, "evaluate", /*begins_batch=*/true);
   take_batch(queue, batch, rows);
   const Pass pass = pass_on(queue, rows, sums, false);
-  for (const Stage& stage : stages_) {
+  for (Stage& stage : stages_) {
     const LayerRange range{queue, "evaluate", stage.name};
-    forward(stage.work, stage.operation, pass);
+    forward_of(stage, pass);
   }
 }
 

@@ -11,9 +11,9 @@
 
 namespace troupe::cuda {
 
-/// A replica of a graph, by kernels of ours. Sums are in one order, so the same batch gives the same bits. All layers'
-/// outputs are kept until the backward pass; a gradient has its memory from the first layer that writes it to the one
-/// that reads it.
+/// A replica of a graph, by kernels of ours and a library's products. Sums are in one order, so the same batch gives
+/// the same bits. All layers' outputs are kept until the backward pass; a gradient has its memory from the first layer
+/// that writes it to the one that reads it.
 class CudaReplica final : public Replica {
  public:
   /// Throws Error{unsupported}, which names the layer, for what it does not compute.
@@ -32,6 +32,8 @@ class CudaReplica final : public Replica {
     LayerRoom room;
     std::vector<std::uint32_t> read;  // tensors
     std::uint32_t written = 0;        // of a loss: none
+    Stage* relu = nullptr;            // alone reads what this one writes; null: there is no such stage
+    bool is_done = false;             // in this forward pass, together with the one that it reads
     bool is_loss = false;
     bool has_backward = false;           // what it puts out depends on a parameter
     std::vector<std::uint32_t> buckets;  // that its parameters are in, and no stage before reads
@@ -54,12 +56,15 @@ class CudaReplica final : public Replica {
   void read_parameters(const Graph& graph, const Layout& layout, const ReplicaMemory& memory);
   void find_buckets(const Graph& graph, const Layout& layout);
   void find_losses();
+  void find_relus(const Graph& graph);
   void find_rooms(const Graph& graph);
   void use_gradients(const Graph& graph, std::vector<Use>& uses) const;
   std::uint64_t place_gradients(std::vector<Use>& uses) const;
-  void take_memory(const Graph& graph);
+  void take_memory(const Graph& graph, ProductLibrary* library);
   void connect();
   CudaStream& own(Stream& stream, const Memory& batch, std::uint32_t rows) const;
+  ProductLibrary* library_for(const ReplicaMemory& memory) const;
+  void forward_of(Stage& stage, const Pass& pass);
   Pass pass_on(CudaStream& stream, std::uint32_t rows, Memory sums, bool trains);
   void step_without_rows(CudaStream& stream, Memory sums, BucketSink& sink);
   void take_batch(CudaStream& stream, Memory batch, std::uint32_t rows);

@@ -302,8 +302,12 @@ void CudaStream::call(LibraryCalls& library, const LibraryCall& call) {
   end.given.own = head;
   watch_->waits(end.ended, device_.space().timeline(call.ended));
   launch_blocks(begin, 1);
-  push({.args_bytes = static_cast<std::uint32_t>(call.what.size()), .library = &library}, call.what.data());
+  launch_library(library, call.what);
   launch_blocks(end, 1);
+}
+
+void CudaStream::launch_library(LibraryCalls& library, std::span<const std::byte> what) {
+  push({.args_bytes = static_cast<std::uint32_t>(what.size()), .library = &library}, what.data());
 }
 
 void CudaStream::copy(Memory to, Memory from) {

@@ -18,8 +18,8 @@
 
 namespace troupe::cuda {
 
-/// A stream of the driver. All of its work is kernels of ours, which do nothing once it has failed; waits and signals
-/// are kernels of one thread. Destroying it waits until its work is done.
+/// A stream of the driver. Its work is kernels of ours, which do nothing once it has failed, and calls of libraries,
+/// which do not know; waits and signals are kernels of one thread. Destroying it waits until its work is done.
 class CudaStream final : public Stream, public LibraryStream {
  public:
   explicit CudaStream(DeviceState& device);
@@ -57,6 +57,9 @@ class CudaStream final : public Stream, public LibraryStream {
   void launch(Args& args, std::uint64_t items, std::uint32_t most = ~0U);
   template <class Args>
   void launch_blocks(Args& args, std::uint32_t blocks);
+  /// Enqueues what `library` makes of `what`, plain data. Unlike kernels of ours it runs also when the stream has
+  /// failed.
+  void launch_library(LibraryCalls& library, std::span<const std::byte> what);
   DeviceState& device() noexcept { return device_; }
   /// What is launched from here on is work of that kind, until the next call or the next wait or signal. `phase`: its
   /// name in a trace, a string literal. `begins_batch`: what the stream waited for before was a batch.

@@ -21,10 +21,12 @@ StreamLine::~StreamLine() {
   space_.end_private_timeline(line_.id());
 }
 
-DeviceState::DeviceState(std::shared_ptr<const Gpu> gpu, AddressSpace& space, std::chrono::milliseconds wait_deadline)
+DeviceState::DeviceState(std::shared_ptr<const Gpu> gpu, AddressSpace& space, std::chrono::milliseconds wait_deadline,
+                         std::unique_ptr<ProductLibrary> products)
     : gpu_(std::move(gpu)),
       space_(space),
       wait_deadline_(wait_deadline),
+      products_(std::move(products)),
       memory_(gpu_, space),
       mirrors_(gpu_, space),
       step_blocks_(std::make_shared<StepBlocks>(gpu_, kStepBlocks)),

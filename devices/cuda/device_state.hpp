@@ -10,6 +10,7 @@
 #include "devices/cuda/gpu.hpp"
 #include "devices/cuda/line_mirror.hpp"
 #include "devices/cuda/memory_map.hpp"
+#include "devices/cuda/product_library.hpp"
 #include "devices/cuda/recorded_work.hpp"
 #include "devices/cuda/stream_watch.hpp"
 #include "runtime/memory/futex_timeline.hpp"
@@ -70,7 +71,9 @@ class Recorder {
 /// Threads: any.
 class DeviceState {
  public:
-  DeviceState(std::shared_ptr<const Gpu> gpu, AddressSpace& space, std::chrono::milliseconds wait_deadline);
+  /// `products`: null: they are computed by kernels of ours.
+  DeviceState(std::shared_ptr<const Gpu> gpu, AddressSpace& space, std::chrono::milliseconds wait_deadline,
+              std::unique_ptr<ProductLibrary> products);
   DeviceState(const DeviceState&) = delete;
   DeviceState& operator=(const DeviceState&) = delete;
 
@@ -81,6 +84,7 @@ class DeviceState {
   const std::shared_ptr<StepBlocks>& step_blocks() const noexcept { return step_blocks_; }
   Recorder& recorder() noexcept { return recorder_; }
   StreamMemory& stream_memory() noexcept { return stream_memory_; }
+  ProductLibrary* products() const noexcept { return products_.get(); }
   std::chrono::milliseconds wait_deadline() const noexcept { return wait_deadline_; }
   /// A new one, which lives as long as the device: others may still look its points up when the stream has ended.
   StreamLine& make_line();
@@ -93,6 +97,7 @@ class DeviceState {
   const std::shared_ptr<const Gpu> gpu_;
   AddressSpace& space_;
   const std::chrono::milliseconds wait_deadline_;
+  const std::unique_ptr<ProductLibrary> products_;
   const std::atomic<std::chrono::nanoseconds> spin_{std::chrono::nanoseconds::zero()};
   MemoryMap memory_;
   LineMirrors mirrors_;

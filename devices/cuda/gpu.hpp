@@ -57,6 +57,8 @@ class Gpu {
   const Uuid& uuid() const noexcept { return uuid_; }
   Context context() const noexcept { return context_; }
   DeviceId device() const noexcept { return device_; }
+  /// 90: compute capability 9.0.
+  int capability() const noexcept { return capability_; }
   /// Whether its processors compute bf16 by themselves.
   bool has_bf16() const noexcept { return capability_ >= 80; }
 

@@ -1,6 +1,10 @@
 #include "devices/cuda/math.hpp"
 
 #include <algorithm>
+#include <cstring>
+#include <span>
+
+#include "devices/cuda/library_product.hpp"
 
 namespace troupe::cuda {
 namespace {
@@ -13,11 +17,23 @@ constexpr std::uint64_t kMostSumBytes = 16;
 
 }  // namespace
 
-std::uint64_t Math::scratch_bytes() const noexcept {
+std::uint64_t Math::own_scratch_bytes() const noexcept {
   // Of a product in parts, whose tiles are at most the blocks; of column sums, likewise, or in one part.
   const std::uint64_t blocks = kBlocksOfProcessor * processors_;
-  return std::max(blocks * kTileSide * kTileSide * sizeof(float),
-                  std::max(widest_, blocks * kSummedColumns) * kMostSumBytes);
+  return on_a_boundary(std::max(blocks * kTileSide * kTileSide * sizeof(float),
+                                std::max(room_.summed_columns, blocks * kSummedColumns) * kMostSumBytes));
+}
+
+std::uint64_t Math::scratch_bytes() const noexcept {
+  if (library_ == nullptr) return own_scratch_bytes();
+  return own_scratch_bytes() + library_->workspace_bytes() + room_.landed_bytes;
+}
+
+void Math::take_scratch(std::byte* scratch) noexcept {
+  scratch_ = scratch;
+  if (library_ == nullptr) return;
+  workspace_ = scratch_ + own_scratch_bytes();
+  landing_ = workspace_ + library_->workspace_bytes();
 }
 
 template <class Args>
@@ -39,11 +55,93 @@ void Math::launch(CudaStream& stream, Args& args, const ProductExtents& extents,
   stream.launch(sum, args.to.count);
 }
 
-void Math::multiply(CudaStream& stream, MultiplyArgs& args) const {
+void Math::multiply_here(CudaStream& stream, MultiplyArgs& args) const {
   const std::uint64_t columns = args.extents.columns;
   // Results that lie apart, as those of a head among others, are not added up from parts.
   args.to.count = args.extents.batches == 1 && args.place.rows == columns ? args.extents.rows * columns : 0;
   launch(stream, args, args.extents, columns);
+}
+
+/// False: the library cannot, and nothing is done.
+bool Math::multiply_by_library(CudaStream& stream, const MultiplyArgs& args, lt::Epilogue epilogue,
+                               const void* vector) const {
+  if (library_ == nullptr) return false;
+  auto product = library_product(args);
+  if (!product) return false;
+  product->form.epilogue = epilogue, product->form.vector = vector;
+  const ProductPlan* const plan = library_->plan(product->form);
+  if (plan == nullptr) return false;
+  for (std::uint32_t c = 0; c < product->calls; ++c) {
+    const ProductCall call{.plan = plan,
+                           .a = static_cast<const std::byte*>(product->a) + c * product->step_a,
+                           .b = static_cast<const std::byte*>(product->b) + c * product->step_b,
+                           .d = static_cast<std::byte*>(product->d) + c * product->step_d,
+                           .workspace = workspace_,
+                           .alpha = args.to.scale,
+                           .beta = args.to.adds != 0 ? 1.0F : 0.0F};
+    stream.launch_library(*library_, std::as_bytes(std::span{&call, 1}));
+  }
+  return true;
+}
+
+namespace {
+
+/// The bias in the type of the result, as a library adds it; null: there is none in that type.
+const void* bias_for(const MultiplyArgs& args, const std::uint16_t* bf16_bias) noexcept {
+  if (args.to.type == Stored::bf16) return bf16_bias;
+  return args.to.bias;
+}
+
+}  // namespace
+
+/// Where the library does not add the bias itself, a kernel of ours does.
+bool Math::multiply_with_bias(CudaStream& stream, const MultiplyArgs& args, const std::uint16_t* bf16_bias) const {
+  if (const void* const bias = bias_for(args, bf16_bias);
+      bias != nullptr && multiply_by_library(stream, args, lt::Epilogue::bias, bias))
+    return true;
+  if (!multiply_by_library(stream, args, lt::Epilogue::none, nullptr)) return false;
+  const std::uint64_t columns = args.extents.columns, count = args.extents.rows * columns;
+  AddRepeatedArgs add{nullptr, args.to.at,   args.to.at,   args.to.bias, count,
+                      columns, args.to.type, args.to.type, Stored::f32,  0};
+  stream.launch(add, count);
+  return true;
+}
+
+void Math::multiply(CudaStream& stream, MultiplyArgs& args, const std::uint16_t* bf16_bias) const {
+  const bool is_done = args.to.bias == nullptr ? multiply_by_library(stream, args, lt::Epilogue::none, nullptr)
+                                               : multiply_with_bias(stream, args, bf16_bias);
+  if (!is_done) multiply_here(stream, args);
+}
+
+bool Math::multiply_with_relu(CudaStream& stream, const MultiplyArgs& args, const std::uint16_t* bf16_bias) const {
+  if (args.to.bias == nullptr) return multiply_by_library(stream, args, lt::Epilogue::relu, nullptr);
+  const void* const bias = bias_for(args, bf16_bias);
+  return bias != nullptr && multiply_by_library(stream, args, lt::Epilogue::relu_bias, bias);
+}
+
+// A library's product does not know whether the stream has failed (product_library.hpp), and other ranks may be reading
+// the gradients of the step before when it has. So it lands in memory of the replica, from which a kernel of ours,
+// which knows, brings it to its place.
+void Math::multiply_to_gradient(CudaStream& stream, MultiplyArgs& args, SumColumnsArgs* sums, float* sums_to) const {
+  const ProductTo to = args.to;
+  const std::uint64_t count = args.extents.rows * args.extents.columns;
+  auto* const landed_sums = landing_ + on_a_boundary(count * sizeof(float));
+  const auto bring = [&](float* gradient, const void* from, std::uint64_t size) {
+    MoveColumnsArgs move{nullptr, {gradient, Stored::f32, 0}, from, 1, size, 0, size, 0, size, Stored::f32, 0};
+    stream.launch(move, size);
+  };
+  args.to.at = landing_;
+  const bool has_sums = sums != nullptr && multiply_by_library(stream, args, lt::Epilogue::sums_of_b, landed_sums);
+  const bool is_landed = has_sums || multiply_by_library(stream, args, lt::Epilogue::none, nullptr);
+  args.to = to;
+  if (is_landed)
+    bring(static_cast<float*>(to.at), landing_, count);
+  else
+    multiply_here(stream, args);
+  if (has_sums)
+    bring(sums_to, landed_sums, args.extents.rows);
+  else if (sums != nullptr)
+    sum_columns(stream, *sums, sums_to);
 }
 
 void Math::convolve(CudaStream& stream, ConvolveArgs& args) const {

@@ -3,22 +3,42 @@
 #include <cstdint>
 
 #include "devices/cuda/cuda_stream.hpp"
+#include "devices/cuda/product_library.hpp"
 
 namespace troupe::cuda {
 
+/// Memory is taken in pieces that begin on such a boundary.
+constexpr std::uint64_t on_a_boundary(std::uint64_t bytes) noexcept { return (bytes + 255) / 256 * 256; }
+
+/// What a replica's layers ask for at most.
+struct MathRoom {
+  std::uint64_t summed_columns = 0;  // of sum_columns()
+  std::uint64_t landed_bytes = 0;    // of multiply_to_gradient(): product and sums
+};
+
 /// Where a replica's products of matrices, convolutions and sums over rows are enqueued: the one place that chooses
-/// what computes them. By kernels of ours: products in as many parts as keep the processors busy.
+/// what computes them. Products by a library, where there is one and it has an algorithm; everything else by kernels of
+/// ours, products in as many parts as keep the processors busy.
 class Math {
  public:
-  /// `processors`: of the GPU; `widest`: the most columns that sum_columns() is called with.
-  Math(std::uint32_t processors, std::uint64_t widest) noexcept : processors_(processors), widest_(widest) {}
+  /// `processors`: of the GPU; `library`: null: kernels of ours.
+  Math(std::uint32_t processors, ProductLibrary* library, const MathRoom& room) noexcept
+      : processors_(processors), library_(library), room_(room) {}
 
   std::uint64_t scratch_bytes() const noexcept;
-  /// `scratch`: of scratch_bytes(), in the GPU's memory. Work on several streams at a time needs several.
-  void take_scratch(std::byte* scratch) noexcept { scratch_ = scratch; }
+  /// `scratch`: of scratch_bytes(), in the GPU's memory, at a multiple of 256. Work on several streams at a time needs
+  /// several.
+  void take_scratch(std::byte* scratch) noexcept;
 
-  /// Arguments come without parts.
-  void multiply(CudaStream& stream, MultiplyArgs& args) const;
+  // Arguments come without parts.
+
+  /// To memory of the replica that no other rank reads. `bf16_bias`: the bias once more, for results in bf16.
+  void multiply(CudaStream& stream, MultiplyArgs& args, const std::uint16_t* bf16_bias = nullptr) const;
+  /// The same, and what is below 0 becomes 0. False: nothing is done, since only a library can.
+  bool multiply_with_relu(CudaStream& stream, const MultiplyArgs& args, const std::uint16_t* bf16_bias) const;
+  /// To gradients, which other ranks may be reading still. `sums`: of the columns of the product's left operand, f32,
+  /// to `sums_to`; null: none are asked for.
+  void multiply_to_gradient(CudaStream& stream, MultiplyArgs& args, SumColumnsArgs* sums, float* sums_to) const;
   void convolve(CudaStream& stream, ConvolveArgs& args) const;
   void convolve_to_images(CudaStream& stream, ConvolveToImagesArgs& args) const;
   void convolve_to_weights(CudaStream& stream, ConvolveToWeightsArgs& args) const;
@@ -31,10 +51,18 @@ class Math {
  private:
   template <class Args>
   void launch(CudaStream& stream, Args& args, const ProductExtents& extents, std::uint64_t bias_width) const;
+  void multiply_here(CudaStream& stream, MultiplyArgs& args) const;
+  bool multiply_by_library(CudaStream& stream, const MultiplyArgs& args, lt::Epilogue epilogue,
+                           const void* vector) const;
+  bool multiply_with_bias(CudaStream& stream, const MultiplyArgs& args, const std::uint16_t* bf16_bias) const;
+  std::uint64_t own_scratch_bytes() const noexcept;
 
   const std::uint32_t processors_;
-  const std::uint64_t widest_;
+  ProductLibrary* const library_;
+  const MathRoom room_;
   std::byte* scratch_ = nullptr;
+  std::byte* workspace_ = nullptr;  // of the library
+  std::byte* landing_ = nullptr;    // where its gradients wait for a kernel of ours
 };
 
 }  // namespace troupe::cuda

@@ -116,7 +116,12 @@ Keys cluster_keys() {
        one_of({"auto", "shm", "tcp"}, {"rdma"}, "cluster.transport = \"auto\""),
        "transport of messages between processes", "\"auto\"",
        "shm: shared memory, ranks of one node only. tcp: sockets only. auto: shared memory between ranks of one host, "
-       "otherwise the transport that UCX chooses. Gradients of ranks on one node are shared in memory in any case."},
+       "otherwise the transport that UCX chooses. Gradients of ranks on one node never take it."},
+      {"cluster.collectives", at<&Settings::cluster, &Settings::Cluster::collectives>, one_of({"auto", "nccl", "own"}),
+       "what exchanges the gradients of ranks on GPUs", "\"auto\"",
+       "nccl: NVIDIA's NCCL (libnccl.so.2, 2.18 or newer), for jobs whose ranks each have a GPU of their own; it is an "
+       "error where it cannot be used. own: Troupe's own collectives, in memory that the ranks of a node share, and "
+       "over the transport between nodes. auto: NCCL where it can be used; `rtrun plan` says which it is, and why."},
   };
 }
 

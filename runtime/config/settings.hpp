@@ -32,6 +32,7 @@ struct Settings {
     std::string remote_shell = "ssh";  // words of a shell command, to which a host and a command are appended
     std::uint16_t port = 0;            // TCP port to which ranks of several hosts connect; 0: chosen automatically
     std::string transport = "auto";    // auto, shm, tcp
+    std::string collectives = "auto";  // auto, nccl, own
   } cluster;
   struct Data {
     std::string source = "idx";  // idx, cifar10, folder, map, shards, voc, text, generated
@@ -68,6 +69,7 @@ struct Settings {
     std::uint32_t width = 384;
     std::uint32_t heads = 6;
     DType dtype = DType::f32;
+    bool tf32 = false;  // GPUs may round operands in f32 to TF32
   } model;
   Rule rule;
   RateSettings rate;                  // how rule.rate changes

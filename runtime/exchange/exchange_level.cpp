@@ -16,23 +16,41 @@ std::vector<std::vector<Rank>> counterpart_sets(std::span<const std::vector<Rank
   return sets;
 }
 
-std::vector<ExchangeLevel> exchange_levels(std::span<const std::vector<Rank>> nodes, bool flat) {
-  std::size_t most = 0;
+namespace {
+
+std::vector<Rank> all_ranks(std::span<const std::vector<Rank>> nodes) {
   std::vector<Rank> all;
   for (const std::vector<Rank>& node : nodes) {
     TROUPE_CHECK(!node.empty(), Code::invalid, "a node without ranks");
-    most = std::max(most, node.size());
     all.insert(all.end(), node.begin(), node.end());
   }
   std::sort(all.begin(), all.end());
+  return all;
+}
+
+}  // namespace
+
+std::vector<ExchangeLevel> exchange_levels(std::span<const std::vector<Rank>> nodes, bool flat) {
+  const std::vector<Rank> all = all_ranks(nodes);
+  std::size_t most = 0;
+  for (const std::vector<Rank>& node : nodes) most = std::max(most, node.size());
   if (nodes.size() == 1) return {{LevelMeans::arena, {all}}};
   if (flat || most == 1) return {{LevelMeans::transport, {all}}};
   return {{LevelMeans::arena, {nodes.begin(), nodes.end()}}, {LevelMeans::transport, counterpart_sets(nodes)}};
 }
 
+std::vector<ExchangeLevel> nccl_levels(std::span<const std::vector<Rank>> nodes) {
+  return {{LevelMeans::nccl, {all_ranks(nodes)}}};
+}
+
 std::string_view name_of(std::span<const ExchangeLevel> levels) noexcept {
   if (levels.size() > 1) return "hierarchical";
-  return levels.empty() || levels.front().means == LevelMeans::arena ? "arena" : "direct";
+  switch (levels.empty() ? LevelMeans::arena : levels.front().means) {
+    case LevelMeans::arena: return "arena";
+    case LevelMeans::transport: return "direct";
+    case LevelMeans::nccl: return "nccl";
+  }
+  return {};
 }
 
 /// A rank takes the place of missing ones only in sets after its own.

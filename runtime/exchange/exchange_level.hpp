@@ -14,6 +14,7 @@ namespace troupe {
 enum class LevelMeans : std::uint8_t {
   arena,      // shared memory of a node
   transport,  // messages
+  nccl,       // NCCL, between GPUs
 };
 
 /// One level of a plan's exchange: sets of ranks; each set exchanges among itself. If there are several levels, a set
@@ -33,7 +34,10 @@ std::vector<std::vector<Rank>> counterpart_sets(std::span<const std::vector<Rank
 /// `flat`: one level, the transport. Otherwise two: the arenas of the nodes, and sets of counterparts between them.
 std::vector<ExchangeLevel> exchange_levels(std::span<const std::vector<Rank>> nodes, bool flat);
 
-/// "arena", "direct" or "hierarchical".
+/// One level of all ranks on these nodes, with NCCL.
+std::vector<ExchangeLevel> nccl_levels(std::span<const std::vector<Rank>> nodes);
+
+/// "arena", "direct", "hierarchical" or "nccl".
 std::string_view name_of(std::span<const ExchangeLevel> levels) noexcept;
 
 /// The part of a group that a set of counterparts exchanges: the stripes of its ranks that are in their own set.

@@ -61,6 +61,8 @@ class Transport {
   virtual std::string description() const = 0;
   /// Whether payloads may be sent from, and received into, memory of that kind. Any thread.
   virtual bool carries(MemoryKind kind) const noexcept = 0;
+  /// Whether payloads may be sent from memory of that kind: one part of it in a message. Any thread.
+  virtual bool sends_from(MemoryKind kind) const noexcept { return carries(kind); }
   /// The data that a peer needs to reach both lanes of this process. Any thread.
   virtual std::vector<std::byte> address() const = 0;
   /// Makes `peer` reachable; nothing is sent yet. Before the lanes are driven, or by the control lane's owner. Throws

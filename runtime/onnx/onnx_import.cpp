@@ -42,6 +42,10 @@ OnnxModel read_onnx(std::span<const std::byte> bytes, const std::vector<Field>& 
 }
 
 OnnxModel read_onnx_file(const std::string& path, const std::vector<Field>& fields, const std::string& output) {
+  std::error_code ignored;
+  const auto kind = std::filesystem::status(path, ignored).type();  // opening a named pipe would wait for its writer
+  TROUPE_CHECK(kind == std::filesystem::file_type::regular || kind == std::filesystem::file_type::not_found,
+               Code::invalid, path, ": is not a regular file; name a file of ONNX (model.onnx)");
   std::ifstream file{path, std::ios::binary | std::ios::ate};
   TROUPE_CHECK(file.is_open(), Code::invalid, path, ": cannot be opened");
   const auto size_bytes = static_cast<std::int64_t>(file.tellg());

@@ -137,7 +137,7 @@ void check_up(const Plan& plan, std::span<const Topology* const> nodes) {
 }  // namespace
 
 void choose_network(Plan& plan, std::string_view transport, std::span<const Topology* const> nodes) {
-  if (!plan.crosses_nodes()) return;
+  if (plan.nodes.size() == 1) return;
   check_up(plan, nodes);
   const auto tells_nothing = [](const Topology* node) { return node->nics.empty(); };
   if (std::any_of(nodes.begin(), nodes.end(), tells_nothing)) return;

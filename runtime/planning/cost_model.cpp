@@ -60,14 +60,18 @@ class Figures {
  public:
   explicit Figures(const CostFigures& figures) : figures_(figures) {}
 
-  /// Operations per second of a device with `threads`, while `others` threads of other ranks on its host also compute.
-  double flops(const std::string& dtype, std::uint32_t rows, std::uint32_t threads, std::uint32_t others) {
+  /// Operations per second of a device with `threads`, while `others` threads of other ranks on its host also compute,
+  /// for products with `rows` in a model with so many `weights`.
+  double flops(const std::string& dtype, std::uint32_t rows, double weights, std::uint32_t threads,
+               std::uint32_t others) {
     const auto [of, type] = compute_source(dtype);
     const auto rates = [&, of = of, type = type](auto fits) {
-      std::map<double, double> by_rows;
+      std::map<double, std::map<double, double>> by_weights;  // by their number, then by rows
       for (const ComputeFigure& each : of->compute)
-        if (each.dtype == type && fits(each)) by_rows[each.rows] = each.flops_per_second.median;
-      return by_rows.empty() ? 0 : between(by_rows, rows);
+        if (each.dtype == type && fits(each)) by_weights[each.weights()][each.rows] = each.flops_per_second.median;
+      std::map<double, double> rate;
+      for (const auto& [count, by_rows] : by_weights) rate[count] = between(by_rows, rows);
+      return rate.empty() ? 0 : between(rate, std::max(1.0, weights));
     };
     std::uint32_t devices = 1, most_threads = 1;
     for (const ComputeFigure& each : of->compute) {
@@ -237,7 +241,7 @@ struct Slowest {
   bool lanes_apart = false;       // its lanes have cores of their own
 };
 
-Slowest slowest_rank(const Plan& plan, const Graph& graph, Figures& figures) {
+Slowest slowest_rank(const Plan& plan, const Graph& graph, const Layout& layout, Figures& figures) {
   struct Host {
     std::uint32_t threads = 0;
     std::uint32_t ranks = 0;
@@ -265,12 +269,13 @@ Slowest slowest_rank(const Plan& plan, const Graph& graph, Figures& figures) {
   const std::vector<LayerWork> works = layer_works(plan, graph, figures);
   Slowest slowest{.layers = std::vector<detail::LayerTime>(works.size())};
   const std::string dtype{name_of(plan.dtype)};
+  const auto weights = static_cast<double>(layout.count_elements());
   for (const auto& [threads, sharing, busy, ranks, local, apart] : ways) {
     const std::uint32_t own = std::max(1u, threads), cores = std::max(1u, busy / sharing);
     std::vector<detail::LayerTime> layers;
     double seconds = 0;
     for (const LayerWork& work : works) {
-      const double rate = figures.flops(dtype, work.rows, own, cores - std::min(cores, own)) / sharing;
+      const double rate = figures.flops(dtype, work.rows, weights, own, cores - std::min(cores, own)) / sharing;
       layers.push_back({work.forward_flops / rate, work.backward_flops / rate});
       seconds += layers.back().forward_s + layers.back().backward_s;
     }
@@ -306,13 +311,13 @@ class StepCosts {
         graph_(graph),
         layout_(layout),
         figures_(figures),
-        slowest_(slowest_rank(plan, graph, figures)),
+        slowest_(slowest_rank(plan, graph, layout, figures)),
         exchanges_(plan.world_size() > 1) {
     if (!exchanges_) return;
     std::set<std::string> hosts;
     for (const NodePlan& node : plan.nodes) hosts.insert(node.identity.boot_id);
-    wire_ = plan.crosses_nodes() ? figures.far(hosts.size() == 1) : figures.near("shm");
-    if (plan.crosses_nodes()) mover_ = figures.near("tcp").bytes_per_second.median;
+    wire_ = plan.uses_transport() ? figures.far(hosts.size() == 1) : figures.near("shm");
+    if (plan.uses_transport()) mover_ = figures.near("tcp").bytes_per_second.median;
   }
 
   const PredictedStep& of(const std::vector<GroupStep>& groups) {
@@ -350,7 +355,7 @@ class StepCosts {
     PredictedStep step;
     step[StepPart::compute] = slowest_.compute_s;
     for (std::size_t g = 0; g < groups.size(); ++g) add_passes(step, plan_.groups[g], groups[g]);
-    if (exchanges_ && plan_.crosses_nodes()) {
+    if (exchanges_ && plan_.uses_transport()) {
       add_wire(step, groups);
     }
     add_load(step);
@@ -369,7 +374,7 @@ class StepCosts {
     if (does.sent == Sent::delta) step[StepPart::exchange] += pass_s(count, 2, 1);
     if (does.behind) step[StepPart::copy] += pass_s(count, 1, 1);
     if (own_weights) step[StepPart::copy] += pass_s(count, 1, 1 + bf16_writes());
-    if (plan_.crosses_nodes()) return;
+    if (plan_.uses_transport()) return;
     const std::size_t kept = does.sent == Sent::delta ? kMaxOuterSlots : slots;
     step[StepPart::update] += update_s(largest_stripe(group), kept, plan_.world_size());
     // The ranks wait for each other twice per bucket: until gradients are written, and until parameters are published.
@@ -382,7 +387,7 @@ class StepCosts {
     const double count = static_cast<double>(group.count);
     const double others = exchanges_ ? static_cast<double>(plan_.world_size() - 1) / plan_.world_size() : 0;
     if (exchanges_) {
-      const double ranks = plan_.crosses_nodes() ? slowest_.local_ranks : 1;
+      const double ranks = plan_.uses_transport() ? slowest_.local_ranks : 1;
       step[StepPart::exchange] +=
           2 * (wire_.seconds.median + count * kF32 * others * ranks / wire_.bytes_per_second.median);
     }

@@ -50,8 +50,9 @@ struct Prediction {
 /// Predicts the first `steps` steps (at least one) of a job, without evaluations and checkpoints, from what each rank
 /// has to compute and to send. The parts are those of the rank with the most computation; other ranks wait for it.
 ///   load      how much longer it takes to fill a batch than to do the rest of the step
-///   compute   forward and backward: each layer's operations at the measured rate for its number of product rows, its
-///             threads and busy cores; fewer operations where convolutions use Winograd's algorithm
+///   compute   forward and backward: each layer's operations at the measured rate for its number of product rows, the
+///             model's number of weights, its threads and busy cores; fewer operations where convolutions use
+///             Winograd's algorithm
 ///   update    the rule's pass over the rank's part of the parameters: bytes at the measured copy rate
 ///   copy      copies of weights and gradients for policies that need them, likewise
 ///   exchange  how much longer the step is because ranks wait for each other's data: within a node the latency of

@@ -40,7 +40,7 @@ void write(std::ostream& out, const GroupPlan& group) {
 }
 
 void write(std::ostream& out, const ExchangeLevel& level) {
-  out << (level.means == LevelMeans::arena ? "arena " : "transport ") << level.sets.size() << '\n';
+  out << name_of({&level, 1}) << ' ' << level.sets.size() << '\n';
   for (const std::vector<Rank>& set : level.sets) {
     out << set.size();
     for (const Rank rank : set) out << ' ' << rank.value;
@@ -76,7 +76,8 @@ std::string Plan::to_string() const {
       << '\n'
       << "samples " << train_samples << ' ' << test_samples << " bytes " << data_bytes << '\n'
       << "steps " << steps << " seed " << seed << " deterministic " << deterministic << " saves " << saves
-      << " digests " << digest_steps << (in_gpu_memory ? " in gpu memory" : "") << '\n'
+      << " digests " << digest_steps << (in_gpu_memory ? " in gpu memory" : "") << (nccl_adds ? " nccl adds" : "")
+      << '\n'
       << "nodes " << nodes.size() << '\n';
   for (const NodePlan& node : nodes) {
     out << std::quoted(node.identity.boot_id) << ' ' << node.identity.network_namespace << ' ' << std::quoted(node.host)

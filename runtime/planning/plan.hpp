@@ -114,9 +114,11 @@ struct Plan {
   std::uint64_t seed = 0;
   bool deterministic = false;
   bool saves = false;  // writes checkpoints
-  /// All ranks have their weights, gradients and states in the memory of GPUs, which reach each other's on a node;
-  /// otherwise in the hosts' memory.
+  /// All ranks have their weights, gradients and states in the memory of GPUs; otherwise in the hosts' memory. Without
+  /// NCCL the GPUs of a node reach each other's.
   bool in_gpu_memory = false;
+  /// With NCCL: it adds up, in an order of its own; otherwise each owner of a stripe does, in rank order.
+  bool nccl_adds = false;
   std::vector<NodePlan> nodes;
   std::vector<RankPlan> ranks;            // by rank
   std::vector<ExchangeLevel> levels{{}};  // at least one: of every group's exchange, from within nodes to between them
@@ -128,8 +130,11 @@ struct Plan {
   std::uint32_t world_size() const noexcept { return static_cast<std::uint32_t>(ranks.size()); }
   /// Whether the ranks of a node share one copy of the parameters, in its leader's arena; otherwise each has its own.
   bool shares_memory() const noexcept { return levels.front().means == LevelMeans::arena; }
-  /// Whether data is sent to other nodes, or to ranks that are treated like other nodes.
-  bool crosses_nodes() const noexcept { return levels.back().means == LevelMeans::transport; }
+  /// Whether gradients are sent over the transport: to other nodes, or to ranks that are treated like other nodes.
+  bool uses_transport() const noexcept { return levels.back().means == LevelMeans::transport; }
+  bool uses_nccl() const noexcept { return levels.front().means == LevelMeans::nccl; }
+  /// Whether all ranks exchange in the shared memory of their node.
+  bool is_in_one_arena() const noexcept { return shares_memory() && !uses_transport(); }
   /// The ranks on the node of `rank`, by local rank.
   std::vector<Rank> node_members(Rank rank) const;
   /// Whether `rank` leads its node.

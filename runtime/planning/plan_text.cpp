@@ -130,7 +130,7 @@ std::string gpus_table(const Plan& plan) {
 }
 
 std::string network_text(const Plan& plan, const RankPlan& rank) {
-  if (!plan.crosses_nodes()) return "-";
+  if (plan.nodes.size() == 1) return "-";
   return rank.network_device.empty() ? "any" : rank.network_device;
 }
 
@@ -172,9 +172,9 @@ std::string memory_note(const Plan& plan) {
       "memory = the data set ({}{}), the arena (parameters{}, gradients, optimizer state{}, batches),\n"
       "         activations (estimated){}; libraries come on top\n{}",
       scaled(static_cast<double>(plan.data_bytes), "B"), plan.node_loader ? ", once a node" : "",
-      !shares                ? ""
-      : plan.crosses_nodes() ? " in one of each node's"
-                             : " in one of them",
+      !shares                 ? ""
+      : plan.uses_transport() ? " in one of each node's"
+                              : " in one of them",
       plan.saves ? ", a copy of it and its parameters for checkpoints" : "",
       shares ? ", what is used of the others' arenas" : "",
       !has_gpus(plan) ? ""
@@ -213,16 +213,19 @@ std::string filter_text(const Plan& plan, const FilterSettings& filter) {
   const char* const feedback =
       filter.error_feedback ? "; what rounding takes away is added to what the rank sends next" : "";
   return fmt::format("{}: {}{}", name_of(filter.kind),
-                     plan.crosses_nodes() ? "what a rank sends of gradients or deltas is rounded; sums are f32"
-                                          : "no effect, since all ranks are on one node, where nothing is sent",
-                     plan.crosses_nodes() ? feedback : "");
+                     plan.uses_transport() ? "what a rank sends of gradients or deltas is rounded; sums are f32"
+                                           : "no effect, since all ranks are on one node, where nothing is sent",
+                     plan.uses_transport() ? feedback : "");
 }
 
 /// What the exchange does with a bucket.
 std::string_view how(const Plan& plan, const GroupPlan& group) {
   if (needs_of(group.policies).hosted)
     return "each rank sends it to the owners of its stripes and reads parameters from them";
-  if (!plan.crosses_nodes())
+  if (plan.uses_nccl())
+    return plan.nccl_adds ? "NCCL adds it up at the owners of its stripes, who update and send parameters back"
+                          : "NCCL sends it to the owners of its stripes, who reduce, update and send parameters back";
+  if (!plan.uses_transport())
     return plan.world_size() == 1 ? "one pass over the rank's own memory"
                                   : "one pass in shared memory: each rank reduces, updates and publishes its stripe";
   return plan.shares_memory()
@@ -240,7 +243,7 @@ std::string bucket_sizes(const Plan& plan, const GroupPlan& group) {
   std::string out =
       fmt::format("{} bucket{} of {}", group.buckets.size(), group.buckets.size() == 1 ? "" : "s", size(*least));
   if (least->count != most->count) out += " to " + size(*most);
-  if (plan.crosses_nodes())
+  if (plan.uses_transport())
     out +=
         fmt::format(", in chunks of {}", scaled(static_cast<double>(chunk_elements(group.count) * sizeof(float)), "B"));
   return out;

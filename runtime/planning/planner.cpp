@@ -17,6 +17,7 @@
 #include "runtime/memory/timeline.hpp"
 #include "runtime/model/layout.hpp"
 #include "runtime/planning/detail/activation_bytes.hpp"
+#include "runtime/planning/detail/choose_collectives.hpp"
 #include "runtime/planning/detail/choose_devices.hpp"
 #include "runtime/planning/detail/choose_network.hpp"
 #include "runtime/planning/detail/fit_memory.hpp"
@@ -27,6 +28,9 @@ namespace {
 
 constexpr std::uint64_t kBucketBytes =
     1 << 20;  // large enough for the network's full speed, small enough to overlap with backward
+/// NCCL's buckets are exchanged on the device's own stream, each at the cost of several launches. PyTorch's
+/// DistributedDataParallel takes the same.
+constexpr std::uint64_t kNcclBucketBytes = 25 << 20;
 constexpr std::uint64_t kSpareBytes = 64 << 10;
 constexpr std::uint64_t kTimelines = 64;  // per rank; more than is needed today
 
@@ -169,19 +173,17 @@ std::vector<Stripe> stripes_of(const GroupPlan& group, std::uint32_t ranks, cons
   return all;
 }
 
-/// A shard serves all ranks in the same way, so if a policy may be hosted, nodes are not distinguished.
-std::vector<ExchangeLevel> levels_of(const Plan& plan) {
-  std::vector<std::vector<Rank>> nodes(plan.nodes.size());
-  for (const RankPlan& rank : plan.ranks) nodes[rank.node].push_back(rank.rank);
-  return exchange_levels(nodes, needs_of(plan).hosted);
-}
-
 std::string why(const Plan& plan, std::size_t buckets) {
   const std::string in_buckets =
       text(", in ", buckets, buckets == 1 ? " bucket" : " buckets", ", each as soon as it is ready.");
   if (plan.world_size() == 1)
     return "One rank: no gradients are exchanged, and the update is one pass over its memory.";
-  if (!plan.crosses_nodes())
+  if (plan.uses_nccl())
+    return text("Each of the ", plan.world_size(), " ranks has a GPU of its own: NCCL exchanges their gradients",
+                plan.nccl_adds ? " and adds them up, in an order of its own (train.deterministic: in rank order)"
+                               : ", which are added up in rank order",
+                ", in ", buckets, buckets == 1 ? " bucket." : " buckets.");
+  if (!plan.uses_transport())
     return text("The ", plan.world_size(), " ranks are all on node ", plan.nodes[0].host,
                 ": gradients are reduced where they lie, in shared memory.");
   if (!plan.shares_memory())
@@ -193,15 +195,19 @@ std::string why(const Plan& plan, std::size_t buckets) {
       in_buckets);
 }
 
-void choose_levels(Plan& plan, const Settings& settings, const Graph& graph, const Layout& layout) {
-  plan.levels = levels_of(plan);
-  TROUPE_CHECK(!plan.crosses_nodes() || settings.cluster.transport != "shm", Code::invalid,
+std::uint64_t bucket_bytes(const Plan& plan) {
+  if (plan.uses_nccl()) return kNcclBucketBytes;
+  return plan.uses_transport() ? kBucketBytes : 0;
+}
+
+void cut_groups(Plan& plan, const Settings& settings, const Graph& graph, const Layout& layout) {
+  TROUPE_CHECK(plan.nodes.size() == 1 || settings.cluster.transport != "shm", Code::invalid,
                "cluster.transport = \"shm\" reaches one node only, but rank ", plan.nodes.back().leader, " is on node ",
                plan.nodes.back().host, " and rank 0 on node ", plan.nodes.front().host, "; write \"auto\" or \"tcp\"");
   std::size_t buckets = 0;
   const std::vector<double> shares = stripe_shares(settings, plan.world_size());
   for (GroupPlan& group : plan.groups) {
-    group.buckets = make_buckets(group.id, graph, layout, plan.crosses_nodes() ? kBucketBytes : 0);
+    group.buckets = make_buckets(group.id, graph, layout, bucket_bytes(plan));
     group.stripes = stripes_of(group, plan.world_size(), shares);
     buckets += group.buckets.size();
   }
@@ -344,8 +350,8 @@ GroupSums sums_of(const Plan& plan, const GroupPlan& group) {
   if (plan.levels.size() > 1) sums.sets.resize(plan.levels.back().sets.size());
   for (const RankPlan& rank : plan.ranks)
     if (!sums.sets.empty()) sums.sets.at(rank.local_rank) += sums.own[rank.rank.value];
-  if (plan.crosses_nodes()) sums.chunks = cut_into_chunks(group.buckets, chunk_elements(group.count)).size();
-  if (!plan.crosses_nodes() && plan.measured)
+  if (plan.uses_transport()) sums.chunks = cut_into_chunks(group.buckets, chunk_elements(group.count)).size();
+  if (plan.is_in_one_arena() && plan.measured)
     sums.relief = relief_journal_bytes(group.stripes, group.buckets, state_slots(group));
   return sums;
 }
@@ -405,6 +411,15 @@ std::uint64_t staging_bytes(const Plan& plan, const GroupPlan& group, const Grou
   return bytes;
 }
 
+/// What ranks show each other with a call of NCCL, the parts of its plain operations, and the gradients that the owner
+/// of a bucket's largest part gets from the others.
+std::uint64_t nccl_bytes(const Plan& plan, const GroupSums& sums) {
+  constexpr std::uint64_t kAlign = 64;
+  const std::uint64_t ranks = plan.world_size();
+  return ranks * (kAlign + sizeof(StepSums) + 2 * nccl_room_bytes(plan)) +
+         (ranks - 1) * (sums.largest * sizeof(float) + kAlign);
+}
+
 /// The elements that a rank packs, for all sets of ranks with which it exchanges.
 std::uint64_t packed_elements(const Plan& plan, const GroupPlan& group, const GroupSums& sums, Rank rank,
                               std::uint64_t ranks_of_node) {
@@ -419,7 +434,7 @@ std::uint64_t packed_elements(const Plan& plan, const GroupPlan& group, const Gr
 void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, const GroupSums& sums, Rank rank,
                std::uint64_t ranks_of_node) {
   const std::uint64_t own = sums.own.at(rank.value);
-  const bool crosses = plan.crosses_nodes();
+  const bool crosses = plan.uses_transport();
   const std::size_t slots = state_slots(group);
   const PolicyNeeds policy = needs_of(group.policies);
   const std::uint64_t outer = policy.outer_state ? own * sizeof(float) : 0;
@@ -430,9 +445,10 @@ void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, con
     if (plan.saves) needs.snapshot += packed_elements(plan, group, sums, rank, ranks_of_node) * sizeof(float);
   }
   const std::uint64_t journals = journal_bytes(slots) + (policy.whole_state ? journal_bytes(kMaxOuterSlots) : 0);
-  needs.journal += crosses || own == 0 ? 0 : journals * group.buckets.size();
+  needs.journal += plan.is_in_one_arena() && own != 0 ? journals * group.buckets.size() : 0;
   needs.journal += sums.relief;
   needs.staging += crosses ? staging_bytes(plan, group, sums, rank, ranks_of_node) : 0;
+  needs.device_staging += plan.uses_nccl() ? nccl_bytes(plan, sums) : 0;
   needs.words += 5 * sizeof(StepSums);
   if (needs_tensor_norms(group.kind)) {
     needs.words += squares_bytes(group);
@@ -517,8 +533,13 @@ PolicyNeeds needs_of(const Plan& plan) {
   return all;
 }
 
+std::uint64_t nccl_room_bytes(const Plan& plan) noexcept {
+  constexpr std::uint64_t kMost = 256 << 10, kOfAll = 8 << 20, kLine = 64;
+  return std::min(kMost, kOfAll / plan.world_size() / kLine * kLine);
+}
+
 bool keeps_residual(const Plan& plan, const GroupPlan& group) {
-  return plan.crosses_nodes() && group.filter.kind != FilterKind::none && group.filter.error_feedback;
+  return plan.uses_transport() && group.filter.kind != FilterKind::none && group.filter.error_feedback;
 }
 
 std::uint64_t squares_bytes(const GroupPlan& group) noexcept { return group.parameters.size() * sizeof(TensorSquares); }
@@ -537,12 +558,10 @@ bool has_landing(const GroupPlan& group, DType dtype) {
   return needs.hosted && (needs.landing || dtype == DType::bf16);
 }
 
-std::uint64_t MemoryNeeds::arena_bytes() const noexcept {
-  return parameters + bf16 + weights + gradients + state + journal + snapshot + pool + staging + words + kSpareBytes;
-}
+std::uint64_t MemoryNeeds::arena_bytes() const noexcept { return device_bytes() + snapshot + pool + staging; }
 
 std::uint64_t MemoryNeeds::device_bytes() const noexcept {
-  return parameters + bf16 + weights + gradients + state + journal + words + kSpareBytes;
+  return parameters + bf16 + weights + gradients + state + journal + device_staging + words + kSpareBytes;
 }
 
 MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, Rank rank) {
@@ -631,8 +650,9 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
                "the model has a synchronized batch_norm, whose mean is over the batches that all ranks take in a step, "
                "and under update.policy = async, ssp or easgd ranks do not take their steps together: choose another "
                "policy (also in update.switch and update.group), or leave synchronized out");
-  choose_levels(plan, settings, graph, layout);
-  plan.in_gpu_memory = detail::reach_each_other(plan, inputs) && !needs_of(plan).hosted;
+  plan.levels = detail::choose_levels(plan, settings, inputs);
+  cut_groups(plan, settings, graph, layout);
+  plan.in_gpu_memory = plan.uses_nccl() || (detail::reach_each_other(plan, inputs) && !needs_of(plan).hosted);
   detail::choose_network(plan, settings.cluster.transport, topologies);
   std::vector<std::uint64_t> used;  // by rank; memory that several use counts for its owner
   const PlanSums sums = sums_of(plan, graph);

@@ -23,6 +23,9 @@ struct RankFacts {
   std::string host;
   /// The GPUs that the rank's process may use, as it tells; nothing: all of its node, which reach each other's memory.
   std::optional<std::vector<Accelerator>> gpus{};
+  /// NCCL's number of the version that the process can use (22105: 2.21.5); 0: none. Not read without `gpus`: a file
+  /// does not tell, and then every rank is taken to have it.
+  std::uint32_t nccl = 0;
 };
 
 /// The inputs of a plan, besides the settings.
@@ -52,19 +55,20 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
 /// The memory that one rank will use according to the plan, in bytes. Sizes are computed only here: plans show them,
 /// and arenas are made from them. The libraries' own memory is not included.
 struct MemoryNeeds {
-  std::uint64_t parameters = 0;   // f32; if a node shares memory, counted for its leader
-  std::uint64_t bf16 = 0;         // their bf16 copy, likewise
-  std::uint64_t weights = 0;      // the ranks' own weights under policies that need them, and weights put aside
-  std::uint64_t gradients = 0;    // f32
-  std::uint64_t state = 0;        // the optimizer's, for this rank's stripe, and filters' rounding errors
-  std::uint64_t journal = 0;      // of restartable updates: if all ranks share memory, one per bucket
-  std::uint64_t snapshot = 0;     // of jobs that save: a copy of this rank's stripe and its state
-  std::uint64_t pool = 0;         // the loader's slots; training and evaluation share them
-  std::uint64_t staging = 0;      // data that other ranks send to this one, and data that it packs
-  std::uint64_t words = 0;        // directory page, timelines, sums, digests
-  std::uint64_t data = 0;         // the samples as they were read; 0 if another rank of the node reads them
-  std::uint64_t activations = 0;  // estimate: the device's outputs of layers and their gradients
-  std::uint64_t peers = 0;        // used in the other arenas of its node, allocated by their ranks
+  std::uint64_t parameters = 0;      // f32; if a node shares memory, counted for its leader
+  std::uint64_t bf16 = 0;            // their bf16 copy, likewise
+  std::uint64_t weights = 0;         // the ranks' own weights under policies that need them, and weights put aside
+  std::uint64_t gradients = 0;       // f32
+  std::uint64_t state = 0;           // the optimizer's, for this rank's stripe, and filters' rounding errors
+  std::uint64_t journal = 0;         // of restartable updates: if all ranks share memory, one per bucket
+  std::uint64_t snapshot = 0;        // of jobs that save: a copy of this rank's stripe and its state
+  std::uint64_t pool = 0;            // the loader's slots; training and evaluation share them
+  std::uint64_t staging = 0;         // data that other ranks send to this one, and data that it packs
+  std::uint64_t device_staging = 0;  // likewise with NCCL, in the device's memory
+  std::uint64_t words = 0;           // directory page, timelines, sums, digests
+  std::uint64_t data = 0;            // the samples as they were read; 0 if another rank of the node reads them
+  std::uint64_t activations = 0;     // estimate: the device's outputs of layers and their gradients
+  std::uint64_t peers = 0;           // used in the other arenas of its node, allocated by their ranks
   /// Size of the rank's arena, with 64 KiB to spare for alignment and small items.
   std::uint64_t arena_bytes() const noexcept;
   /// The part of the arena in the device's memory, if the device has its own, also with 64 KiB to spare.
@@ -91,6 +95,9 @@ bool has_landing(const GroupPlan& group, DType dtype);
 /// ranks that share memory.
 std::uint64_t squares_bytes(const GroupPlan& group) noexcept;
 std::uint64_t norm_scratch_bytes(const Plan& plan, const GroupPlan& group) noexcept;
+
+/// How much of each rank NCCL's plain operations move at once: a multiple of 64, at most 8 MiB for all ranks.
+std::uint64_t nccl_room_bytes(const Plan& plan) noexcept;
 
 /// Whether the group's ranks keep the rounding errors of a filter.
 bool keeps_residual(const Plan& plan, const GroupPlan& group);

@@ -35,6 +35,7 @@ struct EpochReport {
   std::uint64_t steps = 0;          // so far
   double loss = 0;                  // mean over the epoch's training samples
   double accuracy = 0;              // over the same samples, when they were trained
+  bool counted = true;              // false: no sums of all ranks came in it: loss and accuracy are not known
   std::optional<double> test_loss;  // absent if this epoch was not evaluated
   std::optional<double> test_accuracy;
   double elapsed_s = 0;          // since the first step began
@@ -52,6 +53,8 @@ struct EpochReport {
   double part = 1;  // fraction of the epoch's samples that were taken: below 1 if the run ends within the epoch
   /// Number of epochs so far, including fractions.
   double epochs() const noexcept { return epoch - 1 + part; }
+  std::optional<double> known_loss() const { return counted ? std::optional{loss} : std::nullopt; }
+  std::optional<double> known_accuracy() const { return counted ? std::optional{accuracy} : std::nullopt; }
 };
 
 /// Some steps of an epoch, for all ranks: a line within an epoch, if the console's format has such lines.

@@ -34,8 +34,8 @@ void each_field(Visit&& visit, CopyFigure& of) {
 }
 template <class Visit>
 void each_field(Visit&& visit, ComputeFigure& of) {
-  visit("dtype", of.dtype), visit("rows", of.rows), visit("units", of.units), visit("devices", of.devices);
-  visit("threads", of.threads), visit("flops_per_second", of.flops_per_second);
+  visit("dtype", of.dtype), visit("rows", of.rows), visit("layers", of.layers), visit("units", of.units);
+  visit("devices", of.devices), visit("threads", of.threads), visit("flops_per_second", of.flops_per_second);
 }
 template <class Visit>
 void each_field(Visit&& visit, MessageFigure& of) {

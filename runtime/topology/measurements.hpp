@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -36,6 +37,10 @@ struct ComputeFigure {
   std::uint32_t devices = 1;  // computing at the same time, each with a model of its own
   std::uint32_t threads = 1;  // of each device
   Repeats flops_per_second;   // of one device; a multiply-add is 2
+  std::uint32_t layers = 4;   // of the model
+
+  /// The weights of the model, which decide which cache holds them; at least 1.
+  double weights() const noexcept { return std::max(1.0, 1.0 * layers * units * units); }
   friend bool operator==(const ComputeFigure&, const ComputeFigure&) = default;
 };
 

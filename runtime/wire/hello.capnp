@@ -19,6 +19,7 @@ struct Hello {
   topology @10 :Topology;
   addresses @11 :List(Text);  # numeric, of all its network interfaces; rank 0 adds the one that it sees
   settings @12 :List(Text);  # the lines that settingsHash hashes, long values cut; rank 0 does not send them on
+  nccl @13 :UInt32;          # NCCL's number of its version; 0: none, or it was not looked for
 }
 
 struct Topology {

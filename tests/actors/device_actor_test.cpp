@@ -594,6 +594,21 @@ TEST(DeviceActor, SwitchesAtTheStepOfItsOrderAndTellsTheReason) {
   EXPECT_THAT(w.reasons, ElementsAre("somebody wanted it"));
 }
 
+TEST(DeviceActor, AsksForAnOrderToEndWhereSumsOfAllRanksAreRare) {
+  const auto requests = [](const PolicySettings& policy) {
+    World w{steps_without_evaluation(100)};
+    w.exchange.in_force = policy;
+    w.begin();
+    w.actors.send(w.actor, StopRequest{});
+    w.actors.run();
+    return w.coordinator.end_requests;
+  };
+  EXPECT_EQ(requests({.kind = PolicyKind::block_momentum}), 1);
+  EXPECT_EQ(requests({.kind = PolicyKind::diloco}), 1);
+  EXPECT_EQ(requests({.kind = PolicyKind::sync, .accumulate = 8}), 1);
+  EXPECT_EQ(requests({.kind = PolicyKind::sync}), 0) << "every step counts the votes";
+}
+
 TEST(DeviceActor, EndsAfterTheStepOfItsOrderWhateverTheSumsSay) {
   World w{steps_without_evaluation(100), {}, /*sums_are_common=*/false};
   w.exchange.common = false;

@@ -60,6 +60,20 @@ TEST(ReporterActor, AveragesALineOverItsSamples) {
   EXPECT_FALSE(w.lines[0].test_loss.has_value());
 }
 
+TEST(ReporterActor, KnowsNoLossOfALineInWhichNoRoundHasEnded) {
+  ReporterWorld w{{.train_samples = 10, .test_samples = 0, .rows = 10, .ranks = 1, .steps = 3}};
+  w.send(Committed{{1}, {0}, sums(0, 0, 0)});
+  w.send(Committed{{1}, {1}, sums(30, 5, 20)});
+  StepSums bad = sums(std::numeric_limits<double>::quiet_NaN(), 0, 10);
+  bad.bad_gradient = bad_at(3, 0);
+  w.send(Committed{{1}, {2}, bad});
+  ASSERT_EQ(w.lines.size(), 3u);
+  EXPECT_FALSE(w.lines[0].known_loss() || w.lines[0].known_accuracy());
+  EXPECT_EQ(w.lines[1].known_loss(), 1.5);
+  EXPECT_EQ(w.lines[1].known_accuracy(), 0.25);
+  EXPECT_TRUE(w.lines[2].known_loss()) << "which is no number: its gradients were not finite";
+}
+
 TEST(ReporterActor, TellsOfEveryFewStepsAndBeginsAnewWithEachLine) {
   ReporterWorld w{{.train_samples = 30, .test_samples = 0, .rows = 10, .ranks = 1, .steps = 6}};
   for (std::uint64_t step = 0; step < 5; ++step)

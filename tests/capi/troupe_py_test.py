@@ -154,6 +154,12 @@ class Module(unittest.TestCase):
         with self.on_own(2) as session:
             with self.assertRaisesRegex(troupe.Invalid, "exchange"):
                 session.step()
+            with self.assertRaisesRegex(troupe.Invalid, "negative"):
+                session.exchange(samples=-1)
+        with self.assertRaisesRegex(troupe.Invalid, "negative"):
+            troupe.Session(settings=self.common, parameters=[("w", [2])], own_samples=-1)
+        with self.assertRaisesRegex(troupe.Invalid, "zero character"):
+            troupe.Session(settings=["report.dir=a\0b"])
 
     def test_a_request_to_stop_ends_the_loop(self):
         with self.on_own(1000000) as session:

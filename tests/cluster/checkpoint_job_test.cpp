@@ -136,6 +136,15 @@ TEST_P(CheckpointedJobOn, SavesOnSigtermAndEndsWithTheSameBitsWhenItGoesOn) {
   }
 }
 
+TEST_F(CheckpointedJob, EndsALongBlockOnSigtermAndSavesIt) {
+  Program preempted(
+      job(2, {steps(1'000'000), every(20), "update.policy=\"block_momentum\"", "update.block_samples=1000000000"}));
+  ASSERT_TRUE(preempted.wait_until(trains, 30s)) << preempted.err();
+  preempted.signal(SIGTERM);
+  ASSERT_EQ(preempted.wait(30s), kPreempted) << preempted.err();
+  EXPECT_EQ(store().list().size(), 1u) << "saves wait for the end of a block";
+}
+
 TEST_F(CheckpointedJob, GoesOnAtAnotherWorldSizeWithTheSameSamples) {
   Program first(job(2, {steps(20), every(10)}));
   ASSERT_EQ(first.wait(60s), 0) << first.err();

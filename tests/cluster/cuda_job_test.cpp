@@ -5,15 +5,14 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "tests/cluster/job_folder.hpp"
-#include "tests/support/network.hpp"
+#include "runtime/base/random.hpp"
+#include "tests/cluster/cuda_job.hpp"
 
 namespace troupe::testing {
 namespace {
@@ -21,104 +20,22 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class CudaJob : public ClusterTest {
- protected:
-  using Settings = std::vector<std::string>;
-
-  void TearDown() override {
-    std::filesystem::remove_all(folder_.path() / "run" / "checkpoints");
-    ClusterTest::TearDown();
-  }
-
-  /// rtrun with a driver that shows `devices` GPUs; 0: without one.
-  ProgramStart job(std::uint32_t devices, std::uint32_t ranks, Settings settings, std::vector<std::string> words = {}) {
-    const bool is_mlp = std::ranges::none_of(settings, [](const std::string& s) { return s.starts_with("model."); });
-    if (is_mlp) settings.insert(settings.begin(), "model.units=[16]");
-    settings.insert(settings.begin(), {"cluster.nodes=\"local:" + std::to_string(ranks) + '"',
-                                       "train.deterministic=true", "data.batch=" + std::to_string(120 / ranks),
-                                       "optimizer.rate=0.01", "placement.cores=0", "faults.dead_ms=20000"});
-    for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
-    ProgramStart start = folder_.rtrun(words);
-    if (devices == 0) return start;
-    start.environment.insert(start.environment.end(), {{"LD_LIBRARY_PATH", CUDA_HOST_FOLDER},
-                                                       {"TROUPE_CUDA_HOST_SEED", "3"},
-                                                       {"TROUPE_CUDA_HOST_DEVICES", std::to_string(devices)}});
-    return start;
-  }
-  static Settings on(const char* device, Settings settings) {
-    settings.push_back("placement.device=\"" + std::string{device} + '"');
-    return settings;
-  }
-
-  /// The losses of all lines of a run's log, in training and of its test set.
-  std::vector<double> losses() const {
-    std::ifstream file{folder_.path() / "run" / "log"};
-    std::vector<double> all;
-    for (const auto& line : nlohmann::json::parse(file, nullptr, false)) {
-      all.push_back(line.value("main/loss", std::nan("")));
-      if (line.contains("validation/main/loss")) all.push_back(line["validation/main/loss"]);
-    }
-    return all;
-  }
-  std::vector<double> train(const ProgramStart& start) {
-    Program rtrun{start};
-    EXPECT_EQ(rtrun.wait(90s), 0) << rtrun.err();
-    EXPECT_THAT(rtrun.err(), Not(HasSubstr("cuda stand-in"))) << rtrun.out();
-    return losses();
-  }
-  /// Sums have another order on a GPU, so the last bits differ.
-  static void expect_near(const std::vector<double>& got, const std::vector<double>& wanted) {
-    ASSERT_FALSE(wanted.empty());
-    ASSERT_EQ(got.size(), wanted.size());
-    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], wanted[i], 1e-3 * wanted[i]) << "line " << i;
-  }
-  void expect_as_on_cpus(std::uint32_t devices, std::uint32_t ranks, const Settings& settings) {
-    std::string all;
-    for (const std::string& setting : settings) all += ' ' + setting;
-    SCOPED_TRACE(std::to_string(ranks) + " ranks on " + std::to_string(devices) + " GPUs" + all);
-    const std::vector<double> wanted = train(job(0, ranks, on("cpu", settings)));
-    expect_near(train(job(devices, ranks, on("cuda", settings))), wanted);
-  }
-
-  /// Runs ranks as another launcher would, over `nodes` in order; what they print.
-  std::vector<std::string> run_ranks(const std::vector<ProgramStart>& starts, const NamespaceCluster* nodes = nullptr) {
-    const auto count = static_cast<std::uint32_t>(starts.size());
-    const std::uint16_t port = nodes != nullptr ? 29600 : free_port();
-    const std::string secret = folder_.write_secret("secret", "a secret of more than sixteen letters");
-    std::vector<std::unique_ptr<Program>> ranks;
-    for (std::uint32_t rank = 0; rank < count; ++rank) {
-      ProgramStart start = starts[rank];
-      const ProgramStart place = folder_.rank(rank, count, nodes != nullptr ? nodes->address(0) : "127.0.0.1", port);
-      start.environment.insert(start.environment.end(), place.environment.begin(), place.environment.end());
-      start.environment.emplace_back("TROUPE_SECRET_FILE", secret);
-      if (nodes != nullptr) start.run_by(nodes->enter(rank * 2 / count));
-      ranks.push_back(std::make_unique<Program>(start));
-    }
-    std::vector<std::string> out;
-    for (const auto& rank : ranks) {
-      EXPECT_EQ(rank->wait(90s), 0) << rank->err();
-      EXPECT_THAT(rank->err(), Not(HasSubstr("cuda stand-in")));
-      out.push_back(rank->out());
-    }
-    return out;
-  }
-
-  void expect_refused(const ProgramStart& start, int exit_code, const std::string& why) {
-    Program rtrun{start};
-    EXPECT_EQ(rtrun.wait(30s), exit_code) << rtrun.err();
-    EXPECT_THAT(rtrun.err(), HasSubstr(why));
-    EXPECT_EQ(rtrun.err().find('\n'), rtrun.err().size() - 1) << "more than one line: " << rtrun.err();
-  }
-};
+/// Words one behind the other, in an order that can be learned in part.
+std::string text_of_words() {
+  constexpr const char* kWords[]{"actors ", "send ", "tensors ", "wait.\n"};
+  std::string words;
+  for (std::uint64_t i = 0; words.size() < 8000; ++i) words += kWords[random_below(7, i, 4)];
+  return words;
+}
 
 TEST_F(CudaJob, OfOneRankLearnsWhatACpuLearns) { expect_as_on_cpus(1, 1, {}); }
 
 TEST_F(CudaJob, OfRanksThatShareAGpuLearnsWhatCpusLearn) { expect_as_on_cpus(1, 2, {}); }
 
-TEST_F(CudaJob, OfRanksWithGpusOfTheirOwnLearnsWhatCpusLearn) { expect_as_on_cpus(2, 2, {}); }
+TEST_F(CudaJob, OfRanksWithGpusOfTheirOwnLearnsWhatCpusLearn) { expect_as_on_cpus(2, 2, {kOwn}); }
 
 TEST_F(CudaJob, OfGpusThatDoNotReachEachOtherLearnsWhatCpusLearn) {
-  const Settings settings{"train.epochs=1"};
+  const Settings settings{"train.epochs=1", kOwn};
   const std::vector<double> wanted = train(job(0, 2, on("cpu", settings)));
   ProgramStart start = job(2, 2, on("cuda", settings));
   start.environment.emplace_back("TROUPE_CUDA_HOST_FAULT",
@@ -128,11 +45,11 @@ TEST_F(CudaJob, OfGpusThatDoNotReachEachOtherLearnsWhatCpusLearn) {
 
 TEST_F(CudaJob, OfFourRanksLearnsWhatCpusLearn) {
   expect_as_on_cpus(2, 4, {});
-  expect_as_on_cpus(4, 4, {"train.epochs=1"});
+  expect_as_on_cpus(4, 4, {"train.epochs=1", kOwn});
 }
 
 TEST_F(CudaJob, LearnsWhatCpusLearnUnderOtherPoliciesRulesAndTypes) {
-  const Settings short_one{"train.epochs=1"};
+  const Settings short_one{"train.epochs=1", kOwn};
   for (Settings settings : std::vector<Settings>{
            {"update.policy=block_momentum", "update.block_samples=480"},
            {"update.policy=local_sgd", "update.every_steps=4"},
@@ -143,9 +60,43 @@ TEST_F(CudaJob, LearnsWhatCpusLearnUnderOtherPoliciesRulesAndTypes) {
   }
 }
 
+TEST_F(CudaJob, LearnsWhatCpusLearnWhateverComputesItsProducts) {
+  std::ofstream{folder_.path() / "data" / "words.txt"} << text_of_words();
+  const Settings lenet{"model.name=lenet", "model.units=[1000,1000]", "data.batch=8"};
+  const Settings gpt{
+      "model.name=gpt",   "model.units=[1000,1000]",      "model.depth=1",  "model.width=32", "model.heads=2",
+      "data.source=text", "data.path=\"data/words.txt\"", "data.length=32", "data.batch=4"};
+  for (Settings settings : {Settings{}, lenet, gpt}) {
+    settings.insert(settings.end(), {"train.steps=6", "evaluate.every_epochs=0"});
+    SCOPED_TRACE(settings.front());
+    const std::vector<double> wanted = train(job(0, 2, on("cpu", settings)));
+    for (const char* const products : {"cublaslt", "own"}) {
+      SCOPED_TRACE(products);
+      ProgramStart start = job(2, 2, on("cuda", settings));
+      start.environment.emplace_back("TROUPE_CUDA_PRODUCTS", products);
+      expect_near(train(start), wanted);
+    }
+  }
+}
+
+TEST_F(CudaJob, SaysWhatComputesItsProducts) {
+  const auto said = [this](const char* products, Settings settings) {
+    settings.emplace_back("train.steps=2");
+    ProgramStart start = job(1, 1, on("cuda", settings));
+    start.environment.emplace_back("TROUPE_CUDA_PRODUCTS", products);
+    Program rtrun{start};
+    EXPECT_EQ(rtrun.wait(60s), 0) << rtrun.err();
+    return rtrun.out();
+  };
+  EXPECT_THAT(said("cublaslt", {}), HasSubstr("products by cuBLASLt 13.1.0\n"));
+  EXPECT_THAT(said("cublaslt", {"model.tf32=true"}), HasSubstr("products by cuBLASLt 13.1.0 in TF32\n"));
+  EXPECT_THAT(said("own", {}), HasSubstr("products by own kernels (as TROUPE_CUDA_PRODUCTS"));
+}
+
 TEST_F(CudaJob, SwitchesItsPolicyInARun) {
   expect_as_on_cpus(2, 2,
-                    {"update.switch=[{ at_step = 10, policy = \"local_sgd\", every_steps = 3 }, { at_step = 20, policy "
+                    {kOwn,
+                     "update.switch=[{ at_step = 10, policy = \"local_sgd\", every_steps = 3 }, { at_step = 20, policy "
                      "= \"sync\" }]"});
 }
 
@@ -183,7 +134,7 @@ TEST_F(CudaJob, EndsWithin4SecondsAndWithCode4WhenOneOfTwoRanksOnAGpuIsKilled) {
 }
 
 TEST_F(CudaJob, EndsWithTheReasonWhenAGpuFails) {
-  for (const char* const fault : {"troupe_multiply:20=illegal_address", "cuGraphLaunch:9=ecc_uncorrectable"}) {
+  for (const char* const fault : {"troupe_move_columns:20=illegal_address", "cuGraphLaunch:9=ecc_uncorrectable"}) {
     ProgramStart start = job(1, 1, on("cuda", {"train.steps=200"}));
     start.environment.emplace_back("TROUPE_CUDA_HOST_FAULT", fault);
     Program rtrun{start};
@@ -204,7 +155,7 @@ TEST_F(CudaJob, Ends130AfterCtrlC) {
 }
 
 TEST_F(CudaJob, GoesOnInNewViews) {
-  Program rtrun{job(2, 2, on("cuda", {"train.epochs=100000", "data.batch=20", "evaluate.every_epochs=0"}))};
+  Program rtrun{job(2, 2, on("cuda", {"train.epochs=100000", "data.batch=20", "evaluate.every_epochs=0", kOwn}))};
   ASSERT_TRUE(rtrun.wait_until(trains, 60s)) << rtrun.out() << rtrun.err();
   for (const char* const request : {"rebuild", "rebuild", "stop"}) {
     ProgramStart start = folder_.rtrun();
@@ -245,7 +196,7 @@ TEST_F(CudaJob, OfSeveralNodesLearnsWhatCpusLearn) {
   };
   for (const Case& one : {Case{2, {}}, Case{2, {"update.compress=bf16"}}, Case{4, {"optimizer.clip_norm=0.5"}}}) {
     Settings settings = one.settings;
-    settings.emplace_back("train.epochs=1");
+    settings.insert(settings.end(), {"train.epochs=1", kOwn});
     std::vector<std::vector<double>> found;
     for (const char* const device : {"cpu", "cuda"}) {
       const std::vector<ProgramStart> starts(one.ranks, job(2, one.ranks, on(device, settings)));
@@ -308,6 +259,15 @@ TEST_F(CudaJob, IsRefusedWhereThereAreNoKernelsForAGpu) {
   ProgramStart start = job(1, 1, on("cuda", {}));
   start.environment.emplace_back("TROUPE_CUDA_HOST_FAULT", "cuModuleLoadData=no_binary_for_gpu");
   expect_refused(start, 2, "build Troupe with a CUDA toolkit that knows the GPU");
+}
+
+TEST_F(CudaJob, IsRefusedInOneLineWhereNothingComputesItsProductsAsAskedFor) {
+  ProgramStart start = job(1, 1, on("cuda", {}));
+  start.environment.emplace_back("TROUPE_CUDA_PRODUCTS", "tensor");
+  expect_refused(start, 2, "TROUPE_CUDA_PRODUCTS is \"tensor\": write \"cublaslt\" or \"own\"");
+  start.environment.back().second = "cublaslt";
+  start.environment.emplace_back("TROUPE_CUDA_HOST_FAULT", "cublasLtCreate=cublaslt_not_initialized");
+  expect_refused(start, 3, "there is no usable cuBLASLt (cuBLASLt, a handle on Stand-in");
 }
 
 TEST_F(CudaJob, GoesOnOnTheCpuWithALineWhereItsGpusAreBroken) {

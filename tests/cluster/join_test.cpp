@@ -97,6 +97,7 @@ TEST_F(Join, RefusesARankThatDoesNotKnowTheSecret) {
   Program second{with(with_arguments(folder_.rank(1, 2, "127.0.0.1", port), patience), "TROUPE_SECRET_FILE", wrong)};
   EXPECT_EQ(first.wait(20s), 4) << first.err();
   EXPECT_NE(first.err().find("rank 1"), std::string::npos) << first.err();
+  EXPECT_NE(first.err().find("or raise faults.start_s"), std::string::npos) << first.err();
   EXPECT_GT(second.wait(20s), 0) << second.err();
   EXPECT_NE(second.err().find("secret"), std::string::npos) << second.err();
 }

@@ -192,6 +192,28 @@ class CpuReplica : public ::testing::Test {
     }
   }
 
+  /// Of one step of `rows` rows.
+  void expect_same_gradients_on_any_number_of_threads(const Graph& graph, std::uint32_t rows) {
+    const Layout layout{graph};
+    const BatchLayout batch_layout{rows, graph.fields()};
+    const auto buckets = make_buckets(GroupId{}, graph, layout, 0);
+    const ReplicaMemory memory = make_memory(graph, layout, 1);
+    const Memory batch = make_batch(batch_layout, graph.count_classes(), 1);
+    const auto gradients_on = [&](std::uint32_t threads) {
+      const auto device = make_cpu_device(space_, {.threads = threads});
+      const auto replica = device->compile(graph, layout, batch_layout, buckets, memory);
+      const auto stream = device->stream();
+      NoSink sink;
+      replica->step(*stream, batch, batch_layout.rows(), arena_->allocate(sizeof(StepSums)), sink);
+      finish(*stream);
+      const auto* const first = at<std::uint32_t>(memory.gradients);
+      return std::vector<std::uint32_t>(first, first + layout.count_elements());
+    };
+    const auto expected = gradients_on(1);
+    EXPECT_EQ(gradients_on(2), expected);
+    EXPECT_EQ(gradients_on(3), expected);
+  }
+
   AddressSpace space_;
   std::shared_ptr<Arena> arena_ = Arena::create(arena_id(Peer{0}, 1), 64 << 20);
   std::unique_ptr<Device> cpu_ = make_cpu_device(space_, {});
@@ -407,25 +429,18 @@ TEST_P(CpuReplicaOf, HasTheSameGradientsOnAnyNumberOfThreadsByItsOwnKernels) {
   net.add(Conv2d{.filters = 10, .kernel = {3, 3}});
   net.add(BatchNorm{});
   net.add(GlobalAveragePool{});
-  const Graph graph{"own kernels", Shape{{12, 12, 8}}, GetParam(), net.finish()};
-  const Layout layout{graph};
-  const BatchLayout batch_layout{64, graph.fields()};
-  const auto buckets = make_buckets(GroupId{}, graph, layout, 0);
-  const ReplicaMemory memory = make_memory(graph, layout, 1);
-  const Memory batch = make_batch(batch_layout, graph.count_classes(), 1);
-  const auto gradients_on = [&](std::uint32_t threads) {
-    const auto device = make_cpu_device(space_, {.threads = threads});
-    const auto replica = device->compile(graph, layout, batch_layout, buckets, memory);
-    const auto stream = device->stream();
-    NoSink sink;
-    replica->step(*stream, batch, batch_layout.rows(), arena_->allocate(sizeof(StepSums)), sink);
-    finish(*stream);
-    const auto* const first = at<std::uint32_t>(memory.gradients);
-    return std::vector<std::uint32_t>(first, first + layout.count_elements());
-  };
-  const auto expected = gradients_on(1);
-  EXPECT_EQ(gradients_on(2), expected);
-  EXPECT_EQ(gradients_on(3), expected);
+  expect_same_gradients_on_any_number_of_threads({"own kernels", Shape{{12, 12, 8}}, GetParam(), net.finish()}, 64);
+}
+
+TEST_P(CpuReplicaOf, HasTheSameGradientsOfAttentionAndGeluOnAnyNumberOfThreads) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the thread sanitizer does not see the barriers of OpenMP's threads";
+#endif
+  LayerList net;
+  net.add(Position{});
+  net.add(Attention{.heads = 2, .causal = true});
+  net.add(Gelu{});
+  expect_same_gradients_on_any_number_of_threads({"sequence", Shape{{130, 24}}, GetParam(), net.finish()}, 5);
 }
 
 TEST_P(CpuReplicaOf, LearnsATinyProblem) {

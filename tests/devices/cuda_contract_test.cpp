@@ -12,15 +12,20 @@
 namespace troupe::contracts {
 namespace {
 
-DeviceCase cuda_case() {
-  return {"Gpu", [](AddressSpace& space, std::chrono::milliseconds deadline) {
-            return make_cuda_device(space, {.wait_deadline = deadline});
+DeviceCase case_of(const char* name, const char* products) {
+  return {name, [products](AddressSpace& space, std::chrono::milliseconds deadline) {
+            return make_cuda_device(space, {.wait_deadline = deadline, .products = products});
           }};
+}
+DeviceCase cuda_case() { return case_of("Gpu", ""); }
+/// What computes products: on a GPU the library where there is one, over the stand-in always; and kernels of ours.
+auto both_cases() {
+  return ::testing::Values(case_of("Gpu", gpu::is_stand_in() ? "cublaslt" : ""), case_of("GpuOwnProducts", "own"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, StreamContract, ::testing::Values(cuda_case()), case_name);
-INSTANTIATE_TEST_SUITE_P(Cuda, ReplicaContract, ::testing::Values(cuda_case()), case_name);
-INSTANTIATE_TEST_SUITE_P(Cuda, GoldenContract, ::testing::Values(cuda_case()), case_name);
+INSTANTIATE_TEST_SUITE_P(Cuda, ReplicaContract, both_cases(), case_name);
+INSTANTIATE_TEST_SUITE_P(Cuda, GoldenContract, both_cases(), case_name);
 INSTANTIATE_TEST_SUITE_P(Cuda, DeviceContract, ::testing::Values(cuda_case()), case_name);
 
 /// The networks of apps/, for small images and short texts.
@@ -52,13 +57,63 @@ class CudaModels : public LayerContract {
 TEST_P(CudaModels, HaveTheGradientsOfTheReference) { compare_models(DType::f32, tolerance_of(DType::f32)); }
 TEST_P(CudaModels, HaveNearlyTheGradientsOfTheReferenceInBf16) { compare_models(DType::bf16, {0.3, 0.03}); }
 
+/// Products of unhandy extents: dense layers at several places, a convolution of single pixels, heads of attention.
+class CudaProducts : public LayerContract {
+ protected:
+  Graph dense(DType dtype, std::uint32_t places, std::uint32_t inner, std::uint32_t units) const {
+    return {text("dense", places, 'x', inner, 'x', units),
+            Shape{{places, inner}},
+            dtype,
+            {{"a", Dense{.units = units, .flatten = false}},
+             {"r", Relu{}},
+             {"b", Dense{.units = 5, .flatten = false, .bias = false}},
+             {"s", Relu{}},
+             {"out", Dense{3}},
+             {"loss", SoftmaxCrossEntropy{}}}};
+  }
+  Graph pixels(DType dtype) const {
+    return {"pixels",
+            Shape{{7, 3, 31}},
+            dtype,
+            {{"a", Conv2d{.filters = 33, .kernel = {1, 1}}},
+             {"r", Relu{}},
+             {"b", Conv2d{.filters = 1, .kernel = {1, 1}, .bias = false}},
+             {"out", Dense{3}},
+             {"loss", SoftmaxCrossEntropy{}}}};
+  }
+  Graph heads(DType dtype, std::uint32_t count, std::uint32_t length) const {
+    return {"heads",
+            Shape{{length, 33}},
+            dtype,
+            {{"qkv", Dense{.units = 3 * 31 * count, .flatten = false}},
+             {"a", Attention{.heads = count, .causal = count % 2 == 1}},
+             {"out", Dense{3}},
+             {"loss", SoftmaxCrossEntropy{}}}};
+  }
+  void compare_all(DType dtype) {
+    for (const std::uint32_t places : {1, 31, 33}) {
+      for (const std::uint32_t inner : {1, 31, 33, 4097})
+        EXPECT_TRUE(compare(dense(dtype, places, inner, places == 33 ? 1 : 31), inner));
+    }
+    EXPECT_TRUE(compare(dense(dtype, 1, 31, 4097), 1));
+    EXPECT_TRUE(compare(pixels(dtype), 2));
+    for (const std::uint32_t count : {1, 2, 31}) EXPECT_TRUE(compare(heads(dtype, count, 33), count));
+    EXPECT_TRUE(compare(heads(dtype, 3, 1), 5));
+  }
+};
+
+TEST_P(CudaProducts, HaveTheGradientsOfTheReferenceWithUnhandyExtents) { compare_all(DType::f32); }
+TEST_P(CudaProducts, HaveTheGradientsOfTheReferenceWithUnhandyExtentsInBf16) { compare_all(DType::bf16); }
+
 #if defined(__SANITIZE_THREAD__)
 // They take minutes there. cuda_threads_test looks for races within kernels, the suites above for those around them.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(LayerContract);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CudaModels);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CudaProducts);
 #else
-INSTANTIATE_TEST_SUITE_P(Cuda, LayerContract, ::testing::Values(cuda_case()), case_name);
-INSTANTIATE_TEST_SUITE_P(Cuda, CudaModels, ::testing::Values(cuda_case()), case_name);
+INSTANTIATE_TEST_SUITE_P(Cuda, LayerContract, both_cases(), case_name);
+INSTANTIATE_TEST_SUITE_P(Cuda, CudaModels, both_cases(), case_name);
+INSTANTIATE_TEST_SUITE_P(Cuda, CudaProducts, both_cases(), case_name);
 #endif
 
 }  // namespace

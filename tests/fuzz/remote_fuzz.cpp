@@ -102,7 +102,7 @@ class Stranger {
       wire::Header header;
       std::memcpy(&header, frame.head.data() + 8, sizeof header);
       header.version = wire::kVersion;
-      header.kind = static_cast<wire::Kind>(1 + dice_() % 14);
+      header.kind = static_cast<wire::Kind>(1 + dice_() % 15);
       wire::store(header, std::span(frame.head).first<wire::kHeaderBytes>());
     }
     return frame;

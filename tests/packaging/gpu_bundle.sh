@@ -40,6 +40,7 @@ for name in dl.so.2 m.so.6 mvec.so.1 pthread.so.0 resolv.so.2 rt.so.1 util.so.1;
   [ ! -e "$folder/lib$name" ] || install -D "$folder/lib$name" "$root$folder/lib$name"
 done
 put "$build/cuda_host/libcuda.so.1" driver
+put "$build/cuda_host/libcublasLt.so.13" driver
 "$source/tools/bundle" --tree "$build" --out "$work/bundle"
 tar -C "$root/moved" -xzf "$work/bundle.tar.gz"
 rm -rf "$work/bundle"
@@ -59,6 +60,6 @@ report = json.load(open(sys.argv[1]))
 assert report["passed"] and report["gpus"] and report["bundle"]["commit"], report
 tests = [part for part in report["parts"] if part["kind"] == "tests" and part["state"] == "passed"]
 assert len(tests) == 5, tests
-assert {figure["impl"] for figure in report["figures"]} >= {"cuda", "cpu"}, report["figures"]
+assert {figure["impl"] for figure in report["figures"]} >= {"cuda", "cuda, own products", "cpu"}, report["figures"]
 assert any(figure["bench"] == "messages" for figure in report["figures"]), report["figures"]
 PYTHON

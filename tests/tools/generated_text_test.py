@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """apps/text/gpt.toml, made small, generates a text after each evaluation: on one rank and on two, in f32 and bf16, with the
-weights and with their average.
+weights and with their average. A run that is asked to stop does not wait for a long text.
 
 Usage: generated_text_test.py RTRUN SOURCE_FOLDER.
 """
 import json
+import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 RTRUN, SOURCE = sys.argv[1], Path(sys.argv[2])
@@ -59,6 +62,26 @@ def learned(text):
     return 1 - len(left) / len(text)
 
 
+def check_stop(scratch):
+    """SIGTERM comes while the text after the last evaluation is generated, which takes longer than a rank may take to stop."""
+    folder = Path(scratch) / "stopped"
+    sets = [f'data.path="{scratch}/words.txt"', f'report.dir="{folder}"', *SMALL, "cluster.nodes=local:2", "model.depth=8",
+            "model.width=256", "data.batch=2", "train.steps=2", "checkpoint.every_steps=1", "evaluate.text_bytes=65536",
+            "faults.exchange_s=300", "faults.stop_s=20"]
+    run = subprocess.Popen([RTRUN, SOURCE / "apps/text/gpt.toml", *[f"--set={one}" for one in sets]], stdout=subprocess.PIPE,
+                           stderr=subprocess.STDOUT)
+    deadline = time.monotonic() + 120
+    while not list(folder.glob("checkpoints/*-step-2/manifest.json")):
+        if run.poll() is not None or time.monotonic() > deadline:
+            sys.exit(f"there is no checkpoint of step 2; exit code {run.poll()}:\n{run.communicate()[0].decode()}")
+        time.sleep(0.05)
+    os.kill(run.pid, signal.SIGTERM)
+    said = run.communicate(timeout=120)[0].decode()
+    expect(run.returncode in (0, 75), f"a run that is asked to stop ended with {run.returncode}:\n{said}")
+    text = json.loads((folder / "log").read_text())[-1]["generated_text"]
+    expect(text.startswith("lanes ") and len(text.encode()) < 65536, f"a text of {len(text)} letters, not the part that was made")
+
+
 def check_refusals(scratch):
     path = f'data.path="{scratch}/words.txt"'
     layers = ('model.layers=[{kind="embedding",vocabulary=256,width=8},{kind="dense",units=24,flatten=false},'
@@ -88,6 +111,7 @@ def main():
         averaged = Run(scratch, "cluster.nodes=local:2", "model.dtype=bf16", "optimizer.ema_decay=0.99")
         check_whole_run(averaged)
         expect(averaged.texts[0] != two.texts[0], "the text is not of the averaged weights")
+        check_stop(scratch)
         check_refusals(scratch)
 
 

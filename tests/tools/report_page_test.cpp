@@ -96,6 +96,13 @@ TEST(ReportPage, SaysWhichEpochsHaveALossThatIsNoNumberAndWhatToDo) {
   EXPECT_THAT(page, HasSubstr("class=\"cross train\""));
 }
 
+TEST(ReportPage, TakesAnEpochInWhichNoRoundHasEndedForNoTrouble) {
+  RunRecord record = testing::run_with_nan_from(3, 5);
+  for (EpochReport& line : record.epochs) line.counted = line.epoch < 3;
+  EXPECT_THAT(page_of(record), Not(HasSubstr("is not a finite number")));
+  EXPECT_THAT(page_of(record), Not(HasSubstr("class=\"cross train\"")));
+}
+
 TEST(ReportPage, HasSomethingToSayBeforeTheFirstEpoch) {
   RunRecord record = run_of(1);
   record.state = RunState::running;

@@ -68,6 +68,13 @@ TEST(PrintReport, LeavesTheColumnsOfAnEpochWithoutEvaluationEmpty) {
             "1           0.224002                          0.9335                                   17.1341       \n");
 }
 
+TEST(PrintReport, LeavesTheColumnsOfAnEpochInWhichNoRoundHasEndedEmpty) {
+  EpochReport report = first_epoch();
+  report.counted = false;
+  EXPECT_EQ(table_row(report),
+            "1                       0.102322                             0.9695                    17.1341       \n");
+}
+
 TEST(PrintReport, PrintsTheLinesOfChainerMNsExampleBeforeTheTable) {
   EXPECT_EQ(job_header(Settings{}, two_ranks()),
             "==========================================\n"

@@ -60,6 +60,12 @@ TEST_F(RankLines, AreKeptAndOnlyRtrunsOwnAreShown) {
   EXPECT_TRUE(log.made());
 }
 
+TEST_F(RankLines, AreThoseOfTheProgramThatRuns) {
+  RankLog log{folder_ / "rank-1.log", "rttopo"};
+  EXPECT_EQ(shown_of("rtrun: a note\nrttopo: error: no memory\n", log), "[rank 1] rttopo: error: no memory\n");
+  EXPECT_EQ(log.first_error(), "no memory");
+}
+
 TEST_F(RankLines, MakeNoFileWhenThereAreNone) {
   RankLog log{folder_ / "rank-1.log"};
   EXPECT_EQ(shown_of("", log), "");

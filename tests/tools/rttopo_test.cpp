@@ -16,6 +16,7 @@
 #include "runtime/topology/measurements.hpp"
 #include "tests/runtime/topology/machines.hpp"
 #include "tools/rttopo/commands.hpp"
+#include "transports/ucx/ucx_transport.hpp"
 
 namespace troupe::rttopo {
 namespace {
@@ -313,6 +314,15 @@ TEST_F(Rttopo, EnvTellsOfTheLaunchersPlace) {
   EXPECT_EQ(incomplete.code, 3);
   EXPECT_THAT(incomplete.err, HasSubstr("MASTER_PORT is not"));
   EXPECT_THAT(rttopo({"env"}).out, HasSubstr("No launcher"));
+}
+
+TEST_F(Rttopo, EnvTellsWhichUcxIsUsed) {
+  if (!ucx_available()) GTEST_SKIP() << "this build has no UCX";
+  EXPECT_THAT(rttopo({"env"}).out, HasSubstr("UCX " + ucx_version() + " (/"));
+  const json ucx = json::parse(rttopo({"env", "--json"}).out)["ucx"];
+  EXPECT_EQ(ucx["version"], ucx_version());
+  EXPECT_THAT(std::string{ucx["library"]}, HasSubstr("libucp.so"));
+  EXPECT_TRUE(ucx["reads_gpu_memory"].is_boolean());
 }
 
 TEST_F(Rttopo, LooksAtThisHostWhereNoFileIsNamed) {

@@ -156,6 +156,7 @@ bootstrap::WireHello rich_hello() {
   topology.cpu_quota = 1.5;
   topology.memory_bytes = 1ull << 36;
   topology.memory_limit_bytes = 1ull << 33;
+  wire.hello.nccl = 22105;
   wire.hello.settings = {"data.batch = 100", "model.dtype = \"f32\""};
   return wire;
 }
@@ -175,6 +176,7 @@ TEST(HelloCodec, CarriesEveryField) {
   EXPECT_EQ(got.hello.pid_namespace, sent.hello.pid_namespace);
   EXPECT_EQ(got.hello.topology, sent.hello.topology);
   EXPECT_EQ(got.hello.settings, sent.hello.settings);
+  EXPECT_EQ(got.hello.nccl, sent.hello.nccl);
 }
 
 TEST(HelloCodec, RefusesBytesThatAreNoHello) {

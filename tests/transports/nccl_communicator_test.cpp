@@ -9,7 +9,14 @@ CommunicatorCase nccl_case(bool rank_ordered) {
   return {rank_ordered ? "InRankOrder" : "InItsOwnOrder", make, 1};
 }
 
-INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorContract, ::testing::Values(nccl_case(true), nccl_case(false)),
+CommunicatorCase by_bucket() {
+  const auto make = [](const GroupSpec& spec) {
+    return std::make_unique<NcclWorld>(spec, true, NcclOptions{}, std::vector<Rank>{}, /*by_bucket=*/true);
+  };
+  return {"WithRangesOfBuckets", make, 1};
+}
+
+INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorContract, ::testing::Values(nccl_case(true), nccl_case(false), by_bucket()),
                          communicator_name);
 
 /// A group with one bucket.

@@ -20,7 +20,9 @@ inline MakeDevice gpus() {
 /// Ranks with a GPU each, which have mapped each other's arenas.
 class NcclWorld final : public DeviceGroup {
  public:
-  NcclWorld(const GroupSpec& spec, bool rank_ordered, NcclOptions options = {}, std::vector<Rank> names = {})
+  /// `by_bucket`: the same stripes, given as one range for each rank and bucket, as plans do.
+  NcclWorld(const GroupSpec& spec, bool rank_ordered, NcclOptions options = {}, std::vector<Rank> names = {},
+            bool by_bucket = false)
       : DeviceGroup(spec, gpus()) {
     options.library = TROUPE_NCCL_HOST;
     const NcclId id = make_nccl_id(options.library);
@@ -40,7 +42,7 @@ class NcclWorld final : public DeviceGroup {
                       .id = id,
                       .members = members,
                       .names = names,
-                      .stripes = spec.stripes,
+                      .stripes = by_bucket ? cut(spec) : spec.stripes,
                       .parameters = view.parameters,
                       .bf16 = view.bf16,
                       .staging = {},
@@ -63,6 +65,13 @@ class NcclWorld final : public DeviceGroup {
   }
 
  private:
+  static std::vector<Stripe> cut(const GroupSpec& spec) {
+    std::vector<Stripe> all;
+    for (const Bucket& bucket : spec.buckets)
+      for (const Stripe& stripe : spec.stripes) all.push_back(common_part(stripe, bucket));
+    return all;
+  }
+
   static constexpr std::uint64_t kRoom = 8000;
 
   PlainWait waits_;

@@ -32,7 +32,7 @@ class BareRank {
         cursor_(schedule_, job_.self(), job_.batch.rows()),
         order_(job_.data.train->count_samples(), job_.plan.seed) {
     const std::vector<PolicyPhase>& policies = job_.plan.groups.front().policies;
-    TROUPE_CHECK(!job_.plan.crosses_nodes() && job_.plan.groups.size() == 1 && !job_.plan.measured &&
+    TROUPE_CHECK(job_.plan.is_in_one_arena() && job_.plan.groups.size() == 1 && !job_.plan.measured &&
                      policies.size() == 1 && policies.front().policy.kind == PolicyKind::sync &&
                      settings_.evaluate.every_epochs == 0,
                  Code::unsupported,

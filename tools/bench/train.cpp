@@ -105,6 +105,8 @@ int run_train(Blocking& blocking, const rtrun::Signals& signals, const TrainCase
   return rtrun::launch(blocking, signals,
                        {.sites = rtrun::sites_of({.local = what.np}, {}),
                         .arguments = std::move(arguments),
+                        .name = "rtbench",
+                        .dead_setting = "",
                         .stop = faults.stop,
                         .idle = faults.exchange});
 }

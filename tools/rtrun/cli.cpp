@@ -77,7 +77,7 @@ configuration measured, part by part.
 there are. A machine gets the ranks that placement.mesh = "NODESxRANKS" says, or by placement.policy: auto one for each GPU, or
 for each NUMA node where it has none; spread one for each NUMA node; pack as many as its cores suffice for.
 --what-if assumes as many machines of one kind as the number needs: ranks=N, or gpus=N for a rank near each GPU; nodes=N says
-how many machines. No device of this build uses GPUs: ranks are placed near them and compute on cores.
+how many machines. Ranks are placed near GPUs and compute on cores, unless placement.device = "cuda".
 
 Examples:
   rtrun plan apps/mnist/app.toml

@@ -90,7 +90,7 @@ int exit_code_of(const RankEnd& failed, const std::vector<RankEnd>& ends) {
 
 }  // namespace
 
-Verdict judge(const std::vector<RankEnd>& ends, int passed_on_signal) {
+Verdict judge(const std::vector<RankEnd>& ends, int passed_on_signal, std::string_view dead_setting) {
   const auto first = [&](auto matches) { return std::find_if(ends.begin(), ends.end(), matches); };
   const auto lost =
       first([&](const RankEnd& e) { return e.signal != 0 && e.signal != passed_on_signal && !e.by_launcher; });
@@ -112,9 +112,9 @@ Verdict judge(const std::vector<RankEnd>& ends, int passed_on_signal) {
   const auto stopped = first([](const RankEnd& e) { return e.stopped.count() != 0; });
   if (stopped != ends.end())
     return {kPeersLost,
-            fmt::format("rank {} (process {}) was stopped for {:.1f} s, by SIGSTOP or a debugger, and was killed; "
-                        "faults.dead_ms says how long it may be",
-                        stopped->rank, stopped->pid, std::chrono::duration<double>(stopped->stopped).count()),
+            fmt::format("rank {} (process {}) was stopped for {:.1f} s, by SIGSTOP or a debugger, and was killed{}",
+                        stopped->rank, stopped->pid, std::chrono::duration<double>(stopped->stopped).count(),
+                        dead_setting.empty() ? "" : fmt::format("; {} says how long it may be", dead_setting)),
             stopped->rank};
   auto failed = first([](const RankEnd& e) { return !e.by_launcher && e.exit_code != 0 && e.exit_code != kPeersLost; });
   if (failed == ends.end()) failed = first([](const RankEnd& e) { return !e.by_launcher && e.exit_code != 0; });

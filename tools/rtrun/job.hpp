@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace troupe::rtrun {
@@ -32,7 +33,8 @@ struct Verdict {
 /// first that failed for another reason than the loss of a peer (4); otherwise the first that had to be killed (for
 /// example because it was stopped); otherwise the first that failed. If a remote shell reports its own failure (255),
 /// that is a failure of the environment (3), or, if other ranks have lost peers, a loss (4).
-Verdict judge(const std::vector<RankEnd>& ends, int passed_on_signal);
+/// `dead_setting`: what sets how long a rank may be stopped; empty: nothing does.
+Verdict judge(const std::vector<RankEnd>& ends, int passed_on_signal, std::string_view dead_setting = "faults.dead_ms");
 
 /// The exit code of a run that SIGTERM ended and that can resume from a checkpoint.
 inline constexpr int kPreempted = 75;

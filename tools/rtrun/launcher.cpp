@@ -107,8 +107,8 @@ class Job {
       start.own_stdout = rank != 0;
       RankProcess process = spawn_rank(signals_, start);
       const std::string prefix = fmt::format("[rank {}] ", rank);
-      auto log =
-          std::make_unique<RankLog>(rank == 0 || folder.empty() ? "" : fmt::format("{}/rank-{}.log", folder, rank));
+      auto log = std::make_unique<RankLog>(
+          rank == 0 || folder.empty() ? "" : fmt::format("{}/rank-{}.log", folder, rank), options_.name);
       LineForwarder out{prefix, std::move(process.out), *log};
       LineForwarder err{prefix, std::move(process.err), *log};
       ranks_.push_back({rank, std::move(log), &site, process.pid, std::move(process.pidfd), std::move(process.in),
@@ -142,7 +142,7 @@ class Job {
 
   /// The verdict, with the first error that the culprit wrote, and the place of its log.
   Verdict verdict() const {
-    Verdict verdict = judge(ends_, signal_);
+    Verdict verdict = judge(ends_, signal_, options_.dead_setting);
     if (!verdict.culprit) return verdict;
     const RankLog& log = *ranks_[*verdict.culprit].log;
     const bool says_rtrun = options_.program.empty() && options_.sites[*verdict.culprit].here;
@@ -202,6 +202,8 @@ class Job {
     [[maybe_unused]] const auto written = ::write(entry.in.get(), line.data(), line.size());
   }
 
+  void note(std::string_view text) const { say(text, options_.name); }
+
   bool any_alive() const {
     return std::any_of(ranks_.begin(), ranks_.end(), [](const RankEntry& e) { return e.alive; });
   }
@@ -241,10 +243,10 @@ class Job {
       entry.stopped = is_stopped(entry.pid) ? before + passed : milliseconds{0};
       any_goes_on |= entry.stopped.count() == 0;
       if (before < kStoppedNote && entry.stopped >= kStoppedNote)
-        say(
-            fmt::format("rank {} (process {}) is stopped, by SIGSTOP or a debugger: it is taken for lost after {:g} s "
-                        "(faults.dead_ms)",
-                        entry.rank, entry.pid, std::chrono::duration<double>(options_.dead).count()));
+        note(fmt::format(
+            "rank {} (process {}) is stopped, by SIGSTOP or a debugger: it is taken for lost after {:g} s{}",
+            entry.rank, entry.pid, std::chrono::duration<double>(options_.dead).count(),
+            options_.dead_setting.empty() ? "" : fmt::format(" ({})", options_.dead_setting)));
     }
     if (!any_goes_on || signal_ != 0) return;
     const milliseconds patience = options_.dead + std::max(kHeadStart, options_.dead / 5);
@@ -262,14 +264,15 @@ class Job {
     const int signal = signals_.take();
     if (signal == 0) return;
     if (signal == SIGUSR1 && !options_.program.empty())
-      return say("SIGUSR1: only ranks that are rtrun report what they are doing; this job's ranks are another program");
+      return note(
+          "SIGUSR1: only ranks that are rtrun report what they are doing; this job's ranks are another program");
     if (signal == SIGUSR1) return pass_on(signal);
     if (signal_ != 0) {
       kill_all();
       return kill_within(kAfterKill);
     }
     signal_ = signal;
-    say(fmt::format("{}: stopping after the current steps; a second signal stops at once", signal_name(signal)));
+    note(fmt::format("{}: stopping after the current steps; a second signal stops at once", signal_name(signal)));
     pass_on(signal);
     kill_within(options_.stop);
   }
@@ -348,7 +351,7 @@ int launch(Blocking&, const Signals& signals, const LaunchOptions& options) {
   remove_ucx_orphans();
   const Verdict verdict = job.verdict();
   if (!verdict.text.empty()) {
-    say_error(verdict.text);
+    say_error(verdict.text, options.name);
     if (options.failed) options.failed(verdict.text, verdict.exit_code);
   }
   return verdict.exit_code;

@@ -17,8 +17,7 @@ constexpr std::size_t kLongestLine = 64 * 1024;  // longer ones are divided
 
 constexpr std::size_t kLongestShown = 500;  // characters of a last line
 
-constexpr std::string_view kOwn = "rtrun: ";
-constexpr std::string_view kError = "rtrun: error: ";
+constexpr std::string_view kError = "error: ";
 
 /// False: some bytes could not be written.
 bool write_all(int fd, std::string_view text) {
@@ -36,8 +35,8 @@ bool write_all(int fd, std::string_view text) {
 bool RankLog::keep(std::string_view line) {
   const std::string_view content = line.substr(0, std::min(kLongestShown, line.find_last_not_of("\r\n") + 1));
   if (!content.empty()) last_line_ = content;
-  if (first_error_.empty() && line.starts_with(kError)) {
-    first_error_ = line.substr(kError.size());
+  if (first_error_.empty() && is_own(line) && line.substr(own_.size()).starts_with(kError)) {
+    first_error_ = line.substr(own_.size() + kError.size());
     while (first_error_.ends_with('\n')) first_error_.pop_back();
   }
   if (path_.empty() || failed_) return false;
@@ -71,7 +70,7 @@ void LineForwarder::flush() { write_lines(true); }
 void LineForwarder::write_lines(bool all) {
   std::string shown;
   const auto take = [&](const std::string& line) {
-    if (!log_->keep(line) || line.starts_with(kOwn)) shown += prefix_ + line;
+    if (!log_->keep(line) || log_->is_own(line)) shown += prefix_ + line;
   };
   std::size_t begin = 0;
   for (std::size_t end; (end = pending_.find('\n', begin)) != std::string::npos; begin = end + 1)

@@ -12,10 +12,14 @@ namespace troupe::rtrun {
 class RankLog {
  public:
   /// Empty path: there is no file, and every line is shown instead.
-  explicit RankLog(std::string path) : path_(std::move(path)) {}
+  /// `program`: the name with which the rank's own lines begin, before a colon.
+  explicit RankLog(std::string path, std::string_view program = "rtrun")
+      : path_(std::move(path)), own_(std::string{program} + ": ") {}
   /// False if the line could not be written.
   bool keep(std::string_view line);
   const std::string& path() const noexcept { return path_; }
+  /// Whether the rank's program itself wrote this line, and not one of its libraries.
+  bool is_own(std::string_view line) const noexcept { return line.starts_with(own_); }
   bool made() const noexcept { return static_cast<bool>(file_); }
   /// The first line of the rank that reports an error.
   const std::string& first_error() const noexcept { return first_error_; }
@@ -24,6 +28,7 @@ class RankLog {
 
  private:
   std::string path_;
+  std::string own_;
   Fd file_;
   bool failed_ = false;
   std::string first_error_;
@@ -31,8 +36,8 @@ class RankLog {
 };
 
 /// Passes the output of a rank on to stderr, line by line, each after a prefix and in one write, so that lines of
-/// different ranks are not mixed; and writes it to the rank's log. If there is a log, only rtrun's own lines are shown,
-/// which begin with "rtrun: ". Threads: one.
+/// different ranks are not mixed; and writes it to the rank's log. If there is a log, only the program's own lines are
+/// shown. Threads: one.
 class LineForwarder {
  public:
   /// `source` must not block when it is read; `log` outlives this object.

@@ -10,8 +10,6 @@
 namespace troupe::rtrun {
 namespace {
 
-constexpr std::string_view kPrefix = "rtrun: ";
-
 void write_line(std::string line) {
   if (terminal::draws_bars(STDERR_FILENO)) line.insert(0, "\r\033[K");  // clears a progress bar
   line += '\n';
@@ -20,19 +18,20 @@ void write_line(std::string line) {
 
 }  // namespace
 
-void say(std::string_view text) {
+void say(std::string_view text, std::string_view program) {
   if (text.ends_with('\n')) text.remove_suffix(1);
-  std::string lines{kPrefix};
+  const std::string prefix = fmt::format("{}: ", program);
+  std::string lines = prefix;
   for (const char letter : text) {
     lines += letter;
-    if (letter == '\n') lines += kPrefix;
+    if (letter == '\n') lines += prefix;
   }
   write_line(std::move(lines));
 }
 
-void say_error(std::string_view text) {
+void say_error(std::string_view text, std::string_view program) {
   const bool color = terminal::shows_color(STDERR_FILENO);
-  write_line(fmt::format("{}{}error:{} {}", kPrefix, color ? "\033[1;31m" : "", color ? "\033[0m" : "", text));
+  write_line(fmt::format("{}: {}error:{} {}", program, color ? "\033[1;31m" : "", color ? "\033[0m" : "", text));
 }
 
 }  // namespace troupe::rtrun

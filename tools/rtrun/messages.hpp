@@ -4,9 +4,9 @@
 
 namespace troupe::rtrun {
 
-/// Prints "rtrun: TEXT" on stderr, with the same prefix before each line of the text, in one write.
-void say(std::string_view text);
-/// Prints "rtrun: error: TEXT" on stderr, in colour on a terminal unless NO_COLOR is set.
-void say_error(std::string_view text);
+/// Prints "PROGRAM: TEXT" on stderr, with the same prefix before each line of the text, in one write.
+void say(std::string_view text, std::string_view program = "rtrun");
+/// Prints "PROGRAM: error: TEXT" on stderr, in colour on a terminal unless NO_COLOR is set.
+void say_error(std::string_view text, std::string_view program = "rtrun");
 
 }  // namespace troupe::rtrun

@@ -26,9 +26,9 @@ struct Column {
 
 constexpr std::array<Column, 6> kColumns{{
     {"epoch", [](const EpochReport& r) -> std::optional<double> { return std::floor(r.epochs() * 1e4) / 1e4; }},
-    {"main/loss", [](const EpochReport& r) -> std::optional<double> { return r.loss; }},
+    {"main/loss", [](const EpochReport& r) { return r.known_loss(); }},
     {"validation/main/loss", [](const EpochReport& r) { return r.test_loss; }},
-    {"main/accuracy", [](const EpochReport& r) -> std::optional<double> { return r.accuracy; }},
+    {"main/accuracy", [](const EpochReport& r) { return r.known_accuracy(); }},
     {"validation/main/accuracy", [](const EpochReport& r) { return r.test_accuracy; }},
     {"elapsed_time", [](const EpochReport& r) -> std::optional<double> { return r.elapsed_s; }},
 }};

@@ -110,7 +110,7 @@ Example: rttopo export --format simgrid --nodes node.xml:64 -o cluster.xml
 Exit codes: 0 done, 2 wrong use or a bad file, 3 environment.)";
 
 constexpr const char* kEnvFooter =
-    R"(Prints which launcher's variables are set and which rank a process started now would have.
+    R"(Prints which launcher's variables are set, which rank a process started now would have, and which UCX it would use.
 
 Example: srun --mpi=pmix -N2 rttopo env
 Exit codes: 0 done, 3 a launcher's variables are incomplete or malformed.)";
@@ -171,7 +171,7 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   CLI::App& doctor = *app.add_subcommand("doctor", "What is wrong, by rules, with a remedy for each");
   CLI::App& import_file = *app.add_subcommand("import", "A description of another tool's as JSON");
   CLI::App& export_file = *app.add_subcommand("export", "A machine for another tool");
-  CLI::App& env = *app.add_subcommand("env", "Which launcher started this, and which rank it gave");
+  CLI::App& env = *app.add_subcommand("env", "Which launcher started this, which rank it gave, and which UCX is used");
   CLI::App& completion = *app.add_subcommand("completion", "Print a script with which a shell completes the arguments");
   for (CLI::App* const each : {&show, &matrix, &explain, &doctor, &export_file}) add_sources(*each, sources);
   for (CLI::App* const each : {&show, &matrix, &bench, &diff, &explain, &doctor, &env}) add_json(*each, line);

@@ -4,6 +4,7 @@
 #include "runtime/base/error.hpp"
 #include "tools/rttopo/commands.hpp"
 #include "transports/bootstrap/bootstrap.hpp"
+#include "transports/ucx/ucx_transport.hpp"
 
 namespace troupe::rttopo {
 namespace {
@@ -31,8 +32,10 @@ int print_environment(bool json, std::ostream& out) {
     for (const char* name : launcher.variables)
       if (const char* const value = std::getenv(name)) found[launcher.name][name] = value;
   const std::optional<LaunchPlace> place = launch_place_from_environment();
+  const std::optional<UcxLibrary> ucx = ucx_available() ? std::optional{ucx_library()} : std::nullopt;
   if (json) {
     nlohmann::ordered_json all{{"variables", found}};
+    if (ucx) all["ucx"] = {{"version", ucx->version}, {"library", ucx->path}, {"reads_gpu_memory", ucx->reads_cuda}};
     if (place)
       all["place"] = {{"rank", place->rank},
                       {"world_size", place->world_size},
@@ -54,6 +57,13 @@ int print_environment(bool json, std::ostream& out) {
                 place->found_in, ".\n");
   } else {
     out << "No launcher gave this process a place: rtrun would start the processes of a job itself.\n";
+  }
+  if (ucx) {
+    out << text("UCX ", ucx->version, " (", ucx->path, ") ",
+                ucx->reads_cuda ? "sends from the memory of GPUs.\n"
+                                : "does not read the memory of GPUs: tensors there are copied to the host's first.\n");
+  } else {
+    out << "This build has no UCX.\n";
   }
   return 0;
 }

@@ -62,6 +62,7 @@ struct Hello {
   /// Configuration::lines(), for the message if settings_hash differs from rank 0's; empty: the message has only the
   /// hashes. Rank 0 reads them and does not pass them on: hellos() has none.
   std::vector<std::string> settings{};
+  std::uint32_t nccl = 0;  // NCCL's number of the version that it can use; 0: none, or it has not looked for one
 };
 
 /// The hosts of the processes with these hellos, in the same order.

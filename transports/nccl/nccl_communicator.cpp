@@ -18,12 +18,30 @@ namespace {
 
 constexpr std::uint64_t whole_lines(std::uint64_t size_bytes) noexcept { return (size_bytes + 63) / 64 * 64; }
 
-/// Bytes of the largest part of a bucket that `rank` owns.
-std::uint64_t most_owned(const NcclGroup& group, std::uint32_t rank) {
+/// Bytes of the largest part of a bucket that the rank owns.
+std::uint64_t most_owned(const NcclGroup& group) {
   std::uint64_t most = 0;
   for (const Bucket& bucket : group.buckets)
-    most = std::max(most, common_part(group.stripes[rank], bucket).count * sizeof(float));
+    for (const Stripe& stripe : group.stripes)
+      if (stripe.owner == group.rank) most = std::max(most, common_part(stripe, bucket).count * sizeof(float));
   return whole_lines(most);
+}
+
+/// By bucket, then by rank.
+std::vector<std::vector<Stripe>> owned_parts(const NcclGroup& group) {
+  std::vector<std::vector<Stripe>> parts(group.buckets.size(), std::vector<Stripe>(group.members.size()));
+  for (std::size_t b = 0; b < parts.size(); ++b) {
+    TROUPE_CHECK(group.buckets[b].index == b, Code::invalid, "bucket ", b, " has number ", group.buckets[b].index);
+    for (const Stripe& stripe : group.stripes) {
+      const Stripe part = common_part(stripe, group.buckets[b]);
+      if (part.count == 0) continue;
+      const std::uint32_t owner = stripe.owner.value;
+      TROUPE_CHECK(owner < parts[b].size() && parts[b][owner].count == 0, Code::invalid, "rank ", owner, " of ",
+                   parts[b].size(), " has no, or a second, range of bucket ", b);
+      parts[b][owner] = part;
+    }
+  }
+  return parts;
 }
 
 std::uint16_t hash_of(std::uint64_t kind, std::uint64_t about, std::span<const std::uint64_t> sizes) noexcept {
@@ -69,7 +87,7 @@ struct NcclCommunicator::Places {
     sums = take(ranks * sizeof(StepSums));
     for (std::uint64_t r = 0; r < ranks; ++r) copies.push_back(take(group.room));
     for (std::uint64_t r = 0; r < ranks; ++r) found.push_back(take(group.room));
-    const std::uint64_t each = most_owned(group, group.rank.value);
+    const std::uint64_t each = most_owned(group);
     for (std::uint64_t r = 0; r < ranks; ++r) gradients.push_back(take(r == group.rank.value ? 0 : each));
   }
 
@@ -83,14 +101,13 @@ struct NcclCommunicator::Places {
 std::uint64_t nccl_staging_bytes(const NcclGroup& group) {
   const std::uint64_t ranks = group.members.size();
   return whole_lines(ranks * sizeof(std::uint64_t)) + ranks * sizeof(StepSums) + 2 * ranks * whole_lines(group.room) +
-         (ranks - 1) * most_owned(group, group.rank.value);
+         (ranks - 1) * most_owned(group);
 }
 
 NcclCommunicator::NcclCommunicator(AddressSpace& space, Stream& stream, NcclGroup group, NcclOptions options)
-    : space_(space), group_(std::move(group)) {
+    : space_(space), group_(std::move(group)), owned_(owned_parts(group_)) {
   const std::size_t count = group_.members.size();
-  TROUPE_CHECK(count > 0 && group_.rank.value < count && group_.stripes.size() == count, Code::invalid, "rank ",
-               group_.rank.value, " of ", count, " ranks with ", group_.stripes.size(), " stripes");
+  TROUPE_CHECK(group_.rank.value < count, Code::invalid, "rank ", group_.rank.value, " of ", count, " ranks");
   TROUPE_CHECK(group_.names.empty() || group_.names.size() == count, Code::invalid, group_.names.size(), " names for ",
                count, " ranks");
   for (std::uint32_t r = 0; group_.names.size() < count; ++r) group_.names.push_back(Rank{r});
@@ -262,11 +279,16 @@ void NcclCommunicator::all_reduce(Stream& stream, Memory data) {
 
 // ---- The synchronous step ----
 
+const std::vector<Stripe>& NcclCommunicator::owned(const Bucket& bucket) const {
+  TROUPE_CHECK(bucket.index < owned_.size() && bucket == group_.buckets[bucket.index], Code::invalid,
+               "the group has no such bucket ", bucket.index);
+  return owned_[bucket.index];
+}
+
 /// By rank: its part of a bucket, of which `of_bucket` are the f32.
 std::vector<Memory> NcclCommunicator::own_parts(const Memory& of_bucket, const Bucket& bucket) const {
   std::vector<Memory> parts;
-  for (const Stripe& stripe : group_.stripes) {
-    const Stripe part = common_part(stripe, bucket);
+  for (const Stripe& part : owned(bucket)) {
     parts.push_back(part.count == 0 ? Memory{}
                                     : elements(of_bucket, part.first - bucket.first, part.count, sizeof(float)));
   }
@@ -337,7 +359,7 @@ void NcclCommunicator::publish(Stream& stream, const Bucket& bucket) {
   call(stream, Kind::publish, bucket.index, sizes_of(parts));
   if (group_.bf16.size_bytes == 0) return;
   for (std::uint32_t r = 0; r < ranks(); ++r) {
-    const Stripe part = common_part(group_.stripes[r], bucket);
+    const Stripe& part = owned(bucket)[r];
     if (Rank{r} == group_.rank || part.count == 0) continue;
     stream.convert(elements(group_.bf16, part.first, part.count, size_bytes(DType::bf16)), DType::bf16, parts[r],
                    DType::f32);

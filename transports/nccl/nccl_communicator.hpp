@@ -20,6 +20,13 @@ class Link;  // not public, nor are these
 struct Call;
 }  // namespace nccl
 
+struct FoundNccl {
+  std::uint32_t version = 0;  // NCCL's own number (22105: 2.21.5); 0: there is none that can be used
+  std::string why;            // for people, with what to do; empty if there is one
+};
+/// Opens the library, which stays open. Ranks of a group need the same version.
+FoundNccl find_nccl(const std::string& library = "libnccl.so.2");
+
 /// What the ranks of a group find each other by: the first rank makes it and sends it to the others over the control
 /// lane. Plain data, for one group once.
 struct NcclId {
@@ -41,11 +48,11 @@ struct NcclGroup {
   NcclId id;                        // not read if there is one rank
   std::vector<NcclMember> members;  // by rank; in arena 0: not mapped here. The own one has lines
   std::vector<Rank> names{};        // the ranks' numbers in the job; empty: those of the group
-  std::vector<Stripe> stripes;      // by rank
+  std::vector<Stripe> stripes;      // each rank has at most one range of each bucket
   Memory parameters;                // [group] f32, this rank's copy, in device memory as the gradients are
   Memory bf16{};                    // [group] bf16; empty: there is no such image
   Memory staging;                   // nccl_staging_bytes() of device memory
-  std::vector<Bucket> buckets{};    // all that will be exchanged
+  std::vector<Bucket> buckets{};    // all that will be exchanged, by index
   /// Each owner gets the other ranks' numbers as they are and adds them up in rank order, so that sums have the same
   /// bits in every run. Otherwise NCCL adds up in an order of its own.
   bool rank_ordered = true;
@@ -57,7 +64,7 @@ struct NcclOptions {
   std::string library = "libnccl.so.2";            // opened at run time
 };
 
-/// The size of `group.staging`; reads rank, stripes, buckets and room.
+/// The size of `group.staging`; reads rank, the number of members, stripes, buckets and room.
 std::uint64_t nccl_staging_bytes(const NcclGroup& group);
 
 /// Collectives between GPUs by NCCL, on the device's stream, also in recorded steps. Every call of NCCL carries the
@@ -99,6 +106,7 @@ class NcclCommunicator final : public Communicator {
   struct Places;
 
   std::vector<Memory> own_parts(const Memory& of_bucket, const Bucket& bucket) const;
+  const std::vector<Stripe>& owned(const Bucket& bucket) const;
   bool is_device(const Memory& memory) const;
   void call(Stream& stream, Kind kind, std::uint64_t about, std::span<const std::uint64_t> sizes);
   template <class Round>
@@ -112,8 +120,9 @@ class NcclCommunicator final : public Communicator {
 
   AddressSpace& space_;
   NcclGroup group_;
-  std::unique_ptr<const Places> places_;  // in the staging memory
-  std::unique_ptr<nccl::Link> link_;      // null: there is one rank
+  const std::vector<std::vector<Stripe>> owned_;  // by bucket, then by rank: what it owns of the bucket
+  std::unique_ptr<const Places> places_;          // in the staging memory
+  std::unique_ptr<nccl::Link> link_;              // null: there is one rank
   std::uint64_t calls_ = 0;
   std::vector<nccl::Call> group_calls_;  // of the next call
   std::vector<Memory> contributions_;    // by rank; reused by every call

@@ -32,18 +32,36 @@ Code code_of(Result result, bool is_connected) noexcept {
 
 }  // namespace
 
-Library open_library(const std::string& name) {
+namespace {
+
+/// Without a value if no NCCL can be used: then `found.why` says what to do.
+std::optional<Library> find_library(const std::string& name, FoundNccl& found) {
   // Collectives' connections are made while the group connects, not in the middle of a step.
   (void)::setenv("NCCL_RUNTIME_CONNECT", "0", 0);
   // Ranks may record a step at different times: recording must need nothing of the peers.
   (void)::setenv("NCCL_GRAPH_REGISTER", "0", 0);
   std::string why;
-  const std::optional<Library> library = Library::load(why, name.c_str());
-  TROUPE_CHECK(library.has_value(), Code::environment, "there is no usable NCCL (", why,
-               "): install NVIDIA's libnccl2, or add its folder to LD_LIBRARY_PATH");
+  std::optional<Library> library = Library::load(why, name.c_str());
   int version = 0;
-  TROUPE_CHECK(library->get_version(&version) == Result::success && version >= kLeastVersion, Code::environment, name,
-               " is NCCL ", version / 10000, ".", version / 100 % 100, ", Troupe needs 2.18 at least: update it");
+  if (!library) {
+    found.why =
+        text("there is no usable NCCL (", why, "): install NVIDIA's libnccl2, or add its folder to LD_LIBRARY_PATH");
+  } else if (library->get_version(&version) != Result::success || version < kLeastVersion) {
+    found.why =
+        text(name, " is NCCL ", version / 10000, ".", version / 100 % 100, ", Troupe needs 2.18 at least: update it");
+  } else {
+    found.version = static_cast<std::uint32_t>(version);
+    return library;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Library open_library(const std::string& name) {
+  FoundNccl found;
+  const std::optional<Library> library = find_library(name, found);
+  TROUPE_CHECK(library.has_value(), Code::environment, found.why);
   return *library;
 }
 
@@ -237,6 +255,12 @@ void Link::run() {
 }  // namespace troupe::nccl
 
 namespace troupe {
+
+FoundNccl find_nccl(const std::string& library) {
+  FoundNccl found;
+  (void)nccl::find_library(library, found);
+  return found;
+}
 
 NcclId make_nccl_id(const std::string& library) {
   const nccl::Library opened = nccl::open_library(library);

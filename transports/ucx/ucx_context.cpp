@@ -132,6 +132,10 @@ UcxContext::UcxContext(const UcxOptions& options, bool chosen) {
   TROUPE_UCX(ucp_init(&params, config.get(), &context_), Code::environment, "UCX cannot start with transports ",
              name_of(static_cast<std::uint8_t>(options.means)), ", network device ",
              options.network_devices.empty() ? "any" : options.network_devices);
+  ucp_context_attr_t found{};
+  found.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
+  reads_cuda_ = ucp_context_query(context_, &found) == UCS_OK &&
+                (found.memory_types & (std::uint64_t{1} << UCS_MEMORY_TYPE_CUDA)) != 0;
 }
 
 UcxContext::~UcxContext() { ucp_cleanup(context_); }

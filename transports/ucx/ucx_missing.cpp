@@ -7,6 +7,8 @@ bool ucx_available() noexcept { return false; }
 
 std::string ucx_version() { return {}; }
 
+UcxLibrary ucx_library() { fail(Code::unsupported, "this build has no UCX; install libucx-dev and configure again"); }
+
 std::vector<std::string> ucx_network_devices(const Transport&) { return {}; }
 
 std::size_t remove_ucx_orphans() noexcept { return 0; }

@@ -38,6 +38,12 @@ Status peer_status(const PeerLink& link, ucs_status_t status) {
   return {code, text("peer ", link.peer.value, ": ", ucs_status_string(status))};
 }
 
+/// UCX reads a GPU's memory itself: it registers it when it is first used, and keeps that.
+ucs_memory_type_t UcxSends::type_of(std::span<const Memory> payload) const {
+  const bool on_gpu = reads_cuda_ && payload.size() == 1 && space_.kind(payload[0].arena) == MemoryKind::device;
+  return on_gpu ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST;
+}
+
 bool UcxSends::start(PeerLink& link, Class priority, Channel channel, std::span<const std::byte> head,
                      std::span<const Memory> payload, SendDone& done) {
   std::uint64_t size = 0;
@@ -50,10 +56,11 @@ bool UcxSends::start(PeerLink& link, Class priority, Channel channel, std::span<
   PeerLink::Load& load = link.load[place(priority)];
   if (load.messages >= options_.max_messages) return false;
   if (load.bytes > 0 && load.bytes + size > options_.max_bytes) return false;
+  const ucs_memory_type_t memory = type_of(payload);
   ++load.messages;
   load.bytes += size;
   if (size > options_.chunk_bytes) {
-    link.large.push_back({&done, priority, channel, ++last_number_, size, {head.begin(), head.end()}, pieces_});
+    link.large.push_back({&done, priority, channel, ++last_number_, size, memory, {head.begin(), head.end()}, pieces_});
     link.waiting[place(priority)].push_back(&link.large.back());
     pump(link);
     return true;
@@ -64,6 +71,7 @@ bool UcxSends::start(PeerLink& link, Class priority, Channel channel, std::span<
   op.done = &done;
   op.priority = priority;
   op.bytes = size;
+  op.memory = memory;
   const Frame frame{options_.self.value, Frame::kWhole};
   op.header.resize(sizeof frame + head.size());
   std::memcpy(op.header.data(), &frame, sizeof frame);
@@ -89,7 +97,7 @@ void UcxSends::hand_over(SendOp& op, Channel channel) {
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
   param.cb.send = &UcxSends::on_sent;
   param.user_data = &op;
-  param.memory_type = UCS_MEMORY_TYPE_HOST;
+  param.memory_type = op.memory;
   const void* data = nullptr;
   std::size_t count = 0;
   if (op.pieces.size() == 1) {
@@ -187,6 +195,7 @@ void UcxSends::send_chunk(LargeSend& large, PeerLink& link) {
   op.large = &large;
   op.priority = large.priority;
   op.bytes = std::min(options_.chunk_bytes, large.size_bytes - large.offset);
+  op.memory = large.memory;
   append(op.header, Frame{options_.self.value, Frame::kChunk});
   append(op.header, ChunkPlace{large.number, large.size_bytes, large.offset});
   op.header.insert(op.header.end(), large.head.begin(), large.head.end());

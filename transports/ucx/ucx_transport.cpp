@@ -1,5 +1,6 @@
 #include "transports/ucx/ucx_transport.hpp"
 
+#include <dlfcn.h>
 #include <ucp/api/ucp.h>
 
 #include <array>
@@ -60,6 +61,8 @@ class UcxTransport final : public Transport {
 
   bool carries(MemoryKind kind) const noexcept override { return kind != MemoryKind::device; }
 
+  bool sends_from(MemoryKind kind) const noexcept override { return carries(kind) || context_.reads_cuda(); }
+
   std::vector<std::byte> address() const override { return directory_.describe({control_.address(), bulk_.address()}); }
 
   void connect(Peer peer, std::span<const std::byte> address) override {
@@ -102,6 +105,14 @@ class UcxTransport final : public Transport {
 bool ucx_available() noexcept { return true; }
 
 std::string ucx_version() { return ucp_get_version_string(); }
+
+UcxLibrary ucx_library() {
+  const UcxContext context({}, false);
+  UcxLibrary library{ucx_version(), {}, context.reads_cuda()};
+  if (Dl_info found{}; ::dladdr(reinterpret_cast<const void*>(&ucp_get_version_string), &found) != 0)
+    library.path = found.dli_fname;
+  return library;
+}
 
 std::vector<std::string> ucx_network_devices(const Transport& transport) {
   const auto* const own = dynamic_cast<const UcxTransport*>(&transport);

@@ -62,6 +62,15 @@ struct UcxOptions {
 bool ucx_available() noexcept;
 /// The version of the library in use, "1.13.1"; empty without UCX.
 std::string ucx_version();
+/// The library in use.
+struct UcxLibrary {
+  std::string version;      // "1.13.1"
+  std::string path;         // of libucp
+  bool reads_cuda = false;  // with UcxMeans::automatic it sends from a GPU's memory; others need a copy in host memory
+};
+/// Opens UCX as a transport with UcxMeans::automatic does, and closes it: some milliseconds. Throws as
+/// make_ucx_transport().
+UcxLibrary ucx_library();
 
 /// The network devices that a transport of make_ucx_transport() has opened, by UCX's names, as UCX reports them; empty
 /// if it uses only shared memory, or for another kind of transport.

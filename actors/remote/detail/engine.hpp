@@ -20,6 +20,7 @@
 #include "actors/remote/detail/proxies.hpp"
 #include "actors/remote/detail/silence_watch.hpp"
 #include "actors/remote/detail/slab_pool.hpp"
+#include "actors/remote/detail/staging.hpp"
 #include "actors/remote/detail/tensor_loans.hpp"
 #include "actors/remote/remote_actors.hpp"
 
@@ -74,6 +75,7 @@ class Engine {
   FrameSender frames_;
   KnownActors actors_;
   OpenRequests requests_;
+  Staging staging_;
   TensorLoans loans_;
   Backlog backlog_;
   Outbound outbound_;

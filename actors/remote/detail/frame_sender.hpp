@@ -30,6 +30,7 @@ class FrameSender {
   void send(PeerState& to, const wire::Header& header);
   /// Sends the frames of one message, each on the lane of its outbox.
   void dispatch(Frames frames);
+  void dispatch(std::unique_ptr<Frame> frame);
   /// A frame for `to` with this head, for the bulk lane or for the control lane.
   std::unique_ptr<Frame> frame(PeerState& to, bool by_bulk, std::vector<std::byte> head) {
     return std::make_unique<Frame>(by_bulk ? bulk_out_ : control_out_, to.number, std::move(head));

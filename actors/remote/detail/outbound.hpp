@@ -4,6 +4,7 @@
 #include <caf/mailbox_element.hpp>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "actors/remote/detail/frame_sender.hpp"
 #include "actors/remote/detail/known_actors.hpp"
 #include "actors/remote/detail/open_requests.hpp"
+#include "actors/remote/detail/staging.hpp"
 #include "actors/remote/detail/tensor_loans.hpp"
 
 namespace troupe::remote {
@@ -25,10 +27,11 @@ class Proxies;
 /// one. Otherwise all later messages to that actor would wait at the receiver forever. Threads: the control lane's.
 class Outbound {
  public:
-  Outbound(Context& context, FrameSender& frames, KnownActors& actors, OpenRequests& requests, TensorLoans& loans,
-           Backlog& backlog, Proxies& proxies)
+  Outbound(Context& context, FrameSender& frames, Staging& staging, KnownActors& actors, OpenRequests& requests,
+           TensorLoans& loans, Backlog& backlog, Proxies& proxies)
       : context_(context),
         frames_(frames),
+        staging_(staging),
         actors_(actors),
         requests_(requests),
         loans_(loans),
@@ -47,13 +50,18 @@ class Outbound {
   /// Sends the message without checking credit; it must be the next one to send.
   void send_now(Proxy& proxy, caf::mailbox_element& message);
   void send_down(PeerState& to, const Ended& ended);
-  /// Forgets frames that wait for tensors: a lost peer's, or all.
+  /// Forgets messages that wait for tensors: a lost peer's, or all.
   void forget_parked(Peer peer);
   void forget_all_parked() { parked_.clear(); }
 
  private:
   class PointsReached;
   using Frames = FrameSender::Frames;
+  /// A message that waits until its tensors are valid, and then until those that are staged have been sent.
+  struct Parked {
+    Frames frames;
+    std::optional<StagedPayload> payload;
+  };
 
   void send_link(Proxy& proxy, const LinkChange& change);
   void refuse(Proxy& proxy, caf::mailbox_element& message, const Status& why);
@@ -62,12 +70,16 @@ class Outbound {
   void spend(Proxy& proxy, wire::Header& header, std::size_t body_bytes);
   void send_encoded(Proxy& proxy, wire::Header header);
   void cut_into_pieces(PeerState& to, std::shared_ptr<const Body> body, Frames& frames);
-  void park(Frames frames);
+  bool needs_bulk(std::size_t body_bytes) const;
+  StagedPayload take_payload(PeerState& to, std::uint32_t order);
+  void park(Parked message);
+  void go_on(Parked message);
   void unpark(std::uint64_t ticket, const Status& status);
   void replace_failed(const Frame& frame, const Status& why);
 
   Context& context_;
   FrameSender& frames_;
+  Staging& staging_;
   KnownActors& actors_;
   OpenRequests& requests_;
   TensorLoans& loans_;
@@ -75,7 +87,7 @@ class Outbound {
   Proxies& proxies_;
   std::vector<char> scratch_;  // the message that is being sent: space for the header, then the body
   TensorPlan tensors_;         // of that message
-  std::unordered_map<std::uint64_t, Frames> parked_;  // by ticket, until their tensors are valid
+  std::unordered_map<std::uint64_t, Parked> parked_;  // by ticket
   std::uint64_t next_ticket_ = 1;
 };
 

@@ -51,7 +51,9 @@ class Frame final : public LaneTask, public SendDone {
   Outbox* outbox;
   const Peer to;
   std::vector<std::byte> head;
-  std::vector<Tensor> tensors;       // their bytes are the first part of the payload
+  std::vector<Tensor> tensors;  // their bytes are the first part of the payload
+  Memory piece;                 // a piece of a payload: the whole payload of this frame; empty: it is none
+  std::shared_ptr<const void> piece_owner;
   std::shared_ptr<const Body> body;  // its bytes from `body_begin` to `body_end` are the last part; null: no body
   std::size_t body_begin = 0;
   std::size_t body_end = 0;

@@ -8,6 +8,7 @@
 #include "actors/remote/detail/context.hpp"
 #include "actors/remote/detail/frame_sender.hpp"
 #include "actors/remote/detail/known_actors.hpp"
+#include "actors/remote/detail/staging.hpp"
 #include "actors/remote/tensor.hpp"
 #include "actors/remote/wire.hpp"
 
@@ -19,6 +20,7 @@ struct TensorPlan {
   std::vector<Tensor> copied;  // by value
   std::vector<Point> awaited;  // points to wait for before the message may be sent
   std::uint64_t copied_bytes = 0;
+  bool is_staged = false;  // some of those that are sent by value
 
   /// Keeps its memory for the next message.
   void clear() noexcept {
@@ -26,6 +28,7 @@ struct TensorPlan {
     copied.clear();
     awaited.clear();
     copied_bytes = 0;
+    is_staged = false;
   }
 };
 
@@ -34,7 +37,8 @@ struct TensorPlan {
 /// process does so once for every record that it gets, whatever happens to the message. Threads: the control lane's.
 class TensorLoans {
  public:
-  TensorLoans(Context& context, FrameSender& frames) : context_(context), frames_(frames) {}
+  TensorLoans(Context& context, FrameSender& frames, const Staging& staging)
+      : context_(context), frames_(frames), staging_(staging) {}
 
   /// Decides for each tensor how it is sent, and lends those that are sent by reference. On failure none is lent.
   Status plan(PeerState& to, std::span<const Tensor> tensors, TensorPlan& plan);
@@ -69,6 +73,7 @@ class TensorLoans {
 
   Context& context_;
   FrameSender& frames_;
+  const Staging& staging_;
   std::unordered_map<std::uint64_t, Loan> lent_;  // by token
   std::uint64_t next_token_ = 1;
   std::vector<PeerState*> creditors_;  // peers to which tokens must be given back

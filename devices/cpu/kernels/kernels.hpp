@@ -87,6 +87,12 @@ struct Kernels {
   void (*scale_columns)(float* to, const float* from, const ColumnScale& by, std::size_t rows, std::size_t width);
   void (*center_gradient)(float* gradient, const float* values, const GradientCenter& by, std::size_t rows,
                           std::size_t width);
+  /// to[i] = from[i] times the distribution function of N(0, 1) at from[i].
+  void (*gelu_f32)(float* to, const float* from, std::size_t count);
+  void (*gelu_bf16)(std::uint16_t* to, const std::uint16_t* from, std::size_t count);
+  /// gradient[i] *= the slope of that at from[i].
+  void (*gelu_slope_f32)(float* gradient, const float* from, std::size_t count);
+  void (*gelu_slope_bf16)(std::uint16_t* gradient, const std::uint16_t* from, std::size_t count);
 };
 
 extern const Kernels kBaselineKernels;

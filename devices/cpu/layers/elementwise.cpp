@@ -10,16 +10,16 @@ using dnnl::eltwise_backward;
 using dnnl::eltwise_forward;
 using dnnl::memory;
 
-/// Adds the calls that multiply `gradient` by the slope at `at`: an output, or for GELU an input.
-void add_slope(ProgramBuilder& builder, Calls& calls, algorithm function, const memory& gradient, const memory& at,
-               bool from_input) {
+/// Adds the calls that multiply `gradient` by the slope where the output is `output`.
+void add_slope(ProgramBuilder& builder, Calls& calls, algorithm function, const memory& gradient,
+               const memory& output) {
   const memory::desc desc = builder.result(gradient).get_desc();
   const auto forward = describe_eltwise(builder.engine(), builder.attributes(), function, desc);
   const auto descriptor = describe_eltwise_backward(forward, builder.engine(), builder.attributes(), function, desc);
   const memory wide_gradient = builder.operand(calls, gradient);
-  const memory wide_at = builder.operand(calls, at);
+  const memory wide_output = builder.operand(calls, output);
   calls.emplace_back(BoundPrimitive{eltwise_backward{descriptor},
-                                    {{from_input ? DNNL_ARG_SRC : DNNL_ARG_DST, wide_at},
+                                    {{DNNL_ARG_DST, wide_output},
                                      {DNNL_ARG_DIFF_DST, wide_gradient},
                                      {DNNL_ARG_DIFF_SRC, wide_gradient},
                                      {DNNL_ARG_SCRATCHPAD, builder.scratch_for(descriptor)}}});
@@ -49,9 +49,7 @@ class EltwiseCalls final : public LayerCalls {
 
   void backward(Calls& calls, Gradients& gradients) override {
     Gradients::Place gradient = gradients.use(fused_layer_.output);
-    const bool from_input = function_ == algorithm::eltwise_gelu_erf;
-    add_slope(builder_, calls, function_, gradient.value,
-              from_input ? stored_input() : builder_.tensor(fused_layer_.output).value, from_input);
+    add_slope(builder_, calls, function_, gradient.value, builder_.tensor(fused_layer_.output).value);
     gradient.masked = false;
     gradients.contribute(calls, fused_layer_.inputs.front(), std::move(gradient));
   }
@@ -147,8 +145,7 @@ void add_activation(ProgramBuilder& builder, Calls& calls, Activation activation
 
 void add_activation_backward(ProgramBuilder& builder, Calls& calls, Activation activation, const memory& gradient,
                              const memory& output) {
-  if (activation != Activation::relu)
-    return add_slope(builder, calls, algorithm_of(activation), gradient, output, false);
+  if (activation != Activation::relu) return add_slope(builder, calls, algorithm_of(activation), gradient, output);
   const memory::dims dims = dims_of(gradient.get_desc());
   calls.emplace_back(
       Elementwise{ElementwiseKind::mask, gradient, output, {}, static_cast<std::uint64_t>(dims[0] * dims[1])});

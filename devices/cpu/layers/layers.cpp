@@ -31,7 +31,7 @@ struct Make {
   Made operator()(const Sigmoid&) const {
     return make_eltwise(builder, fused_layer, algorithm_of(Activation::sigmoid));
   }
-  Made operator()(const Gelu&) const { return make_eltwise(builder, fused_layer, algorithm::eltwise_gelu_erf); }
+  Made operator()(const Gelu&) const { return make_gelu(builder, fused_layer); }
   Made operator()(const Dropout& dropout) const { return make_dropout(builder, fused_layer, dropout); }
   Made operator()(const Add&) const { return make_sum(builder, fused_layer); }
   Made operator()(const L2Norm& norm) const { return make_l2_norm(builder, fused_layer, norm); }

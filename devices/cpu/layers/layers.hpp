@@ -47,9 +47,10 @@ struct PoolWindow {
 };
 std::unique_ptr<LayerCalls> make_pool(ProgramBuilder& builder, const FusedLayer& fused_layer, const PoolWindow& window);
 std::unique_ptr<LayerCalls> make_relu(ProgramBuilder& builder, const FusedLayer& fused_layer);
-/// `algorithm`: oneDNN's name of one whose backward pass reads the output, or of GELU.
+/// `algorithm`: oneDNN's name of one whose backward pass reads the output.
 std::unique_ptr<LayerCalls> make_eltwise(ProgramBuilder& builder, const FusedLayer& fused_layer,
                                          dnnl::algorithm algorithm);
+std::unique_ptr<LayerCalls> make_gelu(ProgramBuilder& builder, const FusedLayer& fused_layer);
 std::unique_ptr<LayerCalls> make_dropout(ProgramBuilder& builder, const FusedLayer& fused_layer,
                                          const Dropout& dropout);
 std::unique_ptr<LayerCalls> make_sum(ProgramBuilder& builder, const FusedLayer& fused_layer);

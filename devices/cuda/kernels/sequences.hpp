@@ -107,52 +107,57 @@ TROUPE_KERNEL_BODY void add_repeated(const Block& block, const AddRepeatedArgs& 
   });
 }
 
-/// Rows of products of queries and keys become weights, in place.
+/// Rows of products of queries and keys become weights.
 struct SoftmaxRowsArgs {
   const StreamState* stream;
-  float* weights;  // [count_rows, length]
+  void* weights;        // [count_rows, length]; f32: may be `scores`
+  const float* scores;  // likewise
   std::uint64_t count_rows;
   std::uint64_t length;
-  std::uint64_t causal;  // not 0: row r reads the first r % length + 1 alone
+  std::uint32_t causal;  // not 0: row r reads the first r % length + 1 alone
+  Stored type;           // of the weights
 };
 TROUPE_KERNEL_BODY void softmax_rows(const Block& block, const SoftmaxRowsArgs& args) {
-  float* const weights = block.at(args.weights);
+  void* const weights = block.at(args.weights);
+  const float* const scores = block.at(args.scores);
   const auto reads = [&](std::uint64_t row, std::uint64_t column) {
     return args.causal == 0 || column <= row % args.length;
   };
   with_row_sums<SoftmaxSums>(
       block, args.count_rows, args.length,
       [&](SoftmaxSums& sums, std::uint64_t row, std::uint64_t column) {
-        if (reads(row, column)) sums.take(weights[row * args.length + column]);
+        if (reads(row, column)) sums.take(scores[row * args.length + column]);
       },
       [&](const SoftmaxSums& sums, std::uint64_t row, std::uint64_t column) {
-        float& weight = weights[row * args.length + column];
-        weight = reads(row, column) ? ::expf(weight - sums.largest) / sums.exponentials : 0.0F;
+        const std::uint64_t i = row * args.length + column;
+        store(weights, args.type, i, reads(row, column) ? ::expf(scores[i] - sums.largest) / sums.exponentials : 0.0F);
       });
 }
 
-/// Rows of gradients to weights become gradients to products of queries and keys, times `scale`, in place.
+/// Rows of gradients to weights become gradients to products of queries and keys, times `scale`.
 struct SoftmaxRowsBackArgs {
   const StreamState* stream;
-  float* gradient;       // [count_rows, length]
-  const float* weights;  // likewise
+  void* to;               // [count_rows, length]; f32: may be `gradient`
+  const float* gradient;  // likewise
+  const void* weights;    // likewise
   std::uint64_t count_rows;
   std::uint64_t length;
   float scale;
-  std::uint32_t reserved;
+  Stored type;  // of `to` and the weights
 };
 TROUPE_KERNEL_BODY void softmax_rows_back(const Block& block, const SoftmaxRowsBackArgs& args) {
-  float* const gradient = block.at(args.gradient);
-  const float* const weights = block.at(args.weights);
+  void* const to = block.at(args.to);
+  const float* const gradient = block.at(args.gradient);
+  const void* const weights = block.at(args.weights);
   with_row_sums<FloatSum>(
       block, args.count_rows, args.length,
       [&](FloatSum& sum, std::uint64_t row, std::uint64_t column) {
         const std::uint64_t i = row * args.length + column;
-        sum.value += weights[i] * gradient[i];
+        sum.value += load(weights, args.type, i) * gradient[i];
       },
       [&](const FloatSum& sum, std::uint64_t row, std::uint64_t column) {
         const std::uint64_t i = row * args.length + column;
-        gradient[i] = args.scale * weights[i] * (gradient[i] - sum.value);
+        store(to, args.type, i, args.scale * load(weights, args.type, i) * (gradient[i] - sum.value));
       });
 }
 
@@ -180,11 +185,13 @@ inline void declare(Accesses& touched, const AddRepeatedArgs& args) {
   touched.writes(args.to, args.count * bytes_of(args.to_type));
 }
 inline void declare(Accesses& touched, const SoftmaxRowsArgs& args) {
-  touched.writes(args.weights, args.count_rows * args.length * sizeof(float));
+  touched.reads(args.scores, args.count_rows * args.length * sizeof(float));
+  touched.writes(args.weights, args.count_rows * args.length * bytes_of(args.type));
 }
 inline void declare(Accesses& touched, const SoftmaxRowsBackArgs& args) {
-  touched.reads(args.weights, args.count_rows * args.length * sizeof(float));
-  touched.writes(args.gradient, args.count_rows * args.length * sizeof(float));
+  touched.reads(args.weights, args.count_rows * args.length * bytes_of(args.type));
+  touched.reads(args.gradient, args.count_rows * args.length * sizeof(float));
+  touched.writes(args.to, args.count_rows * args.length * bytes_of(args.type));
 }
 #endif
 

@@ -25,7 +25,13 @@ void check_pixels(const LayerWork& work, std::uint32_t rows) {
 }
 
 template <class Kind>
-LayerRoom room_for(const Kind&, const LayerWork& work, std::uint32_t rows) {
+bool is_product(const Kind& kind) {
+  if constexpr (std::is_same_v<Kind, Conv2d>) return is_affine(kind);
+  return std::is_same_v<Kind, Dense>;
+}
+
+template <class Kind>
+LayerRoom room_for(const Kind& kind, const LayerWork& work, std::uint32_t rows) {
   LayerRoom room;
   if constexpr (kIsLoss<Kind>) {
     const bool has_labels = std::is_same_v<Kind, SoftmaxCrossEntropy>;
@@ -33,8 +39,11 @@ LayerRoom room_for(const Kind&, const LayerWork& work, std::uint32_t rows) {
     return room;
   } else {
     const std::uint64_t channels = last_extent(*work.output), positions = rows * (work.output->width() / channels);
-    room.summed_columns = channels;
-    if constexpr (std::is_same_v<Kind, Position>) room.summed_columns = work.output->width();
+    room.math.summed_columns = channels;
+    if constexpr (std::is_same_v<Kind, Position>) room.math.summed_columns = work.output->width();
+    if (is_product(kind))
+      for (const LayerParameter& parameter : work.parameters)
+        room.math.landed_bytes += on_a_boundary(parameter.count * sizeof(float));
     if constexpr (std::is_same_v<Kind, Conv2d>) {
       check_pixels(work, rows);
       room.kept = work.parameters[0].count * bytes_of(work.parameters[0].type);  // in another order
@@ -55,11 +64,13 @@ LayerRoom room_for(const Kind&, const LayerWork& work, std::uint32_t rows) {
   }
 }
 
-/// The weights, and in the backward pass the gradients to them.
+/// The weights, and in the backward pass the gradients to them. Scores are f32; where weights are not, they lie apart.
 LayerRoom room_for(const Attention& attention, const LayerWork& work, std::uint32_t rows) {
-  const std::uint64_t length = work.output->shape.extents[0];
-  const std::uint64_t weights = rows * attention.heads * length * length * sizeof(float);
-  return {.kept = weights, .scratch = weights, .summed_columns = 0};
+  const std::uint64_t length = work.output->shape.extents[0], count = rows * attention.heads * length * length;
+  const Stored type = work.inputs[0]->type;
+  LayerRoom room{.kept = count * bytes_of(type), .scratch = on_a_boundary(count * sizeof(float))};
+  if (type != Stored::f32) room.scratch += count * bytes_of(type);
+  return room;
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ struct Tensor {
 
 struct LayerParameter {
   const void* values = nullptr;
+  const std::uint16_t* bf16 = nullptr;  // rounded, where the graph is bf16
   float* gradient = nullptr;
   std::uint64_t count = 0;
   Stored type = Stored::f32;
@@ -54,18 +55,19 @@ struct Pass {
   StepSums* sums;
 };
 
-/// Memory is taken in pieces that begin on such a boundary.
-constexpr std::uint64_t on_a_boundary(std::uint64_t bytes) noexcept { return (bytes + 255) / 256 * 256; }
-
 /// Bytes that a layer keeps, and of scratch, for batches of `rows`.
 struct LayerRoom {
   std::uint64_t kept = 0, scratch = 0;
-  std::uint64_t summed_columns = 0;  // the most
+  MathRoom math{};
 };
 /// Throws Error{unsupported} with the reason for what has no kernels.
 LayerRoom room_for(const LayerWork& work, const Operation& operation, std::uint32_t rows);
 
 void forward(const LayerWork& work, const Operation& operation, const Pass& pass);
+/// Whether a convolution is one product of matrices: each pixel's channels times the weights.
+bool is_affine(const Conv2d& conv) noexcept;
+/// The layer and the ReLU behind it, which writes `to`, at once. False: nothing is done, each is to be computed alone.
+bool forward_with_relu(const Operation& operation, const LayerWork& work, const Tensor& to, const Pass& pass);
 /// Of a loss: nothing, since its forward pass gives the gradient, too.
 void backward(const LayerWork& work, const Operation& operation, const Pass& pass);
 

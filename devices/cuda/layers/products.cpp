@@ -1,3 +1,5 @@
+#include <variant>
+
 #include "devices/cuda/layers/layers.hpp"
 
 namespace troupe::cuda {
@@ -13,15 +15,71 @@ Matrix matrix(const void* at, Stored type, std::uint64_t row_stride, std::uint64
   return {at, row_stride, column_stride, 0, 0, type, 0};
 }
 
-void sum_to_bias(const LayerWork& work, const Pass& pass, std::uint64_t rows, std::uint64_t columns) {
+SumColumnsArgs sums_of(const Tensor& output, std::uint64_t rows, std::uint64_t columns) {
   SumColumnsArgs args{};
-  args.from = work.output->gradient, args.from_type = work.output->gradient_type;
+  args.from = output.gradient, args.from_type = output.gradient_type;
   args.sums = {rows, columns, 1, 0};
-  pass.math.sum_columns(pass.stream, args, work.parameters[1].gradient);
+  return args;
 }
 
-std::uint64_t inner_of(const Dense& dense, const Tensor& input) {
-  return dense.flatten ? input.width() : input.shape.extents.back();
+/// Output [rows, units] = input [rows, inner] times weights [units, inner], and the bias.
+struct Affine {
+  std::uint64_t rows, units, inner;
+  bool has_bias;
+};
+Affine affine_of(const Dense& dense, const LayerWork& work, std::uint32_t rows) {
+  const Tensor& input = *work.inputs[0];
+  const std::uint64_t inner = dense.flatten ? input.width() : input.shape.extents.back();
+  return {rows * (input.width() / inner), dense.units, inner, dense.bias};
+}
+Affine affine_of(const Conv2d& conv, const LayerWork& work, std::uint32_t rows) {
+  const std::uint64_t channels = work.inputs[0]->shape.extents.back();
+  return {rows * (work.inputs[0]->width() / channels), conv.filters, channels, conv.bias};
+}
+
+MultiplyArgs product_of(const Affine& of, const LayerWork& work, const Tensor& to) {
+  const Tensor& input = *work.inputs[0];
+  MultiplyArgs args{};
+  args.to = written_to(to.at, to.type);
+  if (of.has_bias) args.to.bias = work.parameters[1].as_floats();
+  args.place = matrix(nullptr, to.type, of.units, 1);
+  args.a = matrix(input.at, input.type, of.inner, 1);
+  args.b = matrix(work.parameters[0].values, work.parameters[0].type, 1, of.inner);
+  args.extents = {1, of.rows, of.units, of.inner};
+  return args;
+}
+const std::uint16_t* bf16_bias(const Affine& of, const LayerWork& work) {
+  return of.has_bias ? work.parameters[1].bf16 : nullptr;
+}
+
+void forward(const Affine& of, const LayerWork& work, const Pass& pass) {
+  MultiplyArgs args = product_of(of, work, *work.output);
+  pass.math.multiply(pass.stream, args, bf16_bias(of, work));
+}
+
+bool forward_with_relu(const Affine& of, const LayerWork& work, const Tensor& to, const Pass& pass) {
+  return pass.math.multiply_with_relu(pass.stream, product_of(of, work, to), bf16_bias(of, work));
+}
+
+void backward(const Affine& of, const LayerWork& work, const Pass& pass) {
+  const Tensor &input = *work.inputs[0], &output = *work.output;
+  MultiplyArgs to_weights{};
+  to_weights.to = written_to(work.parameters[0].gradient, Stored::f32);
+  to_weights.place = matrix(nullptr, Stored::f32, of.inner, 1);
+  to_weights.a = matrix(output.gradient, output.gradient_type, 1, of.units);
+  to_weights.b = matrix(input.at, input.type, of.inner, 1);
+  to_weights.extents = {1, of.units, of.inner, of.rows};
+  SumColumnsArgs to_bias = sums_of(output, of.rows, of.units);
+  pass.math.multiply_to_gradient(pass.stream, to_weights, of.has_bias ? &to_bias : nullptr,
+                                 of.has_bias ? work.parameters[1].gradient : nullptr);
+  if (work.gradients[0].at == nullptr) return;
+  MultiplyArgs to_input{};
+  to_input.to = gradient_to(work.gradients[0]);
+  to_input.place = matrix(nullptr, work.gradients[0].type, of.inner, 1);
+  to_input.a = matrix(output.gradient, output.gradient_type, of.units, 1);
+  to_input.b = matrix(work.parameters[0].values, work.parameters[0].type, of.inner, 1);
+  to_input.extents = {1, of.rows, of.inner, of.units};
+  pass.math.multiply(pass.stream, to_input);
 }
 
 ConvolutionShape shape_of(const Conv2d& conv, const LayerWork& work, std::uint32_t rows) {
@@ -59,41 +117,28 @@ void bring_channels_last(const LayerWork& work, const ConvolutionShape& shape, c
 
 }  // namespace
 
+bool is_affine(const Conv2d& conv) noexcept {
+  const auto is_pair = [](const auto& pair, std::uint32_t of) { return pair.height == of && pair.width == of; };
+  return is_pair(conv.kernel, 1) && is_pair(conv.stride, 1) && is_pair(conv.padding, 0) && conv.groups == 1;
+}
+
 void forward(const Dense& dense, const LayerWork& work, const Pass& pass) {
-  const Tensor& input = *work.inputs[0];
-  const std::uint64_t inner = inner_of(dense, input);
-  MultiplyArgs args{};
-  args.to = written_to(work.output->at, work.output->type);
-  if (dense.bias) args.to.bias = work.parameters[1].as_floats();
-  args.place = matrix(nullptr, work.output->type, dense.units, 1);
-  args.a = matrix(input.at, input.type, inner, 1);
-  args.b = matrix(work.parameters[0].values, work.parameters[0].type, 1, inner);
-  args.extents = {1, pass.rows * (input.width() / inner), dense.units, inner};
-  pass.math.multiply(pass.stream, args);
+  forward(affine_of(dense, work, pass.rows), work, pass);
 }
 
 void backward(const Dense& dense, const LayerWork& work, const Pass& pass) {
-  const Tensor &input = *work.inputs[0], &output = *work.output;
-  const std::uint64_t inner = inner_of(dense, input), rows = pass.rows * (input.width() / inner);
-  MultiplyArgs to_weights{};
-  to_weights.to = written_to(work.parameters[0].gradient, Stored::f32);
-  to_weights.place = matrix(nullptr, Stored::f32, inner, 1);
-  to_weights.a = matrix(output.gradient, output.gradient_type, 1, dense.units);
-  to_weights.b = matrix(input.at, input.type, inner, 1);
-  to_weights.extents = {1, dense.units, inner, rows};
-  pass.math.multiply(pass.stream, to_weights);
-  if (dense.bias) sum_to_bias(work, pass, rows, dense.units);
-  if (work.gradients[0].at == nullptr) return;
-  MultiplyArgs to_input{};
-  to_input.to = gradient_to(work.gradients[0]);
-  to_input.place = matrix(nullptr, work.gradients[0].type, inner, 1);
-  to_input.a = matrix(output.gradient, output.gradient_type, dense.units, 1);
-  to_input.b = matrix(work.parameters[0].values, work.parameters[0].type, inner, 1);
-  to_input.extents = {1, rows, inner, dense.units};
-  pass.math.multiply(pass.stream, to_input);
+  backward(affine_of(dense, work, pass.rows), work, pass);
+}
+
+bool forward_with_relu(const Operation& operation, const LayerWork& work, const Tensor& to, const Pass& pass) {
+  if (const auto* const dense = std::get_if<Dense>(&operation))
+    return forward_with_relu(affine_of(*dense, work, pass.rows), work, to, pass);
+  const auto* const conv = std::get_if<Conv2d>(&operation);
+  return conv != nullptr && is_affine(*conv) && forward_with_relu(affine_of(*conv, work, pass.rows), work, to, pass);
 }
 
 void forward(const Conv2d& conv, const LayerWork& work, const Pass& pass) {
+  if (is_affine(conv)) return forward(affine_of(conv, work, pass.rows), work, pass);
   ConvolveArgs args{};
   args.to = written_to(work.output->at, work.output->type);
   if (conv.bias) args.to.bias = work.parameters[1].as_floats();
@@ -105,6 +150,7 @@ void forward(const Conv2d& conv, const LayerWork& work, const Pass& pass) {
 }
 
 void backward(const Conv2d& conv, const LayerWork& work, const Pass& pass) {
+  if (is_affine(conv)) return backward(affine_of(conv, work, pass.rows), work, pass);
   const Tensor &input = *work.inputs[0], &output = *work.output;
   ConvolveToWeightsArgs to_weights{};
   to_weights.to = written_to(work.parameters[0].gradient, Stored::f32);
@@ -112,7 +158,10 @@ void backward(const Conv2d& conv, const LayerWork& work, const Pass& pass) {
   to_weights.images = input.at, to_weights.images_type = input.type;
   to_weights.shape = shape_of(conv, work, pass.rows);
   pass.math.convolve_to_weights(pass.stream, to_weights);
-  if (conv.bias) sum_to_bias(work, pass, to_weights.shape.count_out() / conv.filters, conv.filters);
+  if (conv.bias) {
+    SumColumnsArgs to_bias = sums_of(output, to_weights.shape.count_out() / conv.filters, conv.filters);
+    pass.math.sum_columns(pass.stream, to_bias, work.parameters[1].gradient);
+  }
   if (work.gradients[0].at == nullptr) return;
   ConvolveToImagesArgs to_images{};
   to_images.to = gradient_to(work.gradients[0]);

@@ -27,8 +27,8 @@ class HeadProducts {
     return {first, 3 * width_, 1, length_ * 3 * width_, part(), type, 0};
   }
   Matrix of_output(const void* at, Stored type) const { return {at, width_, 1, length_ * width_, part(), type, 0}; }
-  Matrix weights(const float* at) const {
-    return {at, length_, 1, heads_ * length_ * length_, length_ * length_, Stored::f32, 0};
+  Matrix weights(const void* at, Stored type) const {
+    return {at, length_, 1, heads_ * length_ * length_, length_ * length_, type, 0};
   }
   static Matrix transposed(Matrix of) {
     std::swap(of.rows, of.columns);
@@ -96,17 +96,20 @@ void backward(const Position&, const LayerWork& work, const Pass& pass) {
   move_all(work.gradients[0], output.gradient, output.gradient_type, pass.rows * output.width(), pass);
 }
 
+// Weights have the type of the tensors: a library multiplies operands of one type only. Scores, which are summed up
+// before they become weights, stay f32.
 void forward(const Attention& attention, const LayerWork& work, const Pass& pass) {
   const Tensor &input = *work.inputs[0], &output = *work.output;
   const HeadProducts heads{attention, work, pass};
-  auto* const weights = reinterpret_cast<float*>(work.kept);
-  heads.multiply(heads.weights(weights), 0, heads.of_input(input.at, input.type, 0),
+  auto* const scores = reinterpret_cast<float*>(input.type == Stored::f32 ? work.kept : pass.scratch);
+  heads.multiply(heads.weights(scores, Stored::f32), 0, heads.of_input(input.at, input.type, 0),
                  HeadProducts::transposed(heads.of_input(input.at, input.type, 1)), heads.length(), heads.part(),
                  heads.scale());
-  SoftmaxRowsArgs softmax{nullptr, weights, heads.count_weights() / heads.length(), heads.length(),
-                          attention.causal ? 1U : 0U};
+  SoftmaxRowsArgs softmax{
+      nullptr,   work.kept, scores, heads.count_weights() / heads.length(), heads.length(), attention.causal ? 1U : 0U,
+      input.type};
   pass.stream.launch(softmax, softmax.count_rows * kSummedColumns);
-  heads.multiply(heads.of_output(output.at, output.type), 0, heads.weights(weights),
+  heads.multiply(heads.of_output(output.at, output.type), 0, heads.weights(work.kept, input.type),
                  heads.of_input(input.at, input.type, 2), heads.part(), heads.length());
 }
 
@@ -115,19 +118,23 @@ void backward(const Attention& attention, const LayerWork& work, const Pass& pas
   if (to.at == nullptr) return;
   const Tensor &input = *work.inputs[0], &output = *work.output;
   const HeadProducts heads{attention, work, pass};
-  const auto* const weights = reinterpret_cast<const float*>(work.kept);
-  auto* const slopes = reinterpret_cast<float*>(pass.scratch);
+  const Matrix weights = heads.weights(work.kept, input.type);
+  auto* const to_weights = reinterpret_cast<float*>(pass.scratch);
+  std::byte* const to_scores =
+      pass.scratch + (input.type == Stored::f32 ? 0 : on_a_boundary(heads.count_weights() * sizeof(float)));
   const Matrix gradient = heads.of_output(output.gradient, output.gradient_type);
-  heads.multiply(heads.of_input(to.at, to.type, 2), to.adds, HeadProducts::transposed(heads.weights(weights)), gradient,
-                 heads.part(), heads.length());
-  heads.multiply(heads.weights(slopes), 0, gradient, HeadProducts::transposed(heads.of_input(input.at, input.type, 2)),
-                 heads.length(), heads.part());
-  SoftmaxRowsBackArgs softmax{nullptr,        slopes,        weights, heads.count_weights() / heads.length(),
-                              heads.length(), heads.scale(), 0};
+  heads.multiply(heads.of_input(to.at, to.type, 2), to.adds, HeadProducts::transposed(weights), gradient, heads.part(),
+                 heads.length());
+  heads.multiply(heads.weights(to_weights, Stored::f32), 0, gradient,
+                 HeadProducts::transposed(heads.of_input(input.at, input.type, 2)), heads.length(), heads.part());
+  SoftmaxRowsBackArgs softmax{
+      nullptr,        to_scores,     to_weights, work.kept, heads.count_weights() / heads.length(),
+      heads.length(), heads.scale(), input.type};
   pass.stream.launch(softmax, softmax.count_rows * kSummedColumns);
-  heads.multiply(heads.of_input(to.at, to.type, 0), to.adds, heads.weights(slopes),
-                 heads.of_input(input.at, input.type, 1), heads.part(), heads.length());
-  heads.multiply(heads.of_input(to.at, to.type, 1), to.adds, HeadProducts::transposed(heads.weights(slopes)),
+  const Matrix slopes = heads.weights(to_scores, input.type);
+  heads.multiply(heads.of_input(to.at, to.type, 0), to.adds, slopes, heads.of_input(input.at, input.type, 1),
+                 heads.part(), heads.length());
+  heads.multiply(heads.of_input(to.at, to.type, 1), to.adds, HeadProducts::transposed(slopes),
                  heads.of_input(input.at, input.type, 0), heads.part(), heads.length());
 }
 

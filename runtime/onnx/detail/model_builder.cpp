@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/base/error.hpp"
+#include "runtime/compute/text_generation.hpp"
 #include "runtime/model/layer_kinds.hpp"
 
 namespace troupe::detail {
@@ -68,10 +69,9 @@ std::string ModelBuilder::name_of(std::string_view name) {
   std::string made;
   const bool path = name.starts_with('/');
   if (path && name.ends_with("_output_0")) name.remove_suffix(std::string_view{"_output_0"}.size());
-  for (const char c : name.substr(path ? 1 : 0)) {
-    const bool shows = static_cast<unsigned char>(c) >= 0x20 && static_cast<unsigned char>(c) != 0x7f;
-    made += path && c == '/' ? '.' : shows ? c : '_';
-  }
+  // Checkpoints and reports are JSON, whose text is UTF-8.
+  for (const char c : printable(name.substr(path ? 1 : 0)))
+    made += path && c == '/' ? '.' : c == '\n' || c == '\t' || c == '\\' ? '_' : c;
   return made;
 }
 

@@ -74,6 +74,30 @@ TEST_F(HostilePeer, IsLostWhenPiecesOfABodyDoNotFit) {
   expect_lost("piece");
 }
 
+TEST_F(HostilePeer, IsLostWhenPiecesOfAPayloadDoNotFit) {
+  SentFrame piece = frame_of({.kind = wire::Kind::payload_piece, .sequence = 2, .source = 100, .target = 90});
+  piece.lane = Lane::bulk;
+  piece.payload.resize(11);
+  ASSERT_TRUE(world.arrive(stranger, {piece}));
+  expect_lost("piece");
+}
+
+TEST_F(HostilePeer, IsLostWhenAPieceOfAPayloadHasNoBytes) {
+  SentFrame piece = frame_of({.kind = wire::Kind::payload_piece, .sequence = 1, .source = 100});
+  piece.lane = Lane::bulk;
+  ASSERT_TRUE(world.arrive(stranger, {piece}));
+  expect_lost("piece");
+}
+
+TEST_F(HostilePeer, IsLostWhenTwoMessagesHaveOnePayload) {
+  auto header = message(0, 0, server());
+  header.flags = wire::kPayloadInPieces;
+  SentFrame frame = frame_of(header);
+  frame.lane = Lane::bulk;
+  ASSERT_TRUE(world.arrive(stranger, {frame, frame}));
+  expect_lost("two messages");
+}
+
 TEST_F(HostilePeer, IsLostWhenItDoesNotTellWhichBodyIsAMessages) {
   auto header = message(0, 0, server());
   header.flags = wire::kBodyInPieces;

@@ -2,13 +2,14 @@
 
 namespace troupe::test {
 
-LoopbackWorld::LoopbackWorld(LoopbackAdversity adversity, RemoteOptions options_here, RemoteOptions options_there)
+LoopbackWorld::LoopbackWorld(LoopbackAdversity adversity, RemoteOptions options_here, RemoteOptions options_there,
+                             const std::optional<FakeOptions>& devices)
     : network(adversity) {
   const auto endpoint = [this](Peer peer) {
     return [this, peer](AddressSpace& space) { return network.endpoint(peer, space); };
   };
-  here = std::make_unique<RemoteEnd>(Peer{0}, endpoint(Peer{0}), std::move(options_here));
-  there = std::make_unique<RemoteEnd>(kThere, endpoint(kThere), std::move(options_there));
+  here = std::make_unique<RemoteEnd>(Peer{0}, endpoint(Peer{0}), std::move(options_here), devices);
+  there = std::make_unique<RemoteEnd>(kThere, endpoint(kThere), std::move(options_there), devices);
   here->meet(kThere, there->introduction());
   there->meet(Peer{0}, here->introduction());
   here->start();

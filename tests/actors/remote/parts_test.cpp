@@ -17,6 +17,7 @@
 #include "actors/dialect.hpp"
 #include "actors/remote/detail/body_assembler.hpp"
 #include "actors/remote/detail/codec.hpp"
+#include "actors/remote/detail/payload_assembler.hpp"
 #include "actors/remote/detail/sinks.hpp"
 #include "actors/remote/detail/slab_pool.hpp"
 #include "actors/remote/network_module.hpp"
@@ -167,6 +168,105 @@ TEST_F(BodiesInPieces, AreWrongWhenTheyDisagree) {
   wrong = false;
   add(4, wire::kLargestBody + 1, 0, "a");
   EXPECT_TRUE(wrong);
+}
+
+class PayloadsInPieces : public ::testing::Test {
+ protected:
+  static constexpr std::uint64_t kBytes = 300;  // in three pieces of 100
+
+  static wire::Header piece(std::uint64_t offset, std::uint32_t pieces = 3) {
+    return {.kind = wire::Kind::payload_piece, .sequence = pieces, .order = 5, .source = kBytes, .target = offset};
+  }
+  Memory land(std::uint64_t offset, std::uint64_t bytes = 100) {
+    return payloads.land(Peer{1}, piece(offset), bytes, wrong);
+  }
+  void add_message() { payloads.add_message(Peer{1}, {.order = 5}, std::vector<std::byte>(48), wrong); }
+  auto whole() { return payloads.take_whole(Peer{1}, 5); }
+
+  bool has_memory = true;
+  std::weak_ptr<const void> kept;
+  remote::PayloadAssembler payloads{[this](SinkKey, std::uint64_t size_bytes) -> remote::PayloadAssembler::Store {
+    if (!has_memory) return {};
+    std::shared_ptr<const void> keeper = std::make_shared<const int>(1);
+    kept = keeper;
+    return {{ArenaId{9}, 4096, size_bytes}, keeper};
+  }};
+  bool wrong = false;
+};
+
+TEST_F(PayloadsInPieces, LandInTheirPlacesAndAreWholeWhenAllHaveArrived) {
+  const Memory last = land(200), first = land(0);
+  EXPECT_EQ(last, (Memory{ArenaId{9}, 4096 + 200, 100}));
+  add_message();
+  const Memory middle = land(100);
+  EXPECT_TRUE(payloads.end_landing(middle, true));
+  EXPECT_TRUE(payloads.end_landing(first, true));
+  EXPECT_FALSE(whole());
+  EXPECT_TRUE(payloads.end_landing(last, true));
+  const auto message = whole();
+  ASSERT_TRUE(message);
+  EXPECT_EQ(message->payload.memory, (Memory{ArenaId{9}, 4096, kBytes}));
+  EXPECT_NE(message->payload.keeper, nullptr);
+  EXPECT_FALSE(whole());
+  EXPECT_FALSE(wrong);
+}
+
+TEST_F(PayloadsInPieces, WithoutMemoryAreRefusedWhenAllHaveCome) {
+  has_memory = false;
+  for (const std::uint64_t offset : {0, 100, 200}) {
+    EXPECT_FALSE(whole());
+    EXPECT_EQ(land(offset).size_bytes, 0u);
+    if (offset == 0) add_message();
+  }
+  const auto message = whole();
+  ASSERT_TRUE(message);
+  EXPECT_EQ(message->payload.keeper, nullptr);
+  EXPECT_FALSE(wrong);
+}
+
+TEST_F(PayloadsInPieces, OfASenderThatFailedEndWithTheLastThatWasSent) {
+  const Memory first = land(0);
+  payloads.cut_short(Peer{1}, piece(2), wrong);
+  EXPECT_FALSE(whole());
+  EXPECT_TRUE(payloads.end_landing(first, true));
+  EXPECT_FALSE(whole());
+  EXPECT_FALSE(kept.expired());
+  EXPECT_TRUE(payloads.end_landing(land(100), true)) << "it may come later than the news of the end";
+  EXPECT_FALSE(whole());
+  EXPECT_TRUE(kept.expired());
+  EXPECT_FALSE(wrong);
+}
+
+TEST_F(PayloadsInPieces, KeepTheMemoryOfALostPeerUntilNothingLandsThere) {
+  const Memory first = land(0);
+  payloads.forget(Peer{0});
+  EXPECT_FALSE(kept.expired());
+  payloads.forget(Peer{1});
+  EXPECT_FALSE(kept.expired());
+  EXPECT_TRUE(payloads.end_landing(first, false));
+  EXPECT_TRUE(kept.expired());
+  EXPECT_FALSE(payloads.end_landing(first, false));
+}
+
+TEST_F(PayloadsInPieces, AreWrongWhenTheyDisagree) {
+  const auto is_wrong = [&](const wire::Header& header, std::uint64_t bytes) {
+    wrong = false;
+    payloads.land(Peer{1}, header, bytes, wrong);
+    return wrong;
+  };
+  EXPECT_FALSE(is_wrong(piece(0), 100));
+  EXPECT_TRUE(is_wrong(piece(100, 4), 100)) << "another number of pieces";
+  EXPECT_TRUE(is_wrong(piece(201), 100)) << "behind the end";
+  EXPECT_TRUE(is_wrong(piece(UINT64_MAX), 100)) << "behind the end";
+  EXPECT_TRUE(is_wrong(piece(0), 100)) << "in a place where one lands";
+  EXPECT_FALSE(is_wrong(piece(100), 100));
+  EXPECT_FALSE(is_wrong(piece(200), 100));
+  EXPECT_TRUE(is_wrong(piece(50), 100)) << "one too many";
+  add_message();
+  EXPECT_TRUE((add_message(), wrong)) << "a second message";
+  wrong = false;
+  payloads.cut_short(Peer{1}, piece(1), wrong);
+  EXPECT_TRUE(wrong) << "failed, although all were sent";
 }
 
 TEST(Codec, KeepsNumbersThatAreNotFinite) {

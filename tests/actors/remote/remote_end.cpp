@@ -1,5 +1,6 @@
 #include "tests/actors/remote/remote_end.hpp"
 
+#include <algorithm>
 #include <caf/event_based_actor.hpp>
 #include <caf/scoped_actor.hpp>
 #include <caf/send.hpp>
@@ -78,6 +79,13 @@ caf::behavior serve(Self self, RemoteEnd* end) {
   };
 }
 
+/// With contents from `seed`.
+void fill(std::uint32_t* words, std::uint64_t count, std::uint64_t seed) {
+  std::uint64_t word = seed;
+  for (std::uint64_t i = 0; i < count; ++i)
+    words[i] = static_cast<std::uint32_t>(word = word * 6364136223846793005u + 1442695040888963407u);
+}
+
 }  // namespace
 
 std::uint64_t digest(const AddressSpace& space, const Tensor& tensor) {
@@ -97,7 +105,8 @@ Config::Config() {
   set("logger.verbosity", caf::atom("quiet"));
 }
 
-RemoteEnd::RemoteEnd(Peer number, const MakeTransport& make_transport, RemoteOptions options)
+RemoteEnd::RemoteEnd(Peer number, const MakeTransport& make_transport, RemoteOptions options,
+                     const std::optional<FakeOptions>& its_device)
     : self(number), own(Arena::create(arena_id(self, 1), kOwnBytes)), system(config) {
   space.map(own);
   if (self == Peer{0}) {
@@ -106,6 +115,8 @@ RemoteEnd::RemoteEnd(Peer number, const MakeTransport& make_transport, RemoteOpt
   }
   if (!options.shares) options.shares = [](Peer, ArenaId arena) { return arena == arena_id(Peer{0}, 2); };
   options.dropped = [this](std::string_view) { ++told_dropped; };
+  if (its_device) device = std::make_unique<FakeDevice>(space, *its_device);
+  options.device = device.get();
   transport = make_transport(space);
   control = std::make_unique<LaneLoop>(*transport, Lane::control, LaneOptions{}, "control");
   bulk = std::make_unique<LaneLoop>(*transport, Lane::bulk, LaneOptions{}, "bulk");
@@ -169,10 +180,16 @@ Tensor RemoteEnd::tensor(std::uint64_t bytes, std::uint64_t seed, bool shared, P
                          std::shared_ptr<const void> owner) {
   const Memory memory = bytes == 0 ? Memory{own->id(), Arena::kPageBytes, 0} : fresh(bytes, shared);
   auto* const words = reinterpret_cast<std::uint32_t*>(space.address(memory));
-  std::uint64_t word = seed;
-  for (std::uint64_t i = 0; i < bytes / 4; ++i)
-    words[i] = static_cast<std::uint32_t>(word = word * 6364136223846793005u + 1442695040888963407u);
+  fill(words, bytes / 4, seed);
   return {memory, {bytes / 4}, DType::f32, valid_from, std::move(owner)};
+}
+
+Tensor RemoteEnd::tensor_on_device(std::uint32_t arena, std::uint64_t bytes, std::uint64_t seed, Point valid_from,
+                                   std::shared_ptr<const void> owner) {
+  const Memory all = device->allocate(arena_id(self, arena), MemoryKind::device, std::max<std::uint64_t>(bytes, 4));
+  const Memory memory = slice(all, 0, bytes);
+  fill(device->address_of<std::uint32_t>(all), bytes / 4, seed);
+  return {memory, {bytes / 4}, DType::f32, valid_from, std::move(owner), MemoryKind::device};
 }
 
 caf::actor at_other_end(RemoteEnd& its, RemoteEnd& other, const caf::actor& actor) {

@@ -13,6 +13,7 @@
 
 #include "actors/dialect.hpp"
 #include "actors/remote/remote_actors.hpp"
+#include "devices/fake/fake_device.hpp"
 #include "transports/loopback/loopback_transport.hpp"
 
 // What the tests of remote actors need at each end, in this process or in a child process.
@@ -74,7 +75,9 @@ struct Config : caf::actor_system_config {
 class RemoteEnd {
  public:
   using MakeTransport = std::function<std::unique_ptr<Transport>(AddressSpace&)>;
-  RemoteEnd(Peer self, const MakeTransport& make_transport, RemoteOptions options = {});
+  /// With `its_device`: it has a device whose memory the host cannot access.
+  RemoteEnd(Peer self, const MakeTransport& make_transport, RemoteOptions options = {},
+            const std::optional<FakeOptions>& its_device = {});
   ~RemoteEnd();
 
   /// Plain bytes for the other end, and the other end's; then start() runs the lanes.
@@ -88,9 +91,13 @@ class RemoteEnd {
   Tensor tensor(std::uint64_t bytes, std::uint64_t seed, bool shared = false, Point valid_from = {},
                 std::shared_ptr<const void> owner = nullptr);
   Memory fresh(std::uint64_t bytes, bool shared);
+  /// The same in the device's memory, in an arena of this number. Before tensors of it are sent.
+  Tensor tensor_on_device(std::uint32_t arena, std::uint64_t bytes, std::uint64_t seed, Point valid_from = {},
+                          std::shared_ptr<const void> owner = nullptr);
 
   const Peer self;
   AddressSpace space;
+  std::unique_ptr<FakeDevice> device;
   std::shared_ptr<Arena> own;
   std::shared_ptr<Arena> common;  // made by peer 0
   Config config;
@@ -123,7 +130,7 @@ class World {
 class LoopbackWorld final : public World {
  public:
   explicit LoopbackWorld(LoopbackAdversity adversity = {}, RemoteOptions options_here = {},
-                         RemoteOptions options_there = {});
+                         RemoteOptions options_there = {}, const std::optional<FakeOptions>& devices = {});
   ~LoopbackWorld() override;
   void kill_there() override { network.kill(kThere); }
 

@@ -18,5 +18,6 @@ struct Mistake {
   Mistake { program, #program, __VA_ARGS__ }
 
 std::vector<Mistake> mistakes_with_collectives();
+std::vector<Mistake> mistakes_with_products();
 
 }  // namespace troupe::cuda::testing::mistakes

@@ -759,6 +759,7 @@ std::vector<Mistake> table() {
            "freed while open: cuMemFree_v2", "has open: 800 bytes of device memory from cuMemAlloc_v2"}),
   };
   for (const Mistake& row : mistakes_with_collectives()) rows.push_back(row);
+  for (const Mistake& row : mistakes_with_products()) rows.push_back(row);
   return rows;
 }
 

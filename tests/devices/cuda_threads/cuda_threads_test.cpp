@@ -122,8 +122,9 @@ TEST(CudaThreads, NormalizeRowsAndMakeWeightsOfThem) {
   back.moments = moments.data(), back.scale = ones.data();
   back.count_rows = kRows, back.width = kColumns, back.is_layer_norm = 1;
   run(normalize_rows_back, back, 2);
-  run(softmax_rows, SoftmaxRowsArgs{nullptr, weights.data(), kRows, kColumns, 1}, 2);
-  run(softmax_rows_back, SoftmaxRowsBackArgs{nullptr, slopes.data(), weights.data(), kRows, kColumns, 1, 0}, 2);
+  run(softmax_rows, SoftmaxRowsArgs{nullptr, weights.data(), weights.data(), kRows, kColumns, 1, Stored::f32}, 2);
+  run(softmax_rows_back,
+      SoftmaxRowsBackArgs{nullptr, slopes.data(), slopes.data(), weights.data(), kRows, kColumns, 1, Stored::f32}, 2);
   for (std::size_t r = 0; r < kRows; ++r) {
     double sum = 0, squares = 0, back_sum = 0, weight = 0, slope = 0;
     for (std::size_t i = r * kColumns; i < (r + 1) * kColumns; ++i) {

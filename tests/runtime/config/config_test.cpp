@@ -81,6 +81,7 @@ stage_path = "/scratch"
 name = "mlp"
 units = [500, 250]
 dtype = "bf16"
+tf32 = true
 [optimizer]
 rule = "adamw"
 rate = 1
@@ -129,6 +130,7 @@ stop_s = 0.25
   EXPECT_EQ(s.data.loader, "node");
   EXPECT_EQ(s.model.units, (std::vector<std::uint32_t>{500, 250}));
   EXPECT_EQ(s.model.dtype, DType::bf16);
+  EXPECT_TRUE(s.model.tf32);
   EXPECT_EQ(s.rule, (Rule{RuleKind::adamw, 1, 0.9, 0.8, 0.99, 1e-6, 0.01}));
   EXPECT_EQ(s.train.epochs, 3u);
   EXPECT_EQ(s.train.steps, 17u);

@@ -22,6 +22,8 @@ TEST(ExchangeLevels, AreTheArenaOfOneNodeAndTheTransportOfNodesOfOneRank) {
   EXPECT_EQ(name_of(exchange_levels(one, false)), "arena");
   EXPECT_EQ(name_of(exchange_levels(each, false)), "direct");
   EXPECT_EQ(name_of(exchange_levels(pairs, false)), "hierarchical");
+  EXPECT_EQ(nccl_levels(pairs), (std::vector<ExchangeLevel>{{LevelMeans::nccl, exchange_levels(pairs, true)[0].sets}}));
+  EXPECT_EQ(name_of(nccl_levels(pairs)), "nccl");
 }
 
 TEST(ExchangeLevels, OfSeveralNodesHaveARankOfEachNodeInEverySetOfCounterparts) {

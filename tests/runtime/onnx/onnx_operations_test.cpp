@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cmath>
@@ -277,6 +278,37 @@ TEST(OnnxOperations, CutsPartsOnlyForAnAttention) {
 }
 
 // ---- Numbers ----
+
+TEST(OnnxNames, AreTextThatACheckpointCanHold) {
+  const auto name = [](const std::string& weight) {
+    const File file = File{}
+                          .input("x", {0, 4})
+                          .f32(weight, {2, 4}, counted(8))
+                          .node("Gemm", {"x", weight}, "y", {number("transB", 1)})
+                          .output("y");
+    return read_model(file.bytes(), image_and_label(Shape{{4}})).layers.front().name;
+  };
+  EXPECT_EQ(name("gr\u00f6\u00dfe.weight"), "gr\u00f6\u00dfe");
+  EXPECT_EQ(name("\xff\xc3.weight"), "_xff_xc3") << "which is not UTF-8";
+  EXPECT_EQ(name("a\x1b[31m\nb.weight"), "a_x1b[31m_b") << "which a terminal would obey";
+}
+
+TEST(OnnxFile, IsRefusedWhereItIsNoFile) {
+  const TempFolder folder;
+  const std::string pipe = folder.path() / "model.onnx";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const auto refused = [](const std::string& path) {
+    try {
+      read_onnx_file(path, image_and_label(Shape{{4}}));
+    } catch (const Error& error) {
+      return std::string{error.what()};
+    }
+    return std::string{"accepted"};
+  };
+  EXPECT_EQ(refused(pipe), pipe + ": is not a regular file; name a file of ONNX (model.onnx)");
+  EXPECT_THAT(refused(folder.path()), HasSubstr("is not a regular file"));
+  EXPECT_THAT(refused(folder.path() / "absent.onnx"), HasSubstr("cannot be opened"));
+}
 
 TEST(OnnxNumbers, AreConvertedFrom16And64Bits) {
   const auto dense_of = [](std::int64_t type, std::string_view bytes) {

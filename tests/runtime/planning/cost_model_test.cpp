@@ -220,6 +220,18 @@ TEST(CostModel, RatesAreReadBetweenTheRowsThatWereMeasured) {
   EXPECT_NEAR(job.predicted(figures).mean[StepPart::compute], kFlops * 100 / 2e9, 1e-12);
 }
 
+TEST(CostModel, RatesAreReadBetweenTheModelsThatWereMeasured) {
+  CostFigures figures = round_figures();
+  const auto measured = [](std::uint32_t units, double rate) {
+    return topology::ComputeFigure{
+        .dtype = "f32", .rows = 100, .units = units, .flops_per_second = exactly(rate), .layers = 1};
+  };
+  figures.measured.compute = {measured(32, 3e9), measured(128, 1e9)};
+  const PredictedJob job{.settings = sgd_settings()};  // about 64 x 64 weights: in the middle on a logarithmic scale
+  const double predicted_s = job.predicted(figures).mean[StepPart::compute];
+  EXPECT_NEAR(predicted_s, kFlops * 100 / 2e9, 0.02 * predicted_s);
+}
+
 TEST(CostModel, BusyNeighboursAndMoreThreadsSlowEachThreadDown) {
   CostFigures figures = round_figures();
   figures.measured.compute = {{"f32", 100, 64, 1, 1, exactly(1e9)},

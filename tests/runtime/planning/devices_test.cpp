@@ -16,22 +16,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using namespace troupe::testing;
 
-Topology with_gpus(const std::string& host, std::initializer_list<std::int32_t> numa) {
-  Topology node = made_node(host);
-  for (const std::int32_t each : numa) {
-    const std::size_t number = node.accelerators.size();
-    node.accelerators.push_back({.name = text("GPU ", number),
-                                 .model = "H100",
-                                 .memory_bytes = 80'000'000'000,
-                                 .numa = each,
-                                 .nearest_nics = {},
-                                 .bus = text("0000:1", number, ":00.0"),
-                                 .vendor = "nvidia",
-                                 .cuda = true});
-  }
-  return node;
-}
-
 Settings with_device(const std::string& device) {
   Settings settings;
   settings.placement.device = device;

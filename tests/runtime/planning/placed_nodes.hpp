@@ -41,6 +41,23 @@ inline Topology made_node(const std::string& host, NodeShape shape = {}) {
   return topology;
 }
 
+/// A node with one GPU for each number, which is that of its NUMA node.
+inline Topology with_gpus(const std::string& host, std::initializer_list<std::int32_t> numa) {
+  Topology node = made_node(host);
+  for (const std::int32_t each : numa) {
+    const std::size_t number = node.accelerators.size();
+    node.accelerators.push_back({.name = text("GPU ", number),
+                                 .model = "H100",
+                                 .memory_bytes = 80'000'000'000,
+                                 .numa = each,
+                                 .nearest_nics = {},
+                                 .bus = text("0000:1", number, ":00.0"),
+                                 .vendor = "nvidia",
+                                 .cuda = true});
+  }
+  return node;
+}
+
 inline Nic made_nic(std::string name, std::int32_t numa, std::string address = {}, std::string infiniband = {}) {
   return {.name = std::move(name),
           .address = std::move(address),

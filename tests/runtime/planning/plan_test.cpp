@@ -55,6 +55,7 @@ TEST(Plan, EveryChangeChangesTextAndHash) {
       [](Plan& p) { p.seed = 5; },
       [](Plan& p) { p.deterministic = true; },
       [](Plan& p) { p.in_gpu_memory = true; },
+      [](Plan& p) { p.nccl_adds = true; },
       [](Plan& p) { p.nodes[0].identity.boot_id = "other"; },
       [](Plan& p) { p.nodes[0].identity.network_namespace = 8; },
       [](Plan& p) { p.nodes[0].host = "other"; },
@@ -88,6 +89,7 @@ TEST(Plan, EveryChangeChangesTextAndHash) {
       [](Plan& p) { p.ranks[0].memory_bytes = 4; },
       [](Plan& p) { p.ranks.pop_back(); },
       [](Plan& p) { p.levels.front().means = LevelMeans::transport; },
+      [](Plan& p) { p.levels.front().means = LevelMeans::nccl; },
       [](Plan& p) {
         p.levels.front().sets = {{{0}}, {{1}}};
       },

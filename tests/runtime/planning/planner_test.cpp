@@ -237,7 +237,7 @@ TEST(Planner, NodesOfSeveralRanksReduceWithinThemselvesFirst) {
   const Plan plan = plan_of({node("a", 2), node("b", 2)}, {2, 2});
   EXPECT_EQ(name_of(plan.levels), "hierarchical");
   EXPECT_TRUE(plan.shares_memory());
-  EXPECT_TRUE(plan.crosses_nodes());
+  EXPECT_TRUE(plan.uses_transport());
   EXPECT_GT(plan.groups[0].buckets.size(), 1u);
   EXPECT_THAT(plan.reasons.back(), HasSubstr("its share of the sums with its counterparts"));
   const MemoryNeeds leader = memory_needs(plan, mlp(), Rank{2}), other = memory_needs(plan, mlp(), Rank{3});
@@ -566,7 +566,7 @@ TEST(Planner, AnyWorldIsPlacedSoundly) {
     const std::uint64_t wanted = world.settings.train.epochs * world.inputs.train_samples;
     EXPECT_GE(plan.steps * rows, wanted);
     EXPECT_LT((plan.steps - 1) * rows, wanted);
-    EXPECT_EQ(!plan.crosses_nodes(), plan.nodes.size() == 1);
+    EXPECT_EQ(!plan.uses_transport(), plan.nodes.size() == 1);
     EXPECT_FALSE(describe(plan).empty());
     if (testing::Test::HasFailure()) return;
   }

@@ -9,7 +9,7 @@
 namespace troupe::cuda::host {
 namespace {
 
-constexpr std::array<std::pair<Result, const char*>, 37> kNames{{
+constexpr std::array<std::pair<Result, const char*>, 41> kNames{{
     {Result::success, "success"},
     {Result::invalid_value, "invalid_value"},
     {Result::out_of_memory, "out_of_memory"},
@@ -47,6 +47,10 @@ constexpr std::array<std::pair<Result, const char*>, 37> kNames{{
     {Result{kNcclFault + 2}, "nccl_system_error"},
     {Result{kNcclFault + 3}, "nccl_internal_error"},
     {Result{kNcclFault + 6}, "nccl_remote_error"},
+    {Result{kCublasLtFault + 1}, "cublaslt_not_initialized"},
+    {Result{kCublasLtFault + 3}, "cublaslt_alloc_failed"},
+    {Result{kCublasLtFault + 13}, "cublaslt_execution_failed"},
+    {Result{kCublasLtFault + 15}, "cublaslt_not_supported"},
 }};
 
 [[noreturn]] void refuse(const std::string& variable, const std::string& value) {

@@ -35,6 +35,8 @@ struct Settings {
 
 /// Results of NCCL on command are these and more: kNcclFault + ncclResult_t.
 inline constexpr unsigned kNcclFault = 10000;
+/// Those of cuBLASLt likewise: kCublasLtFault + cublasStatus_t.
+inline constexpr unsigned kCublasLtFault = 20000;
 
 const char* name_of(Result result) noexcept;
 

@@ -283,6 +283,10 @@ OperationPtr fill_operation(PlacePtr place, Address to, std::uint32_t value, uns
                   if (!may_use(run, place, {{pointer_to(to), count * width, Access::writes}})) return;
                   auto* const target = static_cast<std::byte*>(process().memory.at(to));
                   const Unlocked unlocked{run, place};
+                  if (width == 1) {
+                    std::memset(target, static_cast<int>(value), count);  // of memory, and large
+                    return;
+                  }
                   for (std::uint64_t i = 0; i < count; ++i) std::memcpy(target + i * width, &value, width);
                 }});
 }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include <nlohmann/json.hpp>
 
@@ -88,7 +89,20 @@ class Side {
 };
 
 std::unique_ptr<Device> make_gpu(AddressSpace& space, const GpuCase& what) {
-  return make_cuda_device(space, {.ordinal = what.ordinal, .wait_deadline = kPatience, .driver = what.driver});
+  return make_cuda_device(
+      space, {.ordinal = what.ordinal, .wait_deadline = kPatience, .driver = what.driver, .products = what.products});
+}
+/// The case with products by a library; nothing: there is none on this machine.
+std::optional<GpuCase> library_case(GpuCase what) {
+  what.products = "cublaslt";
+  try {
+    AddressSpace space;
+    (void)make_gpu(space, what);
+  } catch (const Error& error) {
+    if (error.code() != Code::environment) throw;
+    return std::nullopt;
+  }
+  return what;
 }
 std::unique_ptr<Device> make_cpu(AddressSpace& space, const GpuCase& what) {
   return make_cpu_device(space, {.threads = what.threads, .may_spin = true, .wait_deadline = kPatience});
@@ -240,9 +254,15 @@ void measure(Side& side) {
   add_update_squares(side);
 }
 
-void compare_steps(Side& gpu, Side& cpu, const Network& network) {
+/// `own`: the GPU without a library for products; null: `gpu` has none either.
+void compare_steps(Side& gpu, Side* own, Side& cpu, const Network& network) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Spread on_gpu{measure_steps(gpu, network, dtype)}, on_cpu{measure_steps(cpu, network, dtype)};
+    if (own != nullptr) {
+      const Spread by_own{measure_steps(*own, network, dtype)};
+      gpu.print(text("step of ", network.name, ' ', name_of(dtype), ": own products' time divided by the library's"),
+                "ratio", {by_own.median() / on_gpu.median()});
+    }
     gpu.print(text("step of ", network.name, ' ', name_of(dtype), ": the CPU's time divided by the GPU's"), "ratio",
               {on_cpu.median() / on_gpu.median()});
   }
@@ -275,13 +295,18 @@ int GpuCommand::run() const {
       std::cout << gpu.model << " at " << gpu.bus << ", " << gpu.memory_bytes << " bytes" << std::endl;
     return 0;
   }
-  Side gpu{"cuda", make_gpu, case_};
+  const std::optional<GpuCase> with_library = library_case(case_);
+  GpuCase own_products = case_;
+  own_products.products = "own";
+  Side gpu{"cuda", make_gpu, with_library ? *with_library : own_products};
   say(gpu.traits().description);
   Side cpu{"cpu", make_cpu, case_};
   say(text("compared with ", cpu.traits().description));
   measure(gpu);
   measure(cpu);
-  compare_steps(gpu, cpu, network_of(case_.network));
+  std::unique_ptr<Side> own;
+  if (with_library) own = std::make_unique<Side>("cuda, own products", make_gpu, own_products);
+  compare_steps(gpu, own.get(), cpu, network_of(case_.network));
   return 0;
 }
 

@@ -19,10 +19,12 @@ struct GpuCase {
   std::uint32_t mib = 64;      // of a large copy and of an update
   bool list = false;           // only say which GPUs there are
   std::uint32_t threads = 1;   // of the CPU device
+  std::string products;        // as CudaDeviceOptions::products
 };
 
 /// `rtbench gpu`: a GPU beside the CPU device, in this process: time to enqueue, time until the host sees a point,
-/// copies, an update pass, steps of a network in f32 and bf16.
+/// copies, an update pass, steps of a network in f32 and bf16; the steps also with products by kernels of ours, where a
+/// library computes them.
 class GpuCommand {
  public:
   explicit GpuCommand(CLI::App& app);

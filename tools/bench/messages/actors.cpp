@@ -20,6 +20,7 @@ using Bytes = std::vector<char>;
 
 constexpr std::uint32_t kOwnArena = 1;
 constexpr std::uint32_t kCopies = 2;
+constexpr std::uint32_t kApart = 3;
 constexpr std::chrono::seconds kCopyTime{30};
 /// The number of copies of a stripe that a shard or its worker has.
 constexpr std::uint64_t kStripeCopies = 4;
@@ -122,7 +123,8 @@ Figures tensor_latency(Blocking& blocking, PairSide& side, const EndCase& what, 
                        Clock::duration patience) {
   auto bounce = tensor_bounce(side, far);
   // A tensor that arrived by reference is in the other end's memory, which cannot be lent again.
-  bounce.first_again = what.impl == "arena";
+  // One that was copied has arrived in the host's.
+  bounce.first_again = what.impl == "arena" || what.is_staged();
   return run_latency(blocking, side.stage(), what, std::move(bounce), patience);
 }
 
@@ -214,8 +216,13 @@ PairSide::PairSide(Blocking& blocking, const EndCase& what) : what_(what), there
   if (what.on_gpu()) {
     device_ = make_cuda_device(space_, {});
     copies_.emplace(*device_, space_, arena_id(what.client ? kClient : kServer, kCopies), kCopyTime);
-    options.device = device_.get();
-    options.device_bytes = what.bytes;
+    if (what.is_staged()) {
+      options.remote.device = device_.get();
+      apart_ = device_->allocate(arena_id(what.client ? kClient : kServer, kApart), MemoryKind::device, what.bytes);
+    } else {
+      options.device = device_.get();
+      options.device_bytes = what.bytes;
+    }
   }
   side_.emplace(blocking, Means{what.transport, what.tcp() ? "lo" : "", 1}, std::move(options),
                 [](caf::actor_system_config& config) {
@@ -231,7 +238,9 @@ void PairSide::end(Blocking& blocking, Line& line) {
 }
 
 Tensor PairSide::tensor() {
-  const Memory memory = device_ ? side_->group().device_memory() : arena_->allocate(arena_bytes(what_));
+  const Memory memory = what_.is_staged() ? apart_
+                        : device_         ? side_->group().device_memory()
+                                          : arena_->allocate(arena_bytes(what_));
   const auto fill = [](std::span<std::byte> bytes) {
     const auto words = numbers<std::uint32_t>(bytes);
     for (std::size_t i = 0; i < words.size(); ++i) words[i] = static_cast<std::uint32_t>(i * 2654435761u + 1);
@@ -277,7 +286,8 @@ Figures run_actors(Blocking& blocking, const EndCase& what, Line& line) {
   const Clock::duration patience = line.patience();
   Figures figures;
   if (!what.client) {
-    const std::optional<Tensor> own = what.impl == "arena" ? std::optional{side.tensor()} : std::nullopt;
+    const bool keeps_own = what.impl == "arena" || what.is_staged();
+    const std::optional<Tensor> own = keeps_own ? std::optional{side.tensor()} : std::nullopt;
     const bool tensors = what.what == "latency" && what.as_tensor();
     const Ending far(tensors ? side.stage().spawn(echo<Tensor>, own) : spawn_far(side.stage(), what));
     const Ending bulk(side.stage().spawn(echo<Tensor>, std::optional<Tensor>{}));

@@ -79,6 +79,7 @@ class PairSide {
   std::shared_ptr<Arena> own_;
   std::unique_ptr<Device> device_;    // null: tensors lie in the host's memory
   std::optional<HostCopies> copies_;  // with a device
+  Memory apart_;                      // of the device, where the other end does not import it
   std::optional<Side> side_;
   Arena* arena_ = nullptr;
 };

@@ -72,7 +72,7 @@ std::vector<std::string> chosen_impls(const MessagesCase& what) {
   TROUPE_CHECK(!what.each.on_gpu() || what.each.what == "latency", Code::invalid,
                "--memory cuda is measured with --what latency, not ", what.each.what);
   const std::vector<std::string> possible =
-      what.each.on_gpu() ? std::vector<std::string>{"arena"} : usual(what.each.what).impls;
+      what.each.on_gpu() ? std::vector<std::string>{"raw", "memcpy", "arena", "staged"} : usual(what.each.what).impls;
   std::vector<std::string> chosen;
   for (const std::string& impl : what.impls.empty() ? possible : what.impls) {
     TROUPE_CHECK(std::find(possible.begin(), possible.end(), impl) != possible.end(), Code::invalid, "--impl has ",
@@ -133,7 +133,8 @@ bool measure(Blocking& blocking, const rtrun::Signals& signals, const MessagesCa
     for (Result& result : results) {
       each.impl = result.impl;
       each.bytes = result.bytes;
-      const Figures figures = run_pair(blocking, signals, each, what.cpus);
+      Figures figures = run_pair(blocking, signals, each, what.cpus);
+      if (each.on_gpu()) figures["gb_s"] = static_cast<double>(each.bytes) / figures.at("us") / 1e3;
       for (const auto& [figure, value] : figures) result.rounds[figure].push_back(value);
       if (figures.contains("stopped")) return false;
     }
@@ -183,16 +184,20 @@ MessagesCommand::MessagesCommand(CLI::App& app)
       ->capture_default_str();
   options
       .choice("--memory", each.memory,
-              "Where tensors lie: host; cuda: in the memory of the first GPU, by reference only (latency of arena)",
+              "Where tensors lie: host; cuda: in the memory of the first GPU (latency of arena and staged; raw and "
+              "memcpy, of "
+              "memory of the host, for comparison)",
               {"host", "cuda"})
       ->capture_default_str();
   options.list("--sizes", case_.sizes,
                "Bytes of a message, such as 8,1024: 8 a number, 1024 a trivially copyable struct, others up to that "
                "a byte vector, larger ones a tensor, in a flood all strings; default 8, 1 KB, 64 KB, 1 MB and 16 MB "
                "for latency, 100 for flood, 8 else");
-  options.list("--impl", case_.impls,
-               "Any of raw (UCX as our lanes use it), raw_best (as suits it best), inline, scheduled, caf_io, local "
-               "(one process), arena (a tensor by reference), shard; default all that have such a measurement");
+  options.list(
+      "--impl", case_.impls,
+      "Any of raw (UCX as our lanes use it), raw_best (as suits it best), inline, scheduled, caf_io, local "
+      "(one process), arena (a tensor by reference), shard; with --memory cuda also staged (copied through the host's "
+      "memory) and memcpy (in one process); default all that have such a measurement");
   options.number("--rounds", case_.rounds, "Turns; default 9, 1 for endurance and flood", 1, 10000);
   options.number("--messages", each.messages, "For endurance: messages in both directions together; default 30 million",
                  std::uint64_t{20}, std::uint64_t{1} << 40);

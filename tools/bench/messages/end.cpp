@@ -1,6 +1,10 @@
 #include "tools/bench/messages/end.hpp"
 
+#include <cstring>
+#include <vector>
+
 #include "runtime/base/error.hpp"
+#include "tools/bench/messages/measures.hpp"
 #include "tools/crew/machine.hpp"
 
 namespace troupe::bench {
@@ -12,11 +16,24 @@ Figures run_case(Blocking& blocking, const EndCase& what, EndLines lines) {
   if (what.impl.starts_with("raw")) return run_raw(blocking, what, lines.other);
   if (what.impl == "caf_io") return run_io(blocking, what, lines.other);
   if (what.impl == "shard") return run_shard(blocking, what, lines.other);
+  if (what.impl == "memcpy") return run_memcpy(what);
   if (what.impl == "local") return run_local(blocking, what, lines.other);
   return run_actors(blocking, what, lines.other);
 }
 
 }  // namespace
+
+Figures run_memcpy(const EndCase& what) {
+  if (!what.client) return {};
+  std::vector<std::byte> here(what.bytes), there(what.bytes);
+  RoundTrips trips(what);
+  trips.begin();
+  do {
+    std::memcpy(there.data(), here.data(), what.bytes);
+    std::memcpy(here.data(), there.data(), what.bytes);
+  } while (trips.again());
+  return trips.figures();
+}
 
 Figures idle_cores(Blocking& blocking, const EndCase& what, Line& line) {
   line.barrier(blocking);

@@ -35,17 +35,19 @@ struct EndCase {
   bool endures() const noexcept { return what == "endurance"; }
   bool floods() const noexcept { return what == "flood"; }
   bool on_gpu() const noexcept { return memory == "cuda"; }
+  /// Whether tensors in a GPU's memory are copied through the host's, not read by the other end's GPU.
+  bool is_staged() const noexcept { return impl == "staged"; }
   bool tcp() const noexcept { return transport == "tcp"; }
   std::chrono::milliseconds span() const noexcept { return std::chrono::milliseconds(span_ms); }
   /// Whether the payload is sent as a tensor; smaller payloads are numbers or vectors of bytes.
-  bool as_tensor() const noexcept { return impl == "arena" || bytes > kMostInBand; }
+  bool as_tensor() const noexcept { return impl == "arena" || is_staged() || bytes > kMostInBand; }
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EndCase, what, impl, transport, memory, bytes, span_ms, spin_us, messages, tensors,
                                    memory_mb, reads, cpu, client, line)
 
-/// The measurements of a client, by name: "us" one way, "us_p99", "kps" thousand messages per second, "gb_s", "core"
-/// (and "core_there", of the other end) the fraction of a core in use; for endurance and flood see run_endurance() and
-/// run_flood(). Empty at the other end.
+/// The measurements of a client, by name: "us" one way, "us_p99", "kps" thousand messages per second, "gb_s" (in
+/// latency only for tensors in a GPU's memory: one way), "core" (and "core_there", of the other end) the fraction of a
+/// core in use; for endurance and flood see run_endurance() and run_flood(). Empty at the other end.
 using Figures = std::map<std::string, double>;
 
 /// The sockets of an end: to the other end, and to the measuring process, which may send "stop" to end it early.
@@ -62,6 +64,8 @@ Figures run_io(Blocking& blocking, const EndCase& what, Line& line);
 /// it has a reader that reads this many bytes by value.
 Figures run_shard(Blocking& blocking, const EndCase& what, Line& line);
 Figures run_local(Blocking& blocking, const EndCase& what, Line& line);
+/// The client copies what.bytes within its host memory.
+Figures run_memcpy(const EndCase& what);
 
 /// Remote actors send each other what.messages, which are checked, as fast as their windows allow. Throws
 /// Error{corrupt} if one was lost, duplicated, reordered or changed, Error{timeout} if no message arrives any more. Any

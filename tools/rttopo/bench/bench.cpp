@@ -139,6 +139,8 @@ int launch_on_hosts(Blocking& blocking, const rtrun::Signals& signals, const Com
   rtrun::LaunchOptions options;
   options.sites = rtrun::sites_of(cluster, cluster.hosts);
   options.arguments = line.arguments;
+  options.name = "rttopo";
+  options.dead_setting.clear();
   options.remote_shell = line.remote_shell;
   options.idle = std::chrono::duration_cast<std::chrono::milliseconds>(kOthersMeasure);
   return rtrun::launch(blocking, signals, options);

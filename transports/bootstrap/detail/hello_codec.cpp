@@ -129,6 +129,7 @@ WireHello read(wire::Hello::Reader from) {
   to.hello.pid_namespace = from.getPidNamespace();
   to.hello.topology = read(from.getTopology());
   for (const auto address : from.getAddresses()) to.hello.addresses.emplace_back(address);
+  to.hello.nccl = from.getNccl();
   for (const auto line : from.getSettings()) to.hello.settings.emplace_back(line.cStr(), line.size());
   return to;
 }
@@ -188,6 +189,7 @@ std::vector<std::byte> encode(const WireHello& hello) {
   root.setTypeTableHash(from.type_table_hash);
   root.setPid(from.pid);
   root.setPidNamespace(from.pid_namespace);
+  root.setNccl(from.nccl);
   write(root.initTopology(), from.topology);
   auto addresses = root.initAddresses(list_size(from.addresses.size()));
   for (unsigned i = 0; i < addresses.size(); ++i) addresses.set(i, from.addresses[i]);

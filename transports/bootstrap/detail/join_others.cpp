@@ -89,9 +89,8 @@ class JoinServer {
 Joined JoinServer::run() {
   while (missing_ > 0 && !ended_) {
     if (request_.deadline.passed()) {
-      ended_ =
-          Status{Code::timeout, text("waited ", seconds(Clock::now() - began_), " for ", who_is_missing(), " (thread ",
-                                     blocking_.thread(), "); look at their output, or raise faults.start_s")};
+      ended_ = Status{Code::timeout, text("waited ", seconds(Clock::now() - began_), " for ", who_is_missing(),
+                                          " (thread ", blocking_.thread(), "); look at their output")};
       break;
     }
     if (next_note_.passed()) tell_who_is_missing();

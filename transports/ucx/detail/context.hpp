@@ -26,9 +26,12 @@ class UcxContext {
   UcxContext& operator=(const UcxContext&) = delete;
   ucp_context_h get() const noexcept { return context_; }
   std::vector<std::string> network_devices() const;
+  /// Whether it sends from a GPU's memory: the library was built with CUDA, and its CUDA transports are open.
+  bool reads_cuda() const noexcept { return reads_cuda_; }
 
  private:
   ucp_context_h context_ = nullptr;
+  bool reads_cuda_ = false;
 };
 
 /// Chooses the transports if `options` leaves the choice open and names the processes' hosts.

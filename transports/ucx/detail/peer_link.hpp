@@ -28,6 +28,7 @@ struct LargeSend {
   Channel channel;
   std::uint64_t number;
   std::uint64_t size_bytes;
+  ucs_memory_type_t memory;  // of all pieces
   std::vector<std::byte> head;
   std::vector<ucp_dt_iov_t> pieces;
   std::size_t piece = 0;           // start of the next chunk: the piece,
@@ -47,6 +48,7 @@ struct SendOp {
   Class priority = Class::control;
   bool abandoned = false;  // its sender was told already; kept because UCX may still read it
   std::uint64_t bytes = 0;
+  ucs_memory_type_t memory = UCS_MEMORY_TYPE_HOST;
   std::vector<std::byte> header;
   std::vector<ucp_dt_iov_t> pieces;
   SendOp* previous = nullptr;  // in the link's list

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/memory/arena.hpp"
+#include "transports/ucx/detail/context.hpp"
 #include "transports/ucx/detail/peer_link.hpp"
 #include "transports/ucx/ucx_transport.hpp"
 
@@ -14,8 +15,8 @@ namespace troupe {
 /// The sending half of a lane: limits what is in progress, cuts large payloads into chunks, keeps alive what UCX reads.
 class UcxSends {
  public:
-  UcxSends(AddressSpace& space, const UcxOptions& options, DeferredWork& deferred)
-      : space_(space), options_(options), deferred_(deferred) {}
+  UcxSends(const UcxContext& context, AddressSpace& space, const UcxOptions& options, DeferredWork& deferred)
+      : reads_cuda_(context.reads_cuda()), space_(space), options_(options), deferred_(deferred) {}
 
   /// The link must have an endpoint and must not be cut. False: a limit is reached. Throws Error{invalid} for a payload
   /// that is not mapped; then nothing was taken.
@@ -29,6 +30,7 @@ class UcxSends {
   void abandon(PeerLink& link);
 
  private:
+  ucs_memory_type_t type_of(std::span<const Memory> payload) const;
   SendOp& take_op();
   void hand_over(SendOp& op, Channel channel);
   static void on_sent(void* request, ucs_status_t status, void* op);
@@ -38,6 +40,7 @@ class UcxSends {
   void send_chunk(LargeSend& large, PeerLink& link);
   LargeSend* next_large(PeerLink& link);
 
+  const bool reads_cuda_;
   AddressSpace& space_;
   const UcxOptions& options_;
   DeferredWork& deferred_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <optional>
 #include <utility>
 
@@ -201,7 +202,8 @@ TROUPE_NCCL_ENTRY_POINTS(TROUPE_NCCL_DECLARE)
   if (const Result refused = refusal(entry); refused != Result::success) return refused
 
 TROUPE_EXPORT Result ncclGetVersion(int* version) {
-  *version = kVersion;
+  const char* const told = std::getenv("TROUPE_CUDA_HOST_NCCL");
+  *version = told == nullptr ? kVersion : std::atoi(told);
   return Result::success;
 }
 

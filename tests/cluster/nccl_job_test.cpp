@@ -1,0 +1,191 @@
+// Jobs of rtrun whose ranks exchange over NCCL: they learn what other jobs learn, to the last bit, and end as others
+// do.
+
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include <filesystem>
+
+#include "tests/cluster/cuda_job.hpp"
+
+namespace troupe::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class NcclJob : public CudaJob {
+ protected:
+  void TearDown() override {
+    std::filesystem::remove_all(folder_.path() / "run" / "driver");
+    CudaJob::TearDown();
+  }
+
+  static ProgramStart with_variable(ProgramStart start, const char* variable, const std::string& value) {
+    std::erase_if(start.environment, [&](const auto& one) { return one.first == variable; });
+    start.environment.emplace_back(variable, value);
+    return start;
+  }
+  static Settings with(const char* collectives, Settings settings) {
+    settings.emplace_back(collectives);
+    return on("cuda", std::move(settings));
+  }
+  static Settings endless() { return {"train.epochs=100000", "data.batch=20", "evaluate.every_epochs=0", kNccl}; }
+
+  /// Ranks with a GPU each.
+  void expect_bits_of_own(std::uint32_t ranks, const Settings& settings) {
+    std::string all;
+    for (const std::string& setting : settings) all += ' ' + setting;
+    SCOPED_TRACE(std::to_string(ranks) + " ranks" + all);
+    const std::vector<double> wanted = train(job(ranks, ranks, with(kOwn, settings)));
+    EXPECT_FALSE(wanted.empty());
+    EXPECT_EQ(train(job(ranks, ranks, with(kNccl, settings))), wanted);
+  }
+  /// What rtrun prints, if it ends well, when it is called with this word.
+  std::string told(const char* word, ProgramStart start) {
+    start.arguments.insert(start.arguments.begin() + 1, word);
+    Program rtrun{start};
+    EXPECT_EQ(rtrun.wait(30s), 0) << rtrun.err();
+    return rtrun.out();
+  }
+  /// With a driver from a folder that has no NCCL.
+  ProgramStart without_nccl(const ProgramStart& start) {
+    const auto folder = folder_.path() / "run" / "driver";
+    std::filesystem::create_directories(folder);
+    std::filesystem::create_symlink(std::filesystem::path{CUDA_HOST_FOLDER} / "libcuda.so.1", folder / "libcuda.so.1");
+    return with_variable(start, "LD_LIBRARY_PATH", folder.string());
+  }
+};
+
+TEST_F(NcclJob, LearnsToTheLastBitWhatSharedMemoryLearns) {
+  expect_bits_of_own(2, {});
+  expect_bits_of_own(4, {"train.epochs=1"});
+}
+
+TEST_F(NcclJob, LearnsTheSameUnderOtherPoliciesRulesAndTypes) {
+  for (Settings settings : std::vector<Settings>{
+           {"update.policy=block_momentum", "update.block_samples=480"},
+           {"update.policy=local_sgd", "update.every_steps=4", "optimizer.rule=adam", "optimizer.rate=0.001"},
+           {"update.policy=double_buffered"},
+           {"optimizer.rule=lamb", "optimizer.rate=0.001", "optimizer.clip_norm=1", "update.digest_steps=5"},
+           {"model.dtype=bf16", "update.group=[{match=[\"fc1.*\"],policy=\"local_sgd\",every_steps=3}]"}}) {
+    settings.emplace_back("train.epochs=1");
+    expect_bits_of_own(2, settings);
+  }
+}
+
+TEST_F(NcclJob, SwitchesItsPolicyInARun) {
+  expect_bits_of_own(2, {"update.switch=[{ at_step = 10, policy = \"local_sgd\", every_steps = 3 }, { at_step = 20, "
+                         "policy = \"sync\" }]"});
+}
+
+TEST_F(NcclJob, OfSeveralNodesLearnsWhatOtherMeansLearn) {
+  if (const std::string reason = why_no_namespaces(); !reason.empty()) GTEST_SKIP() << reason;
+  const NamespaceCluster nodes{2};
+  const auto on_nodes = [&](std::uint32_t ranks, const char* collectives, Settings settings) {
+    settings.emplace_back("train.epochs=1");
+    (void)run_ranks(std::vector<ProgramStart>(ranks, job(ranks, ranks, with(collectives, settings))), &nodes);
+    return losses();
+  };
+  const std::vector<double> of_two = on_nodes(2, kOwn, {});
+  EXPECT_FALSE(of_two.empty());
+  EXPECT_EQ(on_nodes(2, kNccl, {}), of_two);
+  // Means with two levels add up in another order, one node's shared memory does not.
+  const std::vector<double> of_four = train(job(4, 4, with(kOwn, {"train.epochs=1"})));
+  EXPECT_EQ(on_nodes(4, kNccl, {}), of_four);
+  expect_near(on_nodes(4, kNccl, {"train.deterministic=false"}), of_four);
+}
+
+TEST_F(NcclJob, GoesOnFromACheckpointAlsoWithOtherMeans) {
+  const Settings whole{"evaluate.every_epochs=0", "checkpoint.every_steps=8"};
+  const auto run = [&](const char* collectives, std::initializer_list<const char*> more) {
+    Settings settings = whole;
+    settings.insert(settings.end(), more.begin(), more.end());
+    return train(job(2, 2, with(collectives, settings)));
+  };
+  const std::vector<double> at_once = run(kNccl, {"train.steps=40"});
+  ASSERT_FALSE(at_once.empty());
+  for (const char* const second : {kNccl, kOwn}) {
+    std::filesystem::remove_all(folder_.path() / "run" / "checkpoints");
+    (void)run(kNccl, {"train.steps=24"});
+    const std::vector<double> again = run(second, {"train.steps=40", "checkpoint.resume=auto"});
+    ASSERT_FALSE(again.empty());
+    EXPECT_EQ(again.back(), at_once.back());
+  }
+}
+
+TEST_F(NcclJob, EndsWithin4SecondsAndWithCode4WhenARankIsKilled) {
+  for (const std::size_t victim : {0U, 1U}) {
+    Program rtrun{job(2, 2, on("cuda", endless()))};
+    ASSERT_TRUE(rtrun.wait_until(trains, 60s)) << rtrun.out() << rtrun.err();
+    const auto ranks = children_of(rtrun.pid());
+    ASSERT_EQ(ranks.size(), 2U);
+    ::kill(ranks[victim], SIGKILL);
+    EXPECT_EQ(rtrun.wait(4s), 4) << rtrun.err();
+    EXPECT_THAT(rtrun.err(), HasSubstr("rank " + std::to_string(victim)));
+    EXPECT_THAT(rtrun.err(), HasSubstr("[rank " + std::to_string(1 - victim) + "] rtrun: error: "));
+    EXPECT_THAT(rtrun.err(), Not(HasSubstr("cuda stand-in")));
+  }
+}
+
+TEST_F(NcclJob, EndsWithTheReasonWhenNcclReportsAnError) {
+  Program rtrun{with_variable(job(2, 2, on("cuda", endless())), "TROUPE_CUDA_HOST_FAULT",
+                              "nccl_collective:40=nccl_remote_error")};
+  EXPECT_EQ(rtrun.wait(60s), 4) << rtrun.err();
+  EXPECT_THAT(rtrun.err(), HasSubstr("NCCL, in the background: "));
+  EXPECT_THAT(rtrun.err(), Not(HasSubstr("cuda stand-in")));
+}
+
+TEST_F(NcclJob, GoesOnInNewViews) {
+  Program rtrun{job(2, 2, on("cuda", endless()))};
+  ASSERT_TRUE(rtrun.wait_until(trains, 60s)) << rtrun.out() << rtrun.err();
+  for (const char* const request : {"rebuild", "rebuild", "stop"}) {
+    ProgramStart start = folder_.rtrun();
+    start.arguments = {RTRUN_PROGRAM, "control", "run", request};
+    Program control{start};
+    EXPECT_EQ(control.wait(30s), 0) << control.err();
+  }
+  EXPECT_EQ(rtrun.wait(20s), 0) << rtrun.err();
+  EXPECT_THAT(rtrun.err(), HasSubstr("in a new view (number 3)"));
+  EXPECT_THAT(rtrun.err(), Not(HasSubstr("cuda stand-in")));
+}
+
+TEST_F(NcclJob, Ends130AfterCtrlC) {
+  Program rtrun{job(2, 2, on("cuda", endless()))};
+  ASSERT_TRUE(rtrun.wait_until(trains, 60s)) << rtrun.out() << rtrun.err();
+  rtrun.signal(SIGINT);
+  EXPECT_EQ(rtrun.wait(20s), 130) << rtrun.err();
+  EXPECT_THAT(rtrun.err(), Not(HasSubstr("cuda stand-in")));
+  EXPECT_THAT(rtrun.err(), Not(HasSubstr("error")));
+}
+
+/// Also where GPUs do not reach each other's memory, which NCCL does not need.
+TEST_F(NcclJob, IsWhatJobsAreWithoutASettingIfEachRankHasAGpu) {
+  const ProgramStart start = with_variable(job(2, 2, on("cuda", {"train.steps=3"})), "TROUPE_CUDA_HOST_FAULT",
+                                           "cuDeviceCanAccessPeer=invalid_device");
+  const std::string plan = told("plan", start);
+  EXPECT_THAT(plan, HasSubstr("route    nccl"));
+  EXPECT_THAT(plan, HasSubstr("Each of the 2 ranks has a GPU of its own: NCCL exchanges their gradients"));
+  (void)train(start);
+  EXPECT_THAT(told("plan", job(1, 2, on("cuda", {}))), HasSubstr("NCCL is not used: it takes one rank for each GPU"));
+}
+
+TEST_F(NcclJob, UsesItsOwnCollectivesWhereThereIsNoNccl) {
+  const ProgramStart start = without_nccl(job(2, 2, on("cuda", {"train.steps=3"})));
+  EXPECT_THAT(told("plan", start), HasSubstr("NCCL is not used: rank 0 on node "));
+  (void)train(start);
+}
+
+TEST_F(NcclJob, IsRefusedInOneLineWhereItCannotBe) {
+  const std::string wanted = "cluster.collectives = \"nccl\": ";
+  expect_refused(job(1, 2, with(kNccl, {})), 2, wanted + "NCCL cannot be used: it takes one rank for each GPU");
+  expect_refused(job(0, 2, on("cpu", {kNccl})), 2, "computes on a CPU");
+  expect_refused(job(2, 2, with(kNccl, {"update.policy=async"})), 2, "hosting shards");
+  expect_refused(job(2, 2, with(kNccl, {"update.compress=bf16"})), 2, "is compressed (update.compress)");
+  expect_refused(without_nccl(job(2, 2, with(kNccl, {}))), 3, wanted + "there is no usable NCCL");
+  expect_refused(with_variable(job(2, 2, with(kNccl, {})), "TROUPE_CUDA_HOST_NCCL", "21704"), 3,
+                 wanted + "libnccl.so.2 is NCCL 2.17, Troupe needs 2.18 at least");
+}
+
+}  // namespace
+}  // namespace troupe::testing
