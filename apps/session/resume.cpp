@@ -69,7 +69,7 @@ void check_same_model(const std::string& saved, const std::string& now, const st
   if (before.size() == after.size()) {
     for (std::size_t i = 0; i < before.size(); ++i) {
       if (before[i] == after[i]) continue;
-      const bool input = i > 0 && before[i - 1] == "input";
+      const bool input = (i > 0 && before[i - 1] == "input") || (i > 1 && before[i - 2] == "field");
       const bool classes = i + 1 < before.size() && before[i + 1].starts_with("\"loss\"=") &&
                            before[i].substr(0, before[i].find('(')) == after[i].substr(0, after[i].find('('));
       data_only = data_only && (input || classes);
@@ -85,11 +85,12 @@ void check_same_model(const std::string& saved, const std::string& now, const st
     };
     what = text(middle(before), " where this job has ", middle(after));
   }
-  fail(Code::invalid,
-       text(folder, ": this checkpoint was trained with ", data_only ? "other data" : "another model", ": ", what, "; ",
-            data_only ? "let data.path name the data set that it was trained on"
-                      : "set [model] back (and data.path, if the samples differ too)",
-            ", or start from the beginning without --resume (checkpoint.resume = \"never\")"));
+  fail(
+      Code::invalid,
+      text(folder, ": this checkpoint was trained with ", data_only ? "other data" : "another model", ": ", what, "; ",
+           data_only ? "let data.path name the data set that it was trained on, or set data.length back if it is a text"
+                     : "set [model] back (and data.path, if the samples differ too)",
+           ", or start from the beginning without --resume (checkpoint.resume = \"never\")"));
 }
 
 void check_fits(const CheckpointManifest& saved, const std::string& folder, const JoinedJob& job) {

@@ -11,17 +11,21 @@ void View::make_nccl_communicators(Blocking& blocking) {
   const std::vector<ArenaId> arenas = node_arenas();
   const auto stream = lane_resources_->device->stream();
   for (const GroupPlan& group : joined_.plan.groups) {
-    auto made = make_nccl_communicator({.space = space_,
-                                        .plan = joined_.plan,
-                                        .self = joined_.self(),
-                                        .node_arenas = arenas,
-                                        .id = places_[0].nccl[group.id.value],
-                                        .stream = *stream,
-                                        .call_deadline = settings().faults.exchange},
-                                       group, memory_.groups[group.id.value]);
-    {
+    std::unique_ptr<NcclCommunicator> made;
+    try {
+      made = make_nccl_communicator({.space = space_,
+                                     .plan = joined_.plan,
+                                     .self = joined_.self(),
+                                     .node_arenas = arenas,
+                                     .id = places_[0].nccl[group.id.value],
+                                     .stream = *stream,
+                                     .call_deadline = settings().faults.exchange},
+                                    group, memory_.groups[group.id.value]);
       const auto losses = job_.group().listen([&made](Peer, const Status& why) { made->abort(why); });
       made->connect(blocking, deadline_);
+    } catch (const Error& error) {
+      if (error.code() == Code::peer_lost) throw;
+      fail(error.code(), text(error.what(), "; cluster.collectives = \"own\" does without NCCL"));
     }
     lane_resources_->communicators.push_back(std::move(made));
   }

@@ -7,6 +7,8 @@
 #include <cctype>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <string>
 #include <unordered_map>
 
 #include "devices/cuda/cuda_replica.hpp"
@@ -79,12 +81,15 @@ struct GpuTicket {
   IpcMemHandle handle;
   std::uint64_t size_bytes;
   std::uint64_t address;  // in its process
-  std::uint64_t pid_namespace;
+  std::uint64_t place;    // place_of_processes() there
   Uuid gpu;
   std::int32_t pid;
   ArenaId arena;
 };
 static_assert(sizeof(GpuTicket) <= sizeof(RegionTicket::bytes));
+
+/// Equal in processes that know each other's ids: same boot of the same host, same pid namespace.
+std::uint64_t place_of_processes() { return std::hash<std::string>{}(text(boot_id(), '/', pid_namespace())); }
 
 class CudaDevice final : public HostDevice {
  public:
@@ -117,7 +122,7 @@ class CudaDevice final : public HostDevice {
     GpuTicket plain{};
     plain.size_bytes = found->second.size_bytes();
     plain.address = reinterpret_cast<std::uintptr_t>(found->second.at());
-    plain.pid_namespace = pid_namespace();
+    plain.place = place_of_processes();
     plain.gpu = gpu_->uuid();
     plain.pid = ::getpid();
     plain.arena = id;
@@ -134,7 +139,9 @@ class CudaDevice final : public HostDevice {
     if (ticket.kind != MemoryKind::device) return HostDevice::import(ticket);
     GpuTicket plain{};
     std::memcpy(&plain, ticket.bytes.data(), sizeof plain);
-    const bool is_here = plain.pid == ::getpid() && plain.pid_namespace == pid_namespace();
+    TROUPE_CHECK(plain.place == place_of_processes(), Code::environment, "process ", plain.pid,
+                 " is on another host or in another pid namespace, from where the memory of its GPU cannot be reached");
+    const bool is_here = plain.pid == ::getpid();
     TROUPE_CHECK(!is_here || std::memcmp(&plain.gpu, &gpu_->uuid(), sizeof plain.gpu) == 0, Code::unsupported,
                  "two GPUs of one process do not reach each other's memory: give each rank a process of its own");
     auto* const at = reinterpret_cast<std::byte*>(is_here ? plain.address : open(plain));

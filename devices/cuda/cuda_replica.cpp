@@ -217,7 +217,7 @@ void CudaReplica::take_memory(const Graph& graph, ProductLibrary* library) {
     uses[t].bytes = on_a_boundary(rows * tensors_[t].width() * bytes_of(type_));
   use_gradients(graph, uses);
   const std::uint64_t gradients = take(place_gradients(uses)), samples = take(sizeof *samples_);
-  math_ = std::make_unique<Math>(device_.gpu()->processors(), library, most.math);
+  math_ = std::make_unique<Math>(device_.gpu(), library, most.math);
   const std::uint64_t scratch = take(most.scratch), for_math = take(math_->scratch_bytes());
   memory_ = DeviceMemory{device_.gpu(), bytes};
   for (std::uint32_t t = 0; t < tensors_.size(); ++t) {

@@ -122,7 +122,7 @@ Gpu::~Gpu() {
 
 void Gpu::use() const { TROUPE_CUDA(driver_, ctx_set_current(context_), "a context of ", description_); }
 
-DeviceMemory::DeviceMemory(std::shared_ptr<const Gpu> gpu, std::uint64_t size_bytes)
+DeviceMemory::DeviceMemory(std::shared_ptr<const Gpu> gpu, std::uint64_t size_bytes, bool clears)
     : gpu_(std::move(gpu)), size_bytes_(size_bytes) {
   const Driver& driver = gpu_->driver();
   gpu_->use();
@@ -134,6 +134,7 @@ DeviceMemory::DeviceMemory(std::shared_ptr<const Gpu> gpu, std::uint64_t size_by
               text("cannot take ", size_bytes, " bytes of ", gpu_->name(), ", ", free, " of ", total, " are free"));
   }
   at_ = reinterpret_cast<std::byte*>(pointer);
+  if (!clears) return;
   // On a stream of its own: this memory is nobody's yet.
   StreamHandle stream = nullptr;
   TROUPE_CUDA(driver, stream_create_with_priority(&stream, kStreamNonBlocking, 0), "a stream");

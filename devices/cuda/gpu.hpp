@@ -78,12 +78,12 @@ class Gpu {
   Uuid uuid_{};
 };
 
-/// Memory of the GPU, of zeros. Whoever ends it knows that no work uses it any more.
+/// Memory of the GPU. Whoever ends it knows that no work uses it any more.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
-  /// Throws Error{out_of_memory} with what is free.
-  DeviceMemory(std::shared_ptr<const Gpu> gpu, std::uint64_t size_bytes);
+  /// Of zeros, or, if `clears` is false, of anything. Throws Error{out_of_memory} with what is free.
+  DeviceMemory(std::shared_ptr<const Gpu> gpu, std::uint64_t size_bytes, bool clears = true);
   ~DeviceMemory();
   DeviceMemory(DeviceMemory&& other) noexcept { swap(other); }
   DeviceMemory& operator=(DeviceMemory&& other) noexcept {

@@ -1,7 +1,6 @@
 #include "devices/cuda/math.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <span>
 
 #include "devices/cuda/library_product.hpp"
@@ -17,6 +16,11 @@ constexpr std::uint64_t kMostSumBytes = 16;
 
 }  // namespace
 
+Math::Math(const std::shared_ptr<const Gpu>& gpu, ProductLibrary* library, const MathRoom& room)
+    : processors_(gpu->processors()), library_(library), room_(room) {
+  if (library_ != nullptr) workspace_ = DeviceMemory{gpu, library_->workspace_bytes(), /*clears=*/false};
+}
+
 std::uint64_t Math::own_scratch_bytes() const noexcept {
   // Of a product in parts, whose tiles are at most the blocks; of column sums, likewise, or in one part.
   const std::uint64_t blocks = kBlocksOfProcessor * processors_;
@@ -25,15 +29,12 @@ std::uint64_t Math::own_scratch_bytes() const noexcept {
 }
 
 std::uint64_t Math::scratch_bytes() const noexcept {
-  if (library_ == nullptr) return own_scratch_bytes();
-  return own_scratch_bytes() + library_->workspace_bytes() + room_.landed_bytes;
+  return own_scratch_bytes() + (library_ == nullptr ? 0 : room_.landed_bytes);
 }
 
 void Math::take_scratch(std::byte* scratch) noexcept {
   scratch_ = scratch;
-  if (library_ == nullptr) return;
-  workspace_ = scratch_ + own_scratch_bytes();
-  landing_ = workspace_ + library_->workspace_bytes();
+  landing_ = scratch_ + own_scratch_bytes();
 }
 
 template <class Args>
@@ -76,7 +77,7 @@ bool Math::multiply_by_library(CudaStream& stream, const MultiplyArgs& args, lt:
                            .a = static_cast<const std::byte*>(product->a) + c * product->step_a,
                            .b = static_cast<const std::byte*>(product->b) + c * product->step_b,
                            .d = static_cast<std::byte*>(product->d) + c * product->step_d,
-                           .workspace = workspace_,
+                           .workspace = workspace_.at(),
                            .alpha = args.to.scale,
                            .beta = args.to.adds != 0 ? 1.0F : 0.0F};
     stream.launch_library(*library_, std::as_bytes(std::span{&call, 1}));
@@ -121,27 +122,28 @@ bool Math::multiply_with_relu(CudaStream& stream, const MultiplyArgs& args, cons
 
 // A library's product does not know whether the stream has failed (product_library.hpp), and other ranks may be reading
 // the gradients of the step before when it has. So it lands in memory of the replica, from which a kernel of ours,
-// which knows, brings it to its place.
-void Math::multiply_to_gradient(CudaStream& stream, MultiplyArgs& args, SumColumnsArgs* sums, float* sums_to) const {
-  const ProductTo to = args.to;
+// which knows, brings it to its place. False: the library cannot, and nothing is done.
+bool Math::multiply_and_bring(CudaStream& stream, const MultiplyArgs& args, float* sums_to) const {
+  if (library_ == nullptr) return false;
   const std::uint64_t count = args.extents.rows * args.extents.columns;
-  auto* const landed_sums = landing_ + on_a_boundary(count * sizeof(float));
-  const auto bring = [&](float* gradient, const void* from, std::uint64_t size) {
-    MoveColumnsArgs move{nullptr, {gradient, Stored::f32, 0}, from, 1, size, 0, size, 0, size, Stored::f32, 0};
+  std::byte* const sums = sums_to == nullptr ? nullptr : landing_ + on_a_boundary(count * sizeof(float));
+  MultiplyArgs landing = args;
+  landing.to.at = landing_;
+  const auto epilogue = sums == nullptr ? lt::Epilogue::none : lt::Epilogue::sums_of_b;
+  if (!multiply_by_library(stream, landing, epilogue, sums)) return false;
+  const auto bring = [&](void* to, const void* from, std::uint64_t size) {
+    MoveColumnsArgs move{nullptr, {to, Stored::f32, 0}, from, 1, size, 0, size, 0, size, Stored::f32, 0};
     stream.launch(move, size);
   };
-  args.to.at = landing_;
-  const bool has_sums = sums != nullptr && multiply_by_library(stream, args, lt::Epilogue::sums_of_b, landed_sums);
-  const bool is_landed = has_sums || multiply_by_library(stream, args, lt::Epilogue::none, nullptr);
-  args.to = to;
-  if (is_landed)
-    bring(static_cast<float*>(to.at), landing_, count);
-  else
-    multiply_here(stream, args);
-  if (has_sums)
-    bring(sums_to, landed_sums, args.extents.rows);
-  else if (sums != nullptr)
-    sum_columns(stream, *sums, sums_to);
+  bring(args.to.at, landing_, count);
+  if (sums != nullptr) bring(sums_to, sums, args.extents.rows);
+  return true;
+}
+
+void Math::multiply_to_gradient(CudaStream& stream, MultiplyArgs& args, SumColumnsArgs* sums, float* sums_to) const {
+  if (sums != nullptr && multiply_and_bring(stream, args, sums_to)) return;
+  if (!multiply_and_bring(stream, args, nullptr)) multiply_here(stream, args);
+  if (sums != nullptr) sum_columns(stream, *sums, sums_to);
 }
 
 void Math::convolve(CudaStream& stream, ConvolveArgs& args) const {

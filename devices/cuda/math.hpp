@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "devices/cuda/cuda_stream.hpp"
 #include "devices/cuda/product_library.hpp"
@@ -21,13 +22,12 @@ struct MathRoom {
 /// ours, products in as many parts as keep the processors busy.
 class Math {
  public:
-  /// `processors`: of the GPU; `library`: null: kernels of ours.
-  Math(std::uint32_t processors, ProductLibrary* library, const MathRoom& room) noexcept
-      : processors_(processors), library_(library), room_(room) {}
+  /// `library`: null: kernels of ours. Takes the library's workspace of the GPU's memory.
+  Math(const std::shared_ptr<const Gpu>& gpu, ProductLibrary* library, const MathRoom& room);
 
   std::uint64_t scratch_bytes() const noexcept;
-  /// `scratch`: of scratch_bytes(), in the GPU's memory, at a multiple of 256. Work on several streams at a time needs
-  /// several.
+  /// `scratch`: of scratch_bytes(), in the GPU's memory, at a multiple of 256. As the workspace, it is for one stream at
+  /// a time.
   void take_scratch(std::byte* scratch) noexcept;
 
   // Arguments come without parts.
@@ -55,14 +55,15 @@ class Math {
   bool multiply_by_library(CudaStream& stream, const MultiplyArgs& args, lt::Epilogue epilogue,
                            const void* vector) const;
   bool multiply_with_bias(CudaStream& stream, const MultiplyArgs& args, const std::uint16_t* bf16_bias) const;
+  bool multiply_and_bring(CudaStream& stream, const MultiplyArgs& args, float* sums_to) const;
   std::uint64_t own_scratch_bytes() const noexcept;
 
   const std::uint32_t processors_;
   ProductLibrary* const library_;
   const MathRoom room_;
   std::byte* scratch_ = nullptr;
-  std::byte* workspace_ = nullptr;  // of the library
-  std::byte* landing_ = nullptr;    // where its gradients wait for a kernel of ours
+  std::byte* landing_ = nullptr;  // where the library's gradients wait for a kernel of ours
+  DeviceMemory workspace_;        // of the library
 };
 
 }  // namespace troupe::cuda

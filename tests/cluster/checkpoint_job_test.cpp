@@ -345,7 +345,7 @@ TEST_F(CheckpointedJob, NamesTheDataAndOnceWhatDiffersWhenTheModelIsTheSame) {
   EXPECT_EQ(again.wait(60s), 2);
   const std::string said =
       "this checkpoint was trained with other data: samples of [28, 28, 1] where this job has [16, 16, 1], "
-      "\"l3\"=dense(10) where this job has \"l3\"=dense(3); let data.path name the data set that it was trained on";
+      "\"l3\"=dense(10) where this job has \"l3\"=dense(3); let data.path name the data set that it was trained on, ";
   EXPECT_THAT(again.err(), HasSubstr("[rank 0] rtrun: error: "));
   EXPECT_THAT(again.err(), HasSubstr(said));
   EXPECT_THAT(again.err(), Not(HasSubstr("graph \"mlp\"")));

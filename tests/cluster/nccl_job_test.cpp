@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "tests/cluster/cuda_job.hpp"
 
@@ -48,11 +49,13 @@ class NcclJob : public CudaJob {
     EXPECT_EQ(rtrun.wait(30s), 0) << rtrun.err();
     return rtrun.out();
   }
-  /// With a driver from a folder that has no NCCL.
+  /// With a driver from a folder whose NCCL is no library. The system may have another one, which is not looked for
+  /// then.
   ProgramStart without_nccl(const ProgramStart& start) {
     const auto folder = folder_.path() / "run" / "driver";
     std::filesystem::create_directories(folder);
     std::filesystem::create_symlink(std::filesystem::path{CUDA_HOST_FOLDER} / "libcuda.so.1", folder / "libcuda.so.1");
+    std::ofstream{folder / "libnccl.so.2"} << "this is no library\n";
     return with_variable(start, "LD_LIBRARY_PATH", folder.string());
   }
 };
@@ -68,7 +71,8 @@ TEST_F(NcclJob, LearnsTheSameUnderOtherPoliciesRulesAndTypes) {
            {"update.policy=local_sgd", "update.every_steps=4", "optimizer.rule=adam", "optimizer.rate=0.001"},
            {"update.policy=double_buffered"},
            {"optimizer.rule=lamb", "optimizer.rate=0.001", "optimizer.clip_norm=1", "update.digest_steps=5"},
-           {"model.dtype=bf16", "update.group=[{match=[\"fc1.*\"],policy=\"local_sgd\",every_steps=3}]"}}) {
+           {"model.dtype=bf16",
+            "update.group=[{name=\"first\",match=[\"l1.*\"],policy=\"local_sgd\",every_steps=3}]"}}) {
     settings.emplace_back("train.epochs=1");
     expect_bits_of_own(2, settings);
   }
@@ -133,6 +137,15 @@ TEST_F(NcclJob, EndsWithTheReasonWhenNcclReportsAnError) {
                               "nccl_collective:40=nccl_remote_error")};
   EXPECT_EQ(rtrun.wait(60s), 4) << rtrun.err();
   EXPECT_THAT(rtrun.err(), HasSubstr("NCCL, in the background: "));
+  EXPECT_THAT(rtrun.err(), Not(HasSubstr("cuda stand-in")));
+}
+
+TEST_F(NcclJob, EndsWithTheReasonAndAWayOutWhenNcclCannotConnect) {
+  Program rtrun{with_variable(job(2, 2, on("cuda", endless())), "TROUPE_CUDA_HOST_FAULT",
+                              "ncclCommInitRankConfig=nccl_internal_error")};
+  EXPECT_EQ(rtrun.wait(60s), 1) << rtrun.err();
+  EXPECT_THAT(rtrun.err(), HasSubstr("NCCL, connecting: "));
+  EXPECT_THAT(rtrun.err(), HasSubstr("cluster.collectives = \"own\" does without NCCL"));
   EXPECT_THAT(rtrun.err(), Not(HasSubstr("cuda stand-in")));
 }
 

@@ -46,6 +46,12 @@ TEST_F(Report, OfEveryRankIsPrintedWhenTheLauncherIsAskedAndTrainingGoesOn) {
   EXPECT_NE(rtrun.out().find("Trained 30,000 steps"), std::string::npos) << rtrun.out();
 }
 
+TEST_F(Report, DoesNotBeginWhereItsTraceCannotBeWritten) {
+  Program rtrun{folder_.rtrun({"--trace", "/proc/troupe/trace.json"})};
+  EXPECT_EQ(rtrun.wait(20s), 3);
+  EXPECT_NE(rtrun.err().find("the folder of report.trace"), std::string::npos) << rtrun.err();
+}
+
 TEST_F(Report, OfWhatEveryRankDidWhenIsOneTraceOfWhichAStepIsDrawn) {
   Program rtrun{folder_.rtrun({"--trace", "trace.json", "--set", "train.steps=12"})};
   EXPECT_EQ(rtrun.wait(60s), 0) << rtrun.err();

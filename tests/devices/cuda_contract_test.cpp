@@ -68,7 +68,7 @@ class CudaProducts : public LayerContract {
              {"r", Relu{}},
              {"b", Dense{.units = 5, .flatten = false, .bias = false}},
              {"s", Relu{}},
-             {"out", Dense{3}},
+             {"out", Dense{kLayerClasses}},
              {"loss", SoftmaxCrossEntropy{}}}};
   }
   Graph pixels(DType dtype) const {
@@ -78,7 +78,7 @@ class CudaProducts : public LayerContract {
             {{"a", Conv2d{.filters = 33, .kernel = {1, 1}}},
              {"r", Relu{}},
              {"b", Conv2d{.filters = 1, .kernel = {1, 1}, .bias = false}},
-             {"out", Dense{3}},
+             {"out", Dense{kLayerClasses}},
              {"loss", SoftmaxCrossEntropy{}}}};
   }
   Graph heads(DType dtype, std::uint32_t count, std::uint32_t length) const {
@@ -87,7 +87,7 @@ class CudaProducts : public LayerContract {
             dtype,
             {{"qkv", Dense{.units = 3 * 31 * count, .flatten = false}},
              {"a", Attention{.heads = count, .causal = count % 2 == 1}},
-             {"out", Dense{3}},
+             {"out", Dense{kLayerClasses}},
              {"loss", SoftmaxCrossEntropy{}}}};
   }
   void compare_all(DType dtype) {

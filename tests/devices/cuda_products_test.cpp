@@ -236,8 +236,8 @@ TEST(CudaProducts, LeaveGradientsAsTheyAreOnAStreamThatHasFailed) {
   trial.space().map(arena);
   const TimelineId line = arena->make_timeline();
   trial.stream().wait({line, 1});
-  trial.space().timeline(line).poison({Code::peer_lost, "a peer has ended"});
   trial.step(2);
+  trial.space().timeline(line).poison({Code::peer_lost, "a peer has ended"});
   EXPECT_EQ(trial.end().code(), Code::peer_lost);
   EXPECT_EQ(trial.gradients(), before);
 }

@@ -82,6 +82,17 @@ def check_stop(scratch):
     expect(text.startswith("lanes ") and len(text.encode()) < 65536, f"a text of {len(text)} letters, not the part that was made")
 
 
+def check_other_length(scratch):
+    """A checkpoint of samples of another length names the setting."""
+    sets = [f'data.path="{scratch}/words.txt"', f'report.dir="{scratch}/length"', *SMALL, "cluster.nodes=local:1",
+            "train.steps=2", "checkpoint.every_steps=2"]
+    expect(rtrun([], *sets).returncode == 0, "no checkpoint was made")
+    found = rtrun(["--resume", "auto"], *sets, "train.steps=4", "data.length=16")
+    said = found.stderr.decode()
+    expect(found.returncode == 2 and "trained with other data: samples of [32] where this job has [16]" in said and
+           "set data.length back" in said, f"ended with {found.returncode}:\n{said}")
+
+
 def check_refusals(scratch):
     path = f'data.path="{scratch}/words.txt"'
     layers = ('model.layers=[{kind="embedding",vocabulary=256,width=8},{kind="dense",units=24,flatten=false},'
@@ -112,6 +123,7 @@ def main():
         check_whole_run(averaged)
         expect(averaged.texts[0] != two.texts[0], "the text is not of the averaged weights")
         check_stop(scratch)
+        check_other_length(scratch)
         check_refusals(scratch)
 
 

@@ -139,6 +139,9 @@ TEST(CommandLine, NamesTheOptionOrVerbThatAMisspeltOneIsNearTo) {
   expect_refusal(parse({"job.toml", "--sets", "data.batch=50"}), "unknown option --sets; did you mean --set?");
   expect_refusal(parse({"chekc", "job.toml"}), "unknown verb chekc; did you mean check?");
   expect_refusal(parse({"pln"}), "unknown verb pln; did you mean plan?");
+  expect_refusal(parse({"sweep", "job.toml"}),
+                 "unknown verb sweep; the verbs are check, plan, control, timeline, reference, completion, and `rtrun "
+                 "app.toml` trains");
   expect_refusal(parse({"--trace", "trace.json", "timelin"}), "unknown verb timelin; did you mean timeline?");
 }
 

@@ -56,6 +56,19 @@ TEST(Verdict, NamesRanksThatWereKilledThoughASignalHadBeenPassedOn) {
   EXPECT_TRUE(verdict.text.ends_with("; so was rank 0 (process 100) by SIGKILL")) << verdict.text;
 }
 
+TEST(Verdict, SaysThatASingleRankWasAskedToStop) {
+  const Verdict verdict = judge({exited(1, kPreempted), exited(0, 0)}, 0);
+  EXPECT_EQ(verdict.exit_code, kPreempted);
+  EXPECT_EQ(verdict.text, "rank 1 ended with exit code 75: SIGTERM ended it, and the job's state is saved");
+}
+
+TEST(Verdict, NamesNoSettingOfAProgramThatHasNone) {
+  RankEnd stopped = killed_by_launcher(1);
+  stopped.stopped = std::chrono::milliseconds{2500};
+  EXPECT_TRUE(judge({exited(0, 4), stopped}, 0).text.ends_with("; faults.dead_ms says how long it may be"));
+  EXPECT_TRUE(judge({exited(0, 4), stopped}, 0, "").text.ends_with(" and was killed"));
+}
+
 TEST(Verdict, NamesARankThatWasKilledForBeingStopped) {
   RankEnd stopped = killed_by_launcher(1);
   stopped.stopped = std::chrono::milliseconds{2500};

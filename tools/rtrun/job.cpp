@@ -38,6 +38,9 @@ std::string cause_of_remote(const RankEnd& end) {
 std::string cause_of(const RankEnd& end) {
   const bool never_ran = end.exit_code == kNotExecutable || end.exit_code == kNotFound;
   if (!end.host.empty() && (end.signal != 0 || end.exit_code == kShellFailed || never_ran)) return cause_of_remote(end);
+  if (end.signal == 0 && end.exit_code == kPreempted)
+    return fmt::format("{} ended with exit code {}: SIGTERM ended it, and the job's state is saved", name_of(end),
+                       end.exit_code);
   if (end.signal == 0 && end.exit_code > 128)
     return fmt::format("{} was stopped by {}", name_of(end), signal_name(end.exit_code - 128));
   if (end.signal == 0) return fmt::format("{} failed with exit code {}", name_of(end), end.exit_code);

@@ -42,6 +42,9 @@ void prepare_folders(const Settings& settings, bool with_rank_zero) {
   prepare_folder(settings.report.dir);
   if (with_rank_zero && settings.checkpoint.every_steps != 0)
     prepare_folder(checkpoint_folder(settings), "checkpoint.dir");
+  if (!with_rank_zero || settings.report.trace.empty()) return;
+  const std::filesystem::path folder = std::filesystem::path{settings.report.trace}.parent_path();
+  prepare_folder(folder.empty() ? "." : folder.string(), "the folder of report.trace");
 }
 
 /// Whether this process reports how the job ended: it started the whole job, or another launcher made it rank 0.

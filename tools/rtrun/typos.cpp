@@ -75,11 +75,16 @@ std::string explain_option(std::string_view word, std::string_view next) {
   return {};
 }
 
-/// Explains `word`, which is where app.toml or a verb is expected.
-std::string explain_first(std::string_view word) {
+/// Explains `word`, which is where app.toml or a verb is expected; behind the name of a file no words follow.
+std::string explain_first(std::string_view word, bool words_follow) {
   if (word.find_first_of("./=") != word.npos || exists(word)) return {};
   const std::string_view near = nearest_of(word, kVerbWords);
-  return near.empty() || near == word ? std::string{} : fmt::format("unknown verb {0}; did you mean {1}?", word, near);
+  if (near == word) return {};
+  if (!near.empty()) return fmt::format("unknown verb {0}; did you mean {1}?", word, near);
+  if (!words_follow) return {};
+  std::string verbs;
+  for (const auto& verb : kVerbWords) verbs += fmt::format("{}{}", verbs.empty() ? "" : ", ", verb.name);
+  return fmt::format("unknown verb {}; the verbs are {}, and `rtrun app.toml` trains", word, verbs);
 }
 
 }  // namespace
@@ -101,7 +106,7 @@ std::string explain_typo(std::span<const char* const> words) {
     return explain_option(word, i + 1 < words.size() ? std::string_view{words[i + 1]} : std::string_view{});
   }
   if (others.empty()) return {};
-  if (const std::string verb = explain_first(others.front()); !verb.empty()) return verb;
+  if (const std::string verb = explain_first(others.front(), others.size() > 1); !verb.empty()) return verb;
   const bool of_verb = others.front() == "control" || others.front() == "completion";
   for (const std::string_view word : others) {
     if (!of_verb && word.find('=') != word.npos && word.find('.') < word.find('=') && !exists(word))

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <caf/scoped_actor.hpp>
 #include <cstring>
+#include <filesystem>
 #include <numeric>
 #include <optional>
 
@@ -163,8 +164,8 @@ class DeviceMemory : public ::testing::Test {
       const Gpu& gpu = there[peer - 1];
       if (gpu.ordinal && *gpu.ordinal >= gpu::count()) GTEST_SKIP() << "the driver shows " << gpu::count() << " GPU";
       testing::ProgramStart program{
-          .arguments = {"/proc/self/exe", "--member", gpu.ordinal ? std::to_string(*gpu.ordinal) : "none",
-                        gpu.apart ? "apart" : "near"},
+          .arguments = {std::filesystem::read_symlink("/proc/self/exe"), "--member",
+                        gpu.ordinal ? std::to_string(*gpu.ordinal) : "none", gpu.apart ? "apart" : "near"},
           .environment = {{"RANK", std::to_string(peer)},
                           {"WORLD_SIZE", std::to_string(size)},
                           {"LOCAL_RANK", std::to_string(peer)},
@@ -320,7 +321,7 @@ TEST_P(DeviceMemoryCopies, KeepTheirPlaceAmongOtherMessages) {
   }
   self->request(others[0], kLong, Noted::value)
       .receive(
-          [](std::uint64_t notes, std::uint64_t wrong) {
+          [&](std::uint64_t notes, std::uint64_t wrong) {
             EXPECT_EQ(notes, kNotes);
             EXPECT_EQ(wrong, 0u);
           },
@@ -331,6 +332,8 @@ TEST_P(DeviceMemoryCopies, KeepTheirPlaceAmongOtherMessages) {
 TEST_P(DeviceMemoryCopies, ForAKilledReceiverEndAndGiveTheMemoryBack) {
   std::atomic<int> back{0};
   caf::scoped_actor self(end->system);
+  self->send(others[0], Read::value, end->numbers_apart(1));
+  EXPECT_EQ(answer(self), sum_of(1));
   for (int i = 0; i < 4; ++i) {
     self->send(others[0], Read::value, end->numbers_apart(2 * kMiB, {}, {&back, [&](const void*) { ++back; }}));
   }
@@ -342,17 +345,6 @@ TEST_P(DeviceMemoryCopies, ForAKilledReceiverEndAndGiveTheMemoryBack) {
   expect_lost(Peer{1});
 }
 
-TEST_P(DeviceMemoryCopies, OfAKilledSenderEndWithIt) {
-  if (!both_have_one()) GTEST_SKIP() << "the other process has no GPU";
-  caf::scoped_actor self(end->system);
-  for (int i = 0; i < 4; ++i) self->send(others[0], Give::value, 2 * kMiB);
-  self->receive([](const Tensor& tensor) { EXPECT_EQ(tensor.kind(), MemoryKind::host); },
-                caf::after(std::chrono::milliseconds(kLong)) >> [] { FAIL() << "no tensor"; });
-  members[0]->signal(SIGKILL);
-  expect_down(others[0]);
-  expect_lost(Peer{1});
-}
-
 INSTANTIATE_TEST_SUITE_P(OtherProcess, DeviceMemoryMessages, ::testing::Values(0u, 1u),
                          [](const auto& info) { return info.param == 0 ? "OnTheSameGpu" : "OnAnotherGpu"; });
 INSTANTIATE_TEST_SUITE_P(OtherProcess, DeviceMemoryCopies, ::testing::Values(Gpu{}, Gpu{0, true}),
@@ -361,7 +353,7 @@ INSTANTIATE_TEST_SUITE_P(OtherProcess, DeviceMemoryCopies, ::testing::Values(Gpu
 class DeviceMemoryOfOthers : public DeviceMemory {};
 
 TEST_F(DeviceMemoryOfOthers, IsCopiedBetweenPidNamespaces) {
-  const std::vector<std::string> apart{"unshare", "--pid", "--fork", "--kill-child"};
+  const std::vector<std::string> apart{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc"};
   testing::ProgramStart probe{.arguments = {"true"}};
   probe.run_by(apart);
   if (testing::Program(probe).wait(kLong) != 0) GTEST_SKIP() << "no pid namespace may be made here";
@@ -371,6 +363,17 @@ TEST_F(DeviceMemoryOfOthers, IsCopiedBetweenPidNamespaces) {
   self->send(others[0], Read::value, end->tensor(0, {}));
   EXPECT_EQ(answer(self), sum_of(kCount));
   stop_all();
+}
+
+TEST_F(DeviceMemoryOfOthers, OfAKilledSenderEndsWithIt) {
+  start({0, true}, {{0, true}});
+  caf::scoped_actor self(end->system);
+  for (int i = 0; i < 4; ++i) self->send(others[0], Give::value, 2 * kMiB);
+  self->receive([](const Tensor& tensor) { EXPECT_EQ(tensor.kind(), MemoryKind::host); },
+                caf::after(std::chrono::milliseconds(kLong)) >> [] { FAIL() << "no tensor"; });
+  members[0]->signal(SIGKILL);
+  expect_down(others[0]);
+  expect_lost(Peer{1});
 }
 
 TEST_F(DeviceMemoryOfOthers, IsCopiedForManyOfWhomOneTakesNothingIn) {

@@ -23,8 +23,8 @@ RemoteOptions few_slots() { return {.staging_bytes = 4 * kMiB}; }
 class RemoteStaging : public ::testing::Test {
  protected:
   void make_world(const FakeOptions& device = {.simulated_memory = true, .runs_itself = true},
-                  const RemoteOptions& there = few_slots()) {
-    const LoopbackAdversity adversity{.seed = 1, .delay_rounds = 5, .refuse_percent = 20};
+                  const RemoteOptions& there = few_slots(),
+                  const LoopbackAdversity& adversity = {.seed = 1, .delay_rounds = 5, .refuse_percent = 20}) {
     world = std::make_unique<LoopbackWorld>(adversity, few_slots(), there, device);
   }
   Tensor tensor(std::uint64_t bytes, std::uint64_t seed, Point valid_from = {},
@@ -123,12 +123,15 @@ TEST_F(RemoteStaging, LetsAnotherTensorPassALargeOne) {
     }));
   };
   const caf::actor takes_large = taker(has_large), takes_small = taker(has_small);
+  const RemoteActors& remote = *world->here->remote;
+  const std::uint64_t before = remote.counters().sent;
   caf::anon_send(takes_large, large);
   caf::anon_send(takes_small, small);
   FakeDevice& device = *world->here->device;
-  ASSERT_TRUE(eventually([&] { return (device.run_one(), has_small.load()); }));
+  ASSERT_TRUE(eventually([&] { return remote.counters().sent == before + 2; }));
+  // Each copy is a piece of the device's work, and so is its point: five of the 31 are done.
+  ASSERT_TRUE(eventually([&] { return (device.count_done() < 11 && device.run_one(), has_small.load()); }));
   EXPECT_FALSE(has_large);
-  EXPECT_LT(device.count_done(), 30u);  // each copy is a piece of the device's work, and so is its point
   EXPECT_TRUE(eventually([&] { return (device.run_one(), has_large.load()); }));
 }
 
@@ -227,13 +230,18 @@ TEST_F(RemoteStaging, EndsWithTheReceiver) {
 }
 
 TEST_F(RemoteStaging, OfASenderThatDiesFreesTheSink) {
-  make_world({.simulated_memory = true});
+  make_world({.simulated_memory = true}, few_slots(), {});
   world->here->remote->post_sink(kKey, world->here->fresh(9 * kMiB, false));
   const Tensor sent = world->there->tensor_on_device(10, 9 * kMiB, 1).into(kKey);
   const caf::actor server_here = at_other_end(*world->here, *world->there, world->here->server);
+  const auto other = ask<caf::actor>(world->there->system, server_here, Worker::value);
+  ASSERT_TRUE(other.ok()) << other.why.text();
   caf::anon_send(server_here, Keep::value, sent);
   FakeDevice& device = *world->there->device;
   ASSERT_TRUE(eventually([&] { return (device.run_one(), device.count_done() > 8); }));
+  // On the same lane as the pieces: it arrives after the first of them.
+  const Tensor behind = world->there->tensor(128 << 10, 1);
+  ASSERT_TRUE(ask<std::uint64_t>(world->there->system, other.get(), Digest::value, behind).ok());
   EXPECT_EQ(world->here->remote->withdraw_sinks(kKey), 0u) << "it is being filled";
   world->kill_there();
   EXPECT_TRUE(eventually([&] { return world->here->remote->withdraw_sinks(kKey) == 1; }));

@@ -299,7 +299,7 @@ TEST(OnnxFile, IsRefusedWhereItIsNoFile) {
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   const auto refused = [](const std::string& path) {
     try {
-      read_onnx_file(path, image_and_label(Shape{{4}}));
+      read_onnx_file(path, image_and_label(Shape{{4}}), {});
     } catch (const Error& error) {
       return std::string{error.what()};
     }
