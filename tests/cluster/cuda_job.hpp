@@ -39,6 +39,7 @@ class CudaJob : public ClusterTest {
     if (devices == 0) return start;
     start.environment.insert(start.environment.end(), {{"LD_LIBRARY_PATH", CUDA_HOST_FOLDER},
                                                        {"TROUPE_CUDA_HOST_SEED", "3"},
+                                                       {"TROUPE_CUDA_HOST_CLOSED", "1"},
                                                        {"TROUPE_CUDA_HOST_DEVICES", std::to_string(devices)}});
     return start;
   }

@@ -756,7 +756,8 @@ std::vector<Mistake> table() {
       TROUPE_MISTAKE(
           used_after_its_process_freed_it,
           {"use after free", "kernel reader on stream 1", "cuIpcOpenMemHandle_v2", "which its process has freed",
-           "freed while open: cuMemFree_v2", "has open: 800 bytes of device memory from cuMemAlloc_v2"}),
+           "freed while open: cuMemFree_v2", "has open: 800 bytes of device memory from cuMemAlloc_v2"},
+          "CLOSED=1"),
   };
   for (const Mistake& row : mistakes_with_collectives()) rows.push_back(row);
   for (const Mistake& row : mistakes_with_products()) rows.push_back(row);

@@ -43,6 +43,8 @@ class TROUPE_HOST_SHARED Entry {
   Result not_capturing(StreamThread& stream);
 
   void unlock() { lock_.unlock(); }
+  /// For what gives it up. Nothing else may be called behind that.
+  std::unique_lock<std::mutex>& lock() noexcept { return lock_; }
 
  private:
   Result report_endless_wait();

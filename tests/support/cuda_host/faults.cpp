@@ -98,6 +98,7 @@ Settings Settings::of_environment() {
   settings.deadline = std::chrono::milliseconds{number("DEADLINE_MS", "20000")};
   settings.driver_version = static_cast<int>(number("DRIVER", "13000"));
   settings.mode = variable("MODE", "");
+  settings.closed = number("CLOSED", "0") != 0;
   settings.prepared = variable("PREPARED", "");
   std::istringstream faults{variable("FAULT", "")};
   for (std::string one; std::getline(faults, one, ',');) settings.faults.push_back(fault_of(one));

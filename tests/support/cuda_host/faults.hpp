@@ -26,6 +26,7 @@ struct Settings {
   std::chrono::milliseconds deadline{20000};             // _DEADLINE_MS: of a wait that nothing ends
   int driver_version = 13000;                            // _DRIVER: as cuDriverGetVersion says it
   std::string mode;                                      // _MODE: exclusive, prohibited, mig
+  bool closed = false;   // _CLOSED=1: memory may be freed only when no other process has it open
   std::string prepared;  // _PREPARED: a kernel; while a stream is there that has launched it, no memory may be taken
   std::vector<Fault> faults;  // _FAULT: "cuMemAlloc_v2:3=out_of_memory,troupe_copy=illegal_address"
 

@@ -155,7 +155,7 @@ TROUPE_EXPORT Result cuMemFree_v2(DevicePointer pointer) {
   const PlacePtr place = entry.place();
   const AllocationPtr found = to_free(entry, pointer, place, MemoryKind::device);
   if (found == nullptr || found->imported || found->pool != 0) return Result::invalid_value;
-  if (const int opener = found->opener(); opener != 0)
+  if (const int opener = entry.all().settings.closed ? found->opener() : 0; opener != 0)
     reports().add("freed while open", place->text() + " frees memory that process " + std::to_string(opener) +
                                           " has open: " + found->text());
   entry.all().devices[static_cast<std::size_t>(found->device)].used_bytes -= found->range.size_bytes;

@@ -78,7 +78,7 @@ TROUPE_EXPORT Result cuStreamDestroy_v2(StreamHandle stream) {
   if (on->capture != nullptr) return entry.not_capturing(*on);
   entry.all().streams.end(stream, entry.place_on(on->number));
   entry.all().prepared.erase(on->number);
-  retire(on);
+  retire(on, entry.lock());
   return Result::success;
 }
 

@@ -34,10 +34,13 @@ std::shared_ptr<StreamThread> start_stream(DeviceState& device) {
   return stream;
 }
 
-void retire(const std::shared_ptr<StreamThread>& stream) {
+/// Threads that have nothing to do are joined at once: a process may make thousands of streams.
+void retire(const std::shared_ptr<StreamThread>& stream, std::unique_lock<std::mutex>& lock) {
   stream->ended = true;
   stream->wake.notify_all();
-  process().retired.push_back(stream);
+  if (!stream->idle()) return process().retired.push_back(stream);
+  lock.unlock();
+  stream->thread.join();
 }
 
 void join_retired(std::vector<std::shared_ptr<StreamThread>> retired) {

@@ -53,8 +53,8 @@ struct EventState {
 };
 
 std::shared_ptr<StreamThread> start_stream(DeviceState& device);
-/// The thread ends when its work is done.
-void retire(const std::shared_ptr<StreamThread>& stream);
+/// The thread ends when its work is done. `lock` is that of Process::mutex, which is given up if that is now.
+void retire(const std::shared_ptr<StreamThread>& stream, std::unique_lock<std::mutex>& lock);
 /// Waits for threads of streams that were destroyed. Call it without the mutex.
 void join_retired(std::vector<std::shared_ptr<StreamThread>> retired);
 
