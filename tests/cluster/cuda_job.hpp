@@ -1,6 +1,7 @@
 #pragma once
 
 #include <gmock/gmock.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <cmath>
@@ -104,6 +105,21 @@ class CudaJob : public ClusterTest {
       out.push_back(rank->out());
     }
     return out;
+  }
+
+  /// Kills each of the two ranks of such a run, which trains until somebody ends it.
+  void expect_end_within_4_seconds_of_a_kill(const ProgramStart& start) {
+    for (const std::size_t victim : {0U, 1U}) {
+      Program rtrun{start};
+      ASSERT_TRUE(rtrun.wait_until(trains, 60s)) << rtrun.out() << rtrun.err();
+      const auto ranks = children_of(rtrun.pid());
+      ASSERT_EQ(ranks.size(), 2U);
+      ::kill(ranks[victim], SIGKILL);
+      EXPECT_EQ(rtrun.wait(4s), 4) << rtrun.err();
+      EXPECT_THAT(rtrun.err(), ::testing::HasSubstr("rank " + std::to_string(victim)));
+      EXPECT_THAT(rtrun.err(), ::testing::HasSubstr("[rank " + std::to_string(1 - victim) + "] rtrun: error: "));
+      EXPECT_THAT(rtrun.err(), ::testing::Not(::testing::HasSubstr("cuda stand-in")));
+    }
   }
 
   void expect_refused(const ProgramStart& start, int exit_code, const std::string& why) {

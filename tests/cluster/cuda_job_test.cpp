@@ -120,17 +120,8 @@ TEST_F(CudaJob, GoesOnFromACheckpointAsIfItHadNotEnded) {
 }
 
 TEST_F(CudaJob, EndsWithin4SecondsAndWithCode4WhenOneOfTwoRanksOnAGpuIsKilled) {
-  for (const std::size_t victim : {0U, 1U}) {
-    Program rtrun{job(1, 2, on("cuda", {"train.epochs=100000", "data.batch=20", "evaluate.every_epochs=0"}))};
-    ASSERT_TRUE(rtrun.wait_until(trains, 60s)) << rtrun.out() << rtrun.err();
-    const auto ranks = children_of(rtrun.pid());
-    ASSERT_EQ(ranks.size(), 2U);
-    ::kill(ranks[victim], SIGKILL);
-    EXPECT_EQ(rtrun.wait(4s), 4) << rtrun.err();
-    EXPECT_THAT(rtrun.err(), HasSubstr("rank " + std::to_string(victim)));
-    EXPECT_THAT(rtrun.err(), HasSubstr("[rank " + std::to_string(1 - victim) + "] rtrun: error: "));
-    EXPECT_THAT(rtrun.err(), Not(HasSubstr("cuda stand-in")));
-  }
+  expect_end_within_4_seconds_of_a_kill(
+      job(1, 2, on("cuda", {"train.epochs=100000", "data.batch=20", "evaluate.every_epochs=0"})));
 }
 
 TEST_F(CudaJob, EndsWithTheReasonWhenAGpuFails) {
