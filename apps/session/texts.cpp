@@ -1,6 +1,7 @@
 // Texts that the model of a run generates after its evaluations, at rank 0.
 
 #include "apps/session/view.hpp"
+#include "runtime/base/printable.hpp"
 #include "runtime/base/random.hpp"
 #include "runtime/compute/text_generation.hpp"
 

@@ -4,7 +4,6 @@
 #include <functional>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "runtime/compute/decoder.hpp"
 
@@ -30,9 +29,5 @@ std::uint8_t draw_byte(std::span<const float> logits, const TextSettings& settin
 /// them. Ends early if `goes_on`, called before each byte, returns false.
 std::string generate_text(Decoder& decoder, const TextSettings& settings, std::uint64_t key,
                           const std::function<bool()>& goes_on);
-
-/// Bytes as text that a terminal shows and does not obey: letters of UTF-8, line ends and tabs stay, other bytes become
-/// \xNN.
-std::string printable(std::string_view bytes);
 
 }  // namespace troupe

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "runtime/base/error.hpp"
-#include "runtime/compute/text_generation.hpp"
+#include "runtime/base/printable.hpp"
 #include "runtime/model/layer_kinds.hpp"
 
 namespace troupe::detail {
