@@ -84,10 +84,11 @@ configure() {
       return 1; }
 }
 
-# progress: ninja's lines, as how much is built and about how long the rest takes: one line that changes on a terminal,
-# elsewhere one every tenth of the way. What went wrong is passed on as it is.
+# progress JOBS: ninja's lines, as how much is built and about how long the rest takes: one line that changes on a terminal,
+# elsewhere one every tenth of the way. The last JOBS steps may be long ones (the GPU kernels): it tells no time for them.
+# What went wrong is passed on as it is.
 progress() {
-  local line done all tenth last=0 began left clear=
+  local jobs=$1 line done all tenth last=0 began left clear=
   began=$(now)
   [ ! -t 1 ] || clear=$'\r\e[K'
   while IFS= read -r line; do
@@ -99,7 +100,9 @@ progress() {
       left=$(($(now) - began))
       left=$((left * (all - done) / done))
       line="== $((100 * done / all)) % built"
-      [ "$left" = 0 ] || line+=", about $(duration "$left") to go"
+      if [ "$all" -gt "$done" ] && [ $((all - done)) -le "$jobs" ]; then line+=", still in work: $((all - done)) of $all steps"
+      elif [ "$left" != 0 ]; then line+=", about $(duration "$left") to go"
+      fi
       if [ -n "$clear" ]; then printf '%s%s' "$clear" "$line"; else printf '%s\n' "$line"; fi
     elif [[ $line != "ninja: Entering directory"* ]]; then
       printf '%s%s\n' "$clear" "$line"
@@ -113,11 +116,12 @@ duration() { if [ "$1" -lt 90 ]; then echo "$1 s"; else echo "$((($1 + 30) / 60)
 
 # build PRESET [TARGET...]
 build() {
-  local tree=build/$1
+  local tree=build/$1 jobs
+  jobs=$(build_jobs)
   shift
   ninja -C "$tree" -n "$@" 2>/dev/null | grep -q 'no work to do' && return 0
-  say "Building in $tree with $(build_jobs) jobs (minutes the first time)"
-  ninja -C "$tree" -j "$(build_jobs)" "$@" | progress
+  say "Building in $tree with $jobs jobs (minutes the first time)"
+  ninja -C "$tree" -j "$jobs" "$@" | progress "$jobs"
 }
 
 # The data sets beside the repository, when there are any.

@@ -180,6 +180,17 @@ TEST(Models, TheConvNetOfAllItsAppsIsCntks) {
   EXPECT_EQ(net.fields().back().name, kSampleKey);
 }
 
+TEST(Models, AnAppTrainsTheConvNetWithABatchNormBehindEachConvolution) {
+  const std::vector<Field> images = samples_of(Shape{{32, 32, 3}}, 10);
+  const auto net_of = [&](const char* file) {
+    return build_model(read_configuration(text(TROUPE_SOURCE_FOLDER "/apps/cifar10/", file), {}).settings, images);
+  };
+  const Graph plain = net_of("convnet.toml"), normed = net_of("batch_norm.toml");
+  const auto norms = [](const Layer& layer) { return std::holds_alternative<BatchNorm>(layer.operation); };
+  EXPECT_EQ(std::ranges::count_if(normed.layers(), norms), 4);
+  EXPECT_EQ(normed.count_parameters(), plain.count_parameters() + 4 * 4 * 64) << "scale, shift, mean and variance";
+}
+
 TEST(Models, ResNet20HasTheWeightsThatItsPaperCounts) {
   const Graph graph = build_model(read_configuration(TROUPE_SOURCE_FOLDER "/apps/cifar10/resnet20.toml", {}).settings,
                                   samples_of({{32, 32, 3}}, 10));
