@@ -1,3 +1,4 @@
+#include "tests/support/child_process.hpp"
 #include "tests/transports/nccl_worlds.hpp"
 
 // Ranks with a GPU each, over the stand-ins for the driver and for NCCL.
@@ -53,7 +54,7 @@ TEST(NcclCommunicator, ReplaysRecordedStepsWithItsCalls) {
       view.stream->enqueue(programs[r], [&] {
         const Point updated = view.communicator->reduce_update_gather(*view.stream, group.work_of(r, step, bucket),
                                                                       rule_step(spec.rule, step + 1), {&mine, 1});
-        EXPECT_EQ(updated.value, 0U);
+        view.stream->wait(updated);
       });
       seen[r].push_back(view.arena->allocate(spec.elements * sizeof(float)));
       view.stream->copy(seen[r].back(), view.parameters);
@@ -70,6 +71,88 @@ TEST(NcclCommunicator, ReplaysRecordedStepsWithItsCalls) {
   // NCCL's graphs end before its communicators.
   for (std::uint32_t r = 0; r < spec.ranks; ++r) ASSERT_TRUE(end_of(group, r).ok());
   for (Programs& kept : programs) kept = {};
+}
+
+/// A group with two buckets.
+GroupSpec halved_group(std::uint32_t ranks) {
+  GroupSpec spec = plain_group(ranks);
+  const std::uint64_t half = spec.elements / Layout::kAlignElements / 2 * Layout::kAlignElements;
+  spec.buckets = {{GroupId{}, 0, half, spec.elements - half}, {GroupId{}, 1, 0, half}};
+  return spec;
+}
+
+/// Steps in which the backward pass stops behind its first bucket until the test lets it go on.
+class HeldSteps {
+ public:
+  explicit HeldSteps(WorkingGroup& group) : group_(group), programs_(group.spec.ranks) {
+    for (std::uint32_t r = 0; r < group.spec.ranks; ++r) gates_.push_back(view(r).arena->make_timeline());
+  }
+  ~HeldSteps() {
+    for (std::uint32_t r = 0; r < gates_.size(); ++r) (void)end_of(group_, r);
+  }
+  RankView& view(std::uint32_t r) { return group_.world->rank(r); }
+  void enqueue(std::uint64_t step) {
+    for (std::uint32_t r = 0; r < gates_.size(); ++r) {
+      const Memory found = WorkingGroup::put(view(r), SerialRun::gradients(group_.spec, r, step));
+      std::vector<StripeMemory> mine;
+      for (const Bucket& bucket : group_.spec.buckets) mine.push_back(group_.part_of(r, bucket));
+      view(r).stream->enqueue(programs_[r], [&] {
+        exchange(r, step, 0, found, mine[0]);
+        view(r).stream->wait({gates_[r], step + 1});
+        exchange(r, step, 1, found, mine[1]);
+        (void)view(r).stream->mark();
+      });
+    }
+  }
+  void let_go_on(std::uint64_t step) {
+    for (std::uint32_t r = 0; r < gates_.size(); ++r) view(r).space->timeline(gates_[r]).signal(step + 1);
+  }
+  const Programs& programs(std::uint32_t r) const { return programs_[r]; }
+
+ private:
+  void exchange(std::uint32_t r, std::uint64_t step, std::size_t b, const Memory& found, const StripeMemory& mine) {
+    const Bucket& bucket = group_.spec.buckets[b];
+    group_.enqueue_gradients(r, step, bucket, found);
+    (void)view(r).communicator->reduce_update_gather(*view(r).stream, group_.work_of(r, step, bucket),
+                                                     rule_step(group_.spec.rule, step + 1), {&mine, 1});
+  }
+
+  WorkingGroup& group_;
+  std::vector<TimelineId> gates_;
+  std::vector<Programs> programs_;
+};
+
+/// A bucket's exchange depends on what has produced the bucket, and not on the end of the backward pass; when steps are
+/// enqueued call by call as well as when they are replayed.
+TEST(NcclCommunicator, ExchangesABucketBesideTheRestOfTheBackwardPass) {
+  constexpr std::uint64_t kSteps = 5, kCallsOfABucket = 2;
+  const GroupSpec spec = halved_group(2);
+  WorkingGroup group{spec, with({})};
+  HeldSteps steps{group};
+  SerialRun serial{spec};
+  const auto& world = dynamic_cast<const NcclWorld&>(*group.world);
+  const Bucket& first = spec.buckets[0];
+  for (std::uint64_t step = 0; step < kSteps; ++step) {
+    steps.enqueue(step);
+    serial.take_step(step);
+    for (std::uint32_t r = 0; r < spec.ranks; ++r) {
+      const std::uint64_t calls = (2 * step + 1) * kCallsOfABucket;
+      const bool is_done = troupe::testing::eventually([&] { return world.calls_done(r) >= calls; });
+      if (!is_done) steps.let_go_on(step);
+      ASSERT_TRUE(is_done) << "step " << step << ", rank " << r << " waits for its backward pass to end";
+      EXPECT_EQ(world.calls_done(r), calls);
+      const std::vector<float> now = WorkingGroup::get<float>(steps.view(r), steps.view(r).parameters);
+      EXPECT_TRUE(std::equal(now.begin() + static_cast<std::ptrdiff_t>(first.first), now.end(),
+                             serial.parameters.begin() + static_cast<std::ptrdiff_t>(first.first)))
+          << "step " << step << ", rank " << r << ": the bucket has other parameters";
+    }
+    steps.let_go_on(step);
+  }
+  ASSERT_TRUE(group.finish());
+  for (std::uint32_t r = 0; r < spec.ranks; ++r) {
+    EXPECT_EQ(WorkingGroup::get<float>(steps.view(r), steps.view(r).parameters), serial.parameters) << "rank " << r;
+    EXPECT_GE(steps.programs(r).replayed(), kSteps - 2) << "rank " << r;
+  }
 }
 
 TEST(NcclCommunicator, EndsACallThatTakesTooLongWithTheRankThatHasNotCome) {
