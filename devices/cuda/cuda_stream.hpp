@@ -46,7 +46,7 @@ class CudaStream final : public Stream, public LibraryStream {
   void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
               std::span<const Memory> contributions, Memory total) override;
   void enqueue(Programs& programs, const std::function<void()>& work) override;
-  void trace(TraceRow& row) override;
+  void trace(TraceRow& row) override { notes_[0]->trace(row); }
   void about(const WorkLabel& label) override { label_ = label; }
   StreamTimes times() const noexcept override { return notes_[0]->timer.times(); }
   void make_current() const override { gpu_->use(); }

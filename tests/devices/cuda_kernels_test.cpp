@@ -277,7 +277,7 @@ TEST(CudaKernels, AWaitEndsItsStreamAndTellsWhy) {
     StreamState state;
     StreamReport report;
     report.end = end;
-    WaitArgs args{&state, &report, nullptr, deadline_ns, {}};
+    WaitArgs args{&state, &report, {}, deadline_ns, {}};
     args.given.own = {&word, value};
     launch("wait", args, 1);
     EXPECT_EQ(state.failed, report.fault);

@@ -149,8 +149,8 @@ int sent_while_it_is_written() {
   return 0;
 }
 
-/// A step of rank 0 as a graph: a gradient is written, summed on a forked stream, and read. `launch` says in which order
-/// these three and the two borders are captured.
+/// A step of rank 0 as a graph: a gradient is written, summed on a forked stream, and read. `launch` says in which
+/// order these three and the two borders are captured.
 struct ForkedStep {
   Pair rig;
   StreamHandle main, beside;
@@ -167,13 +167,13 @@ struct ForkedStep {
   }
   void fork() const { order(main, beside); }
   void join() const { order(beside, main); }
-  [[gnu::always_inline]] void write() const { rig.add("writer", rig.at(0).b, rig.at(0).a, kCount, main); }
+  [[gnu::always_inline]] void write() { rig.add("writer", rig.at(0).b, rig.at(0).a, kCount, main); }
   [[gnu::always_inline]] void sum() {
     (void)rig.nccl.all_reduce(Rig::words_at(rig.at(0).b), Rig::words_at(rig.at(0).b), kCount, Type::u64, Operator::sum,
                               rig.at(0).comm, beside);
     rig.settle(0);
   }
-  [[gnu::always_inline]] void read() const { rig.add("reader", rig.at(0).a, rig.at(0).b, kCount, main); }
+  [[gnu::always_inline]] void read() { rig.add("reader", rig.at(0).a, rig.at(0).b, kCount, main); }
   int launch() {
     GraphHandle graph = nullptr;
     GraphExec exec = nullptr;
