@@ -5,6 +5,8 @@
 namespace troupe::contracts {
 namespace {
 
+using troupe::testing::eventually;
+
 CommunicatorCase nccl_case(bool rank_ordered) {
   const auto make = [rank_ordered](const GroupSpec& spec) { return std::make_unique<NcclWorld>(spec, rank_ordered); };
   return {rank_ordered ? "InRankOrder" : "InItsOwnOrder", make, 1};
@@ -81,13 +83,15 @@ GroupSpec halved_group(std::uint32_t ranks) {
   return spec;
 }
 
-/// Steps in which the backward pass stops behind its first bucket until the test lets it go on.
+/// Steps whose backward pass tells when it has come behind its first bucket, and goes on when the test lets it.
 class HeldSteps {
  public:
   explicit HeldSteps(WorkingGroup& group) : group_(group), programs_(group.spec.ranks) {
     for (std::uint32_t r = 0; r < group.spec.ranks; ++r) {
       gates_.push_back(view(r).arena->make_timeline());
       found_.push_back(view(r).arena->allocate(group.spec.elements * sizeof(float)));
+      current_.push_back(view(r).arena->allocate(sizeof(std::uint64_t)));
+      reached_.push_back(view(r).arena->allocate(sizeof(std::uint64_t)));
     }
   }
   ~HeldSteps() {
@@ -95,18 +99,22 @@ class HeldSteps {
   }
   RankView& view(std::uint32_t r) { return group_.world->rank(r); }
   /// All earlier steps are done. The same memory in each step, as replicas have it: so it can be replayed.
-  void enqueue(std::uint64_t step) {
-    for (std::uint32_t r = 0; r < gates_.size(); ++r) {
-      WorkingGroup::write(view(r), found_[r], SerialRun::gradients(group_.spec, r, step));
-      std::vector<StripeMemory> mine;
-      for (const Bucket& bucket : group_.spec.buckets) mine.push_back(group_.part_of(r, bucket));
-      view(r).stream->enqueue(programs_[r], [&] {
-        exchange(r, step, 0, mine[0]);
-        view(r).stream->wait({gates_[r], step + 1});
-        exchange(r, step, 1, mine[1]);
-        (void)view(r).stream->mark();
-      });
-    }
+  void enqueue(std::uint32_t r, std::uint64_t step) {
+    WorkingGroup::write(view(r), found_[r], SerialRun::gradients(group_.spec, r, step));
+    WorkingGroup::write(view(r), current_[r], std::vector{step + 1});
+    std::vector<StripeMemory> mine;
+    for (const Bucket& bucket : group_.spec.buckets) mine.push_back(group_.part_of(r, bucket));
+    view(r).stream->enqueue(programs_[r], [&] {
+      exchange(r, step, 0, mine[0]);
+      view(r).stream->copy(reached_[r], current_[r]);
+      view(r).stream->wait({gates_[r], step + 1});
+      exchange(r, step, 1, mine[1]);
+      (void)view(r).stream->mark();
+    });
+  }
+  bool is_behind_first_bucket(std::uint32_t r, std::uint64_t step) {
+    std::uint64_t& word = *view(r).space->address_of<std::uint64_t>(reached_[r]);
+    return std::atomic_ref{word}.load() == step + 1;
   }
   void let_go_on(std::uint64_t step) {
     for (std::uint32_t r = 0; r < gates_.size(); ++r) view(r).space->timeline(gates_[r]).signal(step + 1);
@@ -123,12 +131,12 @@ class HeldSteps {
 
   WorkingGroup& group_;
   std::vector<TimelineId> gates_;
-  std::vector<Memory> found_;
+  std::vector<Memory> found_, current_, reached_;
   std::vector<Programs> programs_;
 };
 
-/// A bucket's exchange depends on what has produced the bucket, and not on the end of the backward pass; when steps are
-/// enqueued call by call as well as when they are replayed.
+/// Neither waits for the other: the backward pass goes on while a bucket's exchange waits for a rank, and a bucket is
+/// exchanged while the backward pass is held. When steps are enqueued call by call as well as when they are replayed.
 TEST(NcclCommunicator, ExchangesABucketBesideTheRestOfTheBackwardPass) {
   constexpr std::uint64_t kSteps = 5, kCallsOfABucket = 2;
   const GroupSpec spec = halved_group(2);
@@ -136,19 +144,19 @@ TEST(NcclCommunicator, ExchangesABucketBesideTheRestOfTheBackwardPass) {
   HeldSteps steps{group};
   SerialRun serial{spec};
   const auto& world = dynamic_cast<const NcclWorld&>(*group.world);
-  const Bucket& first = spec.buckets[0];
+  const auto first = static_cast<std::ptrdiff_t>(spec.buckets[0].first);
   for (std::uint64_t step = 0; step < kSteps; ++step) {
-    steps.enqueue(step);
     serial.take_step(step);
+    steps.enqueue(0, step);
+    EXPECT_TRUE(eventually([&] { return steps.is_behind_first_bucket(0, step); }))
+        << "in step " << step << " the backward pass waits for the exchange, in which rank 1 takes no part yet";
+    steps.enqueue(1, step);
     for (std::uint32_t r = 0; r < spec.ranks; ++r) {
       const std::uint64_t calls = (2 * step + 1) * kCallsOfABucket;
-      const bool is_done = troupe::testing::eventually([&] { return world.calls_done(r) >= calls; });
-      if (!is_done) steps.let_go_on(step);
-      ASSERT_TRUE(is_done) << "step " << step << ", rank " << r << " waits for its backward pass to end";
-      EXPECT_EQ(world.calls_done(r), calls);
+      EXPECT_TRUE(eventually([&] { return world.calls_done(r) == calls; }))
+          << "in step " << step << " the exchange of rank " << r << " waits for its backward pass to end";
       const std::vector<float> now = WorkingGroup::get<float>(steps.view(r), steps.view(r).parameters);
-      EXPECT_TRUE(std::equal(now.begin() + static_cast<std::ptrdiff_t>(first.first), now.end(),
-                             serial.parameters.begin() + static_cast<std::ptrdiff_t>(first.first)))
+      EXPECT_TRUE(std::equal(now.begin() + first, now.end(), serial.parameters.begin() + first))
           << "step " << step << ", rank " << r << ": the bucket has other parameters";
     }
     steps.let_go_on(step);
