@@ -287,7 +287,7 @@ void CudaStream::capture(const Lanes& recorder, const LaunchList& form, const St
 void CudaStream::wait(Point point) {
   if (point.value == 0) return;
   if (point.line == line_.line().id()) {  // what was marked is done by now
-    if (point.value > marks_) join_beside();
+    if (point.value > marks_ && lane_ == Lane::main) join_beside();
     return;
   }
   const LinePlace place = device_.place_to_wait(point);
