@@ -20,6 +20,7 @@ SessionTrace::SessionTrace(const std::string& file) : file_(file) {
   node = measured("node's stream");
   exchange = measured("exchange's stream");
   side = measured("second stream");
+  side_exchange = measured("second stream's exchange");
   bulk_lane = measured("bulk lane");
   control_lane = measured("control lane");
   membership_actor = &trace_->row("Membership");

@@ -34,6 +34,7 @@ class SessionTrace {
   TraceRow* node = nullptr;
   TraceRow* exchange = nullptr;
   TraceRow* side = nullptr;
+  TraceRow* side_exchange = nullptr;
   TraceRow* bulk_lane = nullptr;
   TraceRow* control_lane = nullptr;
 

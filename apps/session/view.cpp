@@ -11,6 +11,7 @@
 #include "devices/cpu/cpu_device.hpp"
 #include "devices/cpu/try_threads.hpp"
 #include "devices/cuda/cuda_device.hpp"
+#include "runtime/compute/library_stream.hpp"
 #include "runtime/compute/rules/verdict.hpp"
 #include "runtime/onnx/onnx_import.hpp"
 #include "runtime/planning/planner.hpp"
@@ -59,6 +60,13 @@ std::vector<std::string> decode_lines(std::span<const std::byte> encoded) {
 
 /// The deadline of waits whose progress is monitored elsewhere.
 constexpr std::chrono::milliseconds kWithWatch = 24h;
+
+/// What a GPU's stream does beside its other work, the exchange over NCCL, appears in `row` of the trace; null: it is
+/// not traced.
+void trace_beside(Stream& stream, TraceRow* row) {
+  auto* const lanes = dynamic_cast<LibraryStream*>(&stream);
+  if (row != nullptr && lanes != nullptr) lanes->trace_beside(*row);
+}
 
 }  // namespace
 
@@ -386,8 +394,10 @@ void View::make_steps(Blocking& blocking) {
         lane_resources_->device->compile(joined_.graph, joined_.layout, joined_.batch, buckets, memory_.replica);
   }
   work_.stream = traced_stream(trace_.compute);
+  trace_beside(*work_.stream, trace_.exchange);
   for (const GroupPlan& group : joined_.plan.groups) {
     work_.side_streams.push_back(needs_of(group.policies).side_stream ? traced_stream(trace_.side) : nullptr);
+    if (work_.side_streams.back()) trace_beside(*work_.side_streams.back(), trace_.side_exchange);
     const std::span<const std::string> no_decay = settings().no_decay;
     const bool has_norms = needs_tensor_norms(group.kind);
     lane_resources_->no_decay.push_back(entries_matching(joined_.graph, joined_.layout,

@@ -194,6 +194,7 @@ class View {
   void begin(Blocking& blocking, bool owned);
   RunResult wait_for_end(Blocking& blocking);
   void note_staleness() const;
+  void note_overlap() const;
   // Values that the app reports, in reported.cpp.
   void hand_over_values(std::uint64_t steps, bool last);
   void note_not_finite(const EpochReport& line);

@@ -1,6 +1,8 @@
+#include <fmt/format.h>
 #include <xxhash.h>
 
 #include "apps/session/view.hpp"
+#include "runtime/compute/library_stream.hpp"
 
 namespace troupe {
 namespace {
@@ -13,6 +15,27 @@ std::string not_saved(const RunEnd& end) {
                                 : std::string{"this run has saved none"};
   return text("the run ended after step ", end.steps, ", but its state is not saved: ", end.unsaved.text(), "; ",
               there);
+}
+
+/// What streams spent beside their own work: the whole exchange, if it is one over NCCL.
+StreamTimes::Span spent_beside(const Stream* stream) {
+  const auto* const lanes = dynamic_cast<const LibraryStream*>(stream);
+  if (lanes == nullptr) return {};
+  const StreamTimes times = lanes->times_beside();
+  return times.total() - times.idle;
+}
+
+/// Over `steps`, of which the stream waited for `waited` in all.
+std::string overlap_text(StreamTimes::Span beside, StreamTimes::Span waited, std::uint64_t steps) {
+  const StreamTimes::Span hidden = std::max(beside - waited, StreamTimes::Span::zero());
+  const auto ms_a_step = [&](StreamTimes::Span span) {
+    return std::chrono::duration<double, std::milli>{span}.count() / static_cast<double>(steps);
+  };
+  return fmt::format(
+      "the exchange over NCCL took {:.3f} ms of a step at rank 0, {:.3f} ms ({:.0f} %) of it beside forward "
+      "and backward passes",
+      ms_a_step(beside), ms_a_step(hidden),
+      100 * static_cast<double>(hidden.count()) / static_cast<double>(beside.count()));
 }
 
 }  // namespace
@@ -106,6 +129,13 @@ void View::note_staleness() const {
   }
 }
 
+void View::note_overlap() const {
+  StreamTimes::Span beside = spent_beside(work_.stream.get());
+  for (const auto& stream : work_.side_streams) beside += spent_beside(stream.get());
+  const std::uint64_t before = schedule_.first_step, steps = committed_;
+  if (beside.count() > 0 && steps > before) note(overlap_text(beside, work_.stream->times().exchange, steps - before));
+}
+
 RunResult View::wait_for_end(Blocking& blocking) {
   RunEnd end = end_.take(blocking);
   over_ = true;
@@ -123,7 +153,10 @@ RunResult View::wait_for_end(Blocking& blocking) {
     so_far.total = result.total;
     return so_far;
   }
-  if (leads_job()) note_staleness();
+  if (leads_job()) {
+    note_staleness();
+    note_overlap();
+  }
   take_down(blocking);
   if (listener_ != nullptr) listener_->flush();
   if (result.status.ok() && !end.unsaved.ok()) result.status = {end.unsaved.code(), not_saved(end)};

@@ -9,6 +9,8 @@
 namespace troupe::cuda {
 namespace {
 
+constexpr std::uint64_t kCountBytes = 64;  // of a count of times: lines of their own for what lanes write
+
 Stored stored(DType type) {
   TROUPE_CHECK(type != DType::i32, Code::unsupported, "a cuda device converts f32 and bf16, not i32");
   return type == DType::f32 ? Stored::f32 : Stored::bf16;
@@ -35,40 +37,45 @@ CudaStream::CudaStream(DeviceState& device)
     : device_(device),
       gpu_(device.gpu()),
       line_(device.make_line()),
-      state_(gpu_, sizeof(StreamState)),
+      state_(gpu_, (1 + kLanes) * kCountBytes),
+      lanes_(gpu_),
       profiler_(attached_profiler()),
-      timer_(std::make_unique<StreamTimer>(gpu_)) {
-  gpu_->use();
-  TROUPE_CUDA(gpu_->driver(), stream_create_with_priority(&stream_, kStreamNonBlocking, 0), "a stream of ",
-              gpu_->name());
-  watch_ = std::make_unique<StreamWatch>(*gpu_, stream_, line_.report(), line_.line(), *timer_, device.wait_deadline());
+      notes_{std::make_unique<Notes>(gpu_), std::make_unique<Notes>(gpu_)} {
+  watch_ = std::make_unique<StreamWatch>(*gpu_, lanes_.of(Lane::main), line_.report(), line_.line(),
+                                         std::array{&notes_[0]->timer, &notes_[1]->timer}, device.wait_deadline());
   device.notifier().add(*watch_);
 }
 
 CudaStream::~CudaStream() {
   const Driver& driver = gpu_->driver();
   (void)driver.ctx_set_current(gpu_->context());
-  const Result result = driver.stream_synchronize(stream_);
+  const Result beside = driver.stream_synchronize(lanes_.of(Lane::beside));
+  const Result main = driver.stream_synchronize(lanes_.of(Lane::main));
+  const Result result = main != Result::success ? main : beside;
   device_.notifier().remove(*watch_);
   watch_->look(false);
   if (result != Result::success)
     watch_->end({code_of(result), text(gpu_->name(), ": ", name_of_result(driver, result))});
-  for (const RangeList& list : lists_) device_.stream_memory().give_back(stream_, list.device);
-  (void)driver.stream_synchronize(stream_);
-  (void)driver.stream_destroy(stream_);
+  for (const RangeList& list : lists_) device_.stream_memory().give_back(lanes_.of(Lane::main), list.device);
+  (void)driver.stream_synchronize(lanes_.of(Lane::main));
 }
 
 // ---- Launches ----
 
 void CudaStream::push(const Launch& launch, const void* args) {
-  if (captures_) return captured_.add(launch, args);
+  Launch placed = launch;
+  placed.lane = lane_;
+  if (captures_) return captured_.add(placed, args);
   expect_times();
   LaunchList one;
-  one.add(launch, args);
+  one.add(placed, args);
   launch_all(one);
 }
 
-void CudaStream::launch_now(const Launch& launch, void* args, StreamHandle stream) {
+void CudaStream::launch_now(const Launch& launch, void* args, const Lanes& lanes) {
+  if (launch.border == Launch::Border::fork) return lanes.fork();
+  if (launch.border == Launch::Border::join) return lanes.join();
+  const StreamHandle stream = lanes.of(launch.lane);
   if (launch.library != nullptr)
     return launch.library->enqueue(stream, {static_cast<const std::byte*>(args), launch.args_bytes});
   TROUPE_CUDA(
@@ -85,7 +92,7 @@ void CudaStream::launch_all(LaunchList& list, const LaunchRanges& ranges) {
     LaunchRanges::Teller teller{ranges, profiler_};
     for (std::size_t l = 0; l < list.launches.size(); ++l) {
       teller.come_to(l);
-      launch_now(list.launches[l], list.bytes.data() + list.launches[l].args_at, stream_);
+      launch_now(list.launches[l], list.bytes.data() + list.launches[l].args_at, lanes_);
     }
     teller.come_to(list.launches.size());
   } catch (const Error& error) {
@@ -97,32 +104,63 @@ void CudaStream::note_failure(const Error& error) { watch_->end(error.status());
 
 // ---- Times ----
 
-void CudaStream::trace(TraceRow& row) {
-  timer_->trace(row);
-  borders_.see_all();
+TimesPlace CudaStream::times_place() noexcept {
+  return {notes().timer.ring(), state_.as<std::uint64_t>((1 + static_cast<std::uint64_t>(lane_)) * kCountBytes)};
 }
 
 void CudaStream::note_time(const TimedWork& ended) {
-  ended_.push_back(ended);
-  NoteTimeArgs args{nullptr, timer_->ring()};
+  notes().ended.push_back(ended);
+  NoteTimeArgs args{nullptr, times_place()};
   launch_blocks(args, 1);
 }
 
 void CudaStream::begin_work(WorkKind kind, const char* phase, bool begins_batch) {
-  const auto ended = borders_.begin({TimedWork::Role::work, kind, begins_batch, phase, label_});
+  const auto ended = notes().borders.begin({TimedWork::Role::work, kind, begins_batch, phase, label_});
   if (ended) note_time(*ended);
 }
 
 /// Around work that is enqueued as one piece: so it has the same times whenever it is enqueued.
 void CudaStream::end_open_work() {
-  if (const auto ended = borders_.end_open()) note_time(*ended);
-  borders_.rest();
+  if (const auto ended = notes().borders.end_open()) note_time(*ended);
+  notes().borders.rest();
 }
 
 /// Before the launches that note them. A stream that has ended notes none.
 void CudaStream::expect_times() {
-  if (!watch_->has_ended()) timer_->expect(ended_);
-  ended_.clear();
+  for (const auto& lane : notes_) {
+    if (!watch_->has_ended()) lane->timer.expect(lane->ended);
+    lane->ended.clear();
+  }
+}
+
+// ---- The lane beside ----
+
+Point CudaStream::beside(const std::function<void()>& work) {
+  TROUPE_CHECK(lane_ == Lane::main, Code::invalid, "work beside cannot have such work inside");
+  push_border(Launch::Border::fork);
+  if (is_profiled())
+    begin_range(label_.bucket == WorkLabel::kNoBucket ? "exchange" : text("exchange bucket ", label_.bucket));
+  lane_ = Lane::beside;
+  forked_ = true;
+  try {
+    work();
+    end_open_work();
+  } catch (...) {
+    lane_ = Lane::main;
+    if (is_profiled()) end_range();
+    throw;
+  }
+  lane_ = Lane::main;
+  if (is_profiled()) end_range();
+  return {line_.line().id(), marks_ + 1};
+}
+
+/// The time until the lane beside is done is what the main one could not hide.
+void CudaStream::join_beside() {
+  if (!forked_) return;
+  begin_work(WorkKind::exchange, "wait for exchange");
+  push_border(Launch::Border::join);
+  forked_ = false;
 }
 
 // ---- Ranges ----
@@ -145,12 +183,14 @@ void CudaStream::end_range() {
 
 void CudaStream::enqueue(Programs& programs, const std::function<void()>& work) {
   TROUPE_CHECK(!captures_, Code::invalid, "work that is enqueued as one piece cannot have such a piece inside");
+  join_beside();
   end_open_work();
   captured_.clear();
   captured_ranges_.clear();
   captures_ = true;
   try {
     work();
+    join_beside();
     end_open_work();
   } catch (...) {
     captures_ = false;
@@ -176,7 +216,7 @@ void CudaStream::enqueue(Programs& programs, const std::function<void()>& work) 
   }
   try {
     gpu_->use();
-    known->replay(stream_, words_);
+    known->replay(lanes_.of(Lane::main), words_);
   } catch (const Error& error) {
     note_failure(error);
   }
@@ -200,25 +240,26 @@ GraphExec CudaStream::instantiate(const LaunchList& form, const StepBlocks::Bloc
   const Driver& driver = gpu_->driver();
   gpu_->use();
   const Recorder::Use recorder{device_.recorder()};
-  TROUPE_CUDA(driver, stream_begin_capture(recorder.stream(), CaptureMode::thread_local_), "recording a step");
+  const StreamHandle origin = recorder.lanes().of(Lane::main);
+  TROUPE_CUDA(driver, stream_begin_capture(origin, CaptureMode::thread_local_), "recording a step");
   GraphHandle graph = nullptr;
   try {
-    capture(recorder.stream(), form, block);
+    capture(recorder.lanes(), form, block);
   } catch (...) {
-    (void)driver.stream_end_capture(recorder.stream(), &graph);
+    (void)driver.stream_end_capture(origin, &graph);
     if (graph != nullptr) (void)driver.graph_destroy(graph);
     throw;
   }
-  TROUPE_CUDA(driver, stream_end_capture(recorder.stream(), &graph), "recording a step");
+  TROUPE_CUDA(driver, stream_end_capture(origin, &graph), "recording a step");
   GraphExec exec = nullptr;
-  const Result made = driver.graph_instantiate_with_flags(&exec, graph, 0);
+  const Result made = driver.graph_instantiate_with_flags(&exec, graph, kGraphUseNodePriority);
   (void)driver.graph_destroy(graph);
   if (made != Result::success) fail_call(driver, made, "a recorded step");
   return exec;
 }
 
 /// Its launches, each with its values in the step block.
-void CudaStream::capture(StreamHandle recorder, const LaunchList& form, const StepBlocks::Block& block) {
+void CudaStream::capture(const Lanes& recorder, const LaunchList& form, const StepBlocks::Block& block) {
   const auto* const state = state_.as<StreamState>();
   const auto launch = [&](KernelId kernel, std::uint32_t blocks, void* args) {
     launch_now({.kernel = kernel, .blocks = blocks}, args, recorder);
@@ -245,12 +286,16 @@ void CudaStream::capture(StreamHandle recorder, const LaunchList& form, const St
 
 void CudaStream::wait(Point point) {
   if (point.value == 0) return;
+  if (point.line == line_.line().id()) {  // what was marked is done by now
+    if (point.value > marks_ && lane_ == Lane::main) join_beside();
+    return;
+  }
   const LinePlace place = device_.place_to_wait(point);
   watch_->waits(place.word, *place.line);
-  ended_.push_back(borders_.end_at_wait());
-  ended_.push_back({.role = TimedWork::Role::wait, .phase = "wait", .label = label_});
+  notes().ended.push_back(notes().borders.end_at_wait());
+  notes().ended.push_back({.role = TimedWork::Role::wait, .phase = "wait", .label = label_});
   WaitArgs args{};
-  args.times = timer_->ring();
+  args.times = times_place();
   args.deadline_ns = static_cast<std::uint64_t>(std::chrono::nanoseconds{device_.wait_deadline()}.count());
   args.given.own = {place.word, point.value};
   launch_blocks(args, 1);
@@ -263,15 +308,17 @@ Point CudaStream::mark() {
 }
 
 void CudaStream::signal(Point point) {
+  TROUPE_CHECK(lane_ == Lane::main, Code::invalid, "work beside signals nothing");
+  join_beside();
   const LinePlace place = device_.place_to_signal(point.line);
   watch_->expects(place.word, *place.line, point.value, place.carried);
-  if (borders_.rests()) begin_work(WorkKind::exchange, "signal");
-  ended_.push_back(borders_.end_at_signal(label_));
+  if (notes().borders.rests()) begin_work(WorkKind::exchange, "signal");
+  notes().ended.push_back(notes().borders.end_at_signal(label_));
   SignalArgs args{};
-  args.times = timer_->ring();
+  args.times = times_place();
   args.given.own = {place.word, point.value};
   launch_blocks(args, 1);
-  if (!captures_) borders_.rest();
+  if (!captures_) notes().borders.rest();
   device_.notifier().ring();
 }
 
@@ -420,7 +467,7 @@ void CudaStream::digest(Memory to, Memory of) {
   launch_blocks(args, 1);
 }
 
-/// Written once for each list of the same ranges, in this stream's order, before what reads it.
+/// Written once for each list of the same ranges, on the main lane, before what reads it on either.
 const Layout::Entry* CudaStream::on_device(std::span<const Layout::Entry> ranges) {
   constexpr std::size_t kMostLists = 256;
   if (ranges.empty()) return nullptr;
@@ -432,7 +479,8 @@ const Layout::Entry* CudaStream::on_device(std::span<const Layout::Entry> ranges
   if (known != lists_.end()) return reinterpret_cast<Layout::Entry*>(known->device);
   TROUPE_CHECK(lists_.size() < kMostLists, Code::out_of_memory, "a cuda stream keeps at most ", kMostLists,
                " lists of elements without weight decay, or of tensors");
-  lists_.push_back({{ranges.begin(), ranges.end()}, device_.stream_memory().take(stream_, ranges.size_bytes())});
+  lists_.push_back(
+      {{ranges.begin(), ranges.end()}, device_.stream_memory().take(lanes_.of(Lane::main), ranges.size_bytes())});
   auto* const to = reinterpret_cast<Layout::Entry*>(lists_.back().device);
   LaunchList now;
   for (std::size_t first = 0; first < ranges.size(); first += WriteRangesArgs::kMost) {
@@ -441,6 +489,7 @@ const Layout::Entry* CudaStream::on_device(std::span<const Layout::Entry> ranges
     std::copy(some.begin(), some.end(), args.ranges);
     now.add({.kernel = KernelId::write_ranges, .blocks = 1, .args_bytes = sizeof args}, &args);
   }
+  if (lane_ == Lane::beside && !captures_) now.add({.border = Launch::Border::fork}, this);
   launch_all(now);
   return to;
 }

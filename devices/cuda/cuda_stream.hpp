@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -18,8 +19,9 @@
 
 namespace troupe::cuda {
 
-/// A stream of the driver. Its work is kernels of ours, which do nothing once it has failed, and calls of libraries,
-/// which do not know; waits and signals are kernels of one thread. Destroying it waits until its work is done.
+/// Two streams of the driver, its lanes. Its work is kernels of ours, which do nothing once it has failed on either
+/// lane, and calls of libraries, which do not know; waits and signals are kernels of one thread. Destroying it waits
+/// until its work is done.
 class CudaStream final : public Stream, public LibraryStream {
  public:
   explicit CudaStream(DeviceState& device);
@@ -44,12 +46,16 @@ class CudaStream final : public Stream, public LibraryStream {
   void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
               std::span<const Memory> contributions, Memory total) override;
   void enqueue(Programs& programs, const std::function<void()>& work) override;
-  void trace(TraceRow& row) override;
+  void trace(TraceRow& row) override { notes_[0]->trace(row); }
   void about(const WorkLabel& label) override { label_ = label; }
-  StreamTimes times() const noexcept override { return timer_->times(); }
+  StreamTimes times() const noexcept override { return notes_[0]->timer.times(); }
   void make_current() const override { gpu_->use(); }
   void* device_address(const Memory& memory) override { return device_.memory().address(memory); }
   void call(LibraryCalls& library, const LibraryCall& call) override;
+  Point beside(const std::function<void()>& work) override;
+  void join_beside() override;
+  void trace_beside(TraceRow& row) override { notes_[1]->trace(row); }
+  StreamTimes times_beside() const noexcept override { return notes_[1]->timer.times(); }
 
   /// Enqueues a kernel, whose stream and report are set here. `items`: what its threads divide among them; `most`:
   /// blocks.
@@ -77,16 +83,30 @@ class CudaStream final : public Stream, public LibraryStream {
     std::vector<Layout::Entry> ranges;
     std::byte* device = nullptr;
   };
+  /// How a lane notes its times.
+  struct Notes {
+    explicit Notes(std::shared_ptr<const Gpu> gpu) : timer(std::move(gpu)) {}
+    void trace(TraceRow& row) {
+      timer.trace(row);
+      borders.see_all();
+    }
+    StreamTimer timer;
+    WorkBorders borders;
+    std::vector<TimedWork> ended{};  // at times whose kernels are not launched yet
+  };
+  Notes& notes() noexcept { return *notes_[static_cast<std::size_t>(lane_)]; }
+  TimesPlace times_place() noexcept;
   void push(const Launch& launch, const void* args);
+  void push_border(Launch::Border border) { push({.border = border}, this); }
   void note_time(const TimedWork& ended);
   void end_open_work();
   void expect_times();
-  void launch_now(const Launch& launch, void* args, StreamHandle stream);
+  void launch_now(const Launch& launch, void* args, const Lanes& lanes);
   std::uint64_t* call_word(TimelineId line);
   void launch_all(LaunchList& list, const LaunchRanges& ranges = {});
   std::unique_ptr<RecordedWork> record(const LaunchList& form);
   GraphExec instantiate(const LaunchList& form, const StepBlocks::Block& block);
-  void capture(StreamHandle recorder, const LaunchList& form, const StepBlocks::Block& block);
+  void capture(const Lanes& recorder, const LaunchList& form, const StepBlocks::Block& block);
   void note_failure(const Error& error);
   const Layout::Entry* on_device(std::span<const Layout::Entry> ranges);
   void fill(UpdateArgs& args, const RuleStep& rule, const StripeMemory& stripe);
@@ -94,13 +114,13 @@ class CudaStream final : public Stream, public LibraryStream {
   DeviceState& device_;
   const std::shared_ptr<const Gpu> gpu_;
   StreamLine& line_;
-  DeviceMemory state_;  // a StreamState
-  StreamHandle stream_ = nullptr;
+  DeviceMemory state_;  // a StreamState, and for each lane how many times it has noted
+  const Lanes lanes_;
+  Lane lane_ = Lane::main;         // on which work is enqueued now
+  bool forked_ = false;            // work beside was enqueued that the main lane has not waited for
   RangeListener* const profiler_;  // null: there is none
   LaunchRanges captured_ranges_;
-  const std::unique_ptr<StreamTimer> timer_;
-  WorkBorders borders_;
-  std::vector<TimedWork> ended_;  // at times whose kernels are not launched yet
+  const std::array<std::unique_ptr<Notes>, kLanes> notes_;  // by lane
   WorkLabel label_;
   std::unique_ptr<StreamWatch> watch_;
   std::deque<RangeList> lists_;

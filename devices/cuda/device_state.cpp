@@ -33,16 +33,6 @@ DeviceState::DeviceState(std::shared_ptr<const Gpu> gpu, AddressSpace& space, st
       recorder_(gpu_),
       stream_memory_(gpu_) {}
 
-Recorder::Recorder(std::shared_ptr<const Gpu> gpu) : gpu_(std::move(gpu)) {
-  gpu_->use();
-  TROUPE_CUDA(gpu_->driver(), stream_create_with_priority(&stream_, kStreamNonBlocking, 0), "a stream to record on");
-}
-
-Recorder::~Recorder() {
-  (void)gpu_->driver().ctx_set_current(gpu_->context());
-  (void)gpu_->driver().stream_destroy(stream_);
-}
-
 StreamLine& DeviceState::make_line() {
   const std::lock_guard lock{mutex_};
   StreamLine& made = lines_.emplace_back(gpu_, space_, spin_);

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "devices/cuda/gpu.hpp"
+#include "devices/cuda/lanes.hpp"
 #include "devices/cuda/line_mirror.hpp"
 #include "devices/cuda/memory_map.hpp"
 #include "devices/cuda/product_library.hpp"
@@ -42,18 +43,17 @@ struct LinePlace {
   bool carried = false;  // the host raises the line when the GPU has raised the word
 };
 
-/// A stream of the driver on which work is recorded, of one caller at a time.
+/// Lanes on which work is recorded, of one caller at a time.
 class Recorder {
  public:
-  explicit Recorder(std::shared_ptr<const Gpu> gpu);
-  ~Recorder();
+  explicit Recorder(const std::shared_ptr<const Gpu>& gpu) : lanes_(gpu) {}
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
   class Use {
    public:
     explicit Use(Recorder& recorder) : recorder_(recorder), lock_(recorder.mutex_) {}
-    StreamHandle stream() const noexcept { return recorder_.stream_; }
+    const Lanes& lanes() const noexcept { return recorder_.lanes_; }
 
    private:
     Recorder& recorder_;
@@ -61,8 +61,7 @@ class Recorder {
   };
 
  private:
-  std::shared_ptr<const Gpu> gpu_;
-  StreamHandle stream_ = nullptr;
+  const Lanes lanes_;
   std::mutex mutex_;  // guards what is recorded
 };
 

@@ -104,6 +104,8 @@ inline constexpr unsigned kHostRegisterDeviceMap = 2;
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kEventBlockingSync = 1;
 inline constexpr unsigned kEventDisableTiming = 2;
+// Of cuGraphInstantiateWithFlags: nodes keep the priorities of the streams on which they were captured.
+inline constexpr unsigned long long kGraphUseNodePriority = 8;
 inline constexpr unsigned kWaitValueGeq = 0;  // (int64_t)(*word - value) >= 0
 inline constexpr unsigned kWaitValueEq = 1;
 inline constexpr unsigned kWaitValueAnd = 2;

@@ -7,14 +7,15 @@
 #include <span>
 #include <vector>
 
-#include "devices/cuda/gpu.hpp"
+#include "devices/cuda/lanes.hpp"
 #include "runtime/compute/library_stream.hpp"
 #include "runtime/compute/program.hpp"
 
 namespace troupe::cuda {
 
-/// One launch of a kernel, whose arguments lie in the bytes beside it, or a call of a library.
+/// One launch of a kernel, whose arguments lie in the bytes beside it, a call of a library, or a border between lanes.
 struct Launch {
+  enum class Border : std::uint8_t { none, fork, join };  // fork, join: nothing is launched
   KernelId kernel = KernelId::count;
   std::uint32_t blocks = 0;
   std::uint32_t args_at = 0;  // in the bytes
@@ -22,6 +23,8 @@ struct Launch {
   std::uint32_t given_at = 0;       // of the arguments' Given, in the arguments
   std::uint32_t values_bytes = 0;   // of its values; 0: the kernel takes none
   LibraryCalls* library = nullptr;  // not null: the bytes are a call of it, and no kernel is launched
+  Lane lane = Lane::main;
+  Border border = Border::none;
   friend bool operator==(const Launch&, const Launch&) = default;
 };
 

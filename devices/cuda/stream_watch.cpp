@@ -84,7 +84,7 @@ Status StreamWatch::why() const {
 }
 
 StreamWatch::Seen StreamWatch::look(bool asks) noexcept {
-  timer_.take();
+  for (StreamTimer* const timer : timers_) timer->take();
   if (has_ended()) return Seen::nothing;
   const Status reason = why();  // first: what the stream signalled before it failed is carried on, too
   const bool progress = carry_on();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -10,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "devices/cuda/gpu.hpp"
+#include "devices/cuda/lanes.hpp"
 #include "devices/cuda/stream_timer.hpp"
 #include "runtime/memory/timeline.hpp"
 
@@ -22,9 +23,9 @@ namespace troupe::cuda {
 class StreamWatch {
  public:
   /// All outlive it.
-  StreamWatch(const Gpu& gpu, StreamHandle stream, StreamReport& report, Timeline& own, StreamTimer& timer,
-              std::chrono::milliseconds deadline)
-      : gpu_(gpu), stream_(stream), report_(report), own_(own), timer_(timer), deadline_(deadline) {}
+  StreamWatch(const Gpu& gpu, StreamHandle stream, StreamReport& report, Timeline& own,
+              std::array<StreamTimer*, kLanes> timers, std::chrono::milliseconds deadline)
+      : gpu_(gpu), stream_(stream), report_(report), own_(own), timers_(timers), deadline_(deadline) {}
 
   /// `word` will come to `value`: then those who sleep on `line` are woken; with `carries` the line is raised, too.
   void expects(const std::uint64_t* word, Timeline& line, std::uint64_t value, bool carries);
@@ -53,7 +54,7 @@ class StreamWatch {
   const StreamHandle stream_;
   StreamReport& report_;
   Timeline& own_;
-  StreamTimer& timer_;
+  const std::array<StreamTimer*, kLanes> timers_;
   const std::chrono::milliseconds deadline_;
   std::atomic<bool> ended_{false};
   mutable std::mutex mutex_;  // guards what follows

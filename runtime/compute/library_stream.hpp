@@ -2,9 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "runtime/base/ids.hpp"
+#include "runtime/base/trace.hpp"
+#include "runtime/compute/stream_times.hpp"
 
 namespace troupe {
 
@@ -37,7 +40,9 @@ struct LibraryCall {
   TimelineId ended;
 };
 
-/// A stream on which libraries of its vendor can enqueue. Threads: those of Stream; make_current: any.
+/// A stream on which libraries of its vendor can enqueue. It has a second lane beside the one of all its work: what is
+/// enqueued there runs at the same time, also within recorded work, of which it is a part. Threads: those of Stream;
+/// make_current, times_beside: any.
 class LibraryStream {
  public:
   /// The calling thread's calls of the library go to the stream's device.
@@ -47,6 +52,18 @@ class LibraryStream {
   /// Enqueues the call. The stream ends with peer_lost that names a rank whose stream had failed, with invalid that
   /// names a rank which made another call, or with the reason of `ended`.
   virtual void call(LibraryCalls& library, const LibraryCall& call) = 0;
+
+  /// Enqueues beside what `work` enqueues on this stream: behind earlier work there, and when all work enqueued on the
+  /// main lane so far is done. `work` neither marks nor signals. If it throws, its earlier work stays. The point is one
+  /// of this stream's own line: work enqueued here after wait(point), mark() or signal() comes behind the work beside,
+  /// and the next mark() reaches it. What is enqueued before those does not wait for it.
+  virtual Point beside(const std::function<void()>& work) = 0;
+  /// Work enqueued on the stream from here on begins when all work beside is done.
+  virtual void join_beside() = 0;
+  /// As Stream's, of the work beside.
+  virtual void trace_beside(TraceRow& row) = 0;
+  /// How the lane beside has spent its time so far; what it waited for the main lane is `idle`.
+  virtual StreamTimes times_beside() const noexcept = 0;
 
  protected:
   ~LibraryStream() = default;

@@ -117,13 +117,13 @@ Point StepExchange::commit(Stream& stream) {
   TROUPE_CHECK(ready_ == buckets_, Code::invalid, "step ", step_.value, ": ", ready_, " of ", buckets_,
                " buckets became ready; the replica and the exchange must be given the same buckets");
   for (Exchange* exchange : exchanges_) exchange->commit(stream);
+  const Point end = stream.mark();
+  stream.about({});
   points_.clear();
   for (const Exchange* exchange : exchanges_) {
     for (const Point& point : exchange->pending())
-      if (point.value != 0) points_.push_back(point);
+      if (point.value != 0 && point.line != end.line) points_.push_back(point);  // the mark tells of the stream's own
   }
-  const Point end = stream.mark();
-  stream.about({});
   if (points_.empty()) return end;
   points_.push_back(end);
   return committed_.join(points_);

@@ -28,9 +28,6 @@ namespace {
 
 constexpr std::uint64_t kBucketBytes =
     1 << 20;  // large enough for the network's full speed, small enough to overlap with backward
-/// NCCL's buckets are exchanged on the device's own stream, each at the cost of several launches. PyTorch's
-/// DistributedDataParallel takes the same.
-constexpr std::uint64_t kNcclBucketBytes = 25 << 20;
 constexpr std::uint64_t kSpareBytes = 64 << 10;
 constexpr std::uint64_t kTimelines = 64;  // per rank; more than is needed today
 
@@ -182,7 +179,7 @@ std::string why(const Plan& plan, std::size_t buckets) {
     return text("Each of the ", plan.world_size(), " ranks has a GPU of its own: NCCL exchanges their gradients",
                 plan.nccl_adds ? " and adds them up, in an order of its own (train.deterministic: in rank order)"
                                : ", which are added up in rank order",
-                ", in ", buckets, buckets == 1 ? " bucket." : " buckets.");
+                in_buckets);
   if (!plan.uses_transport())
     return text("The ", plan.world_size(), " ranks are all on node ", plan.nodes[0].host,
                 ": gradients are reduced where they lie, in shared memory.");
@@ -195,10 +192,7 @@ std::string why(const Plan& plan, std::size_t buckets) {
       in_buckets);
 }
 
-std::uint64_t bucket_bytes(const Plan& plan) {
-  if (plan.uses_nccl()) return kNcclBucketBytes;
-  return plan.uses_transport() ? kBucketBytes : 0;
-}
+std::uint64_t bucket_bytes(const Plan& plan) { return plan.uses_transport() || plan.uses_nccl() ? kBucketBytes : 0; }
 
 void cut_groups(Plan& plan, const Settings& settings, const Graph& graph, const Layout& layout) {
   TROUPE_CHECK(plan.nodes.size() == 1 || settings.cluster.transport != "shm", Code::invalid,

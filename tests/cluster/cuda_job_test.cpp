@@ -329,7 +329,7 @@ TEST_F(CudaJob, TakesNoMemoryOnceAStreamMayWait) {
 #ifdef NVTX_RANGES
 TEST_F(CudaJob, NamesActorsStepsAndLayersForAProfiler) {
   const std::string file = folder_.path() / "ranges";
-  ProgramStart start = job(1, 1, on("cuda", {"train.steps=5"}));
+  ProgramStart start = job(2, 2, on("cuda", {"train.steps=5"}));
   start.environment.insert(start.environment.end(),
                            {{"NVTX_INJECTION64_PATH", NVTX_RANGES}, {"TROUPE_NVTX_RANGES", file}});
   (void)train(start);
@@ -338,7 +338,8 @@ TEST_F(CudaJob, NamesActorsStepsAndLayersForAProfiler) {
   for (std::string line; std::getline(in, line);) ranges.insert(line);
   for (const char* const wanted :
        {"Loader: fill batch, step 2", "Device: enqueue step, step 3", "Device: enqueue step, step 0 > forward l1",
-        "Device: enqueue step, step 0 > backward l1", "Membership: count step, step 4"})
+        "Device: enqueue step, step 0 > backward l1", "Device: enqueue step, step 0 > exchange bucket 0",
+        "Membership: count step, step 4"})
     EXPECT_TRUE(ranges.contains(wanted)) << wanted << " is not in\n" << ::testing::PrintToString(ranges);
   std::filesystem::remove(file);
 }

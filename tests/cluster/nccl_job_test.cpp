@@ -6,6 +6,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <set>
 
 #include "tests/cluster/cuda_job.hpp"
 
@@ -76,6 +78,48 @@ TEST_F(NcclJob, LearnsTheSameUnderOtherPoliciesRulesAndTypes) {
     settings.emplace_back("train.epochs=1");
     expect_bits_of_own(2, settings);
   }
+}
+
+/// Buckets are exchanged beside the backward pass of the layers before them, which the stand-in's search for races
+/// follows.
+TEST_F(NcclJob, WithSeveralBucketsLearnsWhatSharedMemoryLearns) {
+  const Settings settings{"model.units=[600, 600]", "train.steps=8", "evaluate.every_epochs=0"};
+  EXPECT_THAT(told("plan", job(2, 2, with(kNccl, settings))), HasSubstr("2 buckets of 1."));
+  expect_bits_of_own(2, settings);
+  for (const char* const rule : {"optimizer.clip_norm=1", "update.policy=double_buffered"}) {
+    Settings all = settings;
+    all.emplace_back(rule);
+    expect_bits_of_own(2, all);
+  }
+}
+
+TEST_F(NcclJob, ShowsItsExchangeBesideTheBackwardPass) {
+  const std::filesystem::path file = folder_.path() / "trace.json";
+  Program rtrun{job(2, 2,
+                    with(kNccl, {"model.units=[600, 600]", "train.steps=8", "evaluate.every_epochs=0",
+                                 "report.trace=\"" + file.string() + '"'}))};
+  EXPECT_EQ(rtrun.wait(90s), 0) << rtrun.err();
+  EXPECT_THAT(rtrun.err(), HasSubstr("the exchange over NCCL took "));
+  EXPECT_THAT(rtrun.err(), HasSubstr(" of it beside forward and backward passes"));
+  std::ifstream in{file};
+  std::map<std::pair<int, int>, std::string> rows;
+  std::set<std::string> beside, compute;
+  const nlohmann::json events = nlohmann::json::parse(in, nullptr, false);
+  for (const auto& event : events)
+    if (event.value("name", "") == "thread_name")
+      rows[{event.at("pid"), event.at("tid")}] = event.at("args").at("name").get<std::string>();
+  for (const auto& event : events) {
+    if (event.value("ph", "") != "X") continue;
+    const std::string& row = rows[{event.at("pid"), event.at("tid")}];
+    if (row == "exchange's stream") beside.insert(event.at("name").get<std::string>());
+    if (row == "compute stream") compute.insert(event.at("name").get<std::string>());
+  }
+  for (const char* const name : {"collective, step 5, bucket 0", "collective, step 5, bucket 1"}) {
+    EXPECT_TRUE(beside.contains(name)) << name;
+    EXPECT_FALSE(compute.contains(name)) << name;
+  }
+  EXPECT_TRUE(compute.contains("wait for exchange, step 5")) << "the last bucket's exchange comes behind all layers";
+  std::filesystem::remove(file);
 }
 
 TEST_F(NcclJob, SwitchesItsPolicyInARun) {

@@ -261,7 +261,7 @@ TEST(CudaKernels, DivideAsDivisionsDo) {
 }
 
 TEST(CudaKernels, DoNothingOnAStreamThatHasFailed) {
-  StreamState state{.failed = static_cast<std::uint32_t>(StreamFault::overdue), .count_times = 0};
+  StreamState state{.failed = static_cast<std::uint32_t>(StreamFault::overdue)};
   std::vector<std::byte> bytes(100, std::byte{5});
   const ClearArgs args{&state, bytes.data(), bytes.size()};
   launch("clear", args);
@@ -277,7 +277,7 @@ TEST(CudaKernels, AWaitEndsItsStreamAndTellsWhy) {
     StreamState state;
     StreamReport report;
     report.end = end;
-    WaitArgs args{&state, &report, nullptr, deadline_ns, {}};
+    WaitArgs args{&state, &report, {}, deadline_ns, {}};
     args.given.own = {&word, value};
     launch("wait", args, 1);
     EXPECT_EQ(state.failed, report.fault);

@@ -1,8 +1,11 @@
+#include "tests/support/child_process.hpp"
 #include "tests/transports/nccl_worlds.hpp"
 
 // Ranks with a GPU each, over the stand-ins for the driver and for NCCL.
 namespace troupe::contracts {
 namespace {
+
+using troupe::testing::eventually;
 
 CommunicatorCase nccl_case(bool rank_ordered) {
   const auto make = [rank_ordered](const GroupSpec& spec) { return std::make_unique<NcclWorld>(spec, rank_ordered); };
@@ -53,7 +56,7 @@ TEST(NcclCommunicator, ReplaysRecordedStepsWithItsCalls) {
       view.stream->enqueue(programs[r], [&] {
         const Point updated = view.communicator->reduce_update_gather(*view.stream, group.work_of(r, step, bucket),
                                                                       rule_step(spec.rule, step + 1), {&mine, 1});
-        EXPECT_EQ(updated.value, 0U);
+        view.stream->wait(updated);
       });
       seen[r].push_back(view.arena->allocate(spec.elements * sizeof(float)));
       view.stream->copy(seen[r].back(), view.parameters);
@@ -70,6 +73,99 @@ TEST(NcclCommunicator, ReplaysRecordedStepsWithItsCalls) {
   // NCCL's graphs end before its communicators.
   for (std::uint32_t r = 0; r < spec.ranks; ++r) ASSERT_TRUE(end_of(group, r).ok());
   for (Programs& kept : programs) kept = {};
+}
+
+/// A group with two buckets.
+GroupSpec halved_group(std::uint32_t ranks) {
+  GroupSpec spec = plain_group(ranks);
+  const std::uint64_t half = spec.elements / Layout::kAlignElements / 2 * Layout::kAlignElements;
+  spec.buckets = {{GroupId{}, 0, half, spec.elements - half}, {GroupId{}, 1, 0, half}};
+  return spec;
+}
+
+/// Steps whose backward pass tells when it has come behind its first bucket, and goes on when the test lets it.
+class HeldSteps {
+ public:
+  explicit HeldSteps(WorkingGroup& group) : group_(group), programs_(group.spec.ranks) {
+    for (std::uint32_t r = 0; r < group.spec.ranks; ++r) {
+      gates_.push_back(view(r).arena->make_timeline());
+      found_.push_back(view(r).arena->allocate(group.spec.elements * sizeof(float)));
+      current_.push_back(view(r).arena->allocate(sizeof(std::uint64_t)));
+      reached_.push_back(view(r).arena->allocate(sizeof(std::uint64_t)));
+    }
+  }
+  ~HeldSteps() {
+    for (std::uint32_t r = 0; r < gates_.size(); ++r) (void)end_of(group_, r);
+  }
+  RankView& view(std::uint32_t r) { return group_.world->rank(r); }
+  /// All earlier steps are done. The same memory in each step, as replicas have it: so it can be replayed.
+  void enqueue(std::uint32_t r, std::uint64_t step) {
+    WorkingGroup::write(view(r), found_[r], SerialRun::gradients(group_.spec, r, step));
+    WorkingGroup::write(view(r), current_[r], std::vector{step + 1});
+    std::vector<StripeMemory> mine;
+    for (const Bucket& bucket : group_.spec.buckets) mine.push_back(group_.part_of(r, bucket));
+    view(r).stream->enqueue(programs_[r], [&] {
+      exchange(r, step, 0, mine[0]);
+      view(r).stream->copy(reached_[r], current_[r]);
+      view(r).stream->wait({gates_[r], step + 1});
+      exchange(r, step, 1, mine[1]);
+      (void)view(r).stream->mark();
+    });
+  }
+  bool is_behind_first_bucket(std::uint32_t r, std::uint64_t step) {
+    std::uint64_t& word = *view(r).space->address_of<std::uint64_t>(reached_[r]);
+    return std::atomic_ref{word}.load() == step + 1;
+  }
+  void let_go_on(std::uint64_t step) {
+    for (std::uint32_t r = 0; r < gates_.size(); ++r) view(r).space->timeline(gates_[r]).signal(step + 1);
+  }
+  const Programs& programs(std::uint32_t r) const { return programs_[r]; }
+
+ private:
+  void exchange(std::uint32_t r, std::uint64_t step, std::size_t b, const StripeMemory& mine) {
+    const Bucket& bucket = group_.spec.buckets[b];
+    group_.enqueue_gradients(r, step, bucket, found_[r]);
+    (void)view(r).communicator->reduce_update_gather(*view(r).stream, group_.work_of(r, step, bucket),
+                                                     rule_step(group_.spec.rule, step + 1), {&mine, 1});
+  }
+
+  WorkingGroup& group_;
+  std::vector<TimelineId> gates_;
+  std::vector<Memory> found_, current_, reached_;
+  std::vector<Programs> programs_;
+};
+
+/// Neither waits for the other: the backward pass goes on while a bucket's exchange waits for a rank, and a bucket is
+/// exchanged while the backward pass is held. When steps are enqueued call by call as well as when they are replayed.
+TEST(NcclCommunicator, ExchangesABucketBesideTheRestOfTheBackwardPass) {
+  constexpr std::uint64_t kSteps = 5, kCallsOfABucket = 2;
+  const GroupSpec spec = halved_group(2);
+  WorkingGroup group{spec, with({})};
+  HeldSteps steps{group};
+  SerialRun serial{spec};
+  const auto& world = dynamic_cast<const NcclWorld&>(*group.world);
+  const auto first = static_cast<std::ptrdiff_t>(spec.buckets[0].first);
+  for (std::uint64_t step = 0; step < kSteps; ++step) {
+    serial.take_step(step);
+    steps.enqueue(0, step);
+    EXPECT_TRUE(eventually([&] { return steps.is_behind_first_bucket(0, step); }))
+        << "in step " << step << " the backward pass waits for the exchange, in which rank 1 takes no part yet";
+    steps.enqueue(1, step);
+    for (std::uint32_t r = 0; r < spec.ranks; ++r) {
+      const std::uint64_t calls = (2 * step + 1) * kCallsOfABucket;
+      EXPECT_TRUE(eventually([&] { return world.calls_done(r) == calls; }))
+          << "in step " << step << " the exchange of rank " << r << " waits for its backward pass to end";
+      const std::vector<float> now = WorkingGroup::get<float>(steps.view(r), steps.view(r).parameters);
+      EXPECT_TRUE(std::equal(now.begin() + first, now.end(), serial.parameters.begin() + first))
+          << "step " << step << ", rank " << r << ": the bucket has other parameters";
+    }
+    steps.let_go_on(step);
+    ASSERT_TRUE(group.finish());
+  }
+  for (std::uint32_t r = 0; r < spec.ranks; ++r) {
+    EXPECT_EQ(WorkingGroup::get<float>(steps.view(r), steps.view(r).parameters), serial.parameters) << "rank " << r;
+    EXPECT_GE(steps.programs(r).replayed(), kSteps - 2) << "rank " << r;
+  }
 }
 
 TEST(NcclCommunicator, EndsACallThatTakesTooLongWithTheRankThatHasNotCome) {

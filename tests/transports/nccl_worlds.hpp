@@ -26,10 +26,9 @@ class NcclWorld final : public DeviceGroup {
       : DeviceGroup(spec, gpus()) {
     options.library = TROUPE_NCCL_HOST;
     const NcclId id = make_nccl_id(options.library);
-    std::vector<NcclMember> members;
     for (auto& arena : arenas_) {
       for (auto& space : spaces_) space->map(arena);
-      members.push_back({arena->make_timeline(), arena->make_timeline()});
+      members_.push_back({arena->make_timeline(), arena->make_timeline()});
     }
     for (std::uint32_t r = 0; r < spec.ranks; ++r) {
       add_device(r, waits_);
@@ -40,7 +39,7 @@ class NcclWorld final : public DeviceGroup {
       add_stream(r);
       NcclGroup group{.rank = Rank{r},
                       .id = id,
-                      .members = members,
+                      .members = members_,
                       .names = names,
                       .stripes = by_bucket ? cut(spec) : spec.stripes,
                       .parameters = view.parameters,
@@ -64,6 +63,11 @@ class NcclWorld final : public DeviceGroup {
     end_devices();
   }
 
+  /// How many calls the rank's stream has done.
+  std::uint64_t calls_done(std::uint32_t rank) const {
+    return spaces_[rank]->timeline(members_[rank].progress).value() / 2;
+  }
+
  private:
   static std::vector<Stripe> cut(const GroupSpec& spec) {
     std::vector<Stripe> all;
@@ -75,6 +79,7 @@ class NcclWorld final : public DeviceGroup {
   static constexpr std::uint64_t kRoom = 8000;
 
   PlainWait waits_;
+  std::vector<NcclMember> members_;
   std::vector<std::unique_ptr<NcclCommunicator>> communicators_;
 };
 

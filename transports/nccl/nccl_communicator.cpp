@@ -163,10 +163,12 @@ void NcclCommunicator::call(Stream& stream, Kind kind, std::uint64_t about, std:
 
 // ---- Plain operations ----
 
-/// Calls round(pieces) until all of `parts` has been moved: one piece of each owner at a time.
+/// Calls round(pieces) until all of `parts` has been moved: one piece of each owner at a time. Behind the parts of the
+/// synchronous step, as at all ranks.
 template <class Round>
-void NcclCommunicator::in_rounds(std::span<const OwnedPart> parts, Round&& round) {
+void NcclCommunicator::in_rounds(Stream& stream, std::span<const OwnedPart> parts, Round&& round) {
   if (link_ == nullptr) return;
+  library_stream(stream).join_beside();
   std::vector<Memory> now(ranks());
   const auto enqueue = [&] {
     std::uint64_t longest = 0;
@@ -248,15 +250,17 @@ void NcclCommunicator::reduce_scatter(Stream& stream, std::span<const OwnedPart>
   for (const OwnedPart& part : parts)
     TROUPE_CHECK(part.data.size_bytes % sizeof(float) == 0, Code::invalid, part.data.size_bytes,
                  " bytes are no whole number of f32");
-  in_rounds(parts, [&](std::span<const Memory> pieces) { reduce_round(stream, pieces); });
+  in_rounds(stream, parts, [&](std::span<const Memory> pieces) { reduce_round(stream, pieces); });
 }
 
 void NcclCommunicator::all_gather(Stream& stream, std::span<const OwnedPart> parts) {
-  in_rounds(parts, [&](std::span<const Memory> pieces) { gather_round(stream, pieces); });
+  in_rounds(stream, parts, [&](std::span<const Memory> pieces) { gather_round(stream, pieces); });
 }
 
 void NcclCommunicator::barrier(Stream& stream) {
-  if (link_ != nullptr) call(stream, Kind::barrier, 0, {});
+  if (link_ == nullptr) return;
+  library_stream(stream).join_beside();
+  call(stream, Kind::barrier, 0, {});
 }
 
 void NcclCommunicator::all_reduce(Stream& stream, Memory data) {
@@ -264,6 +268,7 @@ void NcclCommunicator::all_reduce(Stream& stream, Memory data) {
                " bytes are no whole number of f32");
   if (link_ == nullptr) return;
   if (group_.rank_ordered) return Communicator::all_reduce(stream, data);
+  library_stream(stream).join_beside();
   for (std::uint64_t first = 0; first < data.size_bytes; first += group_.room) {
     const Memory piece = slice(data, first, std::min(group_.room, data.size_bytes - first));
     const Memory here = is_device(piece) ? piece : slice(places_->copies[0], 0, piece.size_bytes);
@@ -278,6 +283,14 @@ void NcclCommunicator::all_reduce(Stream& stream, Memory data) {
 }
 
 // ---- The synchronous step ----
+
+/// All ranks make their calls there in the order of the buckets, so that they are the same calls at all.
+template <class Work>
+Point NcclCommunicator::beside(Stream& stream, Work&& work) {
+  if (link_ != nullptr) return library_stream(stream).beside(std::forward<Work>(work));
+  work();
+  return {};
+}
 
 const std::vector<Stripe>& NcclCommunicator::owned(const Bucket& bucket) const {
   TROUPE_CHECK(bucket.index < owned_.size() && bucket == group_.buckets[bucket.index], Code::invalid,
@@ -370,44 +383,48 @@ Point NcclCommunicator::reduce_update_gather(Stream& stream, const BucketWork& w
                                              std::span<const StripeMemory> mine) {
   const StripeMemory& part = only_one(mine);
   const std::vector<Memory> parts = own_parts(work.gradients, work.bucket);
-  if (work.first && link_ != nullptr) add_sums(stream, work);
-  add_gradients(stream, work, parts, group_.rank_ordered);
-  if (link_ != nullptr) call(stream, Kind::update, work.bucket.index, sizes_of(parts));
-  if (work.first) total_up(stream, work);
-  if (part.stripe.count > 0) stream.update(rule, work.update, part, contributions_, work.total);
-  publish(stream, work.bucket);
-  return {};
+  return beside(stream, [&] {
+    if (work.first && link_ != nullptr) add_sums(stream, work);
+    add_gradients(stream, work, parts, group_.rank_ordered);
+    if (link_ != nullptr) call(stream, Kind::update, work.bucket.index, sizes_of(parts));
+    if (work.first) total_up(stream, work);
+    if (part.stripe.count > 0) stream.update(rule, work.update, part, contributions_, work.total);
+    publish(stream, work.bucket);
+  });
 }
 
 /// In rank order: the rank that contributed a number that is not finite must be found.
 Point NcclCommunicator::gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) {
   const StripeMemory& part = only_one(mine);
   const std::vector<Memory> parts = own_parts(work.gradients, work.bucket);
-  add_gradients(stream, work, parts, true);
-  if (link_ != nullptr) call(stream, Kind::measure, work.bucket.index, sizes_of(parts));
-  if (part.stripe.count > 0)
-    stream.reduce_with_norm(parts[group_.rank.value], contributions_, {work.sums, part.stripe.first, group_.names});
-  return {};
+  return beside(stream, [&] {
+    add_gradients(stream, work, parts, true);
+    if (link_ != nullptr) call(stream, Kind::measure, work.bucket.index, sizes_of(parts));
+    if (part.stripe.count > 0)
+      stream.reduce_with_norm(parts[group_.rank.value], contributions_, {work.sums, part.stripe.first, group_.names});
+  });
 }
 
 Point NcclCommunicator::agree(Stream& stream, const BucketWork& work) {
-  if (link_ != nullptr) {
-    add_sums(stream, work);
-    call(stream, Kind::agree, 0, {});
-  }
-  total_up(stream, work);
-  return {};
+  return beside(stream, [&] {
+    if (link_ != nullptr) {
+      add_sums(stream, work);
+      call(stream, Kind::agree, 0, {});
+    }
+    total_up(stream, work);
+  });
 }
 
 Point NcclCommunicator::update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
                                       std::span<const StripeMemory> mine) {
   const StripeMemory& part = only_one(mine);
-  if (part.stripe.count > 0) {
-    const Memory own = own_parts(work.gradients, work.bucket)[group_.rank.value];
-    stream.update(rule, work.update, part, {&own, 1}, work.total);
-  }
-  publish(stream, work.bucket);
-  return {};
+  return beside(stream, [&] {
+    if (part.stripe.count > 0) {
+      const Memory own = own_parts(work.gradients, work.bucket)[group_.rank.value];
+      stream.update(rule, work.update, part, {&own, 1}, work.total);
+    }
+    publish(stream, work.bucket);
+  });
 }
 
 void NcclCommunicator::abort(const Status& why) noexcept {

@@ -67,7 +67,9 @@ struct NcclOptions {
 /// The size of `group.staging`; reads rank, the number of members, stripes, buckets and room.
 std::uint64_t nccl_staging_bytes(const NcclGroup& group);
 
-/// Collectives between GPUs by NCCL, on the device's stream, also in recorded steps. Every call of NCCL carries the
+/// Collectives between GPUs by NCCL, on the device's stream, also in recorded steps. The parts of the synchronous step
+/// go to the stream's lane beside: a bucket's exchange begins when the work enqueued before it is done, and runs beside
+/// what is enqueued after it. Every call of NCCL carries the
 /// number of the call, by which a stream sees whether all ranks made the same call with streams that had not failed. A
 /// thread watches for NCCL's errors, for peers that have ended, and for calls that take too long; each ends all waits.
 /// Programs in which its calls were recorded end before it.
@@ -108,9 +110,11 @@ class NcclCommunicator final : public Communicator {
   std::vector<Memory> own_parts(const Memory& of_bucket, const Bucket& bucket) const;
   const std::vector<Stripe>& owned(const Bucket& bucket) const;
   bool is_device(const Memory& memory) const;
+  template <class Work>
+  Point beside(Stream& stream, Work&& work);
   void call(Stream& stream, Kind kind, std::uint64_t about, std::span<const std::uint64_t> sizes);
   template <class Round>
-  void in_rounds(std::span<const OwnedPart> parts, Round&& round);
+  void in_rounds(Stream& stream, std::span<const OwnedPart> parts, Round&& round);
   void reduce_round(Stream& stream, std::span<const Memory> pieces);
   void gather_round(Stream& stream, std::span<const Memory> pieces);
   void add_sums(Stream& stream, const BucketWork& work);

@@ -27,7 +27,7 @@ class FlushedDenormals {
 
 template <class Args>
 bool has_failed(const Args& args, const StreamState* found) noexcept {
-  return args.stream != nullptr && found->failed != 0;
+  return args.stream != nullptr && Block::glance(&found->failed) != 0;
 }
 
 template <class Args, void (*kBody)(const Block&, const Args&)>
@@ -40,7 +40,7 @@ void run_on_host(const Block& block, const void* given) {
 template <class Args>
 void declare_on_host(Accesses& touched, const void* given) {
   const auto& args = *static_cast<const Args*>(given);
-  touched.reads(args.stream, sizeof(StreamState));
+  touched.shares(args.stream, sizeof(StreamState));
   if (!has_failed(args, touched.at(args.stream))) declare(touched, args);
 }
 

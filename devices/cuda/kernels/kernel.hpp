@@ -46,10 +46,10 @@ enum class StreamFault : std::uint32_t {
   rank_differs
 };
 
-/// Of one stream, in device memory. A kernel of a stream that has failed does nothing.
+/// Of one stream, in device memory. A kernel of a stream that has failed does nothing. Kernels of a stream's two lanes
+/// run at the same time, so `failed` is set and read by single atomic accesses.
 struct StreamState {
-  std::uint32_t failed = 0;       // a StreamFault
-  std::uint32_t count_times = 0;  // that were written
+  std::uint32_t failed = 0;  // a StreamFault
 };
 
 /// What the host learns about a stream, in pinned memory: written once, by the kernel that ends the stream; `fault`
@@ -131,6 +131,9 @@ class Block {
   /// Writes a word that others read meanwhile, in no order with other writes.
   __device__ static void post(std::uint64_t* word, std::uint64_t value) {
     asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+  }
+  __device__ static std::uint32_t glance(const std::uint32_t* word) {
+    return *static_cast<const volatile std::uint32_t*>(word);
   }
   /// Sets a word that is 0; whether it was this thread, of all that try.
   __device__ static bool claim(std::uint32_t* word, std::uint32_t value) { return atomicCAS(word, 0U, value) == 0U; }
@@ -230,6 +233,7 @@ class Block {
   static void post(std::uint64_t* word, std::uint64_t value) noexcept {
     __atomic_store_n(word, value, __ATOMIC_RELAXED);
   }
+  static std::uint32_t glance(const std::uint32_t* word) noexcept { return __atomic_load_n(word, __ATOMIC_RELAXED); }
   static bool claim(std::uint32_t* word, std::uint32_t value) noexcept {
     std::uint32_t none = 0;
     return __atomic_compare_exchange_n(word, &none, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
@@ -256,8 +260,9 @@ class OfEachThread {
 
 /// What a kernel does with a range of memory. `acquires`: it ends when the word there says so, and what was done before
 /// that was written is done before what follows the kernel. `releases`: it writes the word, behind everything before
-/// it.
-enum class Access : std::uint8_t { reads, writes, acquires, releases };
+/// it. `shares`: it reads and changes words of it by single atomic accesses, as others do at the same time, which
+/// orders nothing.
+enum class Access : std::uint8_t { reads, writes, acquires, releases, shares };
 
 /// The memory that one launch touches, by the addresses that everybody else knows.
 class Accesses {
@@ -274,6 +279,7 @@ class Accesses {
   void writes(const void* at, std::uint64_t size_bytes) { add(at, size_bytes, Access::writes); }
   void acquires(const std::uint64_t* word) { add(word, sizeof *word, Access::acquires); }
   void releases(const std::uint64_t* word) { add(word, sizeof *word, Access::releases); }
+  void shares(const void* at, std::uint64_t size_bytes) { add(at, size_bytes, Access::shares); }
   /// The values of this time, which are read as the kernel reads them.
   template <class V>
   V values(const Given<V>& given) {

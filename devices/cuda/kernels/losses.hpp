@@ -212,16 +212,14 @@ TROUPE_KERNEL_BODY void sum_losses(const Block& block, const SumLossesArgs& args
 inline void declare(Accesses& touched, const CrossEntropyArgs& args) {
   touched.reads(args.logits, args.count_rows * args.classes * bytes_of(args.logits_type));
   touched.reads(args.labels, args.count_rows * sizeof(std::int32_t));
-  touched.writes(args.stream, sizeof *args.stream);
-  touched.writes(args.report, sizeof *args.report);
+  declare_end(touched, args.stream, args.report);
   touched.writes(args.rows, args.count_rows * sizeof(RowLoss));
   touched.writes(args.gradient.at, args.count_rows * args.classes * bytes_of(args.gradient.type));
 }
 inline void declare(Accesses& touched, const NumberLossArgs& args) {
   touched.reads(args.numbers, args.count_rows * args.width * bytes_of(args.numbers_type));
   touched.reads(args.targets, args.count_rows * args.width * bytes_of(args.targets_type));
-  touched.writes(args.stream, sizeof *args.stream);
-  touched.writes(args.report, sizeof *args.report);
+  declare_end(touched, args.stream, args.report);
   touched.writes(args.rows, args.count_rows * sizeof(RowLoss));
   touched.writes(args.gradient.at, args.count_rows * args.width * bytes_of(args.gradient.type));
 }

@@ -17,7 +17,7 @@ struct PointPlace {
 struct WaitArgs {
   StreamState* stream;
   StreamReport* report;       // of the stream
-  std::uint64_t* times;       // of the stream: when it begins, and when it ends
+  TimesPlace times;           // when it begins, and when it ends
   std::uint64_t deadline_ns;  // from the moment it begins
   Given<PointPlace> given;
 };
@@ -40,12 +40,12 @@ TROUPE_KERNEL_BODY void wait(const Block& block, const WaitArgs& args) {
     const PointPlace point = block.values(args.given);
     const std::uint64_t* const word = block.at(point.word);
     const StreamReport* const report = block.at(args.report);
-    write_time(block, args.stream, args.times);
+    write_time(block, args.times);
     const std::uint64_t begun = Block::now_ns();
     StreamFault why = StreamFault::none;
     for (;;) {
       const std::uint64_t seen = Block::acquire(word);
-      if ((seen & ~kPoisonedBit) >= point.value) return write_time(block, args.stream, args.times);
+      if ((seen & ~kPoisonedBit) >= point.value) return write_time(block, args.times);
       if ((seen & kPoisonedBit) != 0) why = StreamFault::poisoned;
       if (Block::acquire(&report->end) != 0) why = StreamFault::ended;
       if (Block::now_ns() - begun > args.deadline_ns) why = StreamFault::overdue;
@@ -57,8 +57,8 @@ TROUPE_KERNEL_BODY void wait(const Block& block, const WaitArgs& args) {
 }
 
 struct SignalArgs {
-  StreamState* stream;
-  std::uint64_t* times;  // of the stream: whoever sees the point also sees the time
+  const StreamState* stream;
+  TimesPlace times;  // whoever sees the point also sees the time
   Given<PointPlace> given;
 };
 
@@ -67,7 +67,7 @@ TROUPE_KERNEL_BODY void signal(const Block& block, const SignalArgs& args) {
   block.once([&] {
     const PointPlace point = block.values(args.given);
     std::uint64_t* const word = block.at(point.word);
-    write_time(block, args.stream, args.times);
+    write_time(block, args.times);
     const std::uint64_t poison = Block::acquire(word) & kPoisonedBit;
     Block::release(word, point.value | poison);
   });
@@ -162,15 +162,19 @@ TROUPE_KERNEL_BODY void end_step_block(const Block& block, const EndStepBlockArg
 }
 
 #if !defined(__CUDACC__)
+/// Of a kernel that may end its stream.
+inline void declare_end(Accesses& touched, const StreamState* stream, const StreamReport* report) {
+  touched.shares(stream, sizeof *stream);
+  touched.shares(report, sizeof *report);
+}
 inline void declare(Accesses& touched, const WaitArgs& args) {
   touched.acquires(touched.values(args.given).word);
-  touched.writes(args.stream, sizeof *args.stream);
-  touched.writes(args.report, sizeof *args.report);
-  declare_time(touched, args.stream, args.times);
+  declare_end(touched, args.stream, args.report);
+  declare_time(touched, args.times);
 }
 inline void declare(Accesses& touched, const SignalArgs& args) {
   touched.releases(touched.values(args.given).word);
-  declare_time(touched, args.stream, args.times);
+  declare_time(touched, args.times);
 }
 inline void declare(Accesses& touched, const BeginCallArgs& args) {
   (void)touched.values(args.given);
@@ -181,8 +185,7 @@ inline void declare(Accesses& touched, const BeginCallArgs& args) {
 inline void declare(Accesses& touched, const EndCallArgs& args) {
   (void)touched.values(args.given);
   touched.reads(args.heads, args.ranks * sizeof(std::uint64_t));
-  touched.writes(args.stream, sizeof *args.stream);
-  touched.writes(args.report, sizeof *args.report);
+  declare_end(touched, args.stream, args.report);
   touched.releases(args.progress);
 }
 inline void declare(Accesses& touched, const LoadStepBlockArgs& args) {

@@ -165,8 +165,7 @@ TROUPE_KERNEL_BODY void softmax_rows_back(const Block& block, const SoftmaxRowsB
 inline void declare(Accesses& touched, const EmbedArgs& args) {
   touched.reads(args.table, args.vocabulary * args.width * bytes_of(args.table_type));
   touched.reads(args.tokens, args.count * sizeof *args.tokens);
-  touched.writes(args.stream, sizeof *args.stream);
-  touched.writes(args.report, sizeof *args.report);
+  declare_end(touched, args.stream, args.report);
   touched.writes(args.to, args.count * args.width * bytes_of(args.to_type));
 }
 inline void declare(Accesses& touched, const LinkTokensArgs& args) {

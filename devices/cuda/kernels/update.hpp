@@ -1,5 +1,6 @@
 #pragma once
 
+#include "devices/cuda/kernels/points.hpp"
 #include "devices/cuda/kernels/sums.hpp"
 #include "runtime/compute/rules/rule.hpp"
 
@@ -212,12 +213,8 @@ TROUPE_KERNEL_BODY void update(const Block& block, const UpdateArgs& args) {
   if (scale == 0) return;
   if (args.journal != nullptr && is_foreign(block, args, values.number)) {
     block.once([&] {
-      block.at(const_cast<StreamState*>(args.stream))->failed =
-          static_cast<std::uint32_t>(StreamFault::foreign_journal);
-      StreamReport* const report = block.at(args.report);
-      report->word = block.at(args.journal)->progress;
-      report->value = values.number;
-      Block::release(&report->fault, static_cast<std::uint64_t>(StreamFault::foreign_journal));
+      end_stream(block, const_cast<StreamState*>(args.stream), args.report, StreamFault::foreign_journal,
+                 block.at(args.journal)->progress, values.number);
     });
     return;
   }
@@ -332,8 +329,7 @@ inline void declare(Accesses& touched, const UpdateArgs& args) {
   }
   if (args.journal == nullptr) return;
   touched.writes(args.journal, journal_bytes(slots));
-  touched.writes(args.stream, sizeof *args.stream);
-  touched.writes(args.report, sizeof *args.report);
+  declare_end(touched, args.stream, args.report);
 }
 inline void declare(Accesses& touched, const AddUpdateSquaresArgs& args) {
   const std::uint64_t bytes = args.count * sizeof(float);

@@ -149,6 +149,75 @@ int sent_while_it_is_written() {
   return 0;
 }
 
+/// A step of rank 0 as a graph: a gradient is written, summed on a forked stream, and read. `launch` says in which
+/// order these three and the two borders are captured.
+struct ForkedStep {
+  Pair rig;
+  StreamHandle main, beside;
+  EventHandle border;
+
+  ForkedStep() {
+    rig.use(0);
+    main = rig.at(0).stream, beside = rig.stream(), border = rig.event();
+    rig.must(rig.driver.stream_begin_capture, main, CaptureMode::thread_local_);
+  }
+  void order(StreamHandle before, StreamHandle after) const {
+    rig.must(rig.driver.event_record, border, before);
+    rig.must(rig.driver.stream_wait_event, after, border, 0U);
+  }
+  void fork() const { order(main, beside); }
+  void join() const { order(beside, main); }
+  [[gnu::always_inline]] void write() { rig.add("writer", rig.at(0).b, rig.at(0).a, kCount, main); }
+  [[gnu::always_inline]] void sum() {
+    (void)rig.nccl.all_reduce(Rig::words_at(rig.at(0).b), Rig::words_at(rig.at(0).b), kCount, Type::u64, Operator::sum,
+                              rig.at(0).comm, beside);
+    rig.settle(0);
+  }
+  [[gnu::always_inline]] void read() { rig.add("reader", rig.at(0).a, rig.at(0).b, kCount, main); }
+  int launch() {
+    GraphHandle graph = nullptr;
+    GraphExec exec = nullptr;
+    if (rig.driver.stream_end_capture(main, &graph) != Result::success) return 1;
+    rig.must(rig.driver.graph_instantiate_with_flags, &exec, graph, 0ULL);
+    rig.must(rig.driver.graph_destroy, graph);
+    rig.must(rig.driver.graph_launch, exec, main);
+    rig.sum(1);
+    (void)rig.driver.stream_synchronize(main);
+    rig.must(rig.driver.graph_exec_destroy, exec);
+    rig.finish();
+    return 0;
+  }
+};
+
+int forked_before_the_gradient_is_written() {
+  ForkedStep step;
+  step.fork();
+  step.write();
+  step.sum();
+  step.join();
+  step.read();
+  return step.launch();
+}
+
+int read_before_the_exchange_is_joined() {
+  ForkedStep step;
+  step.write();
+  step.fork();
+  step.sum();
+  step.read();
+  step.join();
+  return step.launch();
+}
+
+int exchange_that_nobody_joins() {
+  ForkedStep step;
+  step.write();
+  step.fork();
+  step.sum();
+  step.read();
+  return step.launch();
+}
+
 int freed_while_it_is_summed() {
   Pair rig;
   for (int r = 0; r < 2; ++r) rig.sum(r);
@@ -308,6 +377,13 @@ std::vector<Mistake> mistakes_with_collectives() {
       TROUPE_MISTAKE(sum_read_on_another_stream, {"race, ", "kernel reader on stream 3", "ncclAllReduce on stream 1"},
                      kTwo),
       TROUPE_MISTAKE(sent_while_it_is_written, {"race, ", "kernel writer on stream 3", "ncclBroadcast on stream 1"},
+                     kTwo),
+      TROUPE_MISTAKE(forked_before_the_gradient_is_written,
+                     {"race, ", "kernel writer on stream 1", "ncclAllReduce on stream 3"}, kTwo),
+      TROUPE_MISTAKE(read_before_the_exchange_is_joined,
+                     {"race, ", "kernel reader on stream 1", "ncclAllReduce on stream 3"}, kTwo),
+      TROUPE_MISTAKE(exchange_that_nobody_joins,
+                     {"capture", "cuStreamEndCapture on stream 1", "without waiting for ncclAllReduce on stream 3"},
                      kTwo),
       TROUPE_MISTAKE(freed_while_it_is_summed, {"use after free|race, ", "ncclAllReduce on stream 1", "cuMemFree_v2"},
                      kTwo),

@@ -109,6 +109,7 @@ class Block {
   static void post(std::uint64_t* word, std::uint64_t value) noexcept {
     __atomic_store_n(word, value, __ATOMIC_RELAXED);
   }
+  static std::uint32_t glance(const std::uint32_t* word) noexcept { return __atomic_load_n(word, __ATOMIC_RELAXED); }
   static bool claim(std::uint32_t* word, std::uint32_t value) noexcept {
     std::uint32_t none = 0;
     return __atomic_compare_exchange_n(word, &none, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);

@@ -152,7 +152,9 @@ std::shared_ptr<GraphState> end_capture(StreamThread& stream, const PlacePtr& pl
           invalidate(*capture, place, "comes without waiting for " + capture->graph->nodes[i].operation->place->text(),
                      Result::stream_capture_unjoined);
   leave(capture);
-  return result == Result::success ? capture->graph : nullptr;
+  // Events that were recorded in it know the capture that is over, but hold nothing of its graph.
+  const std::shared_ptr<GraphState> graph = std::move(capture->graph);
+  return result == Result::success ? graph : nullptr;
 }
 
 /// A node goes on with the chain of the first of those before it that nobody has gone on with.

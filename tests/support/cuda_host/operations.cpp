@@ -37,6 +37,7 @@ std::string bytes_at(const Accesses::Range& use) {
   std::ostringstream text;
   text << (use.access == Access::reads    ? "reads "
            : use.access == Access::writes ? "writes "
+           : use.access == Access::shares ? "shares "
                                           : "waits at or signals ")
        << use.size_bytes << " bytes at " << use.at;
   return text.str();
@@ -243,7 +244,7 @@ bool may_use(Run& run, const PlacePtr& place, const Uses& uses) {
   }
   for (const Accesses::Range& use : uses) {
     const Range range{address_of(use.at), use.size_bytes};
-    if (use.access == Access::reads) all.races.reads(range, run.now, run.clock, place);
+    if (use.access == Access::reads || use.access == Access::shares) all.races.reads(range, run.now, run.clock, place);
     if (use.access == Access::writes) all.races.writes(range, run.now, run.clock, place);
   }
   return true;

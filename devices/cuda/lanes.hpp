@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "devices/cuda/gpu.hpp"
+
+namespace troupe::cuda {
+
+/// A stream's queues. What is enqueued beside runs at the same time as what is enqueued on the main lane, within what
+/// forks and joins order.
+enum class Lane : std::uint8_t { main, beside };
+inline constexpr std::size_t kLanes = 2;
+
+/// A stream of the driver. Whoever ends it knows that its work is done.
+class DriverStream {
+ public:
+  /// `priority`: smaller numbers come first; the driver limits them to what the GPU has.
+  DriverStream(std::shared_ptr<const Gpu> gpu, int priority);
+  ~DriverStream();
+  DriverStream(const DriverStream&) = delete;
+  DriverStream& operator=(const DriverStream&) = delete;
+  StreamHandle handle() const noexcept { return handle_; }
+
+ private:
+  const std::shared_ptr<const Gpu> gpu_;
+  StreamHandle handle_ = nullptr;
+};
+
+/// The lanes as streams of the driver. The one beside has a high priority: its work comes from, and goes to, other
+/// ranks, which wait for it. Threads: one caller at a time.
+class Lanes {
+ public:
+  explicit Lanes(const std::shared_ptr<const Gpu>& gpu);
+  ~Lanes();
+  Lanes(const Lanes&) = delete;
+  Lanes& operator=(const Lanes&) = delete;
+
+  StreamHandle of(Lane lane) const noexcept { return lane == Lane::main ? main_.handle() : beside_.handle(); }
+  // Both also within a capture that the main lane began, where they become dependencies between nodes.
+  /// What is enqueued beside from here on begins when the main lane's work so far is done.
+  void fork() const { order(Lane::main, Lane::beside); }
+  /// The other way round.
+  void join() const { order(Lane::beside, Lane::main); }
+
+ private:
+  void order(Lane before, Lane after) const;
+
+  const std::shared_ptr<const Gpu> gpu_;
+  const DriverStream main_;
+  const DriverStream beside_;
+  EventHandle border_ = nullptr;
+};
+
+}  // namespace troupe::cuda
