@@ -163,9 +163,9 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   CLI::App& show = *app.add_subcommand("show", "A machine as a tree, a picture or JSON");
   CLI::App& matrix = *app.add_subcommand("matrix", "How GPUs, NICs and memory reach each other, and how fast");
   CLI::App& bench = *app.add_subcommand("bench", "Measure this host, or the paths between hosts");
-  int message_end = -1;
+  int bench_line = -1;
   CLI::App& member = *app.add_subcommand("member")->group("");  // used only by this program
-  member.add_option("--line", message_end)->required();
+  member.add_option("--line", bench_line)->required();
   CLI::App& diff = *app.add_subcommand("diff", "In what machines that should be alike are not");
   CLI::App& explain = *app.add_subcommand("explain", "All paths between two parts, and why one is used");
   CLI::App& doctor = *app.add_subcommand("doctor", "What is wrong, by rules, with a remedy for each");
@@ -253,7 +253,7 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
     return Answered{script.empty() ? 2 : 0};
   }
   line.arguments.assign(argv, argv + argc);
-  line.message_end = message_end;
+  line.bench_line = bench_line;
   if (matrix.parsed()) line.verb = Verb::matrix;
   if (bench.parsed() || member.parsed()) line.verb = Verb::bench;
   if (diff.parsed()) line.verb = Verb::diff;

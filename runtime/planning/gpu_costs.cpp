@@ -1,0 +1,255 @@
+#include "runtime/planning/detail/gpu_costs.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "runtime/base/error.hpp"
+#include "runtime/model/layer_kinds.hpp"
+#include "runtime/planning/detail/gpu_memory.hpp"
+#include "runtime/topology/orders.hpp"
+
+namespace troupe::detail {
+namespace {
+
+using topology::GpuFigure;
+using topology::GpuLinkFigure;
+
+constexpr double kF32 = sizeof(float);
+
+constexpr double kGiga = 1e9;
+
+const GpuUse& use_of(const Plan& plan, const RankPlan& rank) {
+  const std::vector<GpuUse>& gpus = plan.nodes[rank.node].gpus;
+  const auto found = std::ranges::find(gpus, rank.gpu, &GpuUse::bus);
+  TROUPE_CHECK(found != gpus.end(), Code::invalid, "rank ", rank.rank.value, " computes on the GPU at ", rank.gpu,
+               ", which its node does not have");
+  return *found;
+}
+
+bool has_library(const Operation& operation) {
+  if (std::holds_alternative<Dense>(operation) || std::holds_alternative<Attention>(operation)) return true;
+  const auto* const conv = std::get_if<Conv2d>(&operation);
+  return conv != nullptr && is_one_product(*conv);
+}
+
+/// How many kernels a pass of a layer enqueues, about.
+struct Kernels {
+  double forward = 1, backward = 1;
+};
+Kernels kernels_of(const Operation& operation) {
+  if (std::holds_alternative<Flatten>(operation)) return {0, 0};
+  if (std::holds_alternative<Attention>(operation)) return {3, 6};
+  if (std::holds_alternative<Dense>(operation) || std::holds_alternative<Conv2d>(operation)) return {1, 4};
+  if (std::holds_alternative<BatchNorm>(operation) || std::holds_alternative<LayerNorm>(operation)) return {2, 3};
+  return {1, 1};
+}
+
+/// The bytes of one layer in a step.
+struct LayerBytes {
+  double inputs = 0, output = 0;  // activations
+  double weights = 0;             // as they are read
+  double gradients = 0;           // f32
+};
+
+class Roofline {
+ public:
+  Roofline(const Plan& plan, const Graph& graph, double weights, const GpuSpeeds& speeds, CostLookup& figures)
+      : plan_(plan), graph_(graph), weights_(weights), speeds_(speeds), figures_(figures), of_layer_(graph.layers().size()) {
+    for (const Parameter& parameter : graph.parameters()) {
+      const auto count = static_cast<double>(parameter.count_elements());
+      of_layer_[parameter.layer].weights += count * static_cast<double>(size_bytes(graph.dtype()));
+      of_layer_[parameter.layer].gradients += count * kF32;
+    }
+  }
+
+  std::vector<LayerTime> times() {
+    std::vector<LayerTime> all;
+    for (std::uint32_t l = 0; l < graph_.layers().size(); ++l) all.push_back(time_of(l));
+    for (const auto& [what, most] : rates_)
+      figures_.use({.what = "products in " + what,
+                    .value = most.rate / 1e12,
+                    .unit = "TFLOP/s",
+                    .is_modelled = !speeds_.is_measured});
+    return all;
+  }
+
+ private:
+  double bytes_of(std::uint32_t tensor) const {
+    return static_cast<double>(graph_.shape_of(tensor).count_elements()) * plan_.batch *
+           static_cast<double>(size_bytes(graph_.dtype()));
+  }
+  double rate_of(std::uint32_t layer, double flops) {
+    const Operation& operation = graph_.layers()[layer].operation;
+    const bool by_library = has_library(operation) && plan_.in_gpu_memory;
+    const bool is_bf16 = graph_.dtype() == DType::bf16;
+    const std::string dtype = is_bf16 ? "bf16" : by_library && figures_.uses_tf32() ? "tf32" : "f32";
+    const double rate =
+        figures_.gpu_flops(speeds_.figure, dtype, by_library, product_rows(graph_, layer, plan_.batch), weights_);
+    Most& most = rates_[dtype + (by_library && !speeds_.figure.compute.empty() ? " by a library" : " by own kernels")];
+    if (flops > most.flops) most = {flops, rate};
+    return rate;
+  }
+  LayerTime time_of(std::uint32_t layer) {
+    const Operation& operation = graph_.layers()[layer].operation;
+    if (std::holds_alternative<Flatten>(operation)) return {};
+    LayerBytes bytes = of_layer_[layer];
+    for (const std::uint32_t input : graph_.inputs_of(layer)) bytes.inputs += bytes_of(input);
+    const bool is_loss = kind_of(operation).is_loss;
+    bytes.output = is_loss ? bytes.inputs : bytes_of(graph_.output_tensor(layer));
+    const double flops = static_cast<double>(graph_.forward_flops(layer)) * plan_.batch;
+    const double products_s = flops > 0 ? flops / rate_of(layer, flops) : 0;
+    const Kernels kernels = kernels_of(operation);
+    const double kernel_s = speeds_.figure.kernel_seconds.median;
+    const double weights_s = bytes.weights / speeds_.weights;
+    LayerTime time;
+    time.forward_s =
+        std::max({products_s, (bytes.inputs + bytes.output) / speeds_.memory + weights_s, kernels.forward * kernel_s});
+    if (is_loss || !graph_.is_trained(graph_.output_tensor(layer))) return time;
+    // It reads what the forward pass did and the gradient to the output, and writes those to weights and inputs.
+    const bool passes_on = graph_.is_trained(graph_.inputs_of(layer).front());
+    const double moved = bytes.inputs + bytes.output + (passes_on ? bytes.inputs : 0);
+    time.backward_s = std::max({products_s * (passes_on ? 2 : 1),
+                                moved / speeds_.memory + weights_s + bytes.gradients / speeds_.gradients,
+                                kernels.backward * kernel_s});
+    return time;
+  }
+
+  struct Most {
+    double flops = 0, rate = 0;
+  };
+  const Plan& plan_;
+  const Graph& graph_;
+  const double weights_;
+  const GpuSpeeds& speeds_;
+  CostLookup& figures_;
+  std::vector<LayerBytes> of_layer_;
+  std::map<std::string, Most> rates_;  // of the layer with the most operations
+};
+
+/// The GPUs of the ranks of each node that has several; nodes with the same are there once.
+std::set<std::vector<std::string>> gpus_of_nodes(const Plan& plan) {
+  std::vector<std::vector<std::string>> of_node(plan.nodes.size());
+  for (const RankPlan& rank : plan.ranks) of_node[rank.node].push_back(rank.gpu);
+  std::set<std::vector<std::string>> all;
+  for (std::vector<std::string>& gpus : of_node)
+    if (gpus.size() > 1) all.insert(std::move(gpus));
+  return all;
+}
+
+/// The slowest edge of a ring, and the longest step over one.
+struct Edge {
+  double bytes_per_second = std::numeric_limits<double>::infinity();
+  double seconds = 0;
+  void take(double rate, double step_s) {
+    bytes_per_second = std::min(bytes_per_second, rate);
+    seconds = std::max(seconds, step_s);
+  }
+};
+
+Edge ring_within_nodes(const Plan& plan, CostLookup& figures) {
+  const bool measured = figures.gpu(use_of(plan, plan.ranks.front())).modelled_from.empty();
+  Edge edge;
+  for (const std::vector<std::string>& gpus : gpus_of_nodes(plan)) {
+    topology::RateMatrix rates{.count = gpus.size(), .rates = std::vector<double>(gpus.size() * gpus.size())};
+    double step_s = 0;
+    for (std::size_t i = 0; i < gpus.size(); ++i) {
+      for (std::size_t j = i + 1; j < gpus.size(); ++j) {
+        const GpuLinkFigure there = figures.gpu_link(gpus[i], gpus[j], measured);
+        const GpuLinkFigure back = figures.gpu_link(gpus[j], gpus[i], measured);
+        rates.rates[i * gpus.size() + j] = rates.rates[j * gpus.size() + i] =
+            std::min(there.bytes_per_second.median, back.bytes_per_second.median);
+        step_s = std::max({step_s, there.seconds.median, back.seconds.median});
+      }
+    }
+    edge.take(topology::find_ring(rates).slowest, step_s);
+  }
+  return edge;
+}
+
+/// What a node's network devices send together.
+Edge between_nodes(const Plan& plan, CostLookup& figures) {
+  if (plan.nodes.size() < 2) return {};
+  std::set<std::string> hosts, devices;
+  for (const NodePlan& node : plan.nodes) hosts.insert(node.identity.boot_id);
+  for (const RankPlan& rank : plan.ranks)
+    if (rank.node == 0) devices.insert(rank.network_device);
+  const topology::MessageFigure far = figures.far(hosts.size() == 1);
+  Edge edge;
+  edge.take(far.bytes_per_second.median * static_cast<double>(devices.size()), far.seconds.median);
+  return edge;
+}
+
+}  // namespace
+
+std::uint32_t product_rows(const Graph& graph, std::uint32_t layer, std::uint32_t batch) {
+  const Operation& operation = graph.layers()[layer].operation;
+  const std::uint64_t elements = graph.output_of(layer).count_elements();
+  std::uint64_t places = 1;
+  if (const auto* const conv = std::get_if<Conv2d>(&operation)) places = elements / conv->filters;
+  if (const auto* const dense = std::get_if<Dense>(&operation)) places = elements / dense->units;
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(batch * places, UINT32_MAX));
+}
+
+GpuSpeeds gpu_speeds(const Plan& plan, const RankPlan& rank, std::uint32_t sharing, CostLookup& figures) {
+  GpuSpeeds speeds{.figure = figures.gpu(use_of(plan, rank)), .sharing = sharing};
+  speeds.is_measured = speeds.figure.modelled_from.empty();
+  speeds.memory = speeds.figure.bytes_per_second.median;
+  const GpuLinkFigure host = figures.gpu_link(GpuLinkFigure::kHost, rank.gpu, speeds.is_measured);
+  speeds.host = host.bytes_per_second.median;
+  speeds.signal_s = host.seconds.median;
+  speeds.gradients = plan.in_gpu_memory ? speeds.memory : speeds.host;
+  speeds.weights = speeds.gradients;
+  const RankPlan& leader = plan.ranks[plan.nodes[rank.node].leader];
+  if (plan.in_gpu_memory && plan.shares_memory() && leader.gpu != rank.gpu)
+    speeds.weights = figures.gpu_link(leader.gpu, rank.gpu, speeds.is_measured).bytes_per_second.median;
+  const auto use = [&](const char* what, double value, const char* unit) {
+    figures.use({.what = what, .value = value, .unit = unit, .is_modelled = !speeds.is_measured});
+  };
+  use("copies within a GPU's memory", speeds.memory / kGiga, "GB/s");
+  use("from the host to a GPU", speeds.host / kGiga, "GB/s");
+  use("launch of a recorded step", speeds.figure.launch_seconds.median * 1e6, "us");
+  use("a further small kernel of it", speeds.figure.kernel_seconds.median * 1e6, "us");
+  return speeds;
+}
+
+std::vector<LayerTime> gpu_layer_times(const Plan& plan, const Graph& graph, double weights, const GpuSpeeds& speeds,
+                                       CostLookup& figures) {
+  std::vector<LayerTime> times = Roofline{plan, graph, weights, speeds, figures}.times();
+  double batch_bytes = 0, seconds = 0;
+  for (const Field& field : graph.fields())
+    batch_bytes += static_cast<double>(field.shape.count_elements() * size_bytes(field.dtype)) * plan.batch;
+  times.front().forward_s += std::max(batch_bytes / speeds.host, speeds.figure.kernel_seconds.median);
+  for (const LayerTime& time : times) seconds += time.forward_s + time.backward_s;
+  times.front().forward_s += std::max(0.0, speeds.figure.launch_seconds.median - seconds);
+  for (LayerTime& time : times) time.forward_s *= speeds.sharing, time.backward_s *= speeds.sharing;
+  return times;
+}
+
+NcclWay nccl_way(const Plan& plan, CostLookup& figures) {
+  (void)figures.take_guess();
+  const Edge within = ring_within_nodes(plan, figures);
+  const bool within_guessed = figures.take_guess();
+  const Edge between = between_nodes(plan, figures);
+  const bool between_guessed = figures.take_guess();
+  const double ranks = plan.world_size(), others = (ranks - 1) / ranks;
+  const double slowest = std::min(within.bytes_per_second, between.bytes_per_second);
+  const double local = ranks / static_cast<double>(plan.nodes.size());
+  if (within.seconds > 0)
+    figures.use({"the slowest link of NCCL's ring within a node", within.bytes_per_second / kGiga, "GB/s", within_guessed});
+  if (plan.nodes.size() > 1)
+    figures.use({"from a node to others, all its network devices", between.bytes_per_second / kGiga, "GB/s", between_guessed});
+  const double step_s = std::max(within.seconds, between.seconds);
+  figures.use({"a step of NCCL's ring", step_s * 1e6, "us", within_guessed || between_guessed});
+  NcclWay way{.gradient_s_per_byte = others / slowest,
+              .parameter_s_per_byte = others / slowest,
+              .call_s = 2 * (ranks - 1) * step_s};
+  if (!plan.nccl_adds && plan.nodes.size() > 1 && local > 1)
+    way.gradient_s_per_byte =
+        std::max(others / within.bytes_per_second, local * (ranks - local) / ranks / between.bytes_per_second);
+  if (within_guessed || between_guessed) figures.mark_guess();
+  return way;
+}
+
+}  // namespace troupe::detail
