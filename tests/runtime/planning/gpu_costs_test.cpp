@@ -196,7 +196,9 @@ TEST(GpuCosts, RoundsBesideTheNextStepCostWhatItDoesNotCover) {
   job.settings.update.kind = PolicyKind::double_buffered;
   const Prediction found = job.predicted(figures);
   EXPECT_GT(found.mean[StepPart::compute], 0.9);
-  EXPECT_EQ(found.mean[StepPart::exchange], 0) << "a second of computing covers it";
+  const double round_s = 2 * 0.5 * kElements * 4 / 1e9;
+  EXPECT_NEAR(found.mean[StepPart::exchange], round_s / 8, 1e-12)
+      << "the last of eight steps waits for its round; a second of computing covers the others";
 }
 
 TEST(GpuCosts, OwnCollectivesReadTheOthersGradientsAndTheFirstRanksWeightsOverTheLink) {
