@@ -60,7 +60,9 @@ constexpr const char* kBenchFooter =
   messages  between two processes here, over shared memory and TCP: time of 8 bytes, bandwidth with 1 MiB
   network   the same between hosts: with --hosts, or where a launcher started a process of rttopo on each
             (mpirun, srun --mpi=pmix, or RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT)
-It takes about half a minute, and the host should have nothing else to do. What was measured goes to stderr at once, and
+  gpus      each GPU that CUDA shows, by the device that trains on it: copies within its memory, the launch of a recorded
+            step, products in f32, TF32 and bf16; and copies between it, the host and each other GPU
+It takes about half a minute, longer with GPUs, and the host should have nothing else to do. What was measured goes to stderr at once, and
 into $XDG_CACHE_HOME/troupe/measurements/HOST.json (without that variable below ~/.cache), where `rttopo matrix`,
 `rttopo show` and `rtrun plan` find it. docs/topology.md describes the file.
 
