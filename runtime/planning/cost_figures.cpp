@@ -139,8 +139,8 @@ GpuFigure CostLookup::gpu(const GpuUse& gpu) {
   };
   const std::string name = gpu.model.empty() ? "the GPU at " + gpu.bus : gpu.model;
   if (const GpuFigure* const measured = slowest_of(figures_.measured.gpus, gpu.model.empty())) {
-    note(text("Figures of ", name, ", ", measured->products.empty() ? "own kernels" : measured->products, ", by rttopo bench on ",
-              figures_.measured.host, ", ", figures_.measured.date, "."));
+    note(text("Figures of ", name, ", ", measured->products.empty() ? "own kernels" : measured->products,
+              ", by rttopo bench on ", figures_.measured.host, ", ", figures_.measured.date, "."));
     return *measured;
   }
   const GpuFigure* const found = slowest_of(figures_.assumed.gpus, true);

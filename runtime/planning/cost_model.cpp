@@ -74,10 +74,10 @@ std::vector<LayerWork> layer_works(const Plan& plan, const Graph& graph, CostLoo
 struct Slowest {
   double compute_s = 0;  // of a step
   std::vector<detail::LayerTime> layers{};
-  double slower = 1;              // factor for ranks that share its cores or its GPU
-  std::uint32_t passing = 1;      // ranks of its host that pass over memory at the same time, each on one core
-  std::uint32_t local_ranks = 1;  // ranks on its node
-  bool lanes_apart = false;       // its lanes have cores of their own
+  double slower = 1;                       // factor for ranks that share its cores or its GPU
+  std::uint32_t passing = 1;               // ranks of its host that pass over memory at the same time, each on one core
+  std::uint32_t local_ranks = 1;           // ranks on its node
+  bool lanes_apart = false;                // its lanes have cores of their own
   std::optional<detail::GpuSpeeds> gpu{};  // nothing: it computes on cores
   bool modelled = false;                   // compute_s
 };
@@ -342,8 +342,7 @@ class StepCosts {
              /*over_ways=*/true);
     }
     // In a step's time each rank's shard takes a push of every rank.
-    add_to(step, StepPart::update,
-           plan_.world_size() * update_s(largest_stripe(group), state_slots(group), 1));
+    add_to(step, StepPart::update, plan_.world_size() * update_s(largest_stripe(group), state_slots(group), 1));
   }
 
   detail::ExchangeLink link_of(const GroupPlan& group, Sent sent) const {

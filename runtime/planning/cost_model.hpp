@@ -72,8 +72,8 @@ struct Prediction {
 ///             time in which a core moves the bytes
 /// Of ranks on GPUs compute is a roofline for each layer (detail::gpu_layer_times), update and copy are passes over the
 /// memory in which they train, and exchange over NCCL is a ring behind the backward pass (detail::nccl_way). A part is
-/// marked as modelled if a figure of it is among those that were assumed. The policies themselves are asked which step exchanges what. Hosted policies (async, ssp, easgd) are predicted
-/// roughly, and the basis says so. Pure.
+/// marked as modelled if a figure of it is among those that were assumed. The policies themselves are asked which step
+/// exchanges what. Hosted policies (async, ssp, easgd) are predicted roughly, and the basis says so. Pure.
 Prediction predict(const Plan& plan, const Graph& graph, const Layout& layout, const CostFigures& figures,
                    std::uint64_t steps);
 

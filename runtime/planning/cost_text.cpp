@@ -46,9 +46,9 @@ std::string ratio_text(double predicted, double measured) {
 }  // namespace
 
 std::string describe(const Prediction& prediction) {
-  std::string out = fmt::format("step     predicted {}\n         {}{:.4g} samples/s of all ranks\n",
-                                parts_text(prediction.mean), mark(prediction.mean.is_modelled()),
-                                prediction.samples_per_second);
+  std::string out =
+      fmt::format("step     predicted {}\n         {}{:.4g} samples/s of all ranks\n", parts_text(prediction.mean),
+                  mark(prediction.mean.is_modelled()), prediction.samples_per_second);
   if (prediction.phases.size() > 1)
     for (const PredictedPhase& phase : prediction.phases)
       out += fmt::format("         {} steps from step {} on, {}: {}\n", phase.steps, phase.first, phase.policies,

@@ -56,7 +56,12 @@ struct LayerBytes {
 class Roofline {
  public:
   Roofline(const Plan& plan, const Graph& graph, double weights, const GpuSpeeds& speeds, CostLookup& figures)
-      : plan_(plan), graph_(graph), weights_(weights), speeds_(speeds), figures_(figures), of_layer_(graph.layers().size()) {
+      : plan_(plan),
+        graph_(graph),
+        weights_(weights),
+        speeds_(speeds),
+        figures_(figures),
+        of_layer_(graph.layers().size()) {
     for (const Parameter& parameter : graph.parameters()) {
       const auto count = static_cast<double>(parameter.count_elements());
       of_layer_[parameter.layer].weights += count * static_cast<double>(size_bytes(graph.dtype()));
@@ -237,9 +242,11 @@ NcclWay nccl_way(const Plan& plan, CostLookup& figures) {
   const double slowest = std::min(within.bytes_per_second, between.bytes_per_second);
   const double local = ranks / static_cast<double>(plan.nodes.size());
   if (within.seconds > 0)
-    figures.use({"the slowest link of NCCL's ring within a node", within.bytes_per_second / kGiga, "GB/s", within_guessed});
+    figures.use(
+        {"the slowest link of NCCL's ring within a node", within.bytes_per_second / kGiga, "GB/s", within_guessed});
   if (plan.nodes.size() > 1)
-    figures.use({"from a node to others, all its network devices", between.bytes_per_second / kGiga, "GB/s", between_guessed});
+    figures.use(
+        {"from a node to others, all its network devices", between.bytes_per_second / kGiga, "GB/s", between_guessed});
   const double step_s = std::max(within.seconds, between.seconds);
   figures.use({"a step of NCCL's ring", step_s * 1e6, "us", within_guessed || between_guessed});
   NcclWay way{.gradient_s_per_byte = others / slowest,

@@ -18,7 +18,8 @@ constexpr std::uint64_t kWorkspace = std::uint64_t{32} << 20;
 /// Two blocks of 64 x 64 sums for each processor of the largest GPUs.
 constexpr std::uint64_t kMostProcessors = 192, kProductParts = 2 * kMostProcessors * 64 * 64 * kF32;
 /// Of what kernels keep (devices/cuda/kernels).
-constexpr std::uint64_t kLossOfRow = 16, kNumbersOfRow = 8, kMomentsOfChannel = 12, kSlopesOfChannel = 8, kLinkOfToken = 8;
+constexpr std::uint64_t kLossOfRow = 16, kNumbersOfRow = 8, kMomentsOfChannel = 12, kSlopesOfChannel = 8,
+                        kLinkOfToken = 8;
 
 std::uint64_t on_a_boundary(std::uint64_t bytes) noexcept { return (bytes + 255) / 256 * 256; }
 
@@ -73,9 +74,10 @@ class ReplicaMemoryOf {
     const Shape& shape = graph_.output_of(layer);
     const std::uint64_t channels = shape.extents.empty() ? 1 : shape.extents.back();
     const std::uint64_t positions = rows_ * (shape.count_elements() / channels);
-    if (const auto* const attention = std::get_if<Attention>(&operation)) return pairs(*attention, shape) * element_bytes_;
+    if (const auto* const attention = std::get_if<Attention>(&operation))
+      return pairs(*attention, shape) * element_bytes_;
     if (std::holds_alternative<Conv2d>(operation)) return weights_of(layer) * element_bytes_;
-    if (std::holds_alternative<BatchNorm>(operation)) 
+    if (std::holds_alternative<BatchNorm>(operation))
       return on_a_boundary(channels * kMomentsOfChannel) + channels * kSlopesOfChannel;
     if (std::holds_alternative<LayerNorm>(operation) || std::holds_alternative<L2Norm>(operation))
       return positions * kNumbersOfRow;

@@ -18,8 +18,8 @@ using topology::Repeats;
 constexpr double kMega = 1e6, kGiga = 1e9;
 constexpr std::uint16_t kNvidia = 0x10de;
 
-/// A model by its PCI device ids. Source: NVIDIA's data sheets (highest clock, memory bandwidth) and white papers of the
-/// architectures (number of cores); ids: the PCI ID repository.
+/// A model by its PCI device ids. Source: NVIDIA's data sheets (highest clock, memory bandwidth) and white papers of
+/// the architectures (number of cores); ids: the PCI ID repository.
 struct KnownGpu {
   std::string_view name;
   std::array<std::uint16_t, 4> devices;  // 0: no further one
@@ -51,7 +51,7 @@ struct TensorCores {
   std::string_view architecture;
   double tf32, bf16;
 };
-constexpr TensorCores kTensorCores[] = {{"sm_80", 8, 16}, {"sm_86", 2, 4},    {"sm_89", 2, 4},   {"sm_90", 8, 16},
+constexpr TensorCores kTensorCores[] = {{"sm_80", 8, 16},   {"sm_86", 2, 4},    {"sm_89", 2, 4}, {"sm_90", 8, 16},
                                         {"sm_100", 16, 32}, {"sm_103", 16, 32}, {"sm_120", 2, 4}};
 
 // Of the driver and the GPU, where nothing was measured.
@@ -108,8 +108,8 @@ ComputeFigure peak_figure(const char* dtype, double flops_per_second) {
 GpuFigure figure_of(const Peaks& peaks, const std::string& id, const std::string& model) {
   const auto* const found = std::ranges::find(kTensorCores, peaks.architecture, &TensorCores::architecture);
   const TensorCores times = found == std::end(kTensorCores) ? TensorCores{"", 1, 1} : *found;
-  GpuFigure made{.bus = id, .model = model, .products = {}, .bytes_per_second = {}, .launch_seconds = {},
-                 .kernel_seconds = {}};
+  GpuFigure made{
+      .bus = id, .model = model, .products = {}, .bytes_per_second = {}, .launch_seconds = {}, .kernel_seconds = {}};
   made.modelled_from = peaks.from;
   made.bytes_per_second = exactly(peaks.bytes_per_second);
   made.launch_seconds = exactly(kLaunchSeconds);

@@ -468,7 +468,8 @@ void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, con
   needs.peers += (local - 1) * (crosses ? (group.count + local - 1) / local : own) * sizeof(float);
 }
 
-/// The replica's own memory on a GPU, and NCCL's. The library for products is taken only where weights are in the GPU's.
+/// The replica's own memory on a GPU, and NCCL's. The library for products is taken only where weights are in the
+/// GPU's.
 void add_gpu(MemoryNeeds& needs, const Plan& plan, const PlanSums& sums) {
   needs.activations = sums.on_gpu.activations;
   needs.products = sums.on_gpu.products + (plan.in_gpu_memory ? sums.on_gpu.library : 0);

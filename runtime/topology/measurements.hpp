@@ -58,12 +58,12 @@ struct MessageFigure {
 
 /// A GPU, by the device that trains on it.
 struct GpuFigure {
-  std::string bus;            // PCI bus id, 0000:3b:00.0
-  std::string model;          // may be empty
-  std::string products;       // what computes them: "cuBLASLt 13.1.0"; empty: own kernels
-  Repeats bytes_per_second;   // copies within its memory, read and written bytes
-  Repeats launch_seconds;     // of a recorded program of one small kernel, behind others
-  Repeats kernel_seconds;     // by which each further small kernel makes such a program longer
+  std::string bus;                       // PCI bus id, 0000:3b:00.0
+  std::string model;                     // may be empty
+  std::string products;                  // what computes them: "cuBLASLt 13.1.0"; empty: own kernels
+  Repeats bytes_per_second;              // copies within its memory, read and written bytes
+  Repeats launch_seconds;                // of a recorded program of one small kernel, behind others
+  Repeats kernel_seconds;                // by which each further small kernel makes such a program longer
   std::vector<ComputeFigure> compute{};  // products by the library: dtype f32, tf32, bf16; empty: there is none
   std::vector<ComputeFigure> own{};      // products by own kernels, which also compute convolutions: f32, bf16
   std::string modelled_from{};           // what the figures follow from; empty: they were measured. In no file

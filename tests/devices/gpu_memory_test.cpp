@@ -54,8 +54,7 @@ class GpuMemory : public ::testing::TestWithParam<Network> {
 
 TEST_P(GpuMemory, OfAReplicaIsCountedByPlans) {
   const Network& network = GetParam();
-  const Graph graph =
-      build_model(parse_configuration(network.model, "gpu_memory_test", {}).settings, network.fields);
+  const Graph graph = build_model(parse_configuration(network.model, "gpu_memory_test", {}).settings, network.fields);
   const Layout layout{graph};
   const BatchLayout batch{network.rows, graph.fields()};
   std::uint32_t arenas = 0;

@@ -175,8 +175,7 @@ void print_plan(const CommandLine& line, const Configuration& configuration, std
   const RankOrders orders = rank_orders(made.plan, made.machine_of, made.topology_of);
   if (!line.picture.empty()) return write_picture(line.picture, plan_picture(made.plan, made.topology_of, orders), out);
   const PredictedJob job = predicted_for(line, configuration, data, made);
-  const auto memory =
-      largest_gpu_memory(made, build_model(configuration.settings, look_at_data(data).fields));
+  const auto memory = largest_gpu_memory(made, build_model(configuration.settings, look_at_data(data).fields));
   if (line.json) {
     out << json_of(made.plan, memory, job);
     return;

@@ -80,10 +80,14 @@ std::string text_of(const GpuMemory& memory) {
 }
 
 std::string json_of(const Plan& plan, const std::optional<GpuMemory>& memory, const PredictedJob& job) {
-  ordered_json out{{"schema", "troupe.plan"},        {"version", 1},
-                   {"model", plan.model},            {"dtype", name_of(plan.dtype)},
-                   {"parameters", plan.parameters},  {"batch", plan.batch},
-                   {"ranks_in_all", plan.world_size()}, {"steps", plan.steps},
+  ordered_json out{{"schema", "troupe.plan"},
+                   {"version", 1},
+                   {"model", plan.model},
+                   {"dtype", name_of(plan.dtype)},
+                   {"parameters", plan.parameters},
+                   {"batch", plan.batch},
+                   {"ranks_in_all", plan.world_size()},
+                   {"steps", plan.steps},
                    {"exchange", name_of(plan.levels)}};
   for (const NodePlan& node : plan.nodes) out["nodes"].push_back(node_json(node));
   for (const RankPlan& rank : plan.ranks) out["ranks"].push_back(rank_json(rank));

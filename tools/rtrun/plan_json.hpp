@@ -20,8 +20,9 @@ struct GpuMemory {
 /// "rank 0 takes of its GPU's memory: activations 1.2 GB, weights 0.4 GB", as a line.
 std::string text_of(const GpuMemory& memory);
 
-/// `rtrun plan --json`: one object, {"schema": "troupe.plan", "version": 1, ...}. Times in ms, sizes in bytes; "modelled"
-/// says of each time whether figures that it needs were not measured. `memory`: absent: no rank computes on a GPU.
+/// `rtrun plan --json`: one object, {"schema": "troupe.plan", "version": 1, ...}. Times in ms, sizes in bytes;
+/// "modelled" says of each time whether figures that it needs were not measured. `memory`: absent: no rank computes on
+/// a GPU.
 std::string json_of(const Plan& plan, const std::optional<GpuMemory>& memory, const PredictedJob& job);
 /// `rtrun plan --compare --json`: {"schema": "troupe.compared_steps", "version": 1, ...}.
 std::string json_of(const ComparedJob& job);

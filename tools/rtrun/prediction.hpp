@@ -14,9 +14,9 @@ namespace troupe::rtrun {
 
 /// The machines that a prediction is for.
 struct PredictedMachines {
-  const Topology* node = nullptr;                       // the slowest node
-  std::span<const topology::Machine* const> machines;   // of each kind; what is modelled of GPUs follows from them
-  bool is_here = false;                                 // the node is this host
+  const Topology* node = nullptr;                      // the slowest node
+  std::span<const topology::Machine* const> machines;  // of each kind; what is modelled of GPUs follows from them
+  bool is_here = false;                                // the node is this host
 };
 
 /// A prediction, and what people are told beside it.

@@ -20,7 +20,8 @@ void choose_devices(const Settings::Placement& placement, const PlanInputs& inpu
 bool reach_each_other(Plan& plan, const PlanInputs& inputs);
 
 /// Notes for each node what its ranks use of their GPUs' memory. Throws Error{invalid} if that is more than there is,
-/// which names the GPU, the largest part of what its ranks take, and what to do about that first. `needs_of`: of a rank.
+/// which names the GPU, the largest part of what its ranks take, and what to do about that first. `needs_of`: of a
+/// rank.
 void fit_gpu_memory(Plan& plan, const std::vector<const Topology*>& nodes,
                     const std::function<MemoryNeeds(Rank)>& needs_of);
 

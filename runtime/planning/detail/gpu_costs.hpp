@@ -17,11 +17,11 @@ std::uint32_t product_rows(const Graph& graph, std::uint32_t layer, std::uint32_
 struct GpuSpeeds {
   topology::GpuFigure figure;
   bool is_measured = false;
-  double memory = 1;     // its own: activations, read and written bytes
-  double weights = 1;    // where its weights lie: its own memory, another GPU's, or the host's
-  double gradients = 1;  // where its gradients and its part of the optimizer's state lie
-  double host = 1;       // from the host's memory, in which the loader puts batches
-  double signal_s = 0;   // until a word in the host's memory has been seen
+  double memory = 1;          // its own: activations, read and written bytes
+  double weights = 1;         // where its weights lie: its own memory, another GPU's, or the host's
+  double gradients = 1;       // where its gradients and its part of the optimizer's state lie
+  double host = 1;            // from the host's memory, in which the loader puts batches
+  double signal_s = 0;        // until a word in the host's memory has been seen
   std::uint32_t sharing = 1;  // ranks on this GPU
 };
 GpuSpeeds gpu_speeds(const Plan& plan, const RankPlan& rank, std::uint32_t sharing, CostLookup& figures);

@@ -108,7 +108,9 @@ TEST(GpuCosts, ConvolutionsOfSeveralPixelsAreComputedByOwnKernels) {
   CostFigures figures = fast_figures(1);
   figures.measured.gpus[0].own = {products("f32", 1e9)};
   const auto compute_s = [&](std::uint32_t side) {
-    const Graph graph{"conv", Shape{{8, 8, 4}}, DType::f32,
+    const Graph graph{"conv",
+                      Shape{{8, 8, 4}},
+                      DType::f32,
                       {{"conv", Conv2d{.filters = 4, .kernel = {side, side}}}, {"loss", SoftmaxCrossEntropy{}}}};
     return sgd_job().predicted(figures, graph).mean[StepPart::compute];
   };

@@ -65,10 +65,10 @@ class GpusOfFiles : public ::testing::Test {
 
 TEST_F(GpusOfFiles, HaveAPredictedStepWhoseEveryPartIsMarkedAsModelled) {
   for (const char* const file :
-       {"nccl/azure-ndv4-topo.xml", "nccl/azure-ndv2-topo.xml", "nccl/azure-ncv4-topo.xml", "nccl/aws-p4d-24xl-topo.xml",
-        "nccl/aws-p4de-24xl-topo.xml", "nccl/oci-bm-gpu-h100-8.xml", "nccl/oci-bm-gpu-b4-flattened.xml",
-        "hwloc/hwloc-nvidia-dgx2-adapted.xml", "hwloc/mpibind-coral-lassen.xml", "hwloc/mpibind-cts1-pascal.xml",
-        "hwloc/mpibind-g4dnmetal.xml", "test-only/psmgmt-jwb0004.xml"}) {
+       {"nccl/azure-ndv4-topo.xml", "nccl/azure-ndv2-topo.xml", "nccl/azure-ncv4-topo.xml",
+        "nccl/aws-p4d-24xl-topo.xml", "nccl/aws-p4de-24xl-topo.xml", "nccl/oci-bm-gpu-h100-8.xml",
+        "nccl/oci-bm-gpu-b4-flattened.xml", "hwloc/hwloc-nvidia-dgx2-adapted.xml", "hwloc/mpibind-coral-lassen.xml",
+        "hwloc/mpibind-cts1-pascal.xml", "hwloc/mpibind-g4dnmetal.xml", "test-only/psmgmt-jwb0004.xml"}) {
     SCOPED_TRACE(file);
     const FileJob job{file};
     const Prediction found = job.predicted();
@@ -78,7 +78,8 @@ TEST_F(GpusOfFiles, HaveAPredictedStepWhoseEveryPartIsMarkedAsModelled) {
       EXPECT_LT(found.mean[part], 0.1) << name_of(part);
       EXPECT_TRUE(found.mean.modelled.at(static_cast<std::size_t>(part))) << name_of(part);
     }
-    EXPECT_THAT(found.basis, Contains(AllOf(HasSubstr("Nothing was measured of"), HasSubstr("peaks that follow from"))));
+    EXPECT_THAT(found.basis,
+                Contains(AllOf(HasSubstr("Nothing was measured of"), HasSubstr("peaks that follow from"))));
   }
 }
 

@@ -32,9 +32,7 @@ class MeasuredDevice {
   /// In processes that import each other's memory, each has another number.
   void be(std::uint32_t self) noexcept { self_ = self; }
   Memory take(std::uint64_t size_bytes) { return take(size_bytes, device_->traits().memory); }
-  Memory take(std::uint64_t size_bytes, MemoryKind kind) {
-    return device_->allocate(next_arena(), kind, size_bytes);
-  }
+  Memory take(std::uint64_t size_bytes, MemoryKind kind) { return device_->allocate(next_arena(), kind, size_bytes); }
   /// `fill` writes the whole content of `to`.
   void write(const Memory& to, const std::function<void(std::span<std::byte>)>& fill);
   /// Throws the Error with which the point's stream ended.

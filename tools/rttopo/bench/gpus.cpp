@@ -37,7 +37,8 @@ struct GpuCase {
   DenseLayers model;
   std::uint32_t rows;
 };
-constexpr GpuCase kCases[] = {{kSmall, 16}, {kSmall, 512}, {kMiddle, 64}, {kMiddle, 1024}, {kLarge, 64}, {kLarge, 1024}, {kLarge, 8192}};
+constexpr GpuCase kCases[] = {{kSmall, 16}, {kSmall, 512},  {kMiddle, 64}, {kMiddle, 1024},
+                              {kLarge, 64}, {kLarge, 1024}, {kLarge, 8192}};
 constexpr double kLongestStep = 0.5;  // seconds
 
 double seconds_since(Clock::time_point begun) { return std::chrono::duration<double>(Clock::now() - begun).count(); }
@@ -114,7 +115,8 @@ struct ProductKind {
   DType type;
   bool tf32;
 };
-constexpr ProductKind kByLibrary[] = {{"f32", DType::f32, false}, {"tf32", DType::f32, true}, {"bf16", DType::bf16, false}};
+constexpr ProductKind kByLibrary[] = {
+    {"f32", DType::f32, false}, {"tf32", DType::f32, true}, {"bf16", DType::bf16, false}};
 constexpr ProductKind kByOwn[] = {{"f32", DType::f32, false}, {"bf16", DType::bf16, false}};
 
 /// By the library or by own kernels. Empty: there is no library.
@@ -160,7 +162,11 @@ void say_link(const Measuring& how, const GpuLinkFigure& link) {
 }
 
 GpuFigure measure_gpu(const Measuring& how, const CudaGpu& gpu, topology::Measurements& all) {
-  GpuFigure figure{.bus = gpu.bus, .model = gpu.model, .products = {}, .bytes_per_second = {}, .launch_seconds = {},
+  GpuFigure figure{.bus = gpu.bus,
+                   .model = gpu.model,
+                   .products = {},
+                   .bytes_per_second = {},
+                   .launch_seconds = {},
                    .kernel_seconds = {}};
   {
     GpuBench bench{how, {.bus = gpu.bus, .products = "own", .cublaslt = {}}};
@@ -172,13 +178,16 @@ GpuFigure measure_gpu(const Measuring& how, const CudaGpu& gpu, topology::Measur
     figure.kernel_seconds = topology::repeats_of({each(longer.least, figure.launch_seconds.least),
                                                   each(longer.median, figure.launch_seconds.median),
                                                   each(longer.most, figure.launch_seconds.most)});
-    how.say(fmt::format("gpu      {}, {}: {:.4g} GB/s within its memory, {:.3g} us a launch, {:.3g} us a further kernel",
-                        gpu.bus, gpu.model, figure.bytes_per_second.median / 1e9, figure.launch_seconds.median * 1e6,
-                        figure.kernel_seconds.median * 1e6));
+    how.say(
+        fmt::format("gpu      {}, {}: {:.4g} GB/s within its memory, {:.3g} us a launch, {:.3g} us a further kernel",
+                    gpu.bus, gpu.model, figure.bytes_per_second.median / 1e9, figure.launch_seconds.median * 1e6,
+                    figure.kernel_seconds.median * 1e6));
     const Memory pinned = bench.on().take(to.size_bytes, MemoryKind::pinned);
     const auto link = [&](const char* from_name, const std::string& to_name, const Memory& there, const Memory& here) {
       all.gpu_links.push_back(
-          {.from = from_name, .to = to_name, .bytes = to.size_bytes,
+          {.from = from_name,
+           .to = to_name,
+           .bytes = to.size_bytes,
            .seconds = bench.seconds_of_copy(slice(there, 0, kSmallCopy), slice(here, 0, kSmallCopy)),
            .bytes_per_second = bench.rate_of_copy(there, here, 1)});
       say_link(how, all.gpu_links.back());

@@ -37,8 +37,8 @@ std::vector<topology::ComputeFigure> measure_compute(const Measuring& how, const
 /// host's, the launch of a recorded program, and the forward and backward pass of dense layers in f32, TF32 and bf16 by
 /// cuBLASLt, where it is found, and in f32 and bf16 by own kernels. Then copies from each GPU to each other one that
 /// reaches its memory, pair by pair, by processes that are started for this. Sizes grow until a measurement takes long
-/// enough, so a slow GPU is measured with smaller ones. Adds figures and the version of CUDA to `all`; nothing without a
-/// GPU. Throws as Crew.
+/// enough, so a slow GPU is measured with smaller ones. Adds figures and the version of CUDA to `all`; nothing without
+/// a GPU. Throws as Crew.
 void measure_gpus(const Measuring& how, const rtrun::Signals& signals, topology::Measurements& all);
 
 /// Between two processes of this host, which are started for this, over shared memory and over TCP on the loopback
