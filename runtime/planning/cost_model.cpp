@@ -98,8 +98,8 @@ struct Way {
   std::uint32_t ranks = 1;    // of its host
   std::uint32_t local = 1;    // ranks of its node
   bool apart = false;
-  std::string model{};  // of its GPU
-  bool leads = true;    // its node; for ranks on GPUs
+  std::string gpu{};  // its model; if ranks read the first one's weights, also which one it is
+  bool leads = true;  // its node; for ranks on GPUs
   auto operator<=>(const Way&) const = default;
 };
 
@@ -129,7 +129,8 @@ std::map<Way, const RankPlan*> ways_of(const Plan& plan) {
       way.threads = 0;
       way.sharing = host.ranks_of_gpu.at(rank.gpu);
       way.leads = plan.leads_node(rank.rank);
-      if (const auto use = std::ranges::find(gpus, rank.gpu, &GpuUse::bus); use != gpus.end()) way.model = use->model;
+      if (const auto use = std::ranges::find(gpus, rank.gpu, &GpuUse::bus); use != gpus.end()) way.gpu = use->model;
+      if (plan.in_gpu_memory && plan.shares_memory()) way.gpu += ' ' + rank.gpu;
     }
     ways.emplace(way, &rank);
   }
@@ -218,7 +219,7 @@ class StepCosts {
     }
     if (slowest_.gpu && !plan_.uses_transport()) {
       wire_.seconds = once(slowest_.gpu->signal_s);
-      if (!slowest_.gpu->is_measured) figures_.mark_guess();
+      if (slowest_.gpu->host.is_modelled) figures_.mark_guess();
       return;
     }
     std::set<std::string> hosts;
@@ -227,8 +228,9 @@ class StepCosts {
     if (plan_.uses_transport()) mover_ = figures_.near("tcp").bytes_per_second.median;
     if (!slowest_.gpu) return;
     figures_.note("Ranks on GPUs that exchange over the transport are predicted roughly.");
-    const double rate = std::min(wire_.bytes_per_second.median, slowest_.gpu->host);
-    wire_.bytes_per_second = once(rate);
+    const detail::KnownRate& host = slowest_.gpu->host;
+    if (host.is_modelled) figures_.mark_guess();
+    wire_.bytes_per_second = once(std::min(wire_.bytes_per_second.median, host.bytes_per_second));
   }
 
   /// Adds seconds to a part, which were computed just now from figures, or, if `over_ways`, from those between ranks.
@@ -247,9 +249,12 @@ class StepCosts {
   /// The same of the device.
   double pass_s(double elements, double reads, double writes) const {
     if (!slowest_.gpu) return host_pass_s(elements, reads, writes);
-    if (!slowest_.gpu->is_measured) figures_.mark_guess();
-    const double bytes = elements * (reads + writes) * kF32;
-    return bytes > 0 ? bytes / slowest_.gpu->gradients * slowest_.slower : 0;
+    return over_s(slowest_.gpu->gradients, elements * (reads + writes));
+  }
+  /// Of `elements` that a GPU reads or writes.
+  double over_s(const detail::KnownRate& way, double elements) const {
+    if (way.is_modelled && elements > 0) figures_.mark_guess();
+    return elements * kF32 / way.bytes_per_second * slowest_.slower;
   }
   double bf16_writes() const { return plan_.dtype == DType::bf16 ? 0.5 : 0; }
   /// For a rule with `slots` states, which adds up this many gradients.
@@ -309,7 +314,7 @@ class StepCosts {
     const double own = largest_stripe(group), ranks = plan_.world_size();
     if (plan_.uses_nccl()) return update_s(own, slots, plan_.nccl_adds ? 1 : ranks);
     if (!slowest_.gpu || !plan_.in_gpu_memory) return update_s(own, slots, ranks);
-    return update_s(own, slots, 1) + own * kF32 * (ranks - 1) / slowest_.gpu->weights * slowest_.slower;
+    return update_s(own, slots, 1) + over_s(slowest_.gpu->weights, own * (ranks - 1));
   }
 
   /// NCCL's calls, behind the backward pass on the device's own stream; of rounds beside the next step the part that

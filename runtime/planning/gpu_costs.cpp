@@ -16,9 +16,7 @@ namespace {
 using topology::GpuFigure;
 using topology::GpuLinkFigure;
 
-constexpr double kF32 = sizeof(float);
-
-constexpr double kGiga = 1e9;
+constexpr double kF32 = sizeof(float), kGiga = 1e9;
 
 const GpuUse& use_of(const Plan& plan, const RankPlan& rank) {
   const std::vector<GpuUse>& gpus = plan.nodes[rank.node].gpus;
@@ -76,7 +74,7 @@ class Roofline {
       figures_.use({.what = "products in " + what,
                     .value = most.rate / 1e12,
                     .unit = "TFLOP/s",
-                    .is_modelled = !speeds_.is_measured});
+                    .is_modelled = speeds_.is_modelled});
     return all;
   }
 
@@ -107,17 +105,18 @@ class Roofline {
     const double products_s = flops > 0 ? flops / rate_of(layer, flops) : 0;
     const Kernels kernels = kernels_of(operation);
     const double kernel_s = speeds_.figure.kernel_seconds.median;
-    const double weights_s = bytes.weights / speeds_.weights;
+    const double weights_s = bytes.weights / speeds_.weights.bytes_per_second;
     LayerTime time;
-    time.forward_s =
-        std::max({products_s, (bytes.inputs + bytes.output) / speeds_.memory + weights_s, kernels.forward * kernel_s});
+    time.forward_s = std::max({products_s, (bytes.inputs + bytes.output) / speeds_.memory.bytes_per_second + weights_s,
+                               kernels.forward * kernel_s});
     if (is_loss || !graph_.is_trained(graph_.output_tensor(layer))) return time;
     // It reads what the forward pass did and the gradient to the output, and writes those to weights and inputs.
     const bool passes_on = graph_.is_trained(graph_.inputs_of(layer).front());
     const double moved = bytes.inputs + bytes.output + (passes_on ? bytes.inputs : 0);
-    time.backward_s = std::max({products_s * (passes_on ? 2 : 1),
-                                moved / speeds_.memory + weights_s + bytes.gradients / speeds_.gradients,
-                                kernels.backward * kernel_s});
+    time.backward_s = std::max(
+        {products_s * (passes_on ? 2 : 1),
+         moved / speeds_.memory.bytes_per_second + weights_s + bytes.gradients / speeds_.gradients.bytes_per_second,
+         kernels.backward * kernel_s});
     return time;
   }
 
@@ -133,13 +132,18 @@ class Roofline {
   std::map<std::string, Most> rates_;  // of the layer with the most operations
 };
 
-/// The GPUs of the ranks of each node that has several; nodes with the same are there once.
-std::set<std::vector<std::string>> gpus_of_nodes(const Plan& plan) {
-  std::vector<std::vector<std::string>> of_node(plan.nodes.size());
-  for (const RankPlan& rank : plan.ranks) of_node[rank.node].push_back(rank.gpu);
-  std::set<std::vector<std::string>> all;
-  for (std::vector<std::string>& gpus : of_node)
-    if (gpus.size() > 1) all.insert(std::move(gpus));
+/// The ranks of each node that has several; of nodes with the same GPUs those of the first.
+std::vector<std::vector<const RankPlan*>> ranks_of_nodes(const Plan& plan) {
+  std::vector<std::vector<const RankPlan*>> of_node(plan.nodes.size());
+  for (const RankPlan& rank : plan.ranks) of_node[rank.node].push_back(&rank);
+  std::set<std::string> known;
+  std::vector<std::vector<const RankPlan*>> all;
+  for (std::vector<const RankPlan*>& ranks : of_node) {
+    if (ranks.size() < 2) continue;
+    std::string names;
+    for (const RankPlan* const rank : ranks) names += use_of(plan, *rank).model + ' ' + rank->gpu + ' ';
+    if (known.insert(names).second) all.push_back(std::move(ranks));
+  }
   return all;
 }
 
@@ -153,24 +157,33 @@ struct Edge {
   }
 };
 
-Edge ring_within_nodes(const Plan& plan, CostLookup& figures) {
-  const bool measured = figures.gpu(use_of(plan, plan.ranks.front())).modelled_from.empty();
+/// Between two GPUs of a node: the slower of both directions.
+Edge edge_between(const RankPlan& one, const RankPlan& other, bool measured, CostLookup& figures) {
   Edge edge;
-  for (const std::vector<std::string>& gpus : gpus_of_nodes(plan)) {
-    topology::RateMatrix rates{.count = gpus.size(), .rates = std::vector<double>(gpus.size() * gpus.size())};
-    double step_s = 0;
-    for (std::size_t i = 0; i < gpus.size(); ++i) {
-      for (std::size_t j = i + 1; j < gpus.size(); ++j) {
-        const GpuLinkFigure there = figures.gpu_link(gpus[i], gpus[j], measured);
-        const GpuLinkFigure back = figures.gpu_link(gpus[j], gpus[i], measured);
-        rates.rates[i * gpus.size() + j] = rates.rates[j * gpus.size() + i] =
-            std::min(there.bytes_per_second.median, back.bytes_per_second.median);
-        step_s = std::max({step_s, there.seconds.median, back.seconds.median});
-      }
-    }
-    edge.take(topology::find_ring(rates).slowest, step_s);
+  for (const auto& [from, to] : {std::pair{&one, &other}, {&other, &one}}) {
+    const GpuLinkFigure link = figures.gpu_link(from->gpu, to->gpu, measured);
+    edge.take(link.bytes_per_second.median, link.seconds.median);
   }
   return edge;
+}
+
+Edge ring_within_nodes(const Plan& plan, CostLookup& figures) {
+  Edge slowest;
+  for (const std::vector<const RankPlan*>& ranks : ranks_of_nodes(plan)) {
+    const std::size_t count = ranks.size();
+    const bool measured = figures.gpu(use_of(plan, *ranks.front())).modelled_from.empty();
+    topology::RateMatrix rates{.count = count, .rates = std::vector<double>(count * count)};
+    double step_s = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      for (std::size_t j = i + 1; j < count; ++j) {
+        const Edge edge = edge_between(*ranks[i], *ranks[j], measured, figures);
+        rates.rates[i * count + j] = rates.rates[j * count + i] = edge.bytes_per_second;
+        step_s = std::max(step_s, edge.seconds);
+      }
+    }
+    slowest.take(topology::find_ring(rates).slowest, step_s);
+  }
+  return slowest;
 }
 
 /// What a node's network devices send together.
@@ -199,23 +212,26 @@ std::uint32_t product_rows(const Graph& graph, std::uint32_t layer, std::uint32_
 
 GpuSpeeds gpu_speeds(const Plan& plan, const RankPlan& rank, std::uint32_t sharing, CostLookup& figures) {
   GpuSpeeds speeds{.figure = figures.gpu(use_of(plan, rank)), .sharing = sharing};
-  speeds.is_measured = speeds.figure.modelled_from.empty();
-  speeds.memory = speeds.figure.bytes_per_second.median;
-  const GpuLinkFigure host = figures.gpu_link(GpuLinkFigure::kHost, rank.gpu, speeds.is_measured);
-  speeds.host = host.bytes_per_second.median;
-  speeds.signal_s = host.seconds.median;
-  speeds.gradients = plan.in_gpu_memory ? speeds.memory : speeds.host;
-  speeds.weights = speeds.gradients;
-  const RankPlan& leader = plan.ranks[plan.nodes[rank.node].leader];
-  if (plan.in_gpu_memory && plan.shares_memory() && leader.gpu != rank.gpu)
-    speeds.weights = figures.gpu_link(leader.gpu, rank.gpu, speeds.is_measured).bytes_per_second.median;
-  const auto use = [&](const char* what, double value, const char* unit) {
-    figures.use({.what = what, .value = value, .unit = unit, .is_modelled = !speeds.is_measured});
+  speeds.is_modelled = !speeds.figure.modelled_from.empty();
+  speeds.memory = {speeds.figure.bytes_per_second.median, speeds.is_modelled};
+  const auto rate_from = [&](const std::string& place) {
+    (void)figures.take_guess();
+    const GpuLinkFigure link = figures.gpu_link(place, rank.gpu, !speeds.is_modelled);
+    if (place == GpuLinkFigure::kHost) speeds.signal_s = link.seconds.median;
+    return KnownRate{link.bytes_per_second.median, figures.take_guess()};
   };
-  use("copies within a GPU's memory", speeds.memory / kGiga, "GB/s");
-  use("from the host to a GPU", speeds.host / kGiga, "GB/s");
-  use("launch of a recorded step", speeds.figure.launch_seconds.median * 1e6, "us");
-  use("a further small kernel of it", speeds.figure.kernel_seconds.median * 1e6, "us");
+  speeds.host = rate_from(GpuLinkFigure::kHost);
+  speeds.gradients = speeds.weights = plan.in_gpu_memory ? speeds.memory : speeds.host;
+  const RankPlan& leader = plan.ranks[plan.nodes[rank.node].leader];
+  if (plan.in_gpu_memory && plan.shares_memory() && leader.gpu != rank.gpu) speeds.weights = rate_from(leader.gpu);
+  const auto use = [&](const char* what, double value, const char* unit, bool is_modelled) {
+    figures.use({.what = what, .value = value, .unit = unit, .is_modelled = is_modelled});
+  };
+  use("copies within a GPU's memory", speeds.memory.bytes_per_second / kGiga, "GB/s", speeds.is_modelled);
+  use("from the host to a GPU", speeds.host.bytes_per_second / kGiga, "GB/s", speeds.host.is_modelled);
+  use("launch of a recorded step", speeds.figure.launch_seconds.median * 1e6, "us", speeds.is_modelled);
+  use("a further small kernel of it", speeds.figure.kernel_seconds.median * 1e6, "us", speeds.is_modelled);
+  if (speeds.is_modelled || speeds.host.is_modelled || speeds.weights.is_modelled) figures.mark_guess();
   return speeds;
 }
 
@@ -225,7 +241,7 @@ std::vector<LayerTime> gpu_layer_times(const Plan& plan, const Graph& graph, dou
   double batch_bytes = 0, seconds = 0;
   for (const Field& field : graph.fields())
     batch_bytes += static_cast<double>(field.shape.count_elements() * size_bytes(field.dtype)) * plan.batch;
-  times.front().forward_s += std::max(batch_bytes / speeds.host, speeds.figure.kernel_seconds.median);
+  times.front().forward_s += std::max(batch_bytes / speeds.host.bytes_per_second, speeds.figure.kernel_seconds.median);
   for (const LayerTime& time : times) seconds += time.forward_s + time.backward_s;
   times.front().forward_s += std::max(0.0, speeds.figure.launch_seconds.median - seconds);
   for (LayerTime& time : times) time.forward_s *= speeds.sharing, time.backward_s *= speeds.sharing;
@@ -239,16 +255,17 @@ NcclWay nccl_way(const Plan& plan, CostLookup& figures) {
   const Edge between = between_nodes(plan, figures);
   const bool between_guessed = figures.take_guess();
   const double ranks = plan.world_size(), others = (ranks - 1) / ranks;
-  const double slowest = std::min(within.bytes_per_second, between.bytes_per_second);
   const double local = ranks / static_cast<double>(plan.nodes.size());
-  if (within.seconds > 0)
-    figures.use(
-        {"the slowest link of NCCL's ring within a node", within.bytes_per_second / kGiga, "GB/s", within_guessed});
-  if (plan.nodes.size() > 1)
-    figures.use(
-        {"from a node to others, all its network devices", between.bytes_per_second / kGiga, "GB/s", between_guessed});
+  const double slowest = std::min(within.bytes_per_second, between.bytes_per_second);
   const double step_s = std::max(within.seconds, between.seconds);
-  figures.use({"a step of NCCL's ring", step_s * 1e6, "us", within_guessed || between_guessed});
+  const auto use = [&](const char* what, double value, const char* unit, bool guessed) {
+    figures.use({.what = what, .value = value, .unit = unit, .is_modelled = guessed});
+  };
+  if (plan.nodes.size() < plan.world_size())
+    use("the slowest link of NCCL's ring within a node", within.bytes_per_second / kGiga, "GB/s", within_guessed);
+  if (plan.nodes.size() > 1)
+    use("from a node to others, all its network devices", between.bytes_per_second / kGiga, "GB/s", between_guessed);
+  use("a step of NCCL's ring", step_s * 1e6, "us", within_guessed || between_guessed);
   NcclWay way{.gradient_s_per_byte = others / slowest,
               .parameter_s_per_byte = others / slowest,
               .call_s = 2 * (ranks - 1) * step_s};

@@ -13,14 +13,20 @@ namespace troupe::detail {
 /// The rows of a layer's products: samples of a batch, times the positions that use the same weights.
 std::uint32_t product_rows(const Graph& graph, std::uint32_t layer, std::uint32_t batch);
 
-/// How a rank's GPU computes, and reaches the memory that it trains in. Rates: bytes per second.
+/// Bytes per second, and whether that was modelled instead of measured.
+struct KnownRate {
+  double bytes_per_second = 1;
+  bool is_modelled = false;
+};
+
+/// How a rank's GPU computes, and reaches the memory that it trains in.
 struct GpuSpeeds {
   topology::GpuFigure figure;
-  bool is_measured = false;
-  double memory = 1;          // its own: activations, read and written bytes
-  double weights = 1;         // where its weights lie: its own memory, another GPU's, or the host's
-  double gradients = 1;       // where its gradients and its part of the optimizer's state lie
-  double host = 1;            // from the host's memory, in which the loader puts batches
+  bool is_modelled = false;   // figure
+  KnownRate memory;           // its own: activations, read and written bytes
+  KnownRate weights;          // where its weights lie: its own memory, another GPU's, or the host's
+  KnownRate gradients;        // where its gradients and its part of the optimizer's state lie
+  KnownRate host;             // from the host's memory, in which the loader puts batches
   double signal_s = 0;        // until a word in the host's memory has been seen
   std::uint32_t sharing = 1;  // ranks on this GPU
 };
