@@ -137,7 +137,7 @@ GpuFigure CostLookup::gpu(const GpuUse& gpu) {
     }
     return slowest;
   };
-  const std::string name = gpu.model.empty() ? "the GPU at " + gpu.bus : gpu.model;
+  const std::string name = gpu.model.empty() ? "GPUs whose model has no name here" : gpu.model;
   if (const GpuFigure* const measured = slowest_of(figures_.measured.gpus, gpu.model.empty())) {
     note(text("Figures of ", name, ", ", measured->products.empty() ? "own kernels" : measured->products,
               ", by rttopo bench on ", figures_.measured.host, ", ", figures_.measured.date, "."));

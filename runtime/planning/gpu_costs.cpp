@@ -17,6 +17,9 @@ using topology::GpuFigure;
 using topology::GpuLinkFigure;
 
 constexpr double kF32 = sizeof(float), kGiga = 1e9;
+/// Of a step of a ring between nodes that was not measured. Source: NCCL's model of its own speed (tuning.cc: ring,
+/// simple protocol).
+constexpr double kNetworkSeconds = 14e-6;
 
 const GpuUse& use_of(const Plan& plan, const RankPlan& rank) {
   const std::vector<GpuUse>& gpus = plan.nodes[rank.node].gpus;
@@ -193,9 +196,13 @@ Edge between_nodes(const Plan& plan, CostLookup& figures) {
   for (const NodePlan& node : plan.nodes) hosts.insert(node.identity.boot_id);
   for (const RankPlan& rank : plan.ranks)
     if (rank.node == 0) devices.insert(rank.network_device);
-  const topology::MessageFigure far = figures.far(hosts.size() == 1);
+  const bool on_one_host = hosts.size() == 1;
+  const topology::MessageFigure far = figures.far(on_one_host);
+  const bool is_guess = figures.take_guess();
+  if (is_guess) figures.mark_guess();
   Edge edge;
-  edge.take(far.bytes_per_second.median * static_cast<double>(devices.size()), far.seconds.median);
+  edge.take(far.bytes_per_second.median * static_cast<double>(devices.size()),
+            is_guess && !on_one_host ? kNetworkSeconds : far.seconds.median);
   return edge;
 }
 

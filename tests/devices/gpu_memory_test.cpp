@@ -11,6 +11,8 @@
 namespace troupe {
 namespace {
 
+constexpr std::uint64_t kMebi = std::uint64_t{1} << 20;
+
 struct Network {
   const char* name;
   const char* model;  // TOML
@@ -27,11 +29,11 @@ std::vector<Field> windows(std::uint32_t length) {
 }
 
 const Network kNetworks[] = {
-    {"mlp", "model = { name = \"mlp\", units = [1024, 512] }", images(28, 1), 1000},
+    {"mlp", "model = { name = \"mlp\", units = [1024, 512] }", images(28, 1), 3000},
     {"lenet", "model = { name = \"lenet\" }", images(28, 1), 400},
     {"resnet", "model = { name = \"resnet\", depth = 8 }", images(32, 3), 50},
-    {"gpt", "model = { name = \"gpt\", width = 64, heads = 4, depth = 2 }", windows(128), 8},
-    {"gpt in bf16", "model = { name = \"gpt\", width = 64, heads = 4, depth = 2, dtype = \"bf16\" }", windows(128), 8},
+    {"gpt", "model = { name = \"gpt\", width = 64, heads = 4, depth = 2 }", windows(128), 16},
+    {"gpt in bf16", "model = { name = \"gpt\", width = 64, heads = 4, depth = 2, dtype = \"bf16\" }", windows(128), 16},
 };
 
 class GpuMemory : public ::testing::TestWithParam<Network> {
@@ -67,13 +69,15 @@ TEST_P(GpuMemory, OfAReplicaIsCountedByPlans) {
   const auto replica = device_->compile(graph, layout, batch, make_buckets(GroupId{}, graph, layout, 0), memory);
   const std::size_t taken = before - free_bytes();
   const detail::GpuReplicaBytes planned = detail::gpu_replica_bytes(graph, network.rows);
-  const bool has_library = device_->traits().description.find("products by cuBLASLt") != std::string::npos;
-  const std::uint64_t counted = planned.activations + planned.products + (has_library ? planned.library : 0);
-  // A GPU gives memory in pieces of up to 2 MiB; the sums of parts are counted for the largest GPUs.
-  constexpr std::uint64_t kPieces = std::uint64_t{8} << 20;
-  EXPECT_LE(taken, counted + kPieces);
-  EXPECT_LE(counted, taken + taken / 50 + planned.products + kPieces + (std::uint64_t{28} << 20));
-  EXPECT_GT(planned.activations, std::uint64_t{1} << 20) << "too small a network to say anything";
+  const std::string& description = device_->traits().description;
+  const auto says = [&](const char* what) { return description.find(what) != std::string::npos; };
+  // Before compute capability 9.0 the library's workspace is smaller than what is counted.
+  const std::uint64_t less = says("compute capability 7") || says("compute capability 8") ? 28 * kMebi : 0;
+  const std::uint64_t library = says("products by cuBLASLt") ? planned.library - less : 0;
+  constexpr std::uint64_t kPieces = 4 * kMebi;  // a GPU gives memory in pieces of up to 2 MiB
+  EXPECT_LE(taken, planned.activations + planned.products + library + kPieces);
+  EXPECT_GE(taken + kPieces, planned.activations + library) << "products in parts take something, too";
+  EXPECT_GT(planned.activations, 8 * kMebi) << "too small a network to say anything";
 }
 INSTANTIATE_TEST_SUITE_P(Gpu, GpuMemory, ::testing::ValuesIn(kNetworks), [](const auto& info) {
   std::string name = info.param.name;
