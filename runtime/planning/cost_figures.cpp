@@ -162,9 +162,9 @@ double CostLookup::gpu_flops(const GpuFigure& gpu, const std::string& dtype, boo
   const double f32 = rate("f32");
   TROUPE_CHECK(f32 > 0, Code::invalid, "the figures of the GPU at ", gpu.bus,
                " have no rate of products in f32; run `rttopo bench` again");
-  // Own kernels widen bf16 as they read it, and do not know TF32.
-  if (dtype == "bf16" || &figures == &gpu.compute)
-    note(text("Products in ", dtype, " were not measured on a GPU: taken as fast as in f32."));
+  if (dtype == "tf32" && &figures == &gpu.own) return f32;  // own kernels do not know it
+  guessed_ = true;
+  note(text("Products in ", dtype, " were not measured on a GPU: taken as fast as in f32."));
   return f32;
 }
 
@@ -202,6 +202,7 @@ CostLookup::ComputeSource CostLookup::compute_source(const std::string& dtype) {
   };
   if (has(figures_.measured, dtype)) return {&figures_.measured, dtype};
   if (has(figures_.measured, "f32")) {
+    guessed_ = true;
     note(text("Products in ", dtype, " were not measured: taken as fast as in f32."));
     return {&figures_.measured, "f32"};
   }

@@ -199,7 +199,7 @@ Edge between_nodes(const Plan& plan, CostLookup& figures) {
   const bool on_one_host = hosts.size() == 1;
   const topology::MessageFigure far = figures.far(on_one_host);
   const bool is_guess = figures.take_guess();
-  if (is_guess) figures.mark_guess();
+  if (is_guess || devices.size() > 1) figures.mark_guess();  // one device was measured, not all of them together
   Edge edge;
   edge.take(far.bytes_per_second.median * static_cast<double>(devices.size()),
             is_guess && !on_one_host ? kNetworkSeconds : far.seconds.median);

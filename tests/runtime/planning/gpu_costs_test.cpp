@@ -241,6 +241,15 @@ TEST(GpuCosts, PartsThatRestOnModelledFiguresAreMarkedAndNoOthers) {
   EXPECT_THAT(compare(found, measured), HasSubstr("~: modelled"));
 }
 
+TEST(GpuCosts, ATypeThatWasNotMeasuredIsTakenAsF32AndMarked) {
+  CostFigures figures = fast_figures(1);
+  figures.measured.gpus[0].compute = {products("f32", 1e9)};
+  const Prediction found = sgd_job().predicted(figures, one_layer(DType::bf16));
+  EXPECT_DOUBLE_EQ(found.mean[StepPart::compute], kFlops / 1e9);
+  EXPECT_THAT(found.mean.modelled, ElementsAre(false, true, false, false, false));
+  EXPECT_THAT(found.basis, Contains(HasSubstr("Products in bf16 were not measured on a GPU")));
+}
+
 TEST(GpuCosts, AGpuOfAnotherModelThanTheMeasuredOneIsModelled) {
   CostFigures figures = fast_figures(1);
   figures.measured.gpus[0].model = "A100";
