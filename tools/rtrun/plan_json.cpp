@@ -72,7 +72,7 @@ ordered_json rank_json(const RankPlan& rank) {
 }  // namespace
 
 std::string text_of(const GpuMemory& memory) {
-  std::string out = "rank " + std::to_string(memory.rank.value) + " takes of its GPU's memory: ";
+  std::string out = "- Rank " + std::to_string(memory.rank.value) + " takes of its GPU's memory: ";
   for (std::size_t i = 0; i < memory.parts.size(); ++i)
     out += (i == 0 ? "" : ", ") + memory.parts[i].first + ' ' +
            detail::scaled(static_cast<double>(memory.parts[i].second), "B");

@@ -17,7 +17,7 @@ struct GpuMemory {
   Rank rank;
   std::vector<std::pair<std::string, std::uint64_t>> parts;
 };
-/// "rank 0 takes of its GPU's memory: activations 1.2 GB, weights 0.4 GB", as a line.
+/// "- Rank 0 takes of its GPU's memory: activations 1.2 GB, weights 0.4 GB", as a line.
 std::string text_of(const GpuMemory& memory);
 
 /// `rtrun plan --json`: one object, {"schema": "troupe.plan", "version": 1, ...}. Times in ms, sizes in bytes;
