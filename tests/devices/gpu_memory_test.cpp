@@ -32,8 +32,8 @@ const Network kNetworks[] = {
     {"mlp", "model = { name = \"mlp\", units = [1024, 512] }", images(28, 1), 3000},
     {"lenet", "model = { name = \"lenet\" }", images(28, 1), 400},
     {"resnet", "model = { name = \"resnet\", depth = 8 }", images(32, 3), 50},
-    {"gpt", "model = { name = \"gpt\", width = 64, heads = 4, depth = 2 }", windows(128), 16},
-    {"gpt in bf16", "model = { name = \"gpt\", width = 64, heads = 4, depth = 2, dtype = \"bf16\" }", windows(128), 16},
+    {"gpt", "model = { name = \"gpt\", width = 64, heads = 4, depth = 2 }", windows(128), 64},
+    {"gpt in bf16", "model = { name = \"gpt\", width = 64, heads = 4, depth = 2, dtype = \"bf16\" }", windows(128), 64},
 };
 
 class GpuMemory : public ::testing::TestWithParam<Network> {
