@@ -147,9 +147,10 @@ bool reach_each_other(Plan& plan, const PlanInputs& inputs) {
 namespace {
 
 /// What takes less of the part of a rank's GPU memory that is the largest.
-std::string remedy_for(const std::string& part, std::uint32_t batch) {
-  if (part == "activations" && batch > 1)
-    return text("write a smaller data.batch than ", batch, " (model.dtype = \"bf16\" halves them, too)");
+std::string remedy_for(const std::string& part, const Plan& plan) {
+  if (part == "activations" && plan.batch > 1)
+    return text("write a smaller data.batch than ", plan.batch,
+                plan.dtype == DType::f32 ? " (model.dtype = \"bf16\" halves them, too)" : "");
   if (part == "NCCL's buffers" || part == "staging") return "write cluster.collectives = \"own\", or use fewer ranks";
   if (part == "optimizer state") return "choose an optimizer.rule with less state, or use more GPUs, which divide it";
   return "use a smaller model, or GPUs with more memory";
@@ -171,7 +172,7 @@ struct Taken {
        text("node ", host, ": ", title_of_gpu(gpu), " has ", bytes_of_gpu(gpu.memory_bytes), " of memory, and its ",
             taken.ranks, " rank", plural_s(taken.ranks), taken.ranks == 1 ? " takes " : " take ",
             bytes_of_gpu(taken.bytes), ", rank ", taken.first, " for ", all, "; ",
-            taken.ranks > 1 ? "use fewer ranks there" : remedy_for(parts.front().first, plan.batch),
+            taken.ranks > 1 ? "use fewer ranks there" : remedy_for(parts.front().first, plan),
             ", or placement.device = \"cpu\""));
 }
 

@@ -209,7 +209,8 @@ std::uint64_t pair_bytes(const topology::Measurements& all) {
 
 void measure_pairs(const Measuring& how, const rtrun::Signals& signals, const std::vector<CudaGpu>& gpus,
                    topology::Measurements& all) {
-  if (std::ranges::all_of(gpus, [](const CudaGpu& gpu) { return gpu.reaches.empty(); })) return;
+  const auto reaches_none = [](const CudaGpu& gpu) { return gpu.reaches.empty(); };
+  if (gpus.size() < 2 || std::ranges::all_of(gpus, reaches_none)) return;
   crew::CrewPlan plan;
   plan.name = "the processes that copy between GPUs";
   plan.patience = kMembersPatience;
@@ -251,8 +252,17 @@ void measure_gpus(const Measuring& how, const rtrun::Signals& signals, topology:
   all.versions["cuda"] = found.version;
   if (const std::string driver = discover_machine().system.gpu_driver; !driver.empty())
     all.versions["gpu_driver"] = driver;
-  for (const CudaGpu& gpu : found.gpus) all.gpus.push_back(measure_gpu(how, gpu, all));
-  measure_pairs(how, signals, found.gpus, all);
+  std::vector<CudaGpu> measured;
+  for (const CudaGpu& gpu : found.gpus) {
+    try {
+      all.gpus.push_back(measure_gpu(how, gpu, all));
+      measured.push_back(gpu);
+    } catch (const Error& error) {  // this one cannot be used, or not now; what else there is can be measured
+      if (error.code() != Code::environment && error.code() != Code::unsupported) throw;
+      how.say(text("gpu      ", gpu.bus, " is not measured: ", error.what()));
+    }
+  }
+  if (!measured.empty()) measure_pairs(how, signals, measured, all);
 }
 
 void be_gpu_member(Blocking& blocking, crew::Line& line, const json& role) {
