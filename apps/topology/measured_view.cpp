@@ -52,6 +52,47 @@ std::vector<bool> slow_messages(const std::vector<MessageFigure>& messages) {
   return slow;
 }
 
+/// GPUs, their products, and the links of each.
+std::string gpus_text(const Measurements& figures) {
+  std::string out;
+  if (!figures.gpus.empty()) out += "GPUs, GB/s read and written in their memory\n";
+  for (const GpuFigure& gpu : figures.gpus) {
+    out += fmt::format("  {:<13} {} GB/s  {}\n", gpu.bus, repeats_text(gpu.bytes_per_second, kGiga), gpu.model);
+    out += fmt::format("    launch of a recorded step, us  {}\n", repeats_text(gpu.launch_seconds, 1e-6));
+    out += fmt::format("    each further kernel of it, us  {}\n", repeats_text(gpu.kernel_seconds, 1e-6));
+    const auto add = [&](const std::vector<ComputeFigure>& products, const std::string& by) {
+      for (const ComputeFigure& each : products)
+        out += fmt::format("    {:>2} x {:<5}{:<5}{:>5} rows {} GFLOP/s  {}\n", each.layers, each.units, each.dtype,
+                           each.rows, repeats_text(each.flops_per_second, kGiga), by);
+    };
+    add(gpu.compute, gpu.products);
+    add(gpu.own, "own kernels");
+  }
+  if (!figures.gpu_links.empty()) out += "copies by GPUs, us of small ones, GB/s of large ones\n";
+  for (const GpuLinkFigure& link : figures.gpu_links)
+    out += fmt::format("  {} us {} GB/s  {} to {}\n", repeats_text(link.seconds, 1e-6),
+                       repeats_text(link.bytes_per_second, kGiga), link.from, link.to);
+  return out;
+}
+
+/// Measured copies from the GPUs of the rows to those of the columns.
+void add_measured_gpus(const Index& index, PathTable& table, const Measurements& figures) {
+  const auto bus = [&](PartIndex part) {
+    const auto& pci = index.machine().parts[part].pci;
+    return pci ? pci->bus : std::string{};
+  };
+  std::vector<double> measured(table.paths.size());
+  bool any = false;
+  for (const GpuLinkFigure& link : figures.gpu_links)
+    for (std::size_t i = 0; i < table.rows.size(); ++i)
+      for (std::size_t j = 0; j < table.columns.size(); ++j) {
+        if (link.from.empty() || bus(table.rows[i]) != link.from || bus(table.columns[j]) != link.to) continue;
+        measured[i * table.columns.size() + j] = link.bytes_per_second.median;
+        any = true;
+      }
+  if (any) table.measured = std::move(measured);
+}
+
 }  // namespace
 
 std::string measured_text(const Measurements& figures) {
@@ -83,7 +124,7 @@ std::string measured_text(const Measurements& figures) {
                     repeats_text(each.bytes_per_second, kGiga),
                     each.same_node ? "within " + each.from : each.from + " to " + each.to, slow_ways[i] ? "  !" : "");
   }
-  return out;
+  return out + gpus_text(figures);
 }
 
 void add_measured(const Index& index, PathTable& table, const Measurements& figures) {
@@ -91,7 +132,7 @@ void add_measured(const Index& index, PathTable& table, const Measurements& figu
   const auto is_numa = [&](PartIndex part) { return index.machine().parts[part].kind == PartKind::numa; };
   if (!std::all_of(table.rows.begin(), table.rows.end(), is_numa) ||
       !std::all_of(table.columns.begin(), table.columns.end(), is_numa))
-    return;
+    return add_measured_gpus(index, table, figures);
   const std::vector<bool> slow = slow_copies(figures.copies);
   table.measured.assign(table.paths.size(), 0);
   std::vector<std::uint64_t> bytes(table.paths.size());

@@ -11,7 +11,8 @@ namespace troupe::topology {
 std::string measured_text(const Measurements& figures);
 
 /// Adds measurements to a table of memory nodes, and marks those that are clearly slower than similar ones: copies
-/// within nodes are compared with each other, and so are those between nodes. Other tables are not changed.
+/// within nodes are compared with each other, and so are those between nodes. Adds those between GPUs to a table of
+/// GPUs. Other tables are not changed.
 void add_measured(const Index& index, PathTable& table, const Measurements& figures);
 
 }  // namespace troupe::topology

@@ -256,6 +256,9 @@ CudaGpus find_cuda_gpus(const std::string& library) {
   CudaGpus found;
   try {
     const cuda::Driver driver = cuda::open_driver(library);
+    int version = 0;
+    if (driver.driver_get_version(&version) == cuda::Result::success)
+      found.version = text(version / 1000, '.', version % 1000 / 10);
     const int count = cuda::count_devices(driver);
     for (int ordinal = 0; ordinal < count; ++ordinal) {
       try {

@@ -41,6 +41,7 @@ struct CudaGpu {
 /// The GPUs that a process may have.
 struct CudaGpus {
   std::vector<CudaGpu> gpus;
+  std::string version;     // of CUDA that the driver is for: 13.0; empty: there is no driver
   Status refusal;          // why there are none; ok: there are some
   bool is_absent = false;  // there is no driver, or no GPU at all: nothing that somebody would want to know of
 };

@@ -34,6 +34,7 @@ constexpr int kLost = 15;
 constexpr unsigned kMostLinks = 18;
 constexpr unsigned kMostGpus = 256;
 constexpr unsigned kSmClock = 1;
+constexpr unsigned kMemoryClock = 2;
 constexpr unsigned kUncorrected = 1;
 constexpr unsigned kVolatile = 0;
 
@@ -99,6 +100,10 @@ void read_state(const Nvml& nvml, Device device, Gpu& gpu) {
   unsigned clock = 0;
   if (nvml.call("nvmlDeviceGetClockInfo", device, kSmClock, &clock) == kSuccess) gpu.clock_mhz = clock;
   if (nvml.call("nvmlDeviceGetMaxClockInfo", device, kSmClock, &clock) == kSuccess) gpu.most_clock_mhz = clock;
+  if (nvml.call("nvmlDeviceGetMaxClockInfo", device, kMemoryClock, &clock) == kSuccess)
+    gpu.most_memory_clock_mhz = clock;
+  gpu.cores = nvml.number<unsigned>("nvmlDeviceGetNumGpuCores", device);
+  gpu.memory_bus_bits = nvml.number<unsigned>("nvmlDeviceGetMemoryBusWidth", device);
   gpu.throttle_reasons = nvml.number<unsigned long long>("nvmlDeviceGetCurrentClocksThrottleReasons", device);
   unsigned long long errors = 0;
   if (nvml.call("nvmlDeviceGetTotalEccErrors", device, kUncorrected, kVolatile, &errors) == kSuccess)

@@ -26,10 +26,11 @@ const std::string& gpu_id_of(const Accelerator& gpu) { return gpu.bus.empty() ? 
 /// The GPUs of one host, and how many ranks each has got.
 class GpusOfHost {
  public:
-  /// A file does not say which GPUs CUDA can use, so they count only where they are asked for.
+  /// A file does not say which GPUs CUDA can use, so they count only where they are asked for, also those whose vendor
+  /// it does not tell.
   GpusOfHost(const Topology& node, bool asked) {
     for (const Accelerator& gpu : node.accelerators)
-      if (gpu.cuda || (asked && gpu.vendor == "nvidia")) gpus_.push_back({&gpu});
+      if (gpu.cuda || (asked && (gpu.vendor == "nvidia" || gpu.vendor.empty()))) gpus_.push_back({&gpu});
   }
 
   bool empty() const noexcept { return gpus_.empty(); }
@@ -143,17 +144,48 @@ bool reach_each_other(Plan& plan, const PlanInputs& inputs) {
   return true;
 }
 
-void fit_gpu_memory(Plan& plan, const std::vector<const Topology*>& nodes) {
-  struct Use {
-    std::uint64_t bytes = 0;
-    std::size_t ranks = 0;
-  };
-  std::map<std::pair<std::string, std::string>, Use> used;  // by host and bus: namespaces of a host share its GPUs
+namespace {
+
+/// What takes less of the part of a rank's GPU memory that is the largest.
+std::string remedy_for(const std::string& part, const Plan& plan) {
+  if (part == "activations" && plan.batch > 1)
+    return text("write a smaller data.batch than ", plan.batch,
+                plan.dtype == DType::f32 ? " (model.dtype = \"bf16\" halves them, too)" : "");
+  if (part == "NCCL's buffers" || part == "staging") return "write cluster.collectives = \"own\", or use fewer ranks";
+  if (part == "optimizer state") return "choose an optimizer.rule with less state, or use more GPUs, which divide it";
+  return "use a smaller model, or GPUs with more memory";
+}
+
+/// What the ranks on a GPU take of its memory.
+struct Taken {
+  std::uint64_t bytes = 0;
+  std::size_t ranks = 0;
+  std::uint32_t first = 0;  // of these ranks
+};
+
+[[noreturn]] void refuse_memory(const Plan& plan, const std::string& host, const Accelerator& gpu, const Taken& taken,
+                                const MemoryNeeds& needs) {
+  const auto parts = gpu_memory_parts(plan, needs);
+  std::string all;
+  for (const auto& [name, bytes] : parts) all += text(all.empty() ? "" : ", ", name, ' ', bytes_of_gpu(bytes));
+  fail(Code::invalid,
+       text("node ", host, ": ", title_of_gpu(gpu), " has ", bytes_of_gpu(gpu.memory_bytes), " of memory, and its ",
+            taken.ranks, " rank", plural_s(taken.ranks), taken.ranks == 1 ? " takes " : " take ",
+            bytes_of_gpu(taken.bytes), ", rank ", taken.first, " for ", all, "; ",
+            taken.ranks > 1 ? "use fewer ranks there" : remedy_for(parts.front().first, plan),
+            ", or placement.device = \"cpu\""));
+}
+
+}  // namespace
+
+void fit_gpu_memory(Plan& plan, const std::vector<const Topology*>& nodes,
+                    const std::function<MemoryNeeds(Rank)>& needs_of) {
+  std::map<std::pair<std::string, std::string>, Taken> used;  // by host and bus: namespaces of a host share its GPUs
   for (const RankPlan& rank : plan.ranks) {
     if (rank.device != "cuda") continue;
-    Use& use = used[{plan.nodes[rank.node].identity.boot_id, rank.gpu}];
+    Taken& use = used[{plan.nodes[rank.node].identity.boot_id, rank.gpu}];
     use.bytes += rank.gpu_bytes;
-    ++use.ranks;
+    if (use.ranks++ == 0) use.first = rank.rank.value;
     NodePlan& node = plan.nodes[rank.node];
     if (std::ranges::find(node.gpus, rank.gpu, &GpuUse::bus) == node.gpus.end())
       node.gpus.push_back({.bus = rank.gpu, .model = {}});
@@ -162,15 +194,13 @@ void fit_gpu_memory(Plan& plan, const std::vector<const Topology*>& nodes) {
     NodePlan& node = plan.nodes[n];
     for (GpuUse& gpu : node.gpus) {
       const auto found = std::ranges::find(nodes[n]->accelerators, gpu.bus, gpu_id_of);
-      const Use& use = used.at({node.identity.boot_id, gpu.bus});
+      const Taken& use = used.at({node.identity.boot_id, gpu.bus});
       if (found == nodes[n]->accelerators.end()) continue;
       gpu.model = found->model;
       gpu.there = found->memory_bytes;
       gpu.used = use.bytes;
-      TROUPE_CHECK(gpu.there == 0 || gpu.used <= gpu.there, Code::invalid, "node ", node.host, ": ",
-                   title_of_gpu(*found), " has ", bytes_of_gpu(gpu.there), " of memory, and its ", use.ranks, " rank",
-                   plural_s(use.ranks), use.ranks == 1 ? " takes " : " take ", bytes_of_gpu(gpu.used),
-                   "; use fewer ranks there, a smaller data.batch or model, or placement.device = \"cpu\"");
+      if (gpu.there != 0 && gpu.used > gpu.there)
+        refuse_memory(plan, node.host, *found, use, needs_of(Rank{use.first}));
     }
   }
 }

@@ -6,14 +6,15 @@
 #include <numeric>
 #include <optional>
 #include <set>
-#include <tuple>
 
 #include "runtime/base/error.hpp"
 #include "runtime/base/words.hpp"
 #include "runtime/compute/winograd.hpp"
 #include "runtime/exchange/chunks.hpp"
 #include "runtime/model/layer_kinds.hpp"
+#include "runtime/planning/detail/cost_figures.hpp"
 #include "runtime/planning/detail/exchange_timeline.hpp"
+#include "runtime/planning/detail/gpu_costs.hpp"
 
 // A step is predicted from three things: how long a rank computes (figures for its rows, threads and busy neighbours),
 // how many bytes each pass over memory moves (figures of copies), and which work waits for which (exchange_timeline).
@@ -21,9 +22,7 @@
 namespace troupe {
 namespace {
 
-using topology::ComputeFigure;
-using topology::CopyFigure;
-using topology::Measurements;
+using detail::CostLookup;
 using topology::MessageFigure;
 using topology::Repeats;
 
@@ -38,156 +37,6 @@ constexpr double kAssumedWireSeconds = 30e-6, kAssumedWire = 10e9 / 8;
 
 Repeats once(double value) { return {value, value, value}; }
 
-/// Interpolates, on a logarithmic scale of sizes, between the two `points` (by size, ascending, positive) around `at`;
-/// beyond the ends it takes the nearest one.
-double between(const std::map<double, double>& points, double at) {
-  const auto above = points.lower_bound(at);
-  if (above == points.end()) return points.rbegin()->second;
-  if (above == points.begin() || above->first == at) return above->second;
-  const auto below = std::prev(above);
-  const double share = std::log(at / below->first) / std::log(above->first / below->first);
-  return below->second + share * (above->second - below->second);
-}
-
-/// Interpolates linearly for `count` between the values for 1 and for `most`.
-double straight(double for_one, double for_most, double count, double most) {
-  if (most <= 1) return for_one;
-  return for_one + (for_most - for_one) * std::clamp((count - 1) / (most - 1), 0.0, 1.0);
-}
-
-/// Looks up figures, and records which ones were used.
-class Figures {
- public:
-  explicit Figures(const CostFigures& figures) : figures_(figures) {}
-
-  /// Operations per second of a device with `threads`, while `others` threads of other ranks on its host also compute,
-  /// for products with `rows` in a model with so many `weights`.
-  double flops(const std::string& dtype, std::uint32_t rows, double weights, std::uint32_t threads,
-               std::uint32_t others) {
-    const auto [of, type] = compute_source(dtype);
-    const auto rates = [&, of = of, type = type](auto fits) {
-      std::map<double, std::map<double, double>> by_weights;  // by their number, then by rows
-      for (const ComputeFigure& each : of->compute)
-        if (each.dtype == type && fits(each)) by_weights[each.weights()][each.rows] = each.flops_per_second.median;
-      std::map<double, double> rate;
-      for (const auto& [count, by_rows] : by_weights) rate[count] = between(by_rows, rows);
-      return rate.empty() ? 0 : between(rate, std::max(1.0, weights));
-    };
-    std::uint32_t devices = 1, most_threads = 1;
-    for (const ComputeFigure& each : of->compute) {
-      if (each.dtype != type) continue;
-      if (each.threads == 1) devices = std::max(devices, each.devices);
-      if (each.devices == 1) most_threads = std::max(most_threads, each.threads);
-    }
-    const double alone = rates([](const ComputeFigure& f) { return f.devices == 1 && f.threads == 1; });
-    const double crowded = rates([&](const ComputeFigure& f) { return f.devices == devices && f.threads == 1; });
-    const double together = rates([&](const ComputeFigure& f) { return f.devices == 1 && f.threads == most_threads; });
-    TROUPE_CHECK(alone > 0 && crowded > 0 && together > 0, Code::invalid, "the figures of ", of->host,
-                 " have no rate of one thread on ", type, "; run `rttopo bench` again");
-    const double by_thread = straight(1, together / (most_threads * alone), threads, most_threads);
-    const double by_neighbours = straight(1, crowded / alone, 1.0 + others, devices);
-    return threads * alone * by_thread * by_neighbours;
-  }
-
-  /// Bytes per second that one of `cores` busy cores of a host moves in passes over `bytes` of its own.
-  double copy(std::uint32_t cores, double bytes) {
-    const Measurements& of = figures_.measured.copies.empty() ? assume("memory") : figures_.measured;
-    std::uint32_t most = 1;
-    for (const CopyFigure& each : of.copies) most = std::max(most, each.cores);
-    const auto rates = [&](std::uint32_t count) {
-      std::map<double, double> by_bytes;
-      for (const CopyFigure& each : of.copies)
-        if (each.cores == count && each.cores_numa == each.memory_numa)
-          by_bytes[static_cast<double>(each.bytes)] = each.bytes_per_second.median / count;
-      return by_bytes.empty() ? 0 : between(by_bytes, bytes);
-    };
-    const double alone = rates(1), crowded = rates(most);
-    TROUPE_CHECK(alone > 0 || crowded > 0, Code::invalid, "the figures of ", of.host,
-                 " have no copies within a memory node; run `rttopo bench` again");
-    return straight(alone > 0 ? alone : crowded, crowded > 0 ? crowded : alone, cores, most);
-  }
-
-  /// The figures of messages within a node.
-  MessageFigure near(const std::string& means) {
-    for (const Measurements* of : {&figures_.measured, &figures_.assumed})
-      for (const MessageFigure& each : of->messages) {
-        if (!each.same_node || each.means != means || each.bytes_per_second.median <= 0) continue;
-        if (of == &figures_.assumed) (void)assume("messages within a node over " + means);
-        return each;
-      }
-    fail(Code::invalid, text("there are no figures of messages within a node over ", means));
-  }
-
-  /// The figures of messages between nodes: the slowest path.
-  MessageFigure far(bool one_host) {
-    std::optional<MessageFigure> slowest;
-    for (const MessageFigure& each : figures_.measured.messages) {
-      if (each.same_node || each.bytes_per_second.median <= 0) continue;
-      if (!slowest || each.bytes_per_second.median < slowest->bytes_per_second.median) slowest = each;
-    }
-    if (slowest) return *slowest;
-    if (one_host) {
-      notes_.insert(
-          "Between the nodes, which are network namespaces of one host, nothing was measured: taken as TCP within the "
-          "host.");
-      return near("tcp");
-    }
-    for (const MessageFigure& each : figures_.assumed.messages)
-      if (!each.same_node) {
-        notes_.insert(text("Between nodes nothing was measured (rttopo bench --hosts): taken as ",
-                           std::round(each.bytes_per_second.median * 8 / 1e6), " Mbit/s."));
-        return each;
-      }
-    fail(Code::invalid, "there are no figures of messages between nodes");
-  }
-
-  /// Whether convolutions that gain by Winograd's algorithm are computed with it. Asked only for such a convolution.
-  bool has_winograd() {
-    const Measurements& of = figures_.measured.compute.empty() ? figures_.assumed : figures_.measured;
-    if (!of.winograd)
-      note("Convolutions are taken as direct: nothing says that this processor computes them by Winograd's algorithm.");
-    return of.winograd;
-  }
-
-  void note(const std::string& sentence) { notes_.insert(sentence); }
-  std::vector<std::string> basis() const {
-    std::vector<std::string> all;
-    const Measurements& of = figures_.measured;
-    all.push_back(
-        of.date.empty()
-            ? "Nothing was measured here: all figures are assumed, and may be wrong several times; run `rttopo bench`."
-            : text("Figures of ", of.host, " by rttopo bench, ", of.date, "."));
-    all.insert(all.end(), notes_.begin(), notes_.end());
-    return all;
-  }
-
- private:
-  struct ComputeSource {
-    const Measurements* of;
-    std::string dtype;
-  };
-  ComputeSource compute_source(const std::string& dtype) {
-    const auto has = [](const Measurements& of, const std::string& type) {
-      return std::any_of(of.compute.begin(), of.compute.end(),
-                         [&](const ComputeFigure& each) { return each.dtype == type; });
-    };
-    if (has(figures_.measured, dtype)) return {&figures_.measured, dtype};
-    if (has(figures_.measured, "f32")) {
-      note(text("Products in ", dtype, " were not measured: taken as fast as in f32."));
-      return {&figures_.measured, "f32"};
-    }
-    const Measurements& of = assume("computing");
-    return {&of, has(of, dtype) ? dtype : "f32"};
-  }
-  const Measurements& assume(const std::string& what) {
-    if (!figures_.measured.date.empty()) note(text("Assumed, since it was not measured: ", what, "."));
-    return figures_.assumed;
-  }
-
-  const CostFigures& figures_;
-  std::set<std::string> notes_;
-};
-
 /// A layer's work in a step of one rank, as matrix products with this many rows.
 struct LayerWork {
   double forward_flops = 0;
@@ -195,18 +44,8 @@ struct LayerWork {
   std::uint32_t rows = 1;
 };
 
-/// The rows of a layer's products: samples of a batch, times the positions that use the same weights.
-std::uint32_t product_rows(const Graph& graph, std::uint32_t layer, std::uint32_t batch) {
-  const troupe::Operation& operation = graph.layers()[layer].operation;
-  const std::uint64_t elements = graph.output_of(layer).count_elements();
-  std::uint64_t places = 1;
-  if (const auto* const conv = std::get_if<Conv2d>(&operation)) places = elements / conv->filters;
-  if (const auto* const dense = std::get_if<Dense>(&operation)) places = elements / dense->units;
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(batch * places, UINT32_MAX));
-}
-
 /// The cost of the device's algorithm for a layer, as a fraction of the direct algorithm's operations.
-double computed_part(const Graph& graph, std::uint32_t layer, std::uint32_t batch, Figures& figures) {
+double computed_part(const Graph& graph, std::uint32_t layer, std::uint32_t batch, CostLookup& figures) {
   const auto* const conv = std::get_if<Conv2d>(&graph.layers()[layer].operation);
   if (conv == nullptr || graph.dtype() != DType::f32) return 1;
   const Shape& input = graph.shape_of(graph.inputs_of(layer).front());
@@ -216,7 +55,7 @@ double computed_part(const Graph& graph, std::uint32_t layer, std::uint32_t batc
 }
 
 /// For each layer. A model whose arithmetic is not known counts as one layer.
-std::vector<LayerWork> layer_works(const Plan& plan, const Graph& graph, Figures& figures) {
+std::vector<LayerWork> layer_works(const Plan& plan, const Graph& graph, CostLookup& figures) {
   if (graph.layers().empty() || graph.training_flops() == 0) {
     const double flops = static_cast<double>(plan.training_flops) * plan.batch;
     return {{flops / 3, flops * 2 / 3, plan.batch}};
@@ -226,7 +65,7 @@ std::vector<LayerWork> layer_works(const Plan& plan, const Graph& graph, Figures
     const double flops = static_cast<double>(graph.forward_flops(l)) * plan.batch;
     const double forward = flops > 0 ? flops * computed_part(graph, l, plan.batch, figures) : 0;
     works.push_back({forward, forward * (graph.is_trained(graph.inputs_of(l).front()) ? 2 : 1),
-                     product_rows(graph, l, plan.batch)});
+                     detail::product_rows(graph, l, plan.batch)});
   }
   return works;
 }
@@ -235,52 +74,100 @@ std::vector<LayerWork> layer_works(const Plan& plan, const Graph& graph, Figures
 struct Slowest {
   double compute_s = 0;  // of a step
   std::vector<detail::LayerTime> layers{};
-  double slower = 1;              // factor for ranks that share its cores
-  std::uint32_t passing = 1;      // ranks of its host that pass over memory at the same time, each on one core
-  std::uint32_t local_ranks = 1;  // ranks on its node
-  bool lanes_apart = false;       // its lanes have cores of their own
+  double slower = 1;                       // factor for ranks that share its cores or its GPU
+  std::uint32_t passing = 1;               // ranks of its host that pass over memory at the same time, each on one core
+  std::uint32_t local_ranks = 1;           // ranks on its node
+  bool lanes_apart = false;                // its lanes have cores of their own
+  std::optional<detail::GpuSpeeds> gpu{};  // nothing: it computes on cores
+  bool modelled = false;                   // compute_s
 };
 
-Slowest slowest_rank(const Plan& plan, const Graph& graph, const Layout& layout, Figures& figures) {
-  struct Host {
-    std::uint32_t threads = 0;
-    std::uint32_t ranks = 0;
-    std::map<std::uint32_t, std::uint32_t> ranks_of_cpu;
-  };
-  std::map<std::string, Host> hosts;
+/// What there is of a host's threads, ranks and GPUs.
+struct HostLoad {
+  std::uint32_t threads = 0;
+  std::uint32_t ranks = 0;
+  std::map<std::uint32_t, std::uint32_t> ranks_of_cpu;
+  std::map<std::string, std::uint32_t> ranks_of_gpu;
+};
+
+/// A kind of placement: thousands of ranks have only a few different ones.
+struct Way {
+  std::uint32_t threads = 1;  // of its device; of a rank on a GPU 0
+  std::uint32_t sharing = 1;  // ranks on its cores, or on its GPU
+  std::uint32_t busy = 1;     // threads of its host
+  std::uint32_t ranks = 1;    // of its host
+  std::uint32_t local = 1;    // ranks of its node
+  bool apart = false;
+  std::string gpu{};  // its model; if ranks read the first one's weights, also which one it is
+  bool leads = true;  // its node; for ranks on GPUs
+  auto operator<=>(const Way&) const = default;
+};
+
+/// The kinds of placement, each with one rank that has it.
+std::map<Way, const RankPlan*> ways_of(const Plan& plan) {
+  std::map<std::string, HostLoad> hosts;
   std::vector<std::uint32_t> ranks_of_node(plan.nodes.size());
   for (const RankPlan& rank : plan.ranks) {
     ++ranks_of_node.at(rank.node);
-    Host& host = hosts[plan.nodes[rank.node].identity.boot_id];
+    HostLoad& host = hosts[plan.nodes[rank.node].identity.boot_id];
     host.threads += rank.device_threads;
     ++host.ranks;
     for (const std::uint32_t cpu : rank.cpus) ++host.ranks_of_cpu[cpu];
+    if (!rank.gpu.empty()) ++host.ranks_of_gpu[rank.gpu];
   }
-  // Thousands of ranks have only a few different placements.
-  using Way = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t, bool>;
-  std::set<Way> ways;
+  std::map<Way, const RankPlan*> ways;
   for (const RankPlan& rank : plan.ranks) {
-    const Host& host = hosts[plan.nodes[rank.node].identity.boot_id];
-    std::uint32_t sharing = 1;
-    for (const std::uint32_t cpu : rank.cpus) sharing = std::max(sharing, host.ranks_of_cpu.at(cpu));
-    ways.insert(
-        {rank.device_threads, sharing, host.threads, host.ranks, ranks_of_node[rank.node], !rank.control_cpus.empty()});
-  }
-  const std::vector<LayerWork> works = layer_works(plan, graph, figures);
-  Slowest slowest{.layers = std::vector<detail::LayerTime>(works.size())};
-  const std::string dtype{name_of(plan.dtype)};
-  const auto weights = static_cast<double>(layout.count_elements());
-  for (const auto& [threads, sharing, busy, ranks, local, apart] : ways) {
-    const std::uint32_t own = std::max(1u, threads), cores = std::max(1u, busy / sharing);
-    std::vector<detail::LayerTime> layers;
-    double seconds = 0;
-    for (const LayerWork& work : works) {
-      const double rate = figures.flops(dtype, work.rows, weights, own, cores - std::min(cores, own)) / sharing;
-      layers.push_back({work.forward_flops / rate, work.backward_flops / rate});
-      seconds += layers.back().forward_s + layers.back().backward_s;
+    const HostLoad& host = hosts[plan.nodes[rank.node].identity.boot_id];
+    Way way{.threads = rank.device_threads,
+            .busy = host.threads,
+            .ranks = host.ranks,
+            .local = ranks_of_node[rank.node],
+            .apart = !rank.control_cpus.empty()};
+    for (const std::uint32_t cpu : rank.cpus) way.sharing = std::max(way.sharing, host.ranks_of_cpu.at(cpu));
+    if (!rank.gpu.empty()) {
+      const auto& gpus = plan.nodes[rank.node].gpus;
+      way.threads = 0;
+      way.sharing = host.ranks_of_gpu.at(rank.gpu);
+      way.leads = plan.leads_node(rank.rank);
+      if (const auto use = std::ranges::find(gpus, rank.gpu, &GpuUse::bus); use != gpus.end()) way.gpu = use->model;
+      if (plan.in_gpu_memory && plan.shares_memory()) way.gpu += ' ' + rank.gpu;
     }
-    if (seconds <= slowest.compute_s) continue;
-    slowest = {seconds, std::move(layers), static_cast<double>(sharing), std::max(1u, ranks / sharing), local, apart};
+    ways.emplace(way, &rank);
+  }
+  return ways;
+}
+
+/// How fast it is on cores.
+Slowest on_cores(const Way& way, const std::vector<LayerWork>& works, const std::string& dtype, double weights,
+                 CostLookup& figures) {
+  const std::uint32_t own = std::max(1u, way.threads), cores = std::max(1u, way.busy / way.sharing);
+  Slowest found{.slower = static_cast<double>(way.sharing), .passing = std::max(1u, way.ranks / way.sharing)};
+  for (const LayerWork& work : works) {
+    const double rate = figures.flops(dtype, work.rows, weights, own, cores - std::min(cores, own)) / way.sharing;
+    found.layers.push_back({work.forward_flops / rate, work.backward_flops / rate});
+  }
+  return found;
+}
+
+Slowest slowest_rank(const Plan& plan, const Graph& graph, const Layout& layout, CostLookup& figures) {
+  const auto weights = static_cast<double>(layout.count_elements());
+  std::optional<std::vector<LayerWork>> works;  // asked for only if a rank computes on cores
+  Slowest slowest;
+  for (const auto& [way, rank] : ways_of(plan)) {
+    (void)figures.take_guess();
+    Slowest found{.slower = static_cast<double>(way.sharing), .passing = std::max(1u, way.ranks)};
+    if (!rank->gpu.empty() && !graph.layers().empty()) {
+      found.gpu = detail::gpu_speeds(plan, *rank, way.sharing, figures);
+      found.layers = detail::gpu_layer_times(plan, graph, weights, *found.gpu, figures);
+    } else {
+      if (!works) works = layer_works(plan, graph, figures);
+      found = on_cores(way, *works, std::string{name_of(plan.dtype)}, weights, figures);
+    }
+    found.local_ranks = way.local;
+    found.lanes_apart = way.apart;
+    found.modelled = figures.take_guess();
+    for (const detail::LayerTime& layer : found.layers) found.compute_s += layer.forward_s + layer.backward_s;
+    if (slowest.layers.empty() || found.compute_s > slowest.compute_s) slowest = std::move(found);
   }
   return slowest;
 }
@@ -306,18 +193,16 @@ GroupStep group_step(const StepActions& orders) {
 /// The costs of the steps of one job; each kind of step is computed once.
 class StepCosts {
  public:
-  StepCosts(const Plan& plan, const Graph& graph, const Layout& layout, Figures& figures)
+  StepCosts(const Plan& plan, const Graph& graph, const Layout& layout, CostLookup& figures)
       : plan_(plan),
         graph_(graph),
         layout_(layout),
         figures_(figures),
         slowest_(slowest_rank(plan, graph, layout, figures)),
         exchanges_(plan.world_size() > 1) {
-    if (!exchanges_) return;
-    std::set<std::string> hosts;
-    for (const NodePlan& node : plan.nodes) hosts.insert(node.identity.boot_id);
-    wire_ = plan.uses_transport() ? figures.far(hosts.size() == 1) : figures.near("shm");
-    if (plan.uses_transport()) mover_ = figures.near("tcp").bytes_per_second.median;
+    (void)figures.take_guess();
+    if (exchanges_) look_up_ways();
+    wire_modelled_ = figures.take_guess();
   }
 
   const PredictedStep& of(const std::vector<GroupStep>& groups) {
@@ -327,11 +212,49 @@ class StepCosts {
   }
 
  private:
-  /// Seconds of a pass over `elements` with this many reads and writes of f32 for each.
-  double pass_s(double elements, double reads, double writes) const {
+  void look_up_ways() {
+    if (plan_.uses_nccl()) {
+      nccl_ = detail::nccl_way(plan_, figures_);
+      return;
+    }
+    if (slowest_.gpu && !plan_.uses_transport()) {
+      wire_.seconds = once(slowest_.gpu->signal_s);
+      if (slowest_.gpu->host.is_modelled) figures_.mark_guess();
+      return;
+    }
+    std::set<std::string> hosts;
+    for (const NodePlan& node : plan_.nodes) hosts.insert(node.identity.boot_id);
+    wire_ = plan_.uses_transport() ? figures_.far(hosts.size() == 1) : figures_.near("shm");
+    if (plan_.uses_transport()) mover_ = figures_.near("tcp").bytes_per_second.median;
+    if (!slowest_.gpu) return;
+    figures_.note("Ranks on GPUs that exchange over the transport are predicted roughly.");
+    const detail::KnownRate& host = slowest_.gpu->host;
+    if (host.is_modelled) figures_.mark_guess();
+    wire_.bytes_per_second = once(std::min(wire_.bytes_per_second.median, host.bytes_per_second));
+  }
+
+  /// Adds seconds to a part, which were computed just now from figures, or, if `over_ways`, from those between ranks.
+  void add_to(PredictedStep& step, StepPart part, double seconds, bool over_ways = false) const {
+    const bool guessed = figures_.take_guess() || (over_ways && wire_modelled_);
+    step[part] += seconds;
+    step.modelled.at(static_cast<std::size_t>(part)) |= guessed && seconds > 0;
+  }
+
+  /// Seconds of a pass of the host's cores over `elements` with this many reads and writes of f32 for each.
+  double host_pass_s(double elements, double reads, double writes) const {
     const double bytes = elements * (reads + writes) * kF32;
     if (bytes <= 0) return 0;
-    return bytes / figures_.copy(slowest_.passing, bytes) * slowest_.slower;
+    return bytes / figures_.copy(slowest_.passing, bytes) * (slowest_.gpu ? 1 : slowest_.slower);
+  }
+  /// The same of the device.
+  double pass_s(double elements, double reads, double writes) const {
+    if (!slowest_.gpu) return host_pass_s(elements, reads, writes);
+    return over_s(slowest_.gpu->gradients, elements * (reads + writes));
+  }
+  /// Of `elements` that a GPU reads or writes.
+  double over_s(const detail::KnownRate& way, double elements) const {
+    if (way.is_modelled && elements > 0) figures_.mark_guess();
+    return elements * kF32 / way.bytes_per_second * slowest_.slower;
   }
   double bf16_writes() const { return plan_.dtype == DType::bf16 ? 0.5 : 0; }
   /// For a rule with `slots` states, which adds up this many gradients.
@@ -353,11 +276,12 @@ class StepCosts {
 
   PredictedStep compute(const std::vector<GroupStep>& groups) const {
     PredictedStep step;
-    step[StepPart::compute] = slowest_.compute_s;
+    (void)figures_.take_guess();
+    if (slowest_.modelled) figures_.mark_guess();
+    add_to(step, StepPart::compute, slowest_.compute_s);
     for (std::size_t g = 0; g < groups.size(); ++g) add_passes(step, plan_.groups[g], groups[g]);
-    if (exchanges_ && plan_.uses_transport()) {
-      add_wire(step, groups);
-    }
+    if (exchanges_ && plan_.uses_transport()) add_wire(step, groups);
+    if (exchanges_ && plan_.uses_nccl()) add_nccl(step, groups);
     add_load(step);
     return step;
   }
@@ -366,19 +290,49 @@ class StepCosts {
   void add_passes(PredictedStep& step, const GroupPlan& group, const GroupStep& does) const {
     const double count = static_cast<double>(group.count);
     const std::size_t slots = state_slots(group);
-    if (does.updates_locally) step[StepPart::update] += update_s(count, slots, 1);
-    if (does.keeps) step[StepPart::copy] += pass_s(count, 1, 1);
+    if (does.updates_locally) add_to(step, StepPart::update, update_s(count, slots, 1));
+    if (does.keeps) add_to(step, StepPart::copy, pass_s(count, 1, 1));
     if (does.hosted) return add_hosted(step, group);
     if (does.sent == Sent::nothing) return;
     const bool own_weights = does.sent == Sent::delta || does.behind;
-    if (does.sent == Sent::delta) step[StepPart::exchange] += pass_s(count, 2, 1);
-    if (does.behind) step[StepPart::copy] += pass_s(count, 1, 1);
-    if (own_weights) step[StepPart::copy] += pass_s(count, 1, 1 + bf16_writes());
+    if (does.sent == Sent::delta) add_to(step, StepPart::exchange, pass_s(count, 2, 1));
+    if (does.behind) add_to(step, StepPart::copy, pass_s(count, 1, 1));
+    if (own_weights) add_to(step, StepPart::copy, pass_s(count, 1, 1 + bf16_writes()));
     if (plan_.uses_transport()) return;
     const std::size_t kept = does.sent == Sent::delta ? kMaxOuterSlots : slots;
-    step[StepPart::update] += update_s(largest_stripe(group), kept, plan_.world_size());
+    add_to(step, StepPart::update, stripe_update_s(group, kept));
+    if (plan_.uses_nccl()) return;
     // The ranks wait for each other twice per bucket: until gradients are written, and until parameters are published.
-    if (exchanges_) step[StepPart::exchange] += 2 * static_cast<double>(group.buckets.size()) * wire_.seconds.median;
+    if (exchanges_)
+      add_to(step, StepPart::exchange, 2 * static_cast<double>(group.buckets.size()) * wire_.seconds.median,
+             /*over_ways=*/true);
+  }
+
+  /// The update of the rank's part, from the gradients of all ranks where the device adds them up. Those of other ranks
+  /// that share memory on GPUs are read from there, as the parameters are written to the first rank's.
+  double stripe_update_s(const GroupPlan& group, std::size_t slots) const {
+    const double own = largest_stripe(group), ranks = plan_.world_size();
+    if (plan_.uses_nccl()) return update_s(own, slots, plan_.nccl_adds ? 1 : ranks);
+    if (!slowest_.gpu || !plan_.in_gpu_memory) return update_s(own, slots, ranks);
+    return update_s(own, slots, 1) + over_s(slowest_.gpu->weights, own * (ranks - 1));
+  }
+
+  /// NCCL's calls, behind the backward pass on the device's own stream; of rounds beside the next step the part that
+  /// this step does not cover.
+  void add_nccl(PredictedStep& step, const std::vector<GroupStep>& groups) const {
+    double behind_s = 0;
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      const GroupPlan& group = plan_.groups[g];
+      if (groups[g].sent == Sent::nothing) continue;
+      const double seconds =
+          static_cast<double>(group.count) * kF32 * (nccl_.gradient_s_per_byte + nccl_.parameter_s_per_byte) +
+          static_cast<double>(group.buckets.size()) * nccl_.call_s;
+      if (groups[g].behind)
+        behind_s += seconds;
+      else
+        add_to(step, StepPart::exchange, seconds, /*over_ways=*/true);
+    }
+    add_to(step, StepPart::exchange, std::max(0.0, behind_s - step.total()), /*over_ways=*/true);
   }
 
   /// A push of gradients and then a read of parameters; the shards' queues are ignored.
@@ -388,11 +342,12 @@ class StepCosts {
     const double others = exchanges_ ? static_cast<double>(plan_.world_size() - 1) / plan_.world_size() : 0;
     if (exchanges_) {
       const double ranks = plan_.uses_transport() ? slowest_.local_ranks : 1;
-      step[StepPart::exchange] +=
-          2 * (wire_.seconds.median + count * kF32 * others * ranks / wire_.bytes_per_second.median);
+      add_to(step, StepPart::exchange,
+             2 * (wire_.seconds.median + count * kF32 * others * ranks / wire_.bytes_per_second.median),
+             /*over_ways=*/true);
     }
     // In a step's time each rank's shard takes a push of every rank.
-    step[StepPart::update] += plan_.world_size() * update_s(largest_stripe(group), state_slots(group), 1);
+    add_to(step, StepPart::update, plan_.world_size() * update_s(largest_stripe(group), state_slots(group), 1));
   }
 
   detail::ExchangeLink link_of(const GroupPlan& group, Sent sent) const {
@@ -439,7 +394,7 @@ class StepCosts {
                   slowest_.slower;
     }
     exposed_s += std::max(0.0, behind_s - step.total());
-    step[StepPart::exchange] += std::max(exposed_s, slowest_.lanes_apart ? 0 : moving_s);
+    add_to(step, StepPart::exchange, std::max(exposed_s, slowest_.lanes_apart ? 0 : moving_s), /*over_ways=*/true);
   }
 
   /// A batch is read and written while the previous step is computed.
@@ -447,17 +402,19 @@ class StepCosts {
     double elements = 0;
     for (const Field& field : graph_.fields()) elements += static_cast<double>(field.shape.count_elements());
     const double batches = plan_.node_loader ? slowest_.local_ranks : 1;
-    const double filling_s = pass_s(elements * plan_.batch * batches, 1, 1);
-    step[StepPart::load] = std::max(0.0, filling_s - step.total());
+    const double filling_s = host_pass_s(elements * plan_.batch * batches, 1, 1);
+    add_to(step, StepPart::load, std::max(0.0, filling_s - step.total()));
   }
 
   const Plan& plan_;
   const Graph& graph_;
   const Layout& layout_;
-  Figures& figures_;
+  CostLookup& figures_;
   const Slowest slowest_;
   const bool exchanges_;
   MessageFigure wire_;
+  detail::NcclWay nccl_;
+  bool wire_modelled_ = false;
   double mover_ = 1;  // bytes per second that a core sends or receives
   std::map<std::vector<GroupStep>, PredictedStep> known_;
 };
@@ -472,13 +429,16 @@ std::string policies_of(const std::vector<PolicySequence>& policies) {
 }
 
 void add(PredictedStep& to, const PredictedStep& step, double times) {
-  for (std::size_t i = 0; i < kStepParts; ++i) to.seconds[i] += step.seconds[i] * times;
+  for (std::size_t i = 0; i < kStepParts; ++i) {
+    to.seconds[i] += step.seconds[i] * times;
+    to.modelled[i] |= step.modelled[i];
+  }
 }
 
 }  // namespace
 
 topology::Measurements assumed_figures(const Topology& topology) {
-  Measurements assumed;
+  topology::Measurements assumed;
   assumed.host = topology.host;
   assumed.cpu_model = topology.cpu_model;
   assumed.cores = std::max<std::uint32_t>(1, static_cast<std::uint32_t>(topology.cores.size()));
@@ -504,9 +464,11 @@ topology::Measurements assumed_figures(const Topology& topology) {
 
 double PredictedStep::total() const noexcept { return std::accumulate(seconds.begin(), seconds.end(), 0.0); }
 
+bool PredictedStep::is_modelled() const noexcept { return std::ranges::find(modelled, true) != modelled.end(); }
+
 Prediction predict(const Plan& plan, const Graph& graph, const Layout& layout, const CostFigures& figures,
                    std::uint64_t steps) {
-  Figures looked_up{figures};
+  CostLookup looked_up{figures};
   StepCosts costs{plan, graph, layout, looked_up};
   std::vector<PolicySequence> policies;
   for (const GroupPlan& group : plan.groups) policies.emplace_back(group.policies, plan.world_size());
@@ -535,6 +497,7 @@ Prediction predict(const Plan& plan, const Graph& graph, const Layout& layout, c
   prediction.samples_per_second = static_cast<double>(rows) / prediction.mean.total();
   if (!plan.batches.empty()) looked_up.note("Predicted for the first batch size; data.batch changes later.");
   if (plan.measured) looked_up.note("Predicted for equal parts; placement.split = \"measured\" changes them.");
+  prediction.figures = looked_up.used();
   prediction.basis = looked_up.basis();
   return prediction;
 }

@@ -17,7 +17,8 @@ namespace troupe {
 /// The speeds of a job's machines: measured, and assumed where nothing was measured.
 struct CostFigures {
   topology::Measurements measured;  // all nodes are assumed to be like this one
-  topology::Measurements assumed;
+  topology::Measurements assumed;   // with modelled GPUs and links (add_modelled_gpus), if ranks compute on GPUs
+  bool tf32 = false;                // model.tf32: products in f32 on GPUs round their operands to TF32
 };
 
 /// The assumed speeds of a node without measurements: from its cores, its memory nodes and the rates of its NICs.
@@ -26,9 +27,19 @@ topology::Measurements assumed_figures(const Topology& topology);
 /// How a rank's device spends its time in a step, by StepPart, as in a measured RankShare.
 struct PredictedStep {
   std::array<double, kStepParts> seconds{};
+  std::array<bool, kStepParts> modelled{};  // whether a figure that the part rests on was not measured
   double& operator[](StepPart part) { return seconds.at(static_cast<std::size_t>(part)); }
   double operator[](StepPart part) const { return seconds.at(static_cast<std::size_t>(part)); }
   double total() const noexcept;
+  bool is_modelled() const noexcept;  // a part that takes time
+};
+
+/// A figure of a GPU, or of a link between GPUs, that a prediction rests on.
+struct UsedFigure {
+  std::string what;
+  double value = 0;
+  std::string unit;
+  bool is_modelled = false;  // it was not measured
 };
 
 /// Steps in which all groups keep their policies.
@@ -42,9 +53,10 @@ struct PredictedPhase {
 struct Prediction {
   std::vector<PredictedPhase> phases;
   std::uint64_t steps = 0;
-  PredictedStep mean;              // over all steps
-  double samples_per_second = 0;   // of all ranks
-  std::vector<std::string> basis;  // which figures were used, and what is ignored: sentences
+  PredictedStep mean;               // over all steps
+  double samples_per_second = 0;    // of all ranks
+  std::vector<UsedFigure> figures;  // of GPUs; empty: no rank computes on one
+  std::vector<std::string> basis;   // which figures were used, and what is ignored: sentences
 };
 
 /// Predicts the first `steps` steps (at least one) of a job, without evaluations and checkpoints, from what each rank
@@ -58,8 +70,10 @@ struct Prediction {
 ///   exchange  how much longer the step is because ranks wait for each other's data: within a node the latency of
 ///             messages, between nodes by detail::exchange_timeline; if lanes have no cores of their own, at least the
 ///             time in which a core moves the bytes
-/// The policies themselves are asked which step exchanges what. Hosted policies (async, ssp, easgd) are predicted
-/// roughly, and the basis says so. Pure.
+/// Of ranks on GPUs compute is a roofline for each layer (detail::gpu_layer_times), update and copy are passes over the
+/// memory in which they train, and exchange over NCCL is a ring behind the backward pass (detail::nccl_way). A part is
+/// marked as modelled if a figure of it is among those that were assumed. The policies themselves are asked which step
+/// exchanges what. Hosted policies (async, ssp, easgd) are predicted roughly, and the basis says so. Pure.
 Prediction predict(const Plan& plan, const Graph& graph, const Layout& layout, const CostFigures& figures,
                    std::uint64_t steps);
 

@@ -180,8 +180,11 @@ std::string memory_note(const Plan& plan) {
       !has_gpus(plan) ? ""
       : plan.in_gpu_memory
           ? "gpu memory = parameters, gradients, optimizer state and activations of a rank on a GPU, which the "
-            "host's then lacks;\n         its context comes on top\n"
-          : "gpu memory = activations of a rank on a GPU; its context comes on top\n");
+            "host's then lacks,\n         what products need, and with NCCL its buffers (estimated); its context comes "
+            "on "
+            "top\n"
+          : "gpu memory = activations of a rank on a GPU, and what products need (estimated); its context comes on "
+            "top\n");
 }
 
 /// Who makes batches, and where: a loader is a part of its rank, whose cores are near its device.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <string_view>
@@ -21,6 +22,7 @@
 #include "runtime/planning/detail/choose_devices.hpp"
 #include "runtime/planning/detail/choose_network.hpp"
 #include "runtime/planning/detail/fit_memory.hpp"
+#include "runtime/planning/detail/gpu_memory.hpp"
 #include "runtime/planning/detail/place_ranks.hpp"
 
 namespace troupe {
@@ -355,7 +357,8 @@ struct PlanSums {
   std::vector<GroupSums> groups;
   std::vector<std::uint32_t> ranks_of_node;
   std::uint64_t elements = 0;
-  std::uint64_t activations = 0;  // bytes
+  std::uint64_t activations = 0;  // bytes, on a CPU device
+  detail::GpuReplicaBytes on_gpu;
 };
 
 PlanSums sums_of(const Plan& plan, const Graph& graph) {
@@ -365,6 +368,7 @@ PlanSums sums_of(const Plan& plan, const Graph& graph) {
     sums.elements += group.count;
   }
   sums.activations = detail::activation_bytes(graph, plan.max_rows);
+  sums.on_gpu = detail::gpu_replica_bytes(graph, plan.max_rows);
   sums.ranks_of_node.resize(plan.nodes.size());
   for (const RankPlan& rank : plan.ranks) ++sums.ranks_of_node.at(rank.node);
   return sums;
@@ -458,6 +462,14 @@ void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, con
   needs.peers += (local - 1) * (crosses ? (group.count + local - 1) / local : own) * sizeof(float);
 }
 
+/// The replica's own memory on a GPU, and NCCL's. The library for products is taken only where weights are in the
+/// GPU's.
+void add_gpu(MemoryNeeds& needs, const Plan& plan, const PlanSums& sums) {
+  needs.activations = sums.on_gpu.activations;
+  needs.products = sums.on_gpu.products + (plan.in_gpu_memory ? sums.on_gpu.library : 0);
+  if (plan.uses_nccl()) needs.nccl = plan.groups.size() * detail::nccl_buffer_bytes(plan.world_size());
+}
+
 MemoryNeeds memory_of(const Plan& plan, const Graph& graph, const PlanSums& sums, Rank rank) {
   const BatchLayout batch{plan.max_rows, graph.fields()};
   MemoryNeeds needs;
@@ -479,6 +491,7 @@ MemoryNeeds memory_of(const Plan& plan, const Graph& graph, const PlanSums& sums
   if (plan.digest_steps != 0) needs.words += digest_bytes(graph.parameters().size());
   needs.data = plan.reads_data(rank) ? plan.data_bytes : 0;
   needs.activations = sums.activations;
+  if (plan.ranks[rank.value].device == "cuda") add_gpu(needs, plan, sums);
   if (shares && !leads) needs.peers = parameters + half;
   if (plan.node_loader && plan.leads_node(rank)) needs.peers += (local - 1) * needs.pool;
   for (std::size_t g = 0; g < plan.groups.size(); ++g)
@@ -495,7 +508,7 @@ std::uint64_t add_memory(const Plan& plan, RankPlan& rank, const MemoryNeeds& ne
   const bool on_gpu = rank.device == "cuda", trains_there = plan.in_gpu_memory;
   // Sums and lines are in both, in the host's for its CPUs.
   const std::uint64_t moved = trains_there ? needs.device_bytes() - needs.words : 0;
-  rank.gpu_bytes = on_gpu ? needs.activations + (trains_there ? needs.device_bytes() : 0) : 0;
+  rank.gpu_bytes = on_gpu ? needs.gpu_bytes(trains_there) : 0;
   rank.arena_bytes = needs.arena_bytes() - moved;
   const std::uint64_t own = needs.memory_bytes() - needs.peers - moved - (on_gpu ? needs.activations : 0);
   rank.memory_bytes = own + (trains_there ? 0 : needs.peers);
@@ -556,6 +569,20 @@ std::uint64_t MemoryNeeds::arena_bytes() const noexcept { return device_bytes() 
 
 std::uint64_t MemoryNeeds::device_bytes() const noexcept {
   return parameters + bf16 + weights + gradients + state + journal + device_staging + words + kSpareBytes;
+}
+
+std::vector<std::pair<std::string, std::uint64_t>> gpu_memory_parts(const Plan& plan, const MemoryNeeds& needs) {
+  std::vector<std::pair<std::string, std::uint64_t>> parts{
+      {"activations", needs.activations}, {"products", needs.products}, {"NCCL's buffers", needs.nccl}};
+  if (plan.in_gpu_memory)
+    parts.insert(parts.end(), {{"weights", needs.parameters + needs.bf16 + needs.weights},
+                               {"gradients", needs.gradients},
+                               {"optimizer state", needs.state},
+                               {"staging", needs.device_staging},
+                               {"words", needs.journal + needs.words + kSpareBytes}});
+  std::erase_if(parts, [](const auto& part) { return part.second == 0; });
+  std::ranges::stable_sort(parts, std::greater{}, &std::pair<std::string, std::uint64_t>::second);
+  return parts;
 }
 
 MemoryNeeds memory_needs(const Plan& plan, const Graph& graph, Rank rank) {
@@ -652,7 +679,7 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
   const PlanSums sums = sums_of(plan, graph);
   for (RankPlan& rank : plan.ranks) used.push_back(add_memory(plan, rank, memory_of(plan, graph, sums, rank.rank)));
   detail::fit_memory(plan, settings.placement, topologies, used);
-  detail::fit_gpu_memory(plan, topologies);
+  detail::fit_gpu_memory(plan, topologies, [&](Rank rank) { return memory_of(plan, graph, sums, rank); });
   return plan;
 }
 

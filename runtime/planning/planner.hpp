@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/config/settings.hpp"
@@ -68,12 +69,19 @@ struct MemoryNeeds {
   std::uint64_t words = 0;           // directory page, timelines, sums, digests
   std::uint64_t data = 0;            // the samples as they were read; 0 if another rank of the node reads them
   std::uint64_t activations = 0;     // estimate: the device's outputs of layers and their gradients
+  std::uint64_t products = 0;        // on a GPU, estimate: for products by cuBLASLt and in parts
+  std::uint64_t nccl = 0;            // on a GPU, estimate: NCCL's own buffers, as far as they are documented
   std::uint64_t peers = 0;           // used in the other arenas of its node, allocated by their ranks
   /// Size of the rank's arena, with 64 KiB to spare for alignment and small items.
   std::uint64_t arena_bytes() const noexcept;
   /// The part of the arena in the device's memory, if the device has its own, also with 64 KiB to spare.
   std::uint64_t device_bytes() const noexcept;
+  /// Of the host, if the device has no memory of its own.
   std::uint64_t memory_bytes() const noexcept { return arena_bytes() + data + activations + peers; }
+  /// Of a GPU, if the rank computes on one; `trains_there`: and has weights, gradients and state in its memory.
+  std::uint64_t gpu_bytes(bool trains_there) const noexcept {
+    return activations + products + nccl + (trains_there ? device_bytes() : 0);
+  }
 };
 
 /// For `rank`; reads dtype, batch, prefetch, data, loaders, saves, nodes, ranks' nodes, levels and groups of the plan.
@@ -101,6 +109,10 @@ std::uint64_t nccl_room_bytes(const Plan& plan) noexcept;
 
 /// Whether the group's ranks keep the rounding errors of a filter.
 bool keeps_residual(const Plan& plan, const GroupPlan& group);
+
+/// The parts of a rank's GPU memory, largest first, with their names; parts of 0 bytes are left out. `needs` are the
+/// rank's, which computes on a GPU.
+std::vector<std::pair<std::string, std::uint64_t>> gpu_memory_parts(const Plan& plan, const MemoryNeeds& needs);
 
 /// The plan for people: which rank runs where, memory per rank, route, stripes, and the reasons.
 std::string describe(const Plan& plan);

@@ -124,6 +124,9 @@ struct Gpu {
   std::optional<std::uint32_t> utilization_percent;
   std::optional<std::uint32_t> clock_mhz;
   std::optional<std::uint32_t> most_clock_mhz;
+  std::optional<std::uint32_t> cores;  // that each compute one multiply-add of f32 in a cycle
+  std::optional<std::uint32_t> most_memory_clock_mhz;
+  std::optional<std::uint32_t> memory_bus_bits;
   std::optional<std::uint64_t> throttle_reasons;    // NVML's bits
   std::optional<std::uint64_t> uncorrected_errors;  // ECC, since the driver was loaded
   std::optional<bool> mig;                          // divided into instances

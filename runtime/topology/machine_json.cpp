@@ -84,7 +84,9 @@ void fields(V& v, Of<Gpu>) {
   v("architecture", &Gpu::architecture), v("uuid", &Gpu::uuid), v("serial", &Gpu::serial),
       v("firmware", &Gpu::firmware);
   v("state", &Gpu::state), v("utilization_percent", &Gpu::utilization_percent), v("clock_mhz", &Gpu::clock_mhz);
-  v("most_clock_mhz", &Gpu::most_clock_mhz), v("throttle_reasons", &Gpu::throttle_reasons);
+  v("most_clock_mhz", &Gpu::most_clock_mhz), v("cores", &Gpu::cores);
+  v("most_memory_clock_mhz", &Gpu::most_memory_clock_mhz), v("memory_bus_bits", &Gpu::memory_bus_bits);
+  v("throttle_reasons", &Gpu::throttle_reasons);
   v("uncorrected_errors", &Gpu::uncorrected_errors), v("mig", &Gpu::mig), v("infos", &Gpu::infos);
 }
 template <class V>

@@ -43,10 +43,22 @@ void each_field(Visit&& visit, MessageFigure& of) {
   visit("bytes", of.bytes), visit("seconds", of.seconds), visit("bytes_per_second", of.bytes_per_second);
 }
 template <class Visit>
+void each_field(Visit&& visit, GpuFigure& of) {
+  visit("bus", of.bus), visit("model", of.model), visit("products", of.products);
+  visit("bytes_per_second", of.bytes_per_second), visit("launch_seconds", of.launch_seconds);
+  visit("kernel_seconds", of.kernel_seconds), visit("compute", of.compute), visit("own", of.own);
+}
+template <class Visit>
+void each_field(Visit&& visit, GpuLinkFigure& of) {
+  visit("from", of.from), visit("to", of.to), visit("bytes", of.bytes);
+  visit("seconds", of.seconds), visit("bytes_per_second", of.bytes_per_second);
+}
+template <class Visit>
 void each_field(Visit&& visit, Measurements& of) {
   visit("date", of.date), visit("versions", of.versions), visit("host", of.host), visit("cpu_model", of.cpu_model);
   visit("cores", of.cores), visit("busy", of.busy), visit("winograd", of.winograd), visit("copies", of.copies);
   visit("compute", of.compute), visit("messages", of.messages);
+  visit("gpus", of.gpus), visit("gpu_links", of.gpu_links);
 }
 
 struct FieldWriter {
@@ -124,13 +136,24 @@ struct FieldReader {
   }
 };
 
+void check_counts(const std::vector<ComputeFigure>& figures, std::string_view source) {
+  for (const ComputeFigure& each : figures)
+    TROUPE_CHECK(each.rows > 0 && each.devices > 0 && each.threads > 0, Code::invalid, source,
+                 ": a figure of no rows, devices or threads");
+}
+
 /// Checks the numbers that a prediction divides by.
 void check_counts(const Measurements& measurements, std::string_view source) {
   for (const CopyFigure& each : measurements.copies)
     TROUPE_CHECK(each.cores > 0 && each.bytes > 0, Code::invalid, source, ": a copy by no core, or of no bytes");
-  for (const ComputeFigure& each : measurements.compute)
-    TROUPE_CHECK(each.rows > 0 && each.devices > 0 && each.threads > 0, Code::invalid, source,
-                 ": a figure of no rows, devices or threads");
+  check_counts(measurements.compute, source);
+  for (const GpuFigure& each : measurements.gpus) {
+    TROUPE_CHECK(each.bytes_per_second.median > 0, Code::invalid, source, ": a GPU that copies nothing");
+    check_counts(each.compute, source);
+    check_counts(each.own, source);
+  }
+  for (const GpuLinkFigure& each : measurements.gpu_links)
+    TROUPE_CHECK(each.bytes_per_second.median > 0, Code::invalid, source, ": a link between GPUs that copies nothing");
 }
 
 }  // namespace

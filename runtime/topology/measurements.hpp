@@ -29,9 +29,9 @@ struct CopyFigure {
   friend bool operator==(const CopyFigure&, const CopyFigure&) = default;
 };
 
-/// The forward and backward pass of dense layers on the CPU device.
+/// The forward and backward pass of dense layers on a device.
 struct ComputeFigure {
-  std::string dtype;          // f32, bf16
+  std::string dtype;          // f32, bf16; on GPUs also tf32: f32 whose products round their operands to TF32
   std::uint32_t rows = 0;     // of a batch
   std::uint32_t units = 0;    // of each layer, and of its input
   std::uint32_t devices = 1;  // computing at the same time, each with a model of its own
@@ -56,10 +56,35 @@ struct MessageFigure {
   friend bool operator==(const MessageFigure&, const MessageFigure&) = default;
 };
 
+/// A GPU, by the device that trains on it.
+struct GpuFigure {
+  std::string bus;                       // PCI bus id, 0000:3b:00.0
+  std::string model;                     // may be empty
+  std::string products;                  // what computes them: "cuBLASLt 13.1.0"; empty: own kernels
+  Repeats bytes_per_second;              // copies within its memory, read and written bytes
+  Repeats launch_seconds;                // of a recorded program of one small kernel, behind others
+  Repeats kernel_seconds;                // by which each further small kernel makes such a program longer
+  std::vector<ComputeFigure> compute{};  // products by the library: dtype f32, tf32, bf16; empty: there is none
+  std::vector<ComputeFigure> own{};      // products by own kernels, which also compute convolutions: f32, bf16
+  std::string modelled_from{};           // what the figures follow from; empty: they were measured. In no file
+  friend bool operator==(const GpuFigure&, const GpuFigure&) = default;
+};
+
+/// Copies by a GPU's stream between its memory and other memory.
+struct GpuLinkFigure {
+  static constexpr const char* kHost = "host";
+  std::string from;          // PCI bus id, or "host"
+  std::string to;            // likewise
+  std::uint64_t bytes = 0;   // size of a copy for bytes_per_second
+  Repeats seconds;           // of a copy of 64 bytes, behind others
+  Repeats bytes_per_second;  // in this direction
+  friend bool operator==(const GpuLinkFigure&, const GpuLinkFigure&) = default;
+};
+
 /// The results of `rttopo bench`, or the values that are assumed without them.
 struct Measurements {
   std::string date;                             // 2026-01-31T09:05:00Z; empty: nothing was measured
-  std::map<std::string, std::string> versions;  // of troupe, kernel, ucx, onednn
+  std::map<std::string, std::string> versions;  // of troupe, kernel, ucx, onednn, cuda, gpu_driver
   std::string host;
   std::string cpu_model;
   std::uint32_t cores = 0;  // cores that this process could use
@@ -68,6 +93,8 @@ struct Measurements {
   std::vector<CopyFigure> copies;
   std::vector<ComputeFigure> compute;
   std::vector<MessageFigure> messages;
+  std::vector<GpuFigure> gpus{};
+  std::vector<GpuLinkFigure> gpu_links{};
   friend bool operator==(const Measurements&, const Measurements&) = default;
 };
 

@@ -283,6 +283,28 @@ TEST_F(CudaJob, ReportsThePartsOfItsStepsTime) {
   EXPECT_GT(report.at("rank_0_s").at("evaluate").get<double>(), 0) << report;
 }
 
+TEST_F(CudaJob, IsComparedPartByPartWithWhatIsPredictedOfIt) {
+  for (const std::uint32_t ranks : {1U, 2U}) {
+    SCOPED_TRACE(ranks);
+    const Settings settings = on("cuda", {"train.epochs=2"});
+    (void)train(job(ranks, ranks, settings));
+    ProgramStart start = job(ranks, ranks, settings, {"--json", "--compare", folder_.path() / "run" / "report.json"});
+    start.arguments.insert(start.arguments.begin() + 1, "plan");
+    Program plan{start};
+    ASSERT_EQ(plan.wait(30s), 0) << plan.err();
+    const nlohmann::json said = nlohmann::json::parse(plan.out(), nullptr, false);
+    for (const char* const part : {"all", "load", "compute", "update", "copy", "exchange"}) {
+      EXPECT_TRUE(said["predicted"]["ms"].contains(part)) << part << said;
+      EXPECT_TRUE(said["measured"]["ms"].contains(part)) << part << said;
+    }
+    for (const char* const part : {"all", "compute", "update"}) {
+      EXPECT_GT(said["predicted"]["ms"][part].get<double>(), 0) << part;
+      EXPECT_TRUE(said["predicted"]["modelled"][part].get<bool>()) << "nothing was measured: " << part;
+    }
+    EXPECT_EQ(said["predicted"]["ms"]["exchange"].get<double>() > 0, ranks > 1) << said;
+  }
+}
+
 TEST_F(CudaJob, HasTheWorkOfItsStreamsInATrace) {
   const std::filesystem::path file = folder_.path() / "trace.json";
   ProgramStart start = job(2, 2, on("cuda", {"train.steps=8", "report.trace=\"" + file.string() + '"'}));
@@ -350,7 +372,8 @@ TEST_F(CudaJob, HasItsGpusInItsPlan) {
   start.arguments.insert(start.arguments.begin() + 1, "plan");
   Program rtrun{start};
   EXPECT_EQ(rtrun.wait(30s), 0) << rtrun.err();
-  for (const char* const part : {"cuda 0000:10:00.0", "cuda 0000:11:00.0", "Stand-in", "4 ranks compute on 2 GPUs"})
+  for (const char* const part : {"cuda 0000:10:00.0", "cuda 0000:11:00.0", "Stand-in", "4 ranks compute on 2 GPUs",
+                                 "step     predicted ~", "takes of its GPU's memory"})
     EXPECT_THAT(rtrun.out(), HasSubstr(part));
 }
 

@@ -74,6 +74,9 @@ TEST(Nvml, TellsOfHealthyGpusJoinedByBusId) {
   EXPECT_EQ(gpu.memory_bytes, 40ULL << 30);
   EXPECT_EQ(gpu.architecture, "sm_80");
   EXPECT_EQ(gpu.clock_mhz, 1410u);
+  EXPECT_EQ(gpu.cores, 6912u);
+  EXPECT_EQ(gpu.most_memory_clock_mhz, 1215u);
+  EXPECT_EQ(gpu.memory_bus_bits, 5120u);
   EXPECT_EQ(gpu.utilization_percent, 55u);
   ASSERT_EQ(machine.links.size(), 4u);
   EXPECT_EQ(machine.links[0],

@@ -30,6 +30,14 @@ std::string some_measurements() {
   figures.copies = {{0, 1, 4, 1 << 28, {2e10, 1.5e10, 2.5e10}}};
   figures.compute = {{"bf16", 64, 1024, 8, 1, {1e12, 9e11, 1.1e12}}};
   figures.messages = {{"tcp", "node7", "node7", true, 1 << 20, {1e-5, 9e-6, 2e-5}, {1e10, 1e10, 1e10}}};
+  figures.gpus = {{.bus = "0000:3b:00.0",
+                   .model = "H100",
+                   .products = "cuBLASLt 13.1.0",
+                   .bytes_per_second = {3e12, 2.9e12, 3.1e12},
+                   .launch_seconds = {1e-5, 9e-6, 2e-5},
+                   .kernel_seconds = {2e-6, 1e-6, 3e-6},
+                   .compute = {{"tf32", 512, 4096, 1, 1, {3e14, 2e14, 4e14}, 2}}}};
+  figures.gpu_links = {{"host", "0000:3b:00.0", 1 << 28, {8e-6, 7e-6, 9e-6}, {5e10, 4e10, 6e10}}};
   return topology::to_json(figures);
 }
 

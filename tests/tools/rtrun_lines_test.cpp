@@ -111,7 +111,7 @@ TEST(Completion, OffersVerbsOptionsKeysAndWordsInBash) {
   EXPECT_EQ(offered("rtrun chec"), "check\n");
   EXPECT_EQ(offered("rtrun --qui"), "--quiet\n");
   EXPECT_EQ(offered("rtrun check --"), "--set --help\n");
-  EXPECT_EQ(offered("rtrun plan --"), "--nodes --ranks --what-if --svg --figures --compare --set --help\n");
+  EXPECT_EQ(offered("rtrun plan --"), "--nodes --ranks --what-if --svg --figures --compare --json --set --help\n");
   EXPECT_EQ(offered("rtrun plan app.toml --what-if g"), "gpus=\n");
   EXPECT_EQ(offered("rtrun app.toml --set data.so"), "data.source=\n");
   EXPECT_EQ(offered("rtrun app.toml --set data.source="), "idx cifar10 folder map shards voc text generated\n");

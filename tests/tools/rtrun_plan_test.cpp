@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <array>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <pugixml.hpp>
 #include <sstream>
 
@@ -49,6 +52,39 @@ TEST_F(PlanCommand, PlansForMachinesFromAFile) {
                          HasSubstr("route    hierarchical"), HasSubstr("of 128 GB")));
   EXPECT_THAT(out, AllOf(HasSubstr("ring     0 - "), HasSubstr("tree     0 <-"), HasSubstr("GPUs     of node 0")));
   EXPECT_THAT(planned({}, {"placement.mesh=1x2", "placement.policy=pack"}), Not(HasSubstr("made.json:1")));
+}
+
+TEST_F(PlanCommand, PredictsAStepOnGpusWithAMarkOnEachGuess) {
+  CommandLine line;
+  line.what_if.gpus = 8;
+  line.nodes = {{folder_ / "made.json", 1}};
+  const std::string out = planned(line, {"placement.device=cuda"});
+  EXPECT_THAT(out, AllOf(HasSubstr("step     predicted ~"), HasSubstr("compute ~"), HasSubstr("exchange ~")));
+  EXPECT_THAT(out, AllOf(HasSubstr("figures  copies within a GPU's memory"), HasSubstr("modelled"),
+                         HasSubstr("takes of its GPU's memory: products ")));
+}
+
+TEST_F(PlanCommand, PrintsTheSameNumbersAsJson) {
+  CommandLine line;
+  line.what_if.gpus = 8;
+  line.nodes = {{folder_ / "made.json", 1}};
+  line.json = true;
+  const auto json = nlohmann::json::parse(planned(line, {"placement.device=cuda"}));
+  line.json = false;
+  const std::string out = planned(line, {"placement.device=cuda"});
+  EXPECT_EQ(json["schema"], "troupe.plan");
+  EXPECT_EQ(json["ranks"].size(), 8U);
+  EXPECT_EQ(json["ranks"][7]["device"], "cuda");
+  EXPECT_EQ(json["nodes"].size(), 2U);
+  EXPECT_GT(json["gpu_memory"]["bytes"]["products"].get<double>(), 32e6);
+  const auto& step = json["step"];
+  EXPECT_TRUE(step["modelled"]["exchange"].get<bool>());
+  for (const char* const part : {"compute", "exchange"}) {
+    std::array<char, 40> number{};
+    std::snprintf(number.data(), number.size(), "%s ~%.3g", part, step["ms"][part].get<double>());
+    EXPECT_THAT(out, HasSubstr(number.data()));
+  }
+  for (const auto& figure : step["figures"]) EXPECT_THAT(out, HasSubstr(figure["what"].get<std::string>()));
 }
 
 TEST_F(PlanCommand, SaysThatHostsOfTheFileDoNotCount) {

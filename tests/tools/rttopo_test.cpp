@@ -178,6 +178,23 @@ TEST_F(Rttopo, ShowAndMatrixHaveWhatWasMeasuredAndMarkWhatIsSlow) {
   EXPECT_THAT(rttopo({"matrix", "-i", made_.c_str()}).out, Not(HasSubstr("Measured")));
 }
 
+TEST_F(Rttopo, ShowAndMatrixHaveWhatWasMeasuredOfGpus) {
+  topology::Measurements figures;
+  figures.date = "2026-01-31T09:05:00Z";
+  figures.host = "made";
+  topology::GpuFigure& gpu = figures.gpus.emplace_back();
+  gpu.bus = "0000:12:00.0", gpu.model = "H100", gpu.products = "cuBLASLt 13.1.0";
+  gpu.bytes_per_second = {3e12, 2.9e12, 3.1e12};
+  gpu.compute = {{"bf16", 512, 4096, 1, 1, {7e14, 6e14, 8e14}}};
+  figures.gpu_links = {{"0000:12:00.0", "0000:13:00.0", 1 << 26, {5e-6, 5e-6, 5e-6}, {4.4e10, 4.4e10, 4.4e10}}};
+  put("gpus.json", topology::to_json(figures));
+  const std::string file = path("gpus.json");
+  const Said matrix = rttopo({"matrix", "-i", made_.c_str(), "--figures", file.c_str()});
+  EXPECT_THAT(matrix.out, AllOf(HasSubstr(" m44"), HasSubstr("0000:12:00.0 to 0000:13:00.0")));
+  const Said shown = rttopo({"show", "-i", made_.c_str(), "--figures", file.c_str()});
+  EXPECT_THAT(shown.out, AllOf(HasSubstr("H100"), HasSubstr("512 rows"), HasSubstr("cuBLASLt 13.1.0")));
+}
+
 TEST_F(Rttopo, TakesTheMachinesOfARunAsThoseOfFiles) {
   const std::string two =
       R"({"schema": "troupe.cluster", "version": 1, "machines": [{"count": 1, "source": "rank 0", "machine": )" +

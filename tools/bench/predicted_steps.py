@@ -3,9 +3,10 @@
 
 The jobs are the MNIST example and dense layers of 8 x 1024, f32, sync and block momentum, on one rank, on two ranks of
 this host, and on two network namespaces, each with a limited egress. One JSON line for each turn, and at the end one for
-each job with the medians. Two namespaces need root.
+each job with the medians. Two namespaces need root. --where takes one place alone.
 """
 
+import argparse
 import json
 import pathlib
 import statistics
@@ -20,6 +21,7 @@ POLICIES = {
     "sync": ["update.policy=sync"],
     "block_momentum": ["update.policy=block_momentum", "update.block_samples=2000"],
 }
+PLACES = ["local:1", "local:2", "namespaces"]
 PORT = 29478
 MOST_SECONDS = 600
 
@@ -45,19 +47,24 @@ def run_here(command):
 
 def compared(options, settings, folder, figures):
     """Predicted and measured milliseconds of each part and of the whole step."""
-    plan = [str(options.programs / "rtrun"), "plan", options.file, "--compare", str(folder / "report.json"), "--figures", figures]
-    rows = {}
-    for line in run_here(with_settings(plan, settings)).splitlines():
-        words = line.split()
-        if len(words) == 4 and words[0] in ("load", "compute", "update", "copy", "exchange", "all"):
-            rows[words[0]] = [float(words[1]), float(words[2])]
-    return rows
+    plan = [str(options.programs / "rtrun"), "plan", options.file, "--compare", str(folder / "report.json"), "--figures", figures, "--json"]
+    said = json.loads(run_here(with_settings(plan, settings)))
+    return {part: [round(said["predicted"]["ms"][part], 3), round(ms, 3)] for part, ms in said["measured"]["ms"].items()}
+
+
+def places_of(text):
+    """The places of --where. Another one would be a run on something else than its name says."""
+    places = text.split(",")
+    for place in places:
+        if place not in PLACES:
+            raise argparse.ArgumentTypeError(f"{place} is none of {', '.join(PLACES)}")
+    return places
 
 
 def main():
     parser = parser_of(__doc__, "programs", rounds=3)
     parser.add_argument("--file", default="apps/mnist/app.toml")
-    parser.add_argument("--where", default="local:1,local:2,namespaces")
+    parser.add_argument("--where", type=places_of, default=",".join(PLACES), help="one or several, with commas between them; default: %(default)s")
     parser.add_argument("--jobs", default="mnist,8x1024")
     parser.add_argument("--policies", default="sync,block_momentum")
     parser.add_argument("--mbit", type=int, default=1000, help="each namespace's egress, in Mbit/s")
@@ -66,7 +73,7 @@ def main():
     options = parser.parse_args()
     options.programs = pathlib.Path(options.programs)
     options.out.mkdir(parents=True, exist_ok=True)
-    places = options.where.split(",")
+    places = options.where
     ratios = {}
 
     def turn(number, where, nodes, figures):

@@ -70,8 +70,13 @@ Exit codes: 0 the configuration is good, 2 it is not.)";
 constexpr const char* kPlanFooter =
     R"(Prints the model, the data, each rank's cores, NUMA nodes, network device and memory against what is there, how gradients
 would be exchanged, and why, for a run on this machine; and how long a step will take, predicted from what `rttopo bench`
-measured (docs/topology.md). It is the plan that the run makes. --compare prints that prediction against what a run of this
-configuration measured, part by part.
+measured of its processors, GPUs and links (docs/topology.md). It is the plan that the run makes. --compare prints that
+prediction against what a run of this configuration measured, part by part.
+
+A number with ~ before it is a guess: a figure that it needs was not measured, and was modelled instead, of GPUs from their
+peak rates (NVML, or the data sheet of the model), of links from the machine's description. The lines "figures" say of each
+figure of GPUs whether it was measured. Numbers without ~ rest on measured figures alone. Sizes of memory are computed from the
+model; what libraries take is estimated.
 
 --nodes plans for other machines: hwloc's XML (lstopo FILE.xml), NCCL's, or the JSON of `rttopo show --json`, each with how many
 there are. A machine gets the ranks that placement.mesh = "NODESxRANKS" says, or by placement.policy: auto one for each GPU, or
@@ -86,7 +91,9 @@ Examples:
   rtrun plan apps/mnist/app.toml --nodes big.xml --ranks 8 --set placement.policy=spread
   rtrun plan apps/mnist/app.toml --nodes gpus.xml --what-if gpus=64 --svg plan.svg
   rtrun plan apps/mnist/app.toml --what-if ranks=16                 on as many machines like this one as it takes
+  rtrun plan apps/mnist/app.toml --nodes gpus.xml --what-if gpus=16 --set placement.device=cuda    a step on GPUs
   rtrun plan apps/mnist/app.toml --compare run/report.json
+  rtrun plan apps/mnist/app.toml --json | jq .step.ms
 
 Environment: TROUPE_DATA as for a run.
 Exit codes: 0 there is a plan, 2 bad configuration, or no plan is possible: the message names what is missing,
@@ -249,6 +256,7 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
       ->allow_extra_args(false);
   plan.add_option("--svg", line.picture, "Write a picture instead")->type_name("FILE");
   plan.add_option("--figures", line.figures, "What `rttopo bench` measured; without it this host's")->type_name("FILE");
+  plan.add_flag("--json", line.json, "Print the same numbers as one JSON object");
   plan.add_option("--compare", line.compare, "The report.json of a run: print predicted against measured")
       ->type_name("REPORT");
   plan.footer(kPlanFooter);

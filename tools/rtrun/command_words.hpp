@@ -23,12 +23,13 @@ struct OptionWord {
   std::string_view help;
   std::string_view value;  // the name of its argument; empty: it takes none
   bool of_verbs = false;   // check and plan take it, too
+  bool of_plan = false;    // plan takes it, too
 };
 inline constexpr std::array<OptionWord, 7> kOptionWords{{{"set", "override a value", "a.b=c", true},
                                                          {"resume", "resume from a checkpoint", "auto|never|PATH"},
                                                          {"trace", "write a trace of the run", "FILE"},
                                                          {"quiet", "only the last line and errors", ""},
-                                                         {"json", "lines of JSON on stdout", ""},
+                                                         {"json", "JSON on stdout", "", false, true},
                                                          {"version", "print versions", ""},
                                                          {"help", "print help", "", true}}};
 /// Options of plan alone.

@@ -40,6 +40,8 @@ std::string option_words(bool of_verbs) {
 std::string plan_option_words() {
   std::vector<std::string> words;
   for (const OptionWord& option : kPlanOptionWords) words.push_back(fmt::format("--{}", option.name));
+  for (const OptionWord& option : kOptionWords)
+    if (option.of_plan) words.push_back(fmt::format("--{}", option.name));
   return joined(words, " ") + ' ' + option_words(true);
 }
 
@@ -190,10 +192,12 @@ std::string fish_script() {
   out += "complete -c rtrun -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'\n";
   for (const OptionWord& option : kOptionWords) {
     if (option.name == "set") continue;
-    out +=
-        fmt::format("complete -c rtrun {}-l {} -d '{}'{}\n",
-                    option.of_verbs ? "" : "-n 'not __fish_seen_subcommand_from check plan completion' ", option.name,
-                    option.help, option.name == "resume" ? " -r -a 'auto never (__fish_complete_directories)'" : "");
+    out += fmt::format("complete -c rtrun {}-l {} -d '{}'{}\n",
+                       option.of_verbs  ? ""
+                       : option.of_plan ? "-n 'not __fish_seen_subcommand_from check completion' "
+                                        : "-n 'not __fish_seen_subcommand_from check plan completion' ",
+                       option.name, option.help,
+                       option.name == "resume" ? " -r -a 'auto never (__fish_complete_directories)'" : "");
   }
   for (const OptionWord& option : kPlanOptionWords)
     out += fmt::format("complete -c rtrun -n '__fish_seen_subcommand_from plan' -l {} -r -d '{}'{}\n", option.name,

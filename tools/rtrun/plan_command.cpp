@@ -4,8 +4,10 @@
 #include <deque>
 #include <filesystem>
 #include <map>
+#include <optional>
 
 #include "apps/models/models.hpp"
+#include "apps/session/gpus.hpp"
 #include "apps/session/session.hpp"
 #include "apps/topology/plan_picture.hpp"
 #include "apps/topology/text_view.hpp"
@@ -16,6 +18,7 @@
 #include "runtime/planning/machine_topology.hpp"
 #include "runtime/planning/planner.hpp"
 #include "runtime/planning/rank_orders.hpp"
+#include "tools/rtrun/plan_json.hpp"
 #include "tools/rtrun/prediction.hpp"
 #include "tools/rtrun/prepare.hpp"
 
@@ -36,13 +39,20 @@ bool names_machines(const CommandLine& line) {
          line.what_if.gpus != 0;
 }
 
-topology::Machine this_host() { return discover_machine({.root = {}, .nvml = {}}); }
+/// With what NVML tells of GPUs only where ranks may compute on some.
+topology::Machine this_host(bool with_gpus) {
+  return with_gpus ? discover_machine() : discover_machine({.root = {}, .nvml = {}});
+}
+
+bool computes_on_gpus(const Plan& plan) {
+  return std::ranges::any_of(plan.ranks, [](const RankPlan& rank) { return !rank.gpu.empty(); });
+}
 
 /// The plan that a run would make.
 PlannedMachines plan_of_run(const Configuration& configuration) {
   PlannedMachines made;
   made.plan = preview(configuration, look_for_data(configuration), host_list(configuration));
-  made.machines.push_back(this_host());
+  made.machines.push_back(this_host(computes_on_gpus(made.plan)));
   made.topologies.push_back(discover());
   made.machine_of.assign(made.plan.nodes.size(), &made.machines.front());
   made.topology_of.assign(made.plan.nodes.size(), &made.topologies.front());
@@ -50,11 +60,13 @@ PlannedMachines plan_of_run(const Configuration& configuration) {
 }
 
 /// The kinds of machines that the command line names, or this host.
-std::vector<MachineGroup> kinds_of(const CommandLine& line, PlannedMachines& made) {
+std::vector<MachineGroup> kinds_of(const CommandLine& line, const Settings& settings, PlannedMachines& made) {
   std::vector<MachineGroup> kinds;
   if (line.nodes.empty()) {
-    made.machines.push_back(this_host());
-    kinds.push_back({.source = "this host", .topology = discover()});
+    Topology here = discover();
+    here.accelerators = find_gpus(settings, here).gpus;
+    made.machines.push_back(this_host(!here.accelerators.empty()));
+    kinds.push_back({.source = "this host", .topology = std::move(here)});
     return kinds;
   }
   for (rttopo::Node& node : rttopo::nodes_of(line.nodes)) {
@@ -69,7 +81,7 @@ std::vector<MachineGroup> kinds_of(const CommandLine& line, PlannedMachines& mad
 PlannedMachines plan_of_machines(const CommandLine& line, const Configuration& configuration) {
   const Settings& settings = configuration.settings;
   PlannedMachines made;
-  const std::vector<MachineGroup> kinds = kinds_of(line, made);
+  const std::vector<MachineGroup> kinds = kinds_of(line, settings, made);
   ClusterRequest request{.ranks = line.ranks, .what_if = line.what_if};
   const HostList hosts = host_list(configuration);
   if (line.nodes.empty()) request.ranks_of_machine = settings.cluster.local;
@@ -127,25 +139,49 @@ void write_picture(const std::string& file, const std::string& picture, std::ost
   if (std::filesystem::is_regular_file(file) && !std::filesystem::is_symlink(file)) out << file << '\n';
 }
 
+/// The rank that takes the most of a GPU's memory; nothing: none computes on one.
+std::optional<GpuMemory> largest_gpu_memory(const PlannedMachines& made, const Graph& graph) {
+  if (!computes_on_gpus(made.plan)) return std::nullopt;
+  const auto rank = std::ranges::max_element(made.plan.ranks, {}, &RankPlan::gpu_bytes);
+  return GpuMemory{rank->rank, gpu_memory_parts(made.plan, memory_needs(made.plan, graph, rank->rank))};
+}
+
+PredictedJob predicted_for(const CommandLine& line, const Configuration& configuration, const DataPlace& data,
+                           const PlannedMachines& made) {
+  std::vector<const topology::Machine*> machines;
+  if (computes_on_gpus(made.plan))
+    for (const topology::Machine& machine : made.machines) machines.push_back(&machine);
+  return predicted(configuration, data, made.plan, {made.topology_of.front(), machines, !names_machines(line)},
+                   line.figures);
+}
+
+std::string orders_text(const PlannedMachines& made, const RankOrders& orders) {
+  const std::string lines = describe(orders) + gpu_rings(made);
+  if (lines.empty()) return {};
+  return "\nRing and tree with the fastest slowest edge, by modelled rates (the exchange sends by neither):\n" + lines;
+}
+
 }  // namespace
 
 void print_plan(const CommandLine& line, const Configuration& configuration, std::ostream& out) {
+  const DataPlace data = look_for_data(configuration);
   if (!line.compare.empty()) {
-    out << compared_text(configuration, look_for_data(configuration), line.compare, line.figures);
+    const ComparedJob job = compared(configuration, data, line.compare, line.figures);
+    out << (line.json ? json_of(job) : compare(job.predicted.prediction, job.measured) + job.predicted.remarks);
     return;
   }
   const PlannedMachines made =
       names_machines(line) ? plan_of_machines(line, configuration) : plan_of_run(configuration);
   const RankOrders orders = rank_orders(made.plan, made.machine_of, made.topology_of);
   if (!line.picture.empty()) return write_picture(line.picture, plan_picture(made.plan, made.topology_of, orders), out);
-  const std::string predicted = predicted_text(configuration, look_for_data(configuration), made.plan,
-                                               *made.topology_of.front(), !names_machines(line), line.figures);
-  out << describe(made.plan);
-  const std::string lines = describe(orders) + gpu_rings(made);
-  if (!lines.empty())
-    out << "\nRing and tree with the fastest slowest edge, by modelled rates (the exchange sends by neither):\n"
-        << lines;
-  out << predicted;
+  const PredictedJob job = predicted_for(line, configuration, data, made);
+  const auto memory = largest_gpu_memory(made, build_model(configuration.settings, look_at_data(data).fields));
+  if (line.json) {
+    out << json_of(made.plan, memory, job);
+    return;
+  }
+  out << describe(made.plan) << (memory ? text_of(*memory) : "") << orders_text(made, orders)
+      << describe(job.prediction) << job.remarks;
 }
 
 }  // namespace troupe::rtrun

@@ -60,7 +60,9 @@ constexpr const char* kBenchFooter =
   messages  between two processes here, over shared memory and TCP: time of 8 bytes, bandwidth with 1 MiB
   network   the same between hosts: with --hosts, or where a launcher started a process of rttopo on each
             (mpirun, srun --mpi=pmix, or RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT)
-It takes about half a minute, and the host should have nothing else to do. What was measured goes to stderr at once, and
+  gpus      each GPU that CUDA shows, by the device that trains on it: copies within its memory, the launch of a recorded
+            step, products in f32, TF32 and bf16; and copies between it, the host and each other GPU
+It takes about half a minute, longer with GPUs, and the host should have nothing else to do. What was measured goes to stderr at once, and
 into $XDG_CACHE_HOME/troupe/measurements/HOST.json (without that variable below ~/.cache), where `rttopo matrix`,
 `rttopo show` and `rtrun plan` find it. docs/topology.md describes the file.
 
@@ -163,9 +165,9 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   CLI::App& show = *app.add_subcommand("show", "A machine as a tree, a picture or JSON");
   CLI::App& matrix = *app.add_subcommand("matrix", "How GPUs, NICs and memory reach each other, and how fast");
   CLI::App& bench = *app.add_subcommand("bench", "Measure this host, or the paths between hosts");
-  int message_end = -1;
+  int bench_line = -1;
   CLI::App& member = *app.add_subcommand("member")->group("");  // used only by this program
-  member.add_option("--line", message_end)->required();
+  member.add_option("--line", bench_line)->required();
   CLI::App& diff = *app.add_subcommand("diff", "In what machines that should be alike are not");
   CLI::App& explain = *app.add_subcommand("explain", "All paths between two parts, and why one is used");
   CLI::App& doctor = *app.add_subcommand("doctor", "What is wrong, by rules, with a remedy for each");
@@ -253,7 +255,7 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
     return Answered{script.empty() ? 2 : 0};
   }
   line.arguments.assign(argv, argv + argc);
-  line.message_end = message_end;
+  line.bench_line = bench_line;
   if (matrix.parsed()) line.verb = Verb::matrix;
   if (bench.parsed() || member.parsed()) line.verb = Verb::bench;
   if (diff.parsed()) line.verb = Verb::diff;

@@ -31,7 +31,7 @@ struct CommandLine {
   std::string hosts;  // hosts on each of which a process is started; empty: only this host
   std::string remote_shell = "ssh";
   std::vector<std::string> arguments;  // of this program
-  int message_end = -1;                // for a process that bench started: its socket to it
+  int bench_line = -1;                 // for a process that bench started: its socket to it
 };
 
 /// The words that `explain` accepts for its two parts.

@@ -16,10 +16,10 @@ int main(int argc, char** argv) {
   if (const auto* answered = std::get_if<rttopo::Answered>(&parsed)) return answered->exit_code;
   try {
     auto line = std::get<rttopo::CommandLine>(parsed);
-    if (line.verb == rttopo::Verb::bench && line.message_end < 0) return rttopo::bench(line, std::cout);
+    if (line.verb == rttopo::Verb::bench && line.bench_line < 0) return rttopo::bench(line, std::cout);
     Blocking blocking = Blocking::on_thread("main");
     if (line.verb == rttopo::Verb::bench) {
-      rttopo::be_message_end(blocking, line.message_end);
+      rttopo::be_bench_member(blocking, line.bench_line);
       return 0;
     }
     if (!line.run.empty()) line.nodes = rttopo::nodes_of_run(blocking, line.run);

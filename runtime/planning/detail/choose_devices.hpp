@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,10 @@ void choose_devices(const Settings::Placement& placement, const PlanInputs& inpu
 /// Adds to the plan's reasons why some ranks' GPUs do not do for that.
 bool reach_each_other(Plan& plan, const PlanInputs& inputs);
 
-/// Notes for each node what its ranks use of their GPUs' memory. Throws Error{invalid}, which names the GPU, if that is
-/// more than there is.
-void fit_gpu_memory(Plan& plan, const std::vector<const Topology*>& nodes);
+/// Notes for each node what its ranks use of their GPUs' memory. Throws Error{invalid} if that is more than there is,
+/// which names the GPU, the largest part of what its ranks take, and what to do about that first. `needs_of`: of a
+/// rank.
+void fit_gpu_memory(Plan& plan, const std::vector<const Topology*>& nodes,
+                    const std::function<MemoryNeeds(Rank)>& needs_of);
 
 }  // namespace troupe::detail

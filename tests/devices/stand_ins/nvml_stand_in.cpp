@@ -71,7 +71,11 @@ int nvmlDeviceGetUtilizationRates(void* device, Utilization* use) { return *use 
 int nvmlDeviceGetClockInfo(void* device, unsigned, unsigned* clock) {
   return *clock = is("degraded") ? 600 : 1410, answer(device);
 }
-int nvmlDeviceGetMaxClockInfo(void* device, unsigned, unsigned* clock) { return *clock = 1410, answer(device); }
+int nvmlDeviceGetMaxClockInfo(void* device, unsigned which, unsigned* clock) {
+  return *clock = which == 2 ? 1215 : 1410, answer(device);
+}
+int nvmlDeviceGetNumGpuCores(void* device, unsigned* cores) { return *cores = 6912, answer(device); }
+int nvmlDeviceGetMemoryBusWidth(void* device, unsigned* bits) { return *bits = 5120, answer(device); }
 int nvmlDeviceGetCurrentClocksThrottleReasons(void* device, unsigned long long* reasons) {
   return *reasons = is("degraded") ? 0x40 : 0, answer(device);
 }

@@ -24,6 +24,15 @@ Measurements some_figures() {
   figures.copies = {{0, 1, 4, 1 << 28, {2e10, 1.5e10, 2.5e10}}};
   figures.compute = {{"bf16", 64, 1024, 8, 1, {1e12, 9e11, 1.1e12}}};
   figures.messages = {{"network", "node7", "node8", false, 1 << 20, {1e-5, 9e-6, 2e-5}, {1e10, 1e10, 1e10}}};
+  figures.gpus = {{.bus = "0000:3b:00.0",
+                   .model = "H100",
+                   .products = "cuBLASLt 13.1.0",
+                   .bytes_per_second = {3e12, 2.9e12, 3.1e12},
+                   .launch_seconds = {1e-5, 9e-6, 2e-5},
+                   .kernel_seconds = {2e-6, 1e-6, 3e-6},
+                   .compute = {{"tf32", 512, 4096, 1, 1, {3e14, 2e14, 4e14}, 2}},
+                   .own = {{"f32", 64, 1024, 1, 1, {5e12, 4e12, 6e12}}}}};
+  figures.gpu_links = {{"host", "0000:3b:00.0", 1 << 28, {8e-6, 7e-6, 9e-6}, {5e10, 4e10, 6e10}}};
   return figures;
 }
 
@@ -65,6 +74,9 @@ TEST(Measurements, SayWhatIsWrongWithAFile) {
   EXPECT_THAT(refusal(changed("\"same_node\": false", "\"same_node\": 0")), HasSubstr("is not true or false"));
   EXPECT_THAT(refusal(changed("\"least\": 15000000000.0", "\"least\": 90000000000.0")), HasSubstr("in no order"));
   EXPECT_THAT(refusal(changed("\"rows\": 64", "\"rows\": 0")), HasSubstr("no rows"));
+  EXPECT_THAT(refusal(changed("\"rows\": 512", "\"rows\": 0")), HasSubstr("no rows")) << "of a GPU";
+  EXPECT_THAT(refusal(changed("\"model\": \"H100\"", "\"model\": 100")), HasSubstr("/gpus/model is not a short text"));
+  EXPECT_THAT(refusal(changed("\"gpu_links\": [", "\"gpu_links\": [{\"from\": \"a\"}, ")), HasSubstr("copies nothing"));
   EXPECT_THAT(refusal(std::string((4u << 20) + 1, ' ')), HasSubstr("at most"));
 }
 

@@ -26,6 +26,7 @@
 #include "tools/rtrun/sites.hpp"
 #include "tools/rtrun/version.hpp"
 #include "tools/rttopo/bench/measures.hpp"
+#include "tools/rttopo/bench/members.hpp"
 #include "transports/ucx/ucx_transport.hpp"
 
 namespace troupe::rttopo {
@@ -72,6 +73,7 @@ Measurements measure_host(const Measuring& how, const rtrun::Signals& signals, c
   all.winograd = cpu_device_has_winograd();
   all.compute = measure_compute(how, topology);
   all.messages = measure_messages_here(how, signals, topology);
+  measure_gpus(how, signals, all);
   return all;
 }
 
@@ -189,6 +191,14 @@ int bench(const CommandLine& line, std::ostream& out) {
     constexpr int kInterrupted = 128 + SIGINT;
     return kInterrupted;
   }
+}
+
+void be_bench_member(Blocking& blocking, int fd) {
+  constexpr std::chrono::seconds kAnswerPatience{60};
+  crew::Line line{Fd{fd}, kAnswerPatience};
+  const auto role = line.hear();
+  if (!role) return;
+  role->contains("gpu") ? be_gpu_member(blocking, line, *role) : be_message_end(blocking, line, *role);
 }
 
 std::vector<Node> nodes_of_run(Blocking& blocking, const std::string& folder) {

@@ -14,8 +14,9 @@ namespace troupe::rttopo {
 /// after signal n, when nothing was written. Call it before any thread is started.
 int bench(const CommandLine& line, std::ostream& out);
 
-/// Runs a process that measure_messages_here() started; `line` is the socket to the process that started it.
-void be_message_end(Blocking& blocking, int line);
+/// Runs a process that measure_messages_here() or measure_gpus() started; `line` is the socket to the process that
+/// started it.
+void be_bench_member(Blocking& blocking, int line);
 
 /// The machines of a run's nodes, which the run's ranks examine now; `folder` is the run's (report.dir). Throws
 /// Error{environment} if no run of this user listens there, or if it does not answer.

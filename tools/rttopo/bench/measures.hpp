@@ -33,6 +33,14 @@ std::vector<topology::CopyFigure> measure_copies(const Measuring& how, const Top
 /// core, on every core with its own model, and on all cores together. Empty without the CPU device.
 std::vector<topology::ComputeFigure> measure_compute(const Measuring& how, const Topology& topology);
 
+/// Each GPU that CUDA shows this process, by the device that trains: copies within its memory and between it and the
+/// host's, the launch of a recorded program, and the forward and backward pass of dense layers in f32, TF32 and bf16 by
+/// cuBLASLt, where it is found, and in f32 and bf16 by own kernels. Then copies from each GPU to each other one that
+/// reaches its memory, pair by pair, by processes that are started for this. Sizes grow until a measurement takes long
+/// enough, so a slow GPU is measured with smaller ones. Adds figures and the version of CUDA to `all`; nothing without
+/// a GPU. Throws as Crew.
+void measure_gpus(const Measuring& how, const rtrun::Signals& signals, topology::Measurements& all);
+
 /// Between two processes of this host, which are started for this, over shared memory and over TCP on the loopback
 /// device. Throws as Crew. Empty without UCX.
 std::vector<topology::MessageFigure> measure_messages_here(const Measuring& how, const rtrun::Signals& signals,

@@ -15,6 +15,7 @@
 #include "tools/crew/machine.hpp"
 #include "tools/rttopo/bench/bench.hpp"
 #include "tools/rttopo/bench/measures.hpp"
+#include "tools/rttopo/bench/members.hpp"
 #include "transports/ucx/ucx_transport.hpp"
 
 namespace troupe::rttopo {
@@ -195,11 +196,6 @@ MessageFigure ask(MessageEnd& end, Peer peer, const AskedFor& what) {
   return figure;
 }
 
-json to_word(const topology::Repeats& figure) { return {figure.least, figure.median, figure.most}; }
-topology::Repeats from_word(const json& word) {
-  return {.median = word.at(1).get<double>(), .least = word.at(0).get<double>(), .most = word.at(2).get<double>()};
-}
-
 void say_figure(const Measuring& how, const MessageFigure& figure) {
   how.say(fmt::format("messages {}, {}: {:.3g} us, {:.3g} GB/s", figure.means,
                       figure.same_node ? "two processes here" : figure.from + " to " + figure.to,
@@ -264,14 +260,11 @@ std::vector<MessageFigure> measure_messages_here(const Measuring& how, const rtr
   return figures;
 }
 
-void be_message_end(Blocking& blocking, int fd) {
-  crew::Line line{Fd{fd}, kAnswerPatience};
-  const auto role = line.hear();
-  if (!role) return;
-  if (const int cpu = role->at("cpu"); cpu >= 0) crew::pin_to(cpu);
+void be_message_end(Blocking& blocking, crew::Line& line, const json& role) {
+  if (const int cpu = role.at("cpu"); cpu >= 0) crew::pin_to(cpu);
   UcxOptions options;
-  options.self = {role->at("self").get<std::uint32_t>()};
-  const bool tcp = role->at("means") == "tcp";
+  options.self = {role.at("self").get<std::uint32_t>()};
+  const bool tcp = role.at("means") == "tcp";
   options.means = tcp ? UcxMeans::tcp : UcxMeans::shm;
   if (tcp) options.network_devices = "lo";
   MessageEnd end{options};
@@ -281,7 +274,7 @@ void be_message_end(Blocking& blocking, int fd) {
   end.connect(peer, crew::bytes_of(other.at("address")));
   if (options.self.value == 1) return end.serve(peer);
   const MessageFigure figure =
-      ask(end, peer, {role->at("repeats"), std::chrono::milliseconds(role->at("span_ms").get<std::int64_t>())});
+      ask(end, peer, {role.at("repeats"), std::chrono::milliseconds(role.at("span_ms").get<std::int64_t>())});
   line.tell({{"say", "figures"},
              {"seconds", to_word(figure.seconds)},
              {"bytes_per_second", to_word(figure.bytes_per_second)}});
