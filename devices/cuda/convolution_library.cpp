@@ -59,16 +59,17 @@ std::unique_ptr<ConvolutionLibrary> ConvolutionLibrary::open(std::shared_ptr<con
 }
 
 ConvolutionLibrary::ConvolutionLibrary(std::shared_ptr<const Gpu> gpu, const dnn::Library& library, bool tf32)
-    : gpu_(std::move(gpu)), library_(library), tf32_(tf32), choices_(choices_for(*gpu_, library.get_version())) {
+    : gpu_(std::move(gpu)), library_(library), tf32_(tf32) {
   const std::size_t version = library_.get_version();
   TROUPE_CHECK(version / 10000 == kMajorVersion, Code::unsupported, "cuDNN ", text_of_version(version),
                " is not one of version ", kMajorVersion);
   gpu_->use();
   TROUPE_CUDA(gpu_->driver(), stream_create_with_priority(&trials_, kStreamNonBlocking, 0), "a stream to record on");
-  const dnn::Status made = library_.create(&handle_);
-  if (made == dnn::Status::success) return;
-  (void)gpu_->driver().stream_destroy(trials_);
-  fail_convolution(library_, made, "a handle", *gpu_);
+  if (const dnn::Status made = library_.create(&handle_); made != dnn::Status::success) {
+    (void)gpu_->driver().stream_destroy(trials_);
+    fail_convolution(library_, made, "a handle", *gpu_);
+  }
+  choices_ = choices_for(*gpu_, version);
 }
 
 // Streams have ended: nobody uses the handle, or a plan of it.

@@ -15,7 +15,7 @@ using dnn::ElementType;
 using Extents = std::array<std::int64_t, 4>;  // images, channels, height, width
 
 constexpr Extents kImages{2, 4, 6, 6}, kWeights{8, 4, 3, 3}, kOutput{2, 8, 4, 4};
-constexpr std::size_t kWords = 1024;  // of 8 bytes: more than any of them has
+constexpr std::size_t kTensorWords = 1024;  // of 8 bytes: more than any of them has
 constexpr std::int64_t kInParts = 1;  // the stand-in's engine with a workspace, in at most 4 parts
 
 dnn::Library open_cudnn() {
@@ -36,8 +36,8 @@ struct Convolutions : Rig {
   dnn::Descriptor tensor_of_images = nullptr, operation = nullptr, graph = nullptr, plan = nullptr;
 
   explicit Convolutions(int devices = 1) : Rig(devices), own(stream()) {
-    images = memory(kWords), weights = memory(kWords), output = memory(kWords), workspace = memory(kWords);
-    for (const DevicePointer each : {images, weights, output}) fill(each, kWords, own, 0);
+    images = memory(kTensorWords), weights = memory(kTensorWords), output = memory(kTensorWords), workspace = memory(kTensorWords);
+    for (const DevicePointer each : {images, weights, output}) fill(each, kTensorWords, own, 0);
     must(driver.stream_synchronize, own);
     (void)cudnn.create(&handle);
     (void)cudnn.set_stream(handle, own);
@@ -292,7 +292,7 @@ int workspace_of_convolutions_on_two_streams() {
   const StreamHandle other = rig.stream();
   (void)rig.run();
   (void)rig.cudnn.set_stream(rig.handle, other);
-  rig.output = rig.memory(kWords);
+  rig.output = rig.memory(kTensorWords);
   (void)rig.run();
   (void)rig.driver.stream_synchronize(other);
   rig.finish();
@@ -332,7 +332,7 @@ int handle_of_cudnn_made_in_a_capture() {
   return 0;
 }
 
-int stream_of_another_device() {
+int convolution_on_another_device() {
   Convolutions rig{2};
   rig.must(rig.driver.ctx_set_current, rig.context(1));
   (void)rig.cudnn.set_stream(rig.handle, rig.stream());
@@ -386,7 +386,7 @@ std::vector<Mistake> mistakes_with_convolutions() {
                      {"use after destruction", kRun, "from cudnnCreate", "cudnnDestroy"}),
       TROUPE_MISTAKE(handle_of_cudnn_made_in_a_capture,
                      {"capture", "cudnnCreate", "cuStreamBeginCapture_v2 on stream 1"}),
-      TROUPE_MISTAKE(stream_of_another_device, {"wrong device", "cudnnSetStream on stream 2", "its handle on device 0"},
+      TROUPE_MISTAKE(convolution_on_another_device, {"wrong device", "cudnnSetStream on stream 2", "its handle on device 0"},
                      "DEVICES=2"),
       TROUPE_MISTAKE(leaked_descriptor, {"leak", "a descriptor from cudnnBackendCreateDescriptor"}),
   };
