@@ -33,7 +33,8 @@ EngineChoices choices_for(const Gpu& gpu, std::size_t version) {
   int driver = 0;
   (void)gpu.driver().driver_get_version(&driver);
   std::string name = gpu.model();
-  std::ranges::replace_if(name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
+  std::ranges::replace_if(
+      name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
   return {text(folder, "/cudnn-", name, ".txt"),
           text(gpu.model(), ", cuDNN ", text_of_version(version), ", driver ", driver)};
 }

@@ -39,8 +39,8 @@ class ConvolutionLibrary final : public LibraryCalls {
   /// those above, Error{environment} where the library must be there and is not.
   static std::unique_ptr<ConvolutionLibrary> open(std::shared_ptr<const Gpu> gpu, const ConvolutionOptions& options,
                                                   std::string& why);
-  /// Throws Error{unsupported} for a version that is too old or too new, Error{device_fault}, Error{out_of_memory} where
-  /// the library does not start.
+  /// Throws Error{unsupported} for a version that is too old or too new, Error{device_fault}, Error{out_of_memory}
+  /// where the library does not start.
   ConvolutionLibrary(std::shared_ptr<const Gpu> gpu, const dnn::Library& library, bool tf32);
   ~ConvolutionLibrary();
   ConvolutionLibrary(const ConvolutionLibrary&) = delete;
@@ -48,9 +48,9 @@ class ConvolutionLibrary final : public LibraryCalls {
 
   /// "cuDNN 9.19.0", and what is to be known of the file of choices.
   std::string name() const;
-  /// Null: cuDNN has no plan for it, or none for which there is memory. A plan is recorded once where it is chosen, on a
-  /// stream of its own that never runs: so a plan that cannot be recorded is not taken, and whatever the library loads
-  /// when a plan is first used is loaded here. `workspace` is asked during the call.
+  /// Null: cuDNN has no plan for it, or none for which there is memory. A plan is recorded once where it is chosen, on
+  /// a stream of its own that never runs: so a plan that cannot be recorded is not taken, and whatever the library
+  /// loads when a plan is first used is loaded here. `workspace` is asked during the call.
   const ConvolutionPlan* plan(const LibraryConvolution& what, const Workspace& workspace);
   /// Writes what was chosen to the file: blocks.
   void save_choices() noexcept;
@@ -68,8 +68,8 @@ class ConvolutionLibrary final : public LibraryCalls {
   const dnn::Library library_;
   const bool tf32_;
   dnn::Handle handle_ = nullptr;
-  StreamHandle trials_ = nullptr;                                    // only ever recorded
-  std::mutex mutex_;                                                 // guards what follows, and the handle's stream
+  StreamHandle trials_ = nullptr;  // only ever recorded
+  std::mutex mutex_;               // guards what follows, and the handle's stream
   EngineChoices choices_;
   std::map<ConvolutionForm, std::optional<ConvolutionPlan>> plans_;  // none: there is no plan
 };

@@ -19,18 +19,27 @@ struct OperationAttributes {
   DescriptorType type;
   Attribute images, weights, output, convolution, alpha, beta;
 };
-constexpr OperationAttributes kForward{
-    DescriptorType::convolution_forward, Attribute::forward_images, Attribute::forward_weights,
-    Attribute::forward_output,           Attribute::forward_convolution, Attribute::forward_alpha,
-    Attribute::forward_beta};
-constexpr OperationAttributes kToImages{
-    DescriptorType::convolution_to_images, Attribute::to_images_images, Attribute::to_images_weights,
-    Attribute::to_images_output,           Attribute::to_images_convolution, Attribute::to_images_alpha,
-    Attribute::to_images_beta};
-constexpr OperationAttributes kToWeights{
-    DescriptorType::convolution_to_weights, Attribute::to_weights_images, Attribute::to_weights_weights,
-    Attribute::to_weights_output,           Attribute::to_weights_convolution, Attribute::to_weights_alpha,
-    Attribute::to_weights_beta};
+constexpr OperationAttributes kForward{DescriptorType::convolution_forward,
+                                       Attribute::forward_images,
+                                       Attribute::forward_weights,
+                                       Attribute::forward_output,
+                                       Attribute::forward_convolution,
+                                       Attribute::forward_alpha,
+                                       Attribute::forward_beta};
+constexpr OperationAttributes kToImages{DescriptorType::convolution_to_images,
+                                        Attribute::to_images_images,
+                                        Attribute::to_images_weights,
+                                        Attribute::to_images_output,
+                                        Attribute::to_images_convolution,
+                                        Attribute::to_images_alpha,
+                                        Attribute::to_images_beta};
+constexpr OperationAttributes kToWeights{DescriptorType::convolution_to_weights,
+                                         Attribute::to_weights_images,
+                                         Attribute::to_weights_weights,
+                                         Attribute::to_weights_output,
+                                         Attribute::to_weights_convolution,
+                                         Attribute::to_weights_alpha,
+                                         Attribute::to_weights_beta};
 
 const OperationAttributes& attributes_of(ConvolutionKind kind) noexcept {
   if (kind == ConvolutionKind::forward) return kForward;
@@ -101,7 +110,8 @@ dnn::Descriptor ConvolutionGraph::convolution() {
     made_.set(made, attribute, ElementType::int64, pair);
   };
   made_.set_one(made, Attribute::convolution_compute, ElementType::data_type, dnn::DataType::f32);
-  made_.set_one(made, Attribute::convolution_mode, ElementType::convolution_mode, dnn::ConvolutionMode::cross_correlation);
+  made_.set_one(made, Attribute::convolution_mode, ElementType::convolution_mode,
+                dnn::ConvolutionMode::cross_correlation);
   made_.set_one(made, Attribute::convolution_spatial_dims, ElementType::int64, std::int64_t{2});
   set_pair(Attribute::convolution_pre_paddings, paddings);
   set_pair(Attribute::convolution_post_paddings, paddings);
@@ -152,8 +162,7 @@ std::vector<dnn::Descriptor> ConvolutionGraph::operations() {
   std::vector<dnn::Descriptor> all{operation(last)};
   if (form_.has_bias) {
     const dnn::Descriptor sum = place_before(!form_.has_relu);
-    all.push_back(
-        pointwise(dnn::PointwiseMode::add, last, tensor(kBias, one_each, form_.bias_alignment), sum));
+    all.push_back(pointwise(dnn::PointwiseMode::add, last, tensor(kBias, one_each, form_.bias_alignment), sum));
     last = sum;
   }
   if (form_.has_relu) all.push_back(pointwise(dnn::PointwiseMode::relu, last, nullptr, output));
@@ -203,9 +212,9 @@ bool ConvolutionGraph::may_take(dnn::Descriptor engine, Descriptors& made, bool 
       made.get(engine, Attribute::engine_numerical_notes, ElementType::numerical_note, std::span<Note>{notes});
   return std::none_of(notes.begin(), notes.begin() + std::min(count, dnn::kMostNotes), [&](Note note) {
     const bool is_tensor_core = note == Note::tensor_core;
-    return note == Note::nondeterministic || note == Note::reduced_precision_reduction ||
-           note == Note::winograd_4x4 || note == Note::winograd_6x6 || note == Note::winograd_13x13 ||
-           (!tf32 && note == Note::down_convert_inputs) || (!tf32 && form_.type == Stored::f32 && is_tensor_core);
+    return note == Note::nondeterministic || note == Note::reduced_precision_reduction || note == Note::winograd_4x4 ||
+           note == Note::winograd_6x6 || note == Note::winograd_13x13 || (!tf32 && note == Note::down_convert_inputs) ||
+           (!tf32 && form_.type == Stored::f32 && is_tensor_core);
   });
 }
 

@@ -25,7 +25,9 @@ class Descriptors {
   dnn::Status status() const noexcept { return status_; }
   bool ok() const noexcept { return status_ == dnn::Status::success; }
   dnn::Descriptor make(dnn::DescriptorType type);
-  void finalize(dnn::Descriptor descriptor) { check([&] { return library_.descriptor_finalize(descriptor); }); }
+  void finalize(dnn::Descriptor descriptor) {
+    check([&] { return library_.descriptor_finalize(descriptor); });
+  }
   template <class Values>
   void set(dnn::Descriptor of, dnn::Attribute attribute, dnn::ElementType type, const Values& values) {
     check([&] {

@@ -27,10 +27,10 @@ struct CudaDeviceOptions {
 };
 
 /// A GPU of NVIDIA by the driver's own interface. The work of its streams is kernels of ours, cuBLASLt's products and
-/// cuDNN's convolutions; the description of its traits says what computes these, and why no library does. Its replicas compute any graph but
-/// those that cuda_refusal() names, and refuse these with Error{unsupported} naming the layer. `space` outlives the
-/// device. Throws Error{environment} where there is no GPU or none may be used, or a library that must be there is not,
-/// Error{unsupported} where this build cannot use it, each with what to do.
+/// cuDNN's convolutions; the description of its traits says what computes these, and why no library does. Its replicas
+/// compute any graph but those that cuda_refusal() names, and refuse these with Error{unsupported} naming the layer.
+/// `space` outlives the device. Throws Error{environment} where there is no GPU or none may be used, or a library that
+/// must be there is not, Error{unsupported} where this build cannot use it, each with what to do.
 std::unique_ptr<Device> make_cuda_device(AddressSpace& space, CudaDeviceOptions options);
 
 /// A GPU that the driver shows to this process.

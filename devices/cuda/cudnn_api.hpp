@@ -142,19 +142,19 @@ using StreamHandle = CUstream_st*;
 
 // X(member of Library, exported symbol, type of its result, parameters...): the only list of entry points.
 // Library::load, the check against cudnn_graph.h and the stand-in are made from it.
-#define TROUPE_CUDNN_ENTRY_POINTS(X)                                                                               \
-  X(get_version, cudnnGetVersion, std::size_t, void)                                                               \
-  X(get_error_string, cudnnGetErrorString, const char*, Status status)                                             \
-  X(create, cudnnCreate, Status, Handle* handle)                                                                   \
-  X(destroy, cudnnDestroy, Status, Handle handle)                                                                  \
-  X(set_stream, cudnnSetStream, Status, Handle handle, StreamHandle stream)                                        \
-  X(descriptor_create, cudnnBackendCreateDescriptor, Status, DescriptorType type, Descriptor* descriptor)          \
-  X(descriptor_destroy, cudnnBackendDestroyDescriptor, Status, Descriptor descriptor)                              \
-  X(descriptor_finalize, cudnnBackendFinalize, Status, Descriptor descriptor)                                      \
-  X(descriptor_set, cudnnBackendSetAttribute, Status, Descriptor descriptor, Attribute attribute,                  \
-    ElementType type, std::int64_t count, const void* elements)                                                    \
-  X(descriptor_get, cudnnBackendGetAttribute, Status, Descriptor descriptor, Attribute attribute,                  \
-    ElementType type, std::int64_t most, std::int64_t* count, void* elements)                                      \
+#define TROUPE_CUDNN_ENTRY_POINTS(X)                                                                                \
+  X(get_version, cudnnGetVersion, std::size_t, void)                                                                \
+  X(get_error_string, cudnnGetErrorString, const char*, Status status)                                              \
+  X(create, cudnnCreate, Status, Handle* handle)                                                                    \
+  X(destroy, cudnnDestroy, Status, Handle handle)                                                                   \
+  X(set_stream, cudnnSetStream, Status, Handle handle, StreamHandle stream)                                         \
+  X(descriptor_create, cudnnBackendCreateDescriptor, Status, DescriptorType type, Descriptor* descriptor)           \
+  X(descriptor_destroy, cudnnBackendDestroyDescriptor, Status, Descriptor descriptor)                               \
+  X(descriptor_finalize, cudnnBackendFinalize, Status, Descriptor descriptor)                                       \
+  X(descriptor_set, cudnnBackendSetAttribute, Status, Descriptor descriptor, Attribute attribute, ElementType type, \
+    std::int64_t count, const void* elements)                                                                       \
+  X(descriptor_get, cudnnBackendGetAttribute, Status, Descriptor descriptor, Attribute attribute, ElementType type, \
+    std::int64_t most, std::int64_t* count, void* elements)                                                         \
   X(execute, cudnnBackendExecute, Status, Handle handle, Descriptor plan, Descriptor pack)
 
 /// cuDNN's entry points. A value: copies call the same library, which stays loaded until the process ends.

@@ -39,8 +39,8 @@ class Math {
   void prepare(const ConvolveToWeightsArgs& args);
 
   std::uint64_t scratch_bytes() const noexcept;
-  /// `scratch`: of scratch_bytes(), in the GPU's memory, at a multiple of 256. As the workspace, it is for one stream at
-  /// a time.
+  /// `scratch`: of scratch_bytes(), in the GPU's memory, at a multiple of 256. As the workspace, it is for one stream
+  /// at a time.
   void take_scratch(std::byte* scratch) noexcept;
 
   // Arguments come without parts.

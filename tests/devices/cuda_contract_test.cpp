@@ -14,16 +14,15 @@ namespace {
 
 DeviceCase case_of(const char* name, const char* products, const char* convolutions) {
   return {name, [=](AddressSpace& space, std::chrono::milliseconds deadline) {
-            return make_cuda_device(
-                space, {.wait_deadline = deadline, .products = products, .convolutions = convolutions});
+            return make_cuda_device(space,
+                                    {.wait_deadline = deadline, .products = products, .convolutions = convolutions});
           }};
 }
 DeviceCase cuda_case() { return case_of("Gpu", "", ""); }
 /// What computes layers: on a GPU the libraries where there are some, over the stand-in always; and kernels of ours.
 auto both_cases() {
-  return ::testing::Values(
-      gpu::is_stand_in() ? case_of("Gpu", "cublaslt", "cudnn") : case_of("Gpu", "", ""),
-      case_of("GpuOwnProducts", "own", "own"));
+  return ::testing::Values(gpu::is_stand_in() ? case_of("Gpu", "cublaslt", "cudnn") : case_of("Gpu", "", ""),
+                           case_of("GpuOwnProducts", "own", "own"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, StreamContract, ::testing::Values(cuda_case()), case_name);

@@ -112,7 +112,7 @@ inline double distance(const std::vector<float>& a, const std::vector<float>& b)
 
 /// What `say` returns in a process of its own with these variables, or the error.
 inline std::string said_with(std::initializer_list<std::pair<const char*, const char*>> variables,
-                      const std::function<std::string()>& say) {
+                             const std::function<std::string()>& say) {
   return gpu::in_child([&] {
     for (const auto& [name, value] : variables) (void)::setenv(name, value, 1);
     try {

@@ -16,7 +16,7 @@ using Extents = std::array<std::int64_t, 4>;  // images, channels, height, width
 
 constexpr Extents kImages{2, 4, 6, 6}, kWeights{8, 4, 3, 3}, kOutput{2, 8, 4, 4};
 constexpr std::size_t kTensorWords = 1024;  // of 8 bytes: more than any of them has
-constexpr std::int64_t kInParts = 1;  // the stand-in's engine with a workspace, in at most 4 parts
+constexpr std::int64_t kInParts = 1;        // the stand-in's engine with a workspace, in at most 4 parts
 
 dnn::Library open_cudnn() {
   std::string why;
@@ -36,7 +36,8 @@ struct Convolutions : Rig {
   dnn::Descriptor tensor_of_images = nullptr, operation = nullptr, graph = nullptr, plan = nullptr;
 
   explicit Convolutions(int devices = 1) : Rig(devices), own(stream()) {
-    images = memory(kTensorWords), weights = memory(kTensorWords), output = memory(kTensorWords), workspace = memory(kTensorWords);
+    images = memory(kTensorWords), weights = memory(kTensorWords), output = memory(kTensorWords),
+    workspace = memory(kTensorWords);
     for (const DevicePointer each : {images, weights, output}) fill(each, kTensorWords, own, 0);
     must(driver.stream_synchronize, own);
     (void)cudnn.create(&handle);
@@ -79,8 +80,7 @@ struct Convolutions : Rig {
     constexpr std::array<std::int64_t, 2> kNone{0, 0}, kOne{1, 1};
     const dnn::Descriptor one = make(DescriptorType::convolution);
     (void)set(one, Attribute::convolution_compute, ElementType::data_type, dnn::DataType::f32);
-    (void)set(one, Attribute::convolution_mode, ElementType::convolution_mode,
-              dnn::ConvolutionMode::cross_correlation);
+    (void)set(one, Attribute::convolution_mode, ElementType::convolution_mode, dnn::ConvolutionMode::cross_correlation);
     (void)set(one, Attribute::convolution_spatial_dims, ElementType::int64, std::int64_t{2});
     for (const auto& [attribute, pair] : {std::pair{Attribute::convolution_pre_paddings, kNone},
                                           {Attribute::convolution_post_paddings, kNone},
@@ -366,15 +366,13 @@ std::vector<Mistake> mistakes_with_convolutions() {
       TROUPE_MISTAKE(tensor_that_lacks_an_attribute, {kWrong, kEnd, "no attribute 900"}),
       TROUPE_MISTAKE(plan_of_another_handle_than_its_graph,
                      {kWrong, kEnd, "a plan with another handle than its graph's"}),
-      TROUPE_MISTAKE(convolution_without_a_workspace,
-                     {kWrong, kRun, "no workspace, where the plan needs 515 bytes"}),
+      TROUPE_MISTAKE(convolution_without_a_workspace, {kWrong, kRun, "no workspace, where the plan needs 515 bytes"}),
       TROUPE_MISTAKE(convolution_with_too_small_a_workspace, {"out of range", kRun, "from cuMemAlloc_v2"}),
       TROUPE_MISTAKE(workspace_over_an_operand, {kWrong, kRun, "a workspace that overlaps tensor 1"}),
       TROUPE_MISTAKE(tensor_at_a_place_that_was_not_described,
                      {kWrong, kRun, "tensor 2 at no multiple of the 16 bytes"}),
       TROUPE_MISTAKE(output_over_the_images, {kWrong, kRun, "a result that overlaps tensor 1"}),
-      TROUPE_MISTAKE(fewer_addresses_than_tensors,
-                     {kWrong, kRun, "2 addresses, where the plan has 3 tensors"}),
+      TROUPE_MISTAKE(fewer_addresses_than_tensors, {kWrong, kRun, "2 addresses, where the plan has 3 tensors"}),
       TROUPE_MISTAKE(output_of_a_convolution_out_of_range, {"out of range", kRun, "from cuMemAlloc_v2"}),
       TROUPE_MISTAKE(handle_without_a_stream, {"default stream", "cudnnBackendExecute", "never given a stream"}),
       TROUPE_MISTAKE(convolution_read_on_another_stream, {"race, ", "kernel reader on stream 2", kRun}),
@@ -386,8 +384,8 @@ std::vector<Mistake> mistakes_with_convolutions() {
                      {"use after destruction", kRun, "from cudnnCreate", "cudnnDestroy"}),
       TROUPE_MISTAKE(handle_of_cudnn_made_in_a_capture,
                      {"capture", "cudnnCreate", "cuStreamBeginCapture_v2 on stream 1"}),
-      TROUPE_MISTAKE(convolution_on_another_device, {"wrong device", "cudnnSetStream on stream 2", "its handle on device 0"},
-                     "DEVICES=2"),
+      TROUPE_MISTAKE(convolution_on_another_device,
+                     {"wrong device", "cudnnSetStream on stream 2", "its handle on device 0"}, "DEVICES=2"),
       TROUPE_MISTAKE(leaked_descriptor, {"leak", "a descriptor from cudnnBackendCreateDescriptor"}),
   };
 }

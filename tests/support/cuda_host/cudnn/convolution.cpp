@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "devices/cuda/kernels/numbers.hpp"
 
@@ -136,7 +137,8 @@ std::uint64_t TensorForm::count() const noexcept {
 
 std::string TensorForm::text() const {
   std::string said = type == DataType::f32 ? "f32" : "bf16";
-  for (const std::int64_t extent : extents) said += (&extent == extents.data() ? " [" : ", ") + std::to_string(extent);
+  const char* before = " [";
+  for (const std::int64_t extent : extents) said += std::exchange(before, ", ") + std::to_string(extent);
   return said + "]";
 }
 
@@ -214,8 +216,7 @@ std::string Convolution::mistake() const {
     if (places[i] == 0) return "no address of " + name;
     if (places[i] % static_cast<Address>(all[i].alignment) != 0)
       return name + " at no multiple of the " + std::to_string(all[i].alignment) + " bytes that it was described with";
-    if (all[i].id != form.result().id &&
-        overlaps(places[i], all[i].size_bytes(), result, form.result().size_bytes()))
+    if (all[i].id != form.result().id && overlaps(places[i], all[i].size_bytes(), result, form.result().size_bytes()))
       return "a result that overlaps " + name;
     if (needed != 0 && overlaps(places[i], all[i].size_bytes(), workspace, needed))
       return "a workspace that overlaps " + name;
@@ -230,12 +231,10 @@ void run_convolution(Run& run, const Convolution& convolution, const PlacePtr& p
   const auto found_at = [&](const TensorForm& tensor) { return memory.at(convolution.place_of(tensor)); };
   const Form& form = convolution.form;
   const bool has_workspace = workspace_bytes(form, convolution.config) != 0;
-  const Found found{found_at(form.images),
-                    found_at(form.weights),
-                    found_at(form.output),
-                    form.bias ? found_at(*form.bias) : nullptr,
-                    found_at(form.result()),
-                    has_workspace ? static_cast<float*>(memory.at(convolution.workspace)) : nullptr};
+  const Found found{
+      found_at(form.images),   found_at(form.weights),
+      found_at(form.output),   form.bias ? found_at(*form.bias) : nullptr,
+      found_at(form.result()), has_workspace ? static_cast<float*>(memory.at(convolution.workspace)) : nullptr};
   run.lock.unlock();
   compute(convolution, found);
   run.lock.lock();

@@ -38,9 +38,8 @@ const std::map<DescriptorType, Rules>& all_rules() {
         {tensor_is_virtual, {Type::boolean, 1, false}}}},
       {DescriptorType::convolution_forward, operation_rules(forward_images, forward_weights, forward_output,
                                                             forward_convolution, forward_alpha, forward_beta)},
-      {DescriptorType::convolution_to_images,
-       operation_rules(to_images_images, to_images_weights, to_images_output, to_images_convolution, to_images_alpha,
-                       to_images_beta)},
+      {DescriptorType::convolution_to_images, operation_rules(to_images_images, to_images_weights, to_images_output,
+                                                              to_images_convolution, to_images_alpha, to_images_beta)},
       {DescriptorType::convolution_to_weights,
        operation_rules(to_weights_images, to_weights_weights, to_weights_output, to_weights_convolution,
                        to_weights_alpha, to_weights_beta)},
@@ -54,8 +53,7 @@ const std::map<DescriptorType, Rules>& all_rules() {
       {DescriptorType::heuristics,
        {{heuristics_graph, {Type::descriptor, 1, true}}, {heuristics_mode, {Type::heuristics_mode, 1, true}}}},
       {DescriptorType::engine, {{engine_graph, {Type::descriptor, 1, true}}, {engine_index, {Type::int64, 1, true}}}},
-      {DescriptorType::knob_choice,
-       {{knob_type, {Type::knob_type, 1, true}}, {knob_value, {Type::int64, 1, true}}}},
+      {DescriptorType::knob_choice, {{knob_type, {Type::knob_type, 1, true}}, {knob_value, {Type::int64, 1, true}}}},
       {DescriptorType::config,
        {{config_engine, {Type::descriptor, 1, true}}, {config_knob_choices, {Type::descriptor, 0, false}}}},
       {DescriptorType::plan, {{plan_handle, {Type::handle, 1, true}}, {plan_config, {Type::descriptor, 1, true}}}},
@@ -94,7 +92,8 @@ Status read_tensor(DescriptorState& of, std::string& mistake) {
   const auto extents = of.all<std::int64_t>(tensor_dimensions), strides = of.all<std::int64_t>(tensor_strides);
   for (std::size_t i = 0; i < 4; ++i) tensor.extents[i] = extents[i];
   tensor.type = of.one<DataType>(tensor_type), tensor.id = of.one<std::int64_t>(tensor_id);
-  tensor.alignment = of.one<std::int64_t>(tensor_alignment), tensor.is_virtual = of.one<std::uint8_t>(tensor_is_virtual) != 0;
+  tensor.alignment = of.one<std::int64_t>(tensor_alignment),
+  tensor.is_virtual = of.one<std::uint8_t>(tensor_is_virtual) != 0;
   for (const std::int64_t extent : extents)
     if (extent < 1) return wrong(mistake, "a tensor with an extent of " + std::to_string(extent));
   const std::int64_t channels = extents[1], row = channels * extents[3];

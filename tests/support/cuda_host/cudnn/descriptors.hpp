@@ -27,10 +27,10 @@ struct DescriptorState {
   DescriptorType type;
   bool is_finalized = false;
   std::map<Attribute, Value> values{};
-  Handle handle = nullptr;    // of a graph or a plan
-  TensorForm tensor{};        // of a tensor
-  std::optional<Form> form{};  // of an operation, and of all that follows
-  EngineConfig config{};      // of an engine, and of all that follows
+  Handle handle = nullptr;              // of a graph or a plan
+  TensorForm tensor{};                  // of a tensor
+  std::optional<Form> form{};           // of an operation, and of all that follows
+  EngineConfig config{};                // of an engine, and of all that follows
   std::vector<EngineConfig> results{};  // of heuristics
 
   bool has(Attribute attribute) const { return values.contains(attribute); }
