@@ -88,28 +88,53 @@ std::string ConvolutionLibrary::name() const {
 }
 
 const ConvolutionPlan* ConvolutionLibrary::plan(const LibraryConvolution& what, const Workspace& workspace) {
+  return find(what, workspace, /*in_step=*/false);
+}
+
+const ConvolutionPlan* ConvolutionLibrary::plan_in_step(const LibraryConvolution& what, const Workspace& workspace) {
+  return find(what, workspace, /*in_step=*/true);
+}
+
+const ConvolutionPlan* ConvolutionLibrary::find(const LibraryConvolution& what, const Workspace& workspace,
+                                                bool in_step) {
   const std::lock_guard lock{mutex_};
   auto found = plans_.find(what.form);
-  if (found == plans_.end()) found = plans_.emplace(what.form, choose(what, workspace)).first;
+  if (found == plans_.end()) found = plans_.emplace(what.form, choose(what, workspace, in_step)).first;
   const std::optional<ConvolutionPlan>& plan = found->second;
   // Chosen for another replica, perhaps, with more memory.
   return plan && (plan->workspace_bytes == 0 || workspace(plan->workspace_bytes) != nullptr) ? &*plan : nullptr;
 }
 
-std::optional<ConvolutionPlan> ConvolutionLibrary::choose(const LibraryConvolution& what, const Workspace& workspace) {
+std::optional<ConvolutionPlan> ConvolutionLibrary::choose(const LibraryConvolution& what, const Workspace& workspace,
+                                                          bool in_step) {
   gpu_->use();
   const auto graph = std::make_shared<const ConvolutionGraph>(library_, handle_, what.form);
   if (!graph->ok()) return std::nullopt;
   const std::string problem = text(text_of(what.form), tf32_ ? " tf32" : "");
   if (const EngineChoice* const known = choices_.find(problem))
     if (auto plan = try_out(*graph, *known, what.places, workspace)) return plan;
+  const auto first_of = [&](const std::vector<EngineChoice>& proposed) -> std::optional<ConvolutionPlan> {
+    for (const EngineChoice& choice : proposed)
+      if (auto plan = try_out(*graph, choice, what.places, workspace)) return plan;
+    return std::nullopt;
+  };
+  std::optional<ConvolutionPlan> plan;
+  if (in_step) plan = first_of(choices_of_others(what.form));
   for (const auto mode : {dnn::HeuristicsMode::a, dnn::HeuristicsMode::fallback})
-    for (const EngineChoice& choice : graph->proposals(mode))
-      if (auto plan = try_out(*graph, choice, what.places, workspace)) {
-        choices_.add(problem, choice);
-        return plan;
-      }
-  return std::nullopt;
+    if (!plan) plan = first_of(graph->proposals(mode));
+  if (plan) choices_.add(problem, plan->choice);
+  return plan;
+}
+
+/// For the same convolution of other numbers of images.
+std::vector<EngineChoice> ConvolutionLibrary::choices_of_others(const ConvolutionForm& form) const {
+  std::vector<EngineChoice> found;
+  for (const auto& [other, plan] : plans_) {
+    ConvolutionForm same = other;
+    same.images = form.images;
+    if (plan && same == form && std::ranges::find(found, plan->choice) == found.end()) found.push_back(plan->choice);
+  }
+  return found;
 }
 
 std::optional<ConvolutionPlan> ConvolutionLibrary::try_out(const ConvolutionGraph& graph, const EngineChoice& choice,

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "devices/cuda/convolution_plan.hpp"
 #include "devices/cuda/gpu.hpp"
@@ -52,13 +53,18 @@ class ConvolutionLibrary final : public LibraryCalls {
   /// a stream of its own that never runs: so a plan that cannot be recorded is not taken, and whatever the library
   /// loads when a plan is first used is loaded here. `workspace` is asked during the call.
   const ConvolutionPlan* plan(const LibraryConvolution& what, const Workspace& workspace);
+  /// The same in a step, which has no time to ask the library for its best engine: one that was chosen for another
+  /// number of images is taken, where there is one.
+  const ConvolutionPlan* plan_in_step(const LibraryConvolution& what, const Workspace& workspace);
   /// Writes what was chosen to the file: blocks.
   void save_choices() noexcept;
   /// `what` is a ConvolutionCall.
   void enqueue(void* stream, std::span<const std::byte> what) override;
 
  private:
-  std::optional<ConvolutionPlan> choose(const LibraryConvolution& what, const Workspace& workspace);
+  const ConvolutionPlan* find(const LibraryConvolution& what, const Workspace& workspace, bool in_step);
+  std::optional<ConvolutionPlan> choose(const LibraryConvolution& what, const Workspace& workspace, bool in_step);
+  std::vector<EngineChoice> choices_of_others(const ConvolutionForm& form) const;
   std::optional<ConvolutionPlan> try_out(const ConvolutionGraph& graph, const EngineChoice& choice,
                                          const ConvolutionPlaces& places, const Workspace& workspace);
   bool can_be_recorded(const ConvolutionCall& call);

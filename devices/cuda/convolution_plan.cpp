@@ -219,7 +219,7 @@ bool ConvolutionGraph::may_take(dnn::Descriptor engine, Descriptors& made, bool 
 }
 
 std::optional<ConvolutionPlan> ConvolutionGraph::plan(const EngineChoice& choice, bool tf32) const {
-  ConvolutionPlan found{.graph = shared_from_this(), .made = std::make_unique<Descriptors>(library_)};
+  ConvolutionPlan found{.graph = shared_from_this(), .made = std::make_unique<Descriptors>(library_), .choice = choice};
   Descriptors& made = *found.made;
   const dnn::Descriptor engine = made.make(DescriptorType::engine);
   made.set_one(engine, Attribute::engine_graph, ElementType::descriptor, graph_);

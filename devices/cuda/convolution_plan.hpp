@@ -81,6 +81,7 @@ struct ConvolutionPlan {
   std::shared_ptr<const ConvolutionGraph> graph;
   std::unique_ptr<Descriptors> made;  // of the graph
   dnn::Descriptor plan = nullptr;
+  EngineChoice choice;
   std::uint64_t workspace_bytes = 0;
 };
 

@@ -53,6 +53,13 @@ void print(std::ostream& to, const std::string& problem, const EngineChoice& cho
   to << '\n';
 }
 
+/// Whether files can be made in `folder`, or in the folders above it that do not exist yet.
+bool can_be_written(fs::path folder) {
+  std::error_code reason;
+  while (!fs::exists(folder, reason) && folder.has_relative_path()) folder = folder.parent_path();
+  return fs::is_directory(folder, reason) && ::access(folder.c_str(), W_OK | X_OK) == 0;
+}
+
 std::string next_line(std::istream& from) {
   std::string line;
   TROUPE_CHECK(std::getline(from, line), Code::corrupt, "it is not complete");
@@ -65,9 +72,7 @@ EngineChoices::EngineChoices(std::string file, std::string identity)
     : file_(std::move(file)), identity_(std::move(identity)) {
   std::error_code reason;
   const fs::path folder = fs::path{file_}.parent_path();
-  fs::create_directories(folder, reason);
-  if (reason || ::access(folder.c_str(), W_OK | X_OK) != 0)
-    note_ = text("choices are not kept: ", folder.string(), " cannot be written");
+  if (!can_be_written(folder)) note_ = text("choices are not kept: ", folder.string(), " cannot be written");
   if (!fs::exists(file_, reason)) return;
   try {
     choices_ = read();
@@ -107,14 +112,16 @@ void EngineChoices::add(const std::string& problem, EngineChoice choice) {
 void EngineChoices::save() noexcept {
   if (file_.empty() || !std::exchange(has_new_, false)) return;
   try {
-    std::error_code reason;
-    if (fs::exists(file_, reason)) choices_.merge(read());
+    std::error_code absent;
+    if (fs::exists(file_, absent)) choices_.merge(read());
   } catch (const Error&) {  // broken, or another identity's: it is replaced
   }
   std::ostringstream written;
   written << kTitle << '\n' << identity_ << '\n';
   for (const auto& [problem, choice] : choices_) print(written, problem, choice);
   written << kEnd << choices_.size() << '\n';
+  std::error_code reason;
+  fs::create_directories(fs::path{file_}.parent_path(), reason);
   try {
     NewFile file{file_};
     file.write(std::as_bytes(std::span{written.view()}));

@@ -190,7 +190,7 @@ const ConvolutionPlan* Math::plan_of(const std::optional<LibraryConvolution>& wh
   const Workspace taken = [this](std::uint64_t size_bytes) {
     return size_bytes <= workspace_.size_bytes() ? workspace_.at() : nullptr;
   };
-  return libraries_.convolutions->plan(*what, taken);
+  return libraries_.convolutions->plan_in_step(*what, taken);
 }
 
 /// False: the library cannot, and nothing is done.

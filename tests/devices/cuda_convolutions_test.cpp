@@ -136,10 +136,10 @@ std::string content_of(const fs::path& file) {
   return read.str();
 }
 /// What a step on a device of this process says, with a folder for caches.
-std::string described_with(const fs::path& folder, const char* fault = "none=success") {
-  return said_with({{"XDG_CACHE_HOME", folder.c_str()}, {"TROUPE_CUDA_HOST_FAULT", fault}}, [] {
+std::string described_with(const fs::path& folder, std::uint32_t rows = kTrialRows) {
+  return said_with({{"XDG_CACHE_HOME", folder.c_str()}}, [rows] {
     Trial trial{by_cudnn(), net()};
-    trial.step(1);
+    trial.step(1, rows);
     return text(trial.description(), trial.end().ok() ? "; done" : "; failed");
   });
 }
@@ -165,6 +165,11 @@ TEST(CudaConvolutions, TakeAKeptChoiceInsteadOfAskingTheLibrary) {
   std::ofstream{file_in(folder.path())} << kept;
   expect_says(described_with(folder.path()), {"cuDNN 9.19.0; done"});
   EXPECT_EQ(content_of(file_in(folder.path())), kept);
+  // In a step of fewer rows the engine of whole batches is taken. The stand-in would propose another setting.
+  expect_says(described_with(folder.path(), 3), {"cuDNN 9.19.0; done"});
+  const std::string both = content_of(file_in(folder.path()));
+  expect_says(both, {"forward f32 3x8x6x3 to 8x6x8", "end 10\n"});
+  EXPECT_EQ(both.find(" = 1 1:2"), both.npos) << both;
 }
 
 TEST(CudaConvolutions, IgnoreAFileOfChoicesThatIsBrokenOrOfAnotherVersionWithALineAndReplaceIt) {
@@ -206,7 +211,7 @@ TEST(CudaConvolutions, ChooseAnewWhereTheLibraryNoLongerHasAKeptChoice) {
 
 TEST(CudaConvolutions, SayThatChoicesAreNotKeptWhereTheFolderCannotBeMade) {
   if (!gpu::is_stand_in()) GTEST_SKIP() << "a machine may have no library";
-  expect_says(described_with("/proc/none"), {"cuDNN 9.19.0 (choices are not kept: /proc/none/troupe", "; done"});
+  expect_says(described_with("/dev/null"), {"cuDNN 9.19.0 (choices are not kept: /dev/null/troupe", "; done"});
 }
 
 TEST(EngineChoices, OfSeveralProcessesAreMerged) {
