@@ -162,17 +162,23 @@ std::optional<LibraryConvolution> convolution_with_relu(const ConvolveArgs& args
 
 }  // namespace
 
+/// Null: so much is not left. What needs less may still be found.
+std::byte* Math::grow_workspace(std::uint64_t size_bytes) {
+  if (size_bytes <= workspace_.size_bytes()) return workspace_.at();
+  try {
+    workspace_ = DeviceMemory{gpu_, size_bytes, /*clears=*/false};
+  } catch (const Error& error) {
+    if (error.code() != Code::out_of_memory) throw;
+    return nullptr;
+  }
+  return workspace_.at();
+}
+
 /// Whether a library has a plan, with as much memory as that takes.
 bool Math::prepare(const std::optional<LibraryConvolution>& what) {
   if (libraries_.convolutions == nullptr || !what) return false;
-  const Workspace grow = [this](std::uint64_t size_bytes) {
-    if (workspace_.size_bytes() < size_bytes) {
-      workspace_ = DeviceMemory{};  // first the old one: both may not fit
-      workspace_ = DeviceMemory{gpu_, size_bytes, /*clears=*/false};
-    }
-    return workspace_.at();
-  };
-  return libraries_.convolutions->plan(*what, grow) != nullptr;
+  return libraries_.convolutions->plan(
+             *what, [this](std::uint64_t size_bytes) { return grow_workspace(size_bytes); }) != nullptr;
 }
 
 void Math::prepare(const ConvolveArgs& args, const std::uint16_t* bf16_bias, bool with_relu) {

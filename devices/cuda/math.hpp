@@ -75,6 +75,7 @@ class Math {
   bool multiply_and_bring(CudaStream& stream, const MultiplyArgs& args, float* sums_to) const;
   std::uint64_t own_scratch_bytes() const noexcept;
   void add_bias(CudaStream& stream, const ProductTo& to, std::uint64_t rows, std::uint64_t columns) const;
+  std::byte* grow_workspace(std::uint64_t size_bytes);
   bool prepare(const std::optional<LibraryConvolution>& what);
   const ConvolutionPlan* plan_of(const std::optional<LibraryConvolution>& what) const;
   bool convolve_by_library(CudaStream& stream, const std::optional<LibraryConvolution>& what) const;

@@ -231,6 +231,25 @@ TEST(EngineChoices, OfSeveralProcessesAreMerged) {
   EXPECT_EQ(read.find("z"), nullptr);
 }
 
+// Of the calls for memory some are for the workspace; which ones is nobody's business.
+TEST(CudaConvolutions, DoWithoutAWorkspaceThatDoesNotFit) {
+  if (!gpu::is_stand_in()) GTEST_SKIP() << "a real GPU has no errors on command";
+  const auto computed = [] {
+    const std::vector<float> found = gradients_of(net(), by_cudnn());
+    return text(distance(found, gradients_of(net(), by_own())) < 1e-5 ? "right" : "wrong");
+  };
+  bool did_without = false;
+  for (int call = 1; call < 40 && !did_without; ++call) {
+    const TempFolder folder;
+    const std::string fault = text("cuMemAlloc_v2:", call, "=out_of_memory");
+    const std::string said =
+        said_with({{"XDG_CACHE_HOME", folder.path().c_str()}, {"TROUPE_CUDA_HOST_FAULT", fault.c_str()}}, computed);
+    const std::string choices = content_of(file_in(folder.path()));
+    did_without = said == "right" && choices.find(" = 0\n") != choices.npos;  // the engine that needs no workspace
+  }
+  EXPECT_TRUE(did_without);
+}
+
 // From here on this process uses the driver itself.
 
 TEST(CudaConvolutions, HaveTheSameBitsEachTime) {
