@@ -15,9 +15,9 @@ struct EngineChoice {
   friend bool operator==(const EngineChoice&, const EngineChoice&) = default;
 };
 
-/// Which engine was chosen for which problem, kept in a file between runs: choosing takes tens of milliseconds each. The
-/// file belongs to one kind of GPU, one version of the library and one of the driver (`identity`, a line). Processes
-/// may share it: each replaces it as a whole. Threads: one at a time.
+/// Which engine was chosen for which problem, kept in a file between runs: choosing takes tens of milliseconds each.
+/// The file belongs to one kind of GPU, one version of the library and one of the driver (`identity`, a line).
+/// Processes may share it: each replaces it as a whole. Threads: one at a time.
 class EngineChoices {
  public:
   /// Kept nowhere.
