@@ -44,13 +44,14 @@ void for_each_term(const Form& form, std::int64_t begin, std::int64_t end, Act&&
         }
 }
 
-/// The sums of one part, whichever of the three tensors they belong to.
+/// The sums of one part, whichever of the three tensors they belong to: in f64, since one f32 sum over all pixels of a
+/// batch would be less precise than the many short ones of a GPU.
 struct Sums {
   const Form& form;
   const Values &images, &weights, &output;
 
   Values of_taps(std::int64_t begin, std::int64_t end) const {
-    Values sums(form.result().count());
+    std::vector<double> sums(form.result().count());
     const auto taps = form.weights.extents[2] * form.weights.extents[3], channels = form.weights.extents[1];
     const auto filters = form.weights.extents[0] / form.groups();
     for_each_term(form, begin, end, [&](std::size_t out, std::size_t in, std::int64_t tap) {
@@ -60,20 +61,20 @@ struct Sums {
         add_channels(sums, to, from, static_cast<std::size_t>((filter * taps + tap) * channels));
       }
     });
-    return sums;
+    return {sums.begin(), sums.end()};
   }
 
  private:
-  void add_channels(Values& sums, std::size_t out, std::size_t in, std::size_t weight) const {
+  void add_channels(std::vector<double>& sums, std::size_t out, std::size_t in, std::size_t weight) const {
     const auto channels = static_cast<std::size_t>(form.weights.extents[1]);
     if (form.kind == DescriptorType::convolution_forward) {
-      float sum = 0;
-      for (std::size_t c = 0; c < channels; ++c) sum += images[in + c] * weights[weight + c];
+      double sum = 0;
+      for (std::size_t c = 0; c < channels; ++c) sum += double{images[in + c]} * weights[weight + c];
       sums[out] += sum;
     } else if (form.kind == DescriptorType::convolution_to_images) {
-      for (std::size_t c = 0; c < channels; ++c) sums[in + c] += output[out] * weights[weight + c];
+      for (std::size_t c = 0; c < channels; ++c) sums[in + c] += double{output[out]} * weights[weight + c];
     } else {
-      for (std::size_t c = 0; c < channels; ++c) sums[weight + c] += output[out] * images[in + c];
+      for (std::size_t c = 0; c < channels; ++c) sums[weight + c] += double{output[out]} * images[in + c];
     }
   }
 };
