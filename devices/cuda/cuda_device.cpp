@@ -93,14 +93,11 @@ std::uint64_t place_of_processes() { return std::hash<std::string>{}(text(boot_i
 
 class CudaDevice final : public HostDevice {
  public:
-  /// `products`: null, for the reason `why_own`: by kernels of ours.
+  /// `by`: what computes its layers, for its description.
   CudaDevice(AddressSpace& space, std::shared_ptr<const Gpu> gpu, std::chrono::milliseconds wait_deadline,
-             std::unique_ptr<ProductLibrary> products, const std::string& why_own)
-      : HostDevice(space), gpu_(std::move(gpu)), state_(gpu_, space, wait_deadline, std::move(products)) {
-    const std::string by =
-        state_.products() != nullptr ? state_.products()->name() : text("own kernels (", why_own, ")");
-    traits_ = {"cuda", text(gpu_->description(), ", products by ", by), gpu_->processors(), gpu_->has_bf16(),
-               MemoryKind::device};
+             Libraries libraries, const std::string& by)
+      : HostDevice(space), gpu_(std::move(gpu)), state_(gpu_, space, wait_deadline, std::move(libraries)) {
+    traits_ = {"cuda", text(gpu_->description(), by), gpu_->processors(), gpu_->has_bf16(), MemoryKind::device};
   }
   ~CudaDevice() override { end_imports(); }
   CudaDevice(const CudaDevice&) = delete;
@@ -247,9 +244,17 @@ std::unique_ptr<Device> make_cuda_device(AddressSpace& space, CudaDeviceOptions 
                options.wait_deadline.count(), " ms");
   const cuda::Driver driver = cuda::open_driver(options.driver);
   auto gpu = std::make_shared<const cuda::Gpu>(driver, cuda::ordinal_of(driver, options));
-  std::string why_own;
-  auto products = cuda::ProductLibrary::open(gpu, {options.products, options.cublaslt, options.tf32}, why_own);
-  return std::make_unique<cuda::CudaDevice>(space, std::move(gpu), options.wait_deadline, std::move(products), why_own);
+  std::string why_own, by;
+  cuda::Libraries libraries;
+  const auto say = [&](const char* what, const auto& library) {
+    by += text(", ", what, " by ", library != nullptr ? library->name() : text("own kernels (", why_own, ")"));
+  };
+  libraries.products = cuda::ProductLibrary::open(gpu, {options.products, options.cublaslt, options.tf32}, why_own);
+  say("products", libraries.products);
+  libraries.convolutions =
+      cuda::ConvolutionLibrary::open(gpu, {options.convolutions, options.cudnn, options.tf32}, why_own);
+  say("convolutions", libraries.convolutions);
+  return std::make_unique<cuda::CudaDevice>(space, std::move(gpu), options.wait_deadline, std::move(libraries), by);
 }
 
 CudaGpus find_cuda_gpus(const std::string& library) {

@@ -43,8 +43,9 @@ CudaReplica::CudaReplica(DeviceState& device, const Graph& graph, const Layout& 
   find_losses();
   find_relus(graph);
   find_rooms(graph);
-  take_memory(graph, library_for(memory));
+  take_memory(graph, libraries_for(memory));
   connect();
+  prepare_stages();
 }
 
 void CudaReplica::read_tensors(const Graph& graph) {
@@ -139,10 +140,11 @@ void CudaReplica::find_relus(const Graph& graph) {
   }
 }
 
-/// Null: weights are not in the GPU's memory, which libraries read no faster than kernels of ours do.
-ProductLibrary* CudaReplica::library_for(const ReplicaMemory& memory) const {
+/// None where weights are not in the GPU's memory: libraries read them from there no faster than kernels of ours do.
+MathLibraries CudaReplica::libraries_for(const ReplicaMemory& memory) const {
   const Memory& weights = type_ == Stored::bf16 ? memory.bf16 : memory.parameters;
-  return device_.space().region(weights.arena).kind == MemoryKind::device ? device_.products() : nullptr;
+  if (device_.space().region(weights.arena).kind != MemoryKind::device) return {};
+  return {device_.libraries().products.get(), device_.libraries().convolutions.get()};
 }
 
 void CudaReplica::find_rooms(const Graph& graph) {
@@ -197,7 +199,7 @@ std::uint64_t CudaReplica::place_gradients(std::vector<Use>& uses) const {
   return end;
 }
 
-void CudaReplica::take_memory(const Graph& graph, ProductLibrary* library) {
+void CudaReplica::take_memory(const Graph& graph, const MathLibraries& libraries) {
   const std::uint64_t rows = batch_.rows();
   std::uint64_t bytes = 0;
   const auto take = [&](std::uint64_t size) { return std::exchange(bytes, bytes + on_a_boundary(size)); };
@@ -217,7 +219,7 @@ void CudaReplica::take_memory(const Graph& graph, ProductLibrary* library) {
     uses[t].bytes = on_a_boundary(rows * tensors_[t].width() * bytes_of(type_));
   use_gradients(graph, uses);
   const std::uint64_t gradients = take(place_gradients(uses)), samples = take(sizeof *samples_);
-  math_ = std::make_unique<Math>(device_.gpu(), library, most.math);
+  math_ = std::make_unique<Math>(device_.gpu(), libraries, most.math);
   const std::uint64_t scratch = take(most.scratch), for_math = take(math_->scratch_bytes());
   memory_ = DeviceMemory{device_.gpu(), bytes};
   for (std::uint32_t t = 0; t < tensors_.size(); ++t) {
@@ -250,6 +252,15 @@ void CudaReplica::connect() {
     if (stage.is_loss) give(stage, stage.read[0]);
   for (auto stage = stages_.rbegin(); stage != stages_.rend(); ++stage)
     for (std::size_t n = 0; stage->has_backward && n < stage->read.size(); ++n) give(*stage, stage->read[n]);
+}
+
+/// Before anything waits: libraries choose, load and take memory for whole batches.
+void CudaReplica::prepare_stages() {
+  for (const Stage& stage : stages_) {
+    const Tensor* const relu = stage.relu != nullptr ? stage.relu->work.output : nullptr;
+    prepare(stage.work, stage.operation, relu, static_cast<std::uint32_t>(batch_.rows()), stage.has_backward, *math_);
+  }
+  if (device_.libraries().convolutions != nullptr) device_.libraries().convolutions->save_choices();
 }
 
 CudaStream& CudaReplica::own(Stream& stream, const Memory& batch, std::uint32_t rows) const {

@@ -60,10 +60,11 @@ class CudaReplica final : public Replica {
   void find_rooms(const Graph& graph);
   void use_gradients(const Graph& graph, std::vector<Use>& uses) const;
   std::uint64_t place_gradients(std::vector<Use>& uses) const;
-  void take_memory(const Graph& graph, ProductLibrary* library);
+  void take_memory(const Graph& graph, const MathLibraries& libraries);
   void connect();
+  void prepare_stages();
   CudaStream& own(Stream& stream, const Memory& batch, std::uint32_t rows) const;
-  ProductLibrary* library_for(const ReplicaMemory& memory) const;
+  MathLibraries libraries_for(const ReplicaMemory& memory) const;
   void forward_of(Stage& stage, const Pass& pass);
   Pass pass_on(CudaStream& stream, std::uint32_t rows, Memory sums, bool trains);
   void step_without_rows(CudaStream& stream, Memory sums, BucketSink& sink);

@@ -22,11 +22,11 @@ StreamLine::~StreamLine() {
 }
 
 DeviceState::DeviceState(std::shared_ptr<const Gpu> gpu, AddressSpace& space, std::chrono::milliseconds wait_deadline,
-                         std::unique_ptr<ProductLibrary> products)
+                         Libraries libraries)
     : gpu_(std::move(gpu)),
       space_(space),
       wait_deadline_(wait_deadline),
-      products_(std::move(products)),
+      libraries_(std::move(libraries)),
       memory_(gpu_, space),
       mirrors_(gpu_, space),
       step_blocks_(std::make_shared<StepBlocks>(gpu_, kStepBlocks)),

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "devices/cuda/convolution_library.hpp"
 #include "devices/cuda/gpu.hpp"
 #include "devices/cuda/lanes.hpp"
 #include "devices/cuda/line_mirror.hpp"
@@ -65,14 +66,19 @@ class Recorder {
   std::mutex mutex_;  // guards what is recorded
 };
 
+/// What computes beside kernels of ours; null: they compute it.
+struct Libraries {
+  std::unique_ptr<ProductLibrary> products;
+  std::unique_ptr<ConvolutionLibrary> convolutions;
+};
+
 /// What the streams and replicas of a device share. All memory is taken here and when streams and replicas are made: a
 /// driver may wait for all work of the GPU where it gives memory, and later some of that work waits for other ranks.
 /// Threads: any.
 class DeviceState {
  public:
-  /// `products`: null: they are computed by kernels of ours.
   DeviceState(std::shared_ptr<const Gpu> gpu, AddressSpace& space, std::chrono::milliseconds wait_deadline,
-              std::unique_ptr<ProductLibrary> products);
+              Libraries libraries);
   DeviceState(const DeviceState&) = delete;
   DeviceState& operator=(const DeviceState&) = delete;
 
@@ -83,7 +89,7 @@ class DeviceState {
   const std::shared_ptr<StepBlocks>& step_blocks() const noexcept { return step_blocks_; }
   Recorder& recorder() noexcept { return recorder_; }
   StreamMemory& stream_memory() noexcept { return stream_memory_; }
-  ProductLibrary* products() const noexcept { return products_.get(); }
+  const Libraries& libraries() const noexcept { return libraries_; }
   std::chrono::milliseconds wait_deadline() const noexcept { return wait_deadline_; }
   /// A new one, which lives as long as the device: others may still look its points up when the stream has ended.
   StreamLine& make_line();
@@ -96,7 +102,7 @@ class DeviceState {
   const std::shared_ptr<const Gpu> gpu_;
   AddressSpace& space_;
   const std::chrono::milliseconds wait_deadline_;
-  const std::unique_ptr<ProductLibrary> products_;
+  const Libraries libraries_;
   const std::atomic<std::chrono::nanoseconds> spin_{std::chrono::nanoseconds::zero()};
   MemoryMap memory_;
   LineMirrors mirrors_;

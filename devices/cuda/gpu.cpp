@@ -89,7 +89,8 @@ void Gpu::describe() {
   const int major = attribute(DeviceAttribute::compute_capability_major);
   const int minor = attribute(DeviceAttribute::compute_capability_minor);
   capability_ = 10 * major + minor;
-  name_ = text(name.data(), " at ", bus.data());
+  model_ = name.data();
+  name_ = text(model_, " at ", bus.data());
   description_ =
       text(name_, ", compute capability ", major, ".", minor, ", ", bytes >> 20, " MiB, kernels ", kernel_image_name());
   TROUPE_CHECK(attribute(DeviceAttribute::compute_mode) != static_cast<int>(ComputeMode::prohibited), Code::environment,

@@ -51,6 +51,8 @@ class Gpu {
   void use() const;
   Function function(KernelId id) const noexcept { return functions_[static_cast<std::size_t>(id)]; }
   std::uint32_t processors() const noexcept { return processors_; }
+  /// As the driver calls this kind of GPU.
+  const std::string& model() const noexcept { return model_; }
   /// For messages: model and PCI bus id.
   const std::string& name() const noexcept { return name_; }
   const std::string& description() const noexcept { return description_; }
@@ -73,6 +75,7 @@ class Gpu {
   std::array<Function, static_cast<std::size_t>(KernelId::count)> functions_{};
   std::uint32_t processors_ = 0;
   int capability_ = 0;  // 10 * major + minor
+  std::string model_;
   std::string name_;
   std::string description_;
   Uuid uuid_{};

@@ -16,9 +16,10 @@ constexpr std::uint64_t kMostSumBytes = 16;
 
 }  // namespace
 
-Math::Math(const std::shared_ptr<const Gpu>& gpu, ProductLibrary* library, const MathRoom& room)
-    : processors_(gpu->processors()), library_(library), room_(room) {
-  if (library_ != nullptr) workspace_ = DeviceMemory{gpu, library_->workspace_bytes(), /*clears=*/false};
+Math::Math(const std::shared_ptr<const Gpu>& gpu, const MathLibraries& libraries, const MathRoom& room)
+    : gpu_(gpu), processors_(gpu->processors()), libraries_(libraries), room_(room) {
+  if (libraries_.products != nullptr)
+    workspace_ = DeviceMemory{gpu, libraries_.products->workspace_bytes(), /*clears=*/false};
 }
 
 std::uint64_t Math::own_scratch_bytes() const noexcept {
@@ -29,7 +30,8 @@ std::uint64_t Math::own_scratch_bytes() const noexcept {
 }
 
 std::uint64_t Math::scratch_bytes() const noexcept {
-  return own_scratch_bytes() + (library_ == nullptr ? 0 : room_.landed_bytes);
+  const bool has_library = libraries_.products != nullptr || libraries_.convolutions != nullptr;
+  return own_scratch_bytes() + (has_library ? room_.landed_bytes : 0);
 }
 
 void Math::take_scratch(std::byte* scratch) noexcept {
@@ -66,11 +68,11 @@ void Math::multiply_here(CudaStream& stream, MultiplyArgs& args) const {
 /// False: the library cannot, and nothing is done.
 bool Math::multiply_by_library(CudaStream& stream, const MultiplyArgs& args, lt::Epilogue epilogue,
                                const void* vector) const {
-  if (library_ == nullptr) return false;
+  if (libraries_.products == nullptr) return false;
   auto product = library_product(args);
   if (!product) return false;
   product->form.epilogue = epilogue, product->form.vector = vector;
-  const ProductPlan* const plan = library_->plan(product->form);
+  const ProductPlan* const plan = libraries_.products->plan(product->form);
   if (plan == nullptr) return false;
   for (std::uint32_t c = 0; c < product->calls; ++c) {
     const ProductCall call{.plan = plan,
@@ -80,7 +82,7 @@ bool Math::multiply_by_library(CudaStream& stream, const MultiplyArgs& args, lt:
                            .workspace = workspace_.at(),
                            .alpha = args.to.scale,
                            .beta = args.to.adds != 0 ? 1.0F : 0.0F};
-    stream.launch_library(*library_, std::as_bytes(std::span{&call, 1}));
+    stream.launch_library(*libraries_.products, std::as_bytes(std::span{&call, 1}));
   }
   return true;
 }
@@ -88,24 +90,26 @@ bool Math::multiply_by_library(CudaStream& stream, const MultiplyArgs& args, lt:
 namespace {
 
 /// The bias in the type of the result, as a library adds it; null: there is none in that type.
-const void* bias_for(const MultiplyArgs& args, const std::uint16_t* bf16_bias) noexcept {
-  if (args.to.type == Stored::bf16) return bf16_bias;
-  return args.to.bias;
+const void* bias_for(const ProductTo& to, const std::uint16_t* bf16_bias) noexcept {
+  if (to.type == Stored::bf16) return bf16_bias;
+  return to.bias;
 }
 
 }  // namespace
 
 /// Where the library does not add the bias itself, a kernel of ours does.
 bool Math::multiply_with_bias(CudaStream& stream, const MultiplyArgs& args, const std::uint16_t* bf16_bias) const {
-  if (const void* const bias = bias_for(args, bf16_bias);
+  if (const void* const bias = bias_for(args.to, bf16_bias);
       bias != nullptr && multiply_by_library(stream, args, lt::Epilogue::bias, bias))
     return true;
   if (!multiply_by_library(stream, args, lt::Epilogue::none, nullptr)) return false;
-  const std::uint64_t columns = args.extents.columns, count = args.extents.rows * columns;
-  AddRepeatedArgs add{nullptr, args.to.at,   args.to.at,   args.to.bias, count,
-                      columns, args.to.type, args.to.type, Stored::f32,  0};
-  stream.launch(add, count);
+  add_bias(stream, args.to, args.extents.rows, args.extents.columns);
   return true;
+}
+
+void Math::add_bias(CudaStream& stream, const ProductTo& to, std::uint64_t rows, std::uint64_t columns) const {
+  AddRepeatedArgs add{nullptr, to.at, to.at, to.bias, rows * columns, columns, to.type, to.type, Stored::f32, 0};
+  stream.launch(add, add.count);
 }
 
 void Math::multiply(CudaStream& stream, MultiplyArgs& args, const std::uint16_t* bf16_bias) const {
@@ -116,7 +120,7 @@ void Math::multiply(CudaStream& stream, MultiplyArgs& args, const std::uint16_t*
 
 bool Math::multiply_with_relu(CudaStream& stream, const MultiplyArgs& args, const std::uint16_t* bf16_bias) const {
   if (args.to.bias == nullptr) return multiply_by_library(stream, args, lt::Epilogue::relu, nullptr);
-  const void* const bias = bias_for(args, bf16_bias);
+  const void* const bias = bias_for(args.to, bf16_bias);
   return bias != nullptr && multiply_by_library(stream, args, lt::Epilogue::relu_bias, bias);
 }
 
@@ -124,7 +128,7 @@ bool Math::multiply_with_relu(CudaStream& stream, const MultiplyArgs& args, cons
 // the gradients of the step before when it has. So it lands in memory of the replica, from which a kernel of ours,
 // which knows, brings it to its place. False: the library cannot, and nothing is done.
 bool Math::multiply_and_bring(CudaStream& stream, const MultiplyArgs& args, float* sums_to) const {
-  if (library_ == nullptr) return false;
+  if (libraries_.products == nullptr) return false;
   const std::uint64_t count = args.extents.rows * args.extents.columns;
   std::byte* const sums = sums_to == nullptr ? nullptr : landing_ + on_a_boundary(count * sizeof(float));
   MultiplyArgs landing = args;
@@ -146,18 +150,110 @@ void Math::multiply_to_gradient(CudaStream& stream, MultiplyArgs& args, SumColum
   if (sums != nullptr) sum_columns(stream, *sums, sums_to);
 }
 
-void Math::convolve(CudaStream& stream, ConvolveArgs& args) const {
+// ---- Convolutions ----
+
+namespace {
+
+std::optional<LibraryConvolution> convolution_with_relu(const ConvolveArgs& args, const std::uint16_t* bf16_bias) {
+  const void* const bias = args.to.bias == nullptr ? nullptr : bias_for(args.to, bf16_bias);
+  if (bias == nullptr && args.to.bias != nullptr) return std::nullopt;
+  return library_convolution(args, bias, true);
+}
+
+}  // namespace
+
+/// Null: so much is not left. What needs less may still be found.
+std::byte* Math::grow_workspace(std::uint64_t size_bytes) {
+  if (size_bytes <= workspace_.size_bytes()) return workspace_.at();
+  try {
+    workspace_ = DeviceMemory{gpu_, size_bytes, /*clears=*/false};
+  } catch (const Error& error) {
+    if (error.code() != Code::out_of_memory) throw;
+    return nullptr;
+  }
+  return workspace_.at();
+}
+
+/// Whether a library has a plan, with as much memory as that takes.
+bool Math::prepare(const std::optional<LibraryConvolution>& what) {
+  if (libraries_.convolutions == nullptr || !what) return false;
+  return libraries_.convolutions->plan(
+             *what, [this](std::uint64_t size_bytes) { return grow_workspace(size_bytes); }) != nullptr;
+}
+
+void Math::prepare(const ConvolveArgs& args, const std::uint16_t* bf16_bias, bool with_relu) {
+  if (with_relu && prepare(convolution_with_relu(args, bf16_bias))) return;
+  const void* const bias = args.to.bias == nullptr ? nullptr : bias_for(args.to, bf16_bias);
+  if (bias != nullptr && prepare(library_convolution(args, bias, false))) return;
+  (void)prepare(library_convolution(args, nullptr, false));
+}
+void Math::prepare(const ConvolveToImagesArgs& args) { (void)prepare(library_convolution(args)); }
+void Math::prepare(const ConvolveToWeightsArgs& args) { (void)prepare(library_convolution(args, landing_)); }
+
+/// Null: the library cannot.
+const ConvolutionPlan* Math::plan_of(const std::optional<LibraryConvolution>& what) const {
+  if (libraries_.convolutions == nullptr || !what) return nullptr;
+  const Workspace taken = [this](std::uint64_t size_bytes) {
+    return size_bytes <= workspace_.size_bytes() ? workspace_.at() : nullptr;
+  };
+  return libraries_.convolutions->plan_in_step(*what, taken);
+}
+
+/// False: the library cannot, and nothing is done.
+bool Math::convolve_by_library(CudaStream& stream, const std::optional<LibraryConvolution>& what) const {
+  const ConvolutionPlan* const plan = plan_of(what);
+  if (plan == nullptr) return false;
+  const ConvolutionCall call{plan, what->places, workspace_.at()};
+  stream.launch_library(*libraries_.convolutions, std::as_bytes(std::span{&call, 1}));
+  return true;
+}
+
+/// As multiply_with_bias().
+bool Math::convolve_with_bias(CudaStream& stream, const ConvolveArgs& args, const std::uint16_t* bf16_bias) const {
+  if (const void* const bias = bias_for(args.to, bf16_bias);
+      bias != nullptr && convolve_by_library(stream, library_convolution(args, bias, false)))
+    return true;
+  if (!convolve_by_library(stream, library_convolution(args, nullptr, false))) return false;
+  add_bias(stream, args.to, args.shape.count_out() / args.shape.filters, args.shape.filters);
+  return true;
+}
+
+void Math::convolve(CudaStream& stream, ConvolveArgs& args, const std::uint16_t* bf16_bias) const {
+  const bool is_done = args.to.bias == nullptr ? convolve_by_library(stream, library_convolution(args, nullptr, false))
+                                               : convolve_with_bias(stream, args, bf16_bias);
+  if (is_done) return;
   args.to.count = args.shape.count_out();
   launch(stream, args, extents_of(args), args.shape.filters);
 }
 
+bool Math::has_relu(const ConvolveArgs& args, const std::uint16_t* bf16_bias) const {
+  return plan_of(convolution_with_relu(args, bf16_bias)) != nullptr;
+}
+
+void Math::convolve_with_relu(CudaStream& stream, const ConvolveArgs& args, const std::uint16_t* bf16_bias) const {
+  (void)convolve_by_library(stream, convolution_with_relu(args, bf16_bias));
+}
+
 void Math::convolve_to_images(CudaStream& stream, ConvolveToImagesArgs& args) const {
+  if (convolve_by_library(stream, library_convolution(args))) return;
   args.to.count = args.shape.count_in();
   launch(stream, args, extents_of(args), 0);
 }
 
+/// As multiply_and_bring(). The library's order of weights is channels last, as is that of images.
 void Math::convolve_to_weights(CudaStream& stream, ConvolveToWeightsArgs& args) const {
-  args.to.count = args.shape.count_weights();
+  const ConvolutionShape& shape = args.shape;
+  if (convolve_by_library(stream, library_convolution(args, landing_))) {
+    PermuteArgs bring{};
+    bring.to = {args.to.at, args.to.type, 0};
+    bring.from = landing_, bring.from_type = args.images_type;
+    bring.count = shape.count_weights(), bring.width = shape.taps() * shape.channels_of_group();
+    bring.extents[0] = shape.channels_of_group(), bring.strides[0] = 1;
+    bring.extents[1] = static_cast<std::uint32_t>(shape.taps()), bring.strides[1] = shape.channels_of_group();
+    bring.count_extents = 2;
+    return stream.launch(bring, bring.count);
+  }
+  args.to.count = shape.count_weights();
   launch(stream, args, extents_of(args), 0);
 }
 

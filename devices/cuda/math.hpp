@@ -2,9 +2,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "devices/cuda/cuda_stream.hpp"
-#include "devices/cuda/product_library.hpp"
+#include "devices/cuda/device_state.hpp"
 
 namespace troupe::cuda {
 
@@ -14,16 +15,28 @@ constexpr std::uint64_t on_a_boundary(std::uint64_t bytes) noexcept { return (by
 /// What a replica's layers ask for at most.
 struct MathRoom {
   std::uint64_t summed_columns = 0;  // of sum_columns()
-  std::uint64_t landed_bytes = 0;    // of multiply_to_gradient(): product and sums
+  std::uint64_t landed_bytes = 0;    // of multiply_to_gradient(): product and sums; of convolve_to_weights()
+};
+
+/// The libraries that a replica uses; null: kernels of ours.
+struct MathLibraries {
+  ProductLibrary* products = nullptr;
+  ConvolutionLibrary* convolutions = nullptr;
 };
 
 /// Where a replica's products of matrices, convolutions and sums over rows are enqueued: the one place that chooses
-/// what computes them. Products by a library, where there is one and it has an algorithm; everything else by kernels of
-/// ours, products in as many parts as keep the processors busy.
+/// what computes them. Products and convolutions by a library, where there is one and it has an algorithm; everything
+/// else by kernels of ours, products in as many parts as keep the processors busy.
 class Math {
  public:
-  /// `library`: null: kernels of ours. Takes the library's workspace of the GPU's memory.
-  Math(const std::shared_ptr<const Gpu>& gpu, ProductLibrary* library, const MathRoom& room);
+  /// Takes the libraries' workspace of the GPU's memory.
+  Math(const std::shared_ptr<const Gpu>& gpu, const MathLibraries& libraries, const MathRoom& room);
+
+  // Before the first step, with the arguments of that step: chooses how the convolution will be computed, and takes
+  // memory for it. What was not prepared is chosen when it is first enqueued, and has to do with that memory.
+  void prepare(const ConvolveArgs& args, const std::uint16_t* bf16_bias, bool with_relu);
+  void prepare(const ConvolveToImagesArgs& args);
+  void prepare(const ConvolveToWeightsArgs& args);
 
   std::uint64_t scratch_bytes() const noexcept;
   /// `scratch`: of scratch_bytes(), in the GPU's memory, at a multiple of 256. As the workspace, it is for one stream
@@ -39,7 +52,11 @@ class Math {
   /// To gradients, which other ranks may be reading still. `sums`: of the columns of the product's left operand, f32,
   /// to `sums_to`; null: none are asked for.
   void multiply_to_gradient(CudaStream& stream, MultiplyArgs& args, SumColumnsArgs* sums, float* sums_to) const;
-  void convolve(CudaStream& stream, ConvolveArgs& args) const;
+  void convolve(CudaStream& stream, ConvolveArgs& args, const std::uint16_t* bf16_bias) const;
+  /// Whether convolve_with_relu() can: only a library does.
+  bool has_relu(const ConvolveArgs& args, const std::uint16_t* bf16_bias) const;
+  /// The same, and what is below 0 becomes 0.
+  void convolve_with_relu(CudaStream& stream, const ConvolveArgs& args, const std::uint16_t* bf16_bias) const;
   void convolve_to_images(CudaStream& stream, ConvolveToImagesArgs& args) const;
   void convolve_to_weights(CudaStream& stream, ConvolveToWeightsArgs& args) const;
   /// to[j] = the sum of column j, f32. `args` comes without parts.
@@ -57,13 +74,20 @@ class Math {
   bool multiply_with_bias(CudaStream& stream, const MultiplyArgs& args, const std::uint16_t* bf16_bias) const;
   bool multiply_and_bring(CudaStream& stream, const MultiplyArgs& args, float* sums_to) const;
   std::uint64_t own_scratch_bytes() const noexcept;
+  void add_bias(CudaStream& stream, const ProductTo& to, std::uint64_t rows, std::uint64_t columns) const;
+  std::byte* grow_workspace(std::uint64_t size_bytes);
+  bool prepare(const std::optional<LibraryConvolution>& what);
+  const ConvolutionPlan* plan_of(const std::optional<LibraryConvolution>& what) const;
+  bool convolve_by_library(CudaStream& stream, const std::optional<LibraryConvolution>& what) const;
+  bool convolve_with_bias(CudaStream& stream, const ConvolveArgs& args, const std::uint16_t* bf16_bias) const;
 
+  const std::shared_ptr<const Gpu> gpu_;
   const std::uint32_t processors_;
-  ProductLibrary* const library_;
+  const MathLibraries libraries_;
   const MathRoom room_;
   std::byte* scratch_ = nullptr;
-  std::byte* landing_ = nullptr;  // where the library's gradients wait for a kernel of ours
-  DeviceMemory workspace_;        // of the library
+  std::byte* landing_ = nullptr;  // where the libraries' gradients wait for a kernel of ours
+  DeviceMemory workspace_;        // of the libraries
 };
 
 }  // namespace troupe::cuda

@@ -1,10 +1,11 @@
 #include "devices/cuda/product_library.hpp"
 
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 #include <vector>
+
+#include "devices/cuda/library_choice.hpp"
 
 namespace troupe::cuda {
 namespace {
@@ -15,15 +16,7 @@ using Made = std::unique_ptr<Record, lt::Status (*)(Record*)>;
 
 lt::Type type_of(Stored stored) noexcept { return stored == Stored::f32 ? lt::Type::f32 : lt::Type::bf16; }
 
-std::string read_choice(const ProductOptions& options) {
-  const char* const named = std::getenv("TROUPE_CUDA_PRODUCTS");
-  const bool is_named = options.choice.empty() && named != nullptr;
-  std::string choice = is_named ? named : options.choice;
-  TROUPE_CHECK(choice.empty() || choice == "own" || choice == "cublaslt", Code::invalid,
-               is_named ? "TROUPE_CUDA_PRODUCTS" : "the choice of products", " is \"", choice,
-               "\": write \"cublaslt\" or \"own\", or leave it out");
-  return choice;
-}
+constexpr LibraryChoice kChoice{"TROUPE_CUDA_PRODUCTS", "cublaslt", "products"};
 
 /// A library of CUDA 13 needs a driver of CUDA 13; one of CUDA 12 works with both.
 std::vector<std::string> files_for(const Driver& driver) {
@@ -125,7 +118,7 @@ class RecordMaker {
 
 std::unique_ptr<ProductLibrary> ProductLibrary::open(std::shared_ptr<const Gpu> gpu, const ProductOptions& options,
                                                      std::string& why) {
-  const std::string choice = read_choice(options);
+  const std::string choice = read_choice(kChoice, options.choice);
   why = "as TROUPE_CUDA_PRODUCTS or the device's options ask";
   if (choice == "own") return nullptr;
   const auto files = options.file.empty() ? files_for(gpu->driver()) : std::vector<std::string>{options.file};

@@ -277,7 +277,7 @@ Keys data_and_model_keys() {
       {"model.tf32", at<&S::model, &S::Model::tf32>, yes_or_no(),
        "whether GPUs may round the operands of f32 products to TF32", "true",
        "TF32 has 10 bits of the mantissa, f32 23; sums stay f32. Much faster on tensor cores. It needs cuBLASLt "
-       "(docs/gpu.md) and dtype = \"f32\"; elsewhere it changes nothing."},
+       "or cuDNN (docs/gpu.md) and dtype = \"f32\"; elsewhere it changes nothing."},
   };
 }
 

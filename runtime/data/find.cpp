@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <system_error>
 #include <utility>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/user_cache.hpp"
 #include "runtime/base/words.hpp"
 #include "runtime/data/detail/data_format.hpp"
 #include "runtime/data/detail/idx_files.hpp"
@@ -103,13 +103,11 @@ fs::path resolve_set_path(const DataRequest& request) {
 
 fs::path cache_folder(const DataRequest& request) {
   if (!request.cache.empty()) return whole_path(request.cache);
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  if (cache != nullptr && *cache == '/') return fs::path{cache} / "troupe";  // the XDG rule: a relative path is ignored
-  const char* home = std::getenv("HOME");
-  TROUPE_CHECK(home != nullptr && *home == '/', Code::environment,
+  const std::string cache = user_cache_folder();
+  TROUPE_CHECK(!cache.empty(), Code::environment,
                "no folder for the generated digits: neither XDG_CACHE_HOME nor HOME is set; set XDG_CACHE_HOME to a "
                "folder that can be written");
-  return fs::path{home} / ".cache" / "troupe";
+  return cache;
 }
 
 IdxPaths digit_files(const fs::path& folder) {

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <type_traits>
 #include <utility>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/user_cache.hpp"
 #include "runtime/topology/reading.hpp"
 
 // One list of fields per type is used for writing and reading, so the output reads back as the same value. Files are
@@ -198,16 +198,11 @@ Measurements measurements_from_json(std::string_view text, std::string_view sour
 }
 
 std::string measurements_file(const std::string& host) {
-  std::string folder;
-  if (const char* const cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0')
-    folder = cache;
-  else if (const char* const home = std::getenv("HOME"); home != nullptr && *home != '\0')
-    folder = std::string{home} + "/.cache";
-  else
-    return {};
+  const std::string folder = user_cache_folder();
+  if (folder.empty()) return {};
   std::string name = host.empty() ? "host" : host;
   std::replace(name.begin(), name.end(), '/', '_');
-  return folder + "/troupe/measurements/" + name + ".json";
+  return folder + "/measurements/" + name + ".json";
 }
 
 std::optional<Measurements> read_measurements(const std::string& file) {

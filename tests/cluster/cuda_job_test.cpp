@@ -60,7 +60,7 @@ TEST_F(CudaJob, LearnsWhatCpusLearnUnderOtherPoliciesRulesAndTypes) {
   }
 }
 
-TEST_F(CudaJob, LearnsWhatCpusLearnWhateverComputesItsProducts) {
+TEST_F(CudaJob, LearnsWhatCpusLearnWhateverComputesItsLayers) {
   std::ofstream{folder_.path() / "data" / "words.txt"} << text_of_words();
   const Settings lenet{"model.name=lenet", "model.units=[1000,1000]", "data.batch=8"};
   const Settings gpt{
@@ -70,27 +70,34 @@ TEST_F(CudaJob, LearnsWhatCpusLearnWhateverComputesItsProducts) {
     settings.insert(settings.end(), {"train.steps=6", "evaluate.every_epochs=0"});
     SCOPED_TRACE(settings.front());
     const std::vector<double> wanted = train(job(0, 2, on("cpu", settings)));
-    for (const char* const products : {"cublaslt", "own"}) {
+    for (const auto& [products, convolutions] : {std::pair{"cublaslt", "cudnn"}, {"own", "own"}}) {
       SCOPED_TRACE(products);
       ProgramStart start = job(2, 2, on("cuda", settings));
       start.environment.emplace_back("TROUPE_CUDA_PRODUCTS", products);
+      start.environment.emplace_back("TROUPE_CUDA_CONVOLUTIONS", convolutions);
+      start.environment.emplace_back("TROUPE_CUDA_HOST_PREPARED", "troupe_wait");  // no memory is taken in a step
       expect_near(train(start), wanted);
     }
   }
 }
 
-TEST_F(CudaJob, SaysWhatComputesItsProducts) {
-  const auto said = [this](const char* products, Settings settings) {
+TEST_F(CudaJob, SaysWhatComputesItsLayers) {
+  const auto said = [this](const char* products, const char* convolutions, Settings settings) {
     settings.emplace_back("train.steps=2");
     ProgramStart start = job(1, 1, on("cuda", settings));
     start.environment.emplace_back("TROUPE_CUDA_PRODUCTS", products);
+    start.environment.emplace_back("TROUPE_CUDA_CONVOLUTIONS", convolutions);
     Program rtrun{start};
     EXPECT_EQ(rtrun.wait(60s), 0) << rtrun.err();
     return rtrun.out();
   };
-  EXPECT_THAT(said("cublaslt", {}), HasSubstr("products by cuBLASLt 13.1.0\n"));
-  EXPECT_THAT(said("cublaslt", {"model.tf32=true"}), HasSubstr("products by cuBLASLt 13.1.0 in TF32\n"));
-  EXPECT_THAT(said("own", {}), HasSubstr("products by own kernels (as TROUPE_CUDA_PRODUCTS"));
+  EXPECT_THAT(said("cublaslt", "cudnn", {}), HasSubstr("products by cuBLASLt 13.1.0, convolutions by cuDNN 9.19.0\n"));
+  EXPECT_THAT(said("cublaslt", "cudnn", {"model.tf32=true"}),
+              HasSubstr("products by cuBLASLt 13.1.0 in TF32, convolutions by cuDNN 9.19.0 in TF32\n"));
+  EXPECT_THAT(
+      said("own", "own", {}),
+      HasSubstr("products by own kernels (as TROUPE_CUDA_PRODUCTS or the device's options ask), convolutions by "
+                "own kernels (as TROUPE_CUDA_CONVOLUTIONS"));
 }
 
 TEST_F(CudaJob, SwitchesItsPolicyInARun) {

@@ -185,6 +185,7 @@ std::string JobFolder::leftovers() const {
   }
   for (const std::string& name : names_in(path_)) {
     const bool known = name == "app.toml" || name == "data" || name.starts_with("data/") || name == "tmp" ||
+                       name == "tmp/troupe" || name.starts_with("tmp/troupe/cudnn-") ||  // kept for the next run
                        name == "run" || name == "run/log" || name == "run/log.csv" || name == "run/report.lock" ||
                        name == "report.lock" || name == "run/report.html" || name == "run/report.json" ||
                        name == "trace.json" || name == "trace.svg" || name.starts_with("run/rank-") ||

@@ -12,15 +12,17 @@
 namespace troupe::contracts {
 namespace {
 
-DeviceCase case_of(const char* name, const char* products) {
-  return {name, [products](AddressSpace& space, std::chrono::milliseconds deadline) {
-            return make_cuda_device(space, {.wait_deadline = deadline, .products = products});
+DeviceCase case_of(const char* name, const char* products, const char* convolutions) {
+  return {name, [=](AddressSpace& space, std::chrono::milliseconds deadline) {
+            return make_cuda_device(space,
+                                    {.wait_deadline = deadline, .products = products, .convolutions = convolutions});
           }};
 }
-DeviceCase cuda_case() { return case_of("Gpu", ""); }
-/// What computes products: on a GPU the library where there is one, over the stand-in always; and kernels of ours.
+DeviceCase cuda_case() { return case_of("Gpu", "", ""); }
+/// What computes layers: on a GPU the libraries where there are some, over the stand-in always; and kernels of ours.
 auto both_cases() {
-  return ::testing::Values(case_of("Gpu", gpu::is_stand_in() ? "cublaslt" : ""), case_of("GpuOwnProducts", "own"));
+  return ::testing::Values(gpu::is_stand_in() ? case_of("Gpu", "cublaslt", "cudnn") : case_of("Gpu", "", ""),
+                           case_of("GpuOwnProducts", "own", "own"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, StreamContract, ::testing::Values(cuda_case()), case_name);
@@ -105,15 +107,59 @@ class CudaProducts : public LayerContract {
 TEST_P(CudaProducts, HaveTheGradientsOfTheReferenceWithUnhandyExtents) { compare_all(DType::f32); }
 TEST_P(CudaProducts, HaveTheGradientsOfTheReferenceWithUnhandyExtentsInBf16) { compare_all(DType::bf16); }
 
+/// Convolutions of unhandy extents, with and without what follows them in one kernel.
+class CudaConvolutions : public LayerContract {
+ protected:
+  Graph net(DType dtype, Shape image, Conv2d second) const {
+    return {"net",
+            std::move(image),
+            dtype,
+            {{"a", Conv2d{.filters = 6, .kernel = {3, 3}, .padding = {1, 1}}},
+             {"b", second},
+             {"r", Relu{}},
+             {"c", Conv2d{.filters = 5, .kernel = {1, 2}, .bias = false}},
+             {"s", Relu{}},
+             {"out", Dense{kLayerClasses}},
+             {"loss", SoftmaxCrossEntropy{}}}};
+  }
+  /// Two convolutions read one tensor: the second one adds to its gradient.
+  Graph branches(DType dtype) const {
+    Shape image{{9, 7, 5}};
+    return {"branches",
+            {{std::string{kImage}, image, dtype}, {std::string{kLabel}, {}, DType::i32, kLayerClasses}},
+            dtype,
+            {{"a", Conv2d{.filters = 8, .kernel = {3, 3}, .padding = {1, 1}}},
+             {"b", Conv2d{.filters = 4, .kernel = {3, 3}, .padding = {1, 1}}, {"a"}},
+             {"c", Conv2d{.filters = 4, .kernel = {3, 1}, .padding = {1, 0}, .groups = 2}, {"a"}},
+             {"sum", Add{}, {"b", "c"}},
+             {"out", Dense{kLayerClasses}},
+             {"loss", SoftmaxCrossEntropy{}, {"out", std::string{kLabel}}}}};
+  }
+  void compare_all(DType dtype) {
+    EXPECT_TRUE(compare(net(dtype, Shape{{7, 9, 3}}, {.filters = 10, .kernel = {3, 2}, .stride = {2, 1}}), 1));
+    EXPECT_TRUE(compare(net(dtype, Shape{{11, 6, 1}}, {.filters = 9, .kernel = {2, 2}, .groups = 3}), 2));
+    EXPECT_TRUE(compare(
+        net(dtype, Shape{{9, 10, 4}}, {.filters = 7, .kernel = {3, 3}, .padding = {2, 1}, .dilation = {2, 2}}), 3));
+    EXPECT_TRUE(compare(net(dtype, Shape{{8, 8, 3}}, {.filters = 6, .kernel = {1, 1}, .stride = {3, 2}}), 4));
+    EXPECT_TRUE(compare(net(dtype, Shape{{5, 6, 2}}, {.filters = 12, .kernel = {3, 3}, .groups = 6}), 5));
+    EXPECT_TRUE(compare(branches(dtype), 6));
+  }
+};
+
+TEST_P(CudaConvolutions, HaveTheGradientsOfTheReferenceWithUnhandyExtents) { compare_all(DType::f32); }
+TEST_P(CudaConvolutions, HaveTheGradientsOfTheReferenceWithUnhandyExtentsInBf16) { compare_all(DType::bf16); }
+
 #if defined(__SANITIZE_THREAD__)
 // They take minutes there. cuda_threads_test looks for races within kernels, the suites above for those around them.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(LayerContract);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CudaModels);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CudaProducts);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CudaConvolutions);
 #else
 INSTANTIATE_TEST_SUITE_P(Cuda, LayerContract, both_cases(), case_name);
 INSTANTIATE_TEST_SUITE_P(Cuda, CudaModels, both_cases(), case_name);
 INSTANTIATE_TEST_SUITE_P(Cuda, CudaProducts, both_cases(), case_name);
+INSTANTIATE_TEST_SUITE_P(Cuda, CudaConvolutions, both_cases(), case_name);
 #endif
 
 }  // namespace

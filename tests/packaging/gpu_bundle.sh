@@ -41,6 +41,7 @@ for name in dl.so.2 m.so.6 mvec.so.1 pthread.so.0 resolv.so.2 rt.so.1 util.so.1;
 done
 put "$build/cuda_host/libcuda.so.1" driver
 put "$build/cuda_host/libcublasLt.so.13" driver
+put "$build/cuda_host/libcudnn.so.9" driver
 "$source/tools/bundle" --tree "$build" --out "$work/bundle"
 tar -C "$root/moved" -xzf "$work/bundle.tar.gz"
 rm -rf "$work/bundle"

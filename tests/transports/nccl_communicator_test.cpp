@@ -243,7 +243,7 @@ TEST(NcclCommunicator, RefusesStreamsOfOtherDevices) {
   AddressSpace space;
   const auto arena = Arena::create(arena_id(Peer{0}, 1), 1 << 20);
   space.map(arena);
-  const auto device = make_cuda_device(space, {.driver = TROUPE_CUDA_HOST, .products = "own"});
+  const auto device = make_cuda_device(space, {.driver = TROUPE_CUDA_HOST, .products = "own", .convolutions = "own"});
   const Memory memory = device->allocate(arena_id(Peer{0}, 2), MemoryKind::device, 1 << 20);
   const auto other = make_reference_device(space);
   const auto stream = other->stream();

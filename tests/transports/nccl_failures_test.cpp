@@ -77,7 +77,8 @@ class RankProcess {
       if (r != rank) space.map(Arena::open(meeting.tickets[r]));
       group.members.push_back(meeting.members[r]);
     }
-    device = make_cuda_device(space, {.ordinal = rank, .driver = TROUPE_CUDA_HOST, .products = "own"});
+    device = make_cuda_device(space,
+                              {.ordinal = rank, .driver = TROUPE_CUDA_HOST, .products = "own", .convolutions = "own"});
     if (rank == 0) {
       meeting.id = make_nccl_id(options.library);
       meeting.has_id = true;

@@ -13,7 +13,8 @@ namespace troupe::contracts {
 /// Each rank a GPU of its own, over the stand-in for the driver.
 inline MakeDevice gpus() {
   return [](AddressSpace& space, std::uint32_t rank, ActiveWait&) {
-    return make_cuda_device(space, {.ordinal = rank, .driver = TROUPE_CUDA_HOST, .products = "own"});
+    return make_cuda_device(space,
+                            {.ordinal = rank, .driver = TROUPE_CUDA_HOST, .products = "own", .convolutions = "own"});
   };
 }
 

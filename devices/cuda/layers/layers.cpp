@@ -47,6 +47,7 @@ LayerRoom room_for(const Kind& kind, const LayerWork& work, std::uint32_t rows) 
     if constexpr (std::is_same_v<Kind, Conv2d>) {
       check_pixels(work, rows);
       room.kept = work.parameters[0].count * bytes_of(work.parameters[0].type);  // in another order
+      if (!is_product(kind)) room.math.landed_bytes = on_a_boundary(work.parameters[0].count * sizeof(float));
     }
     if constexpr (std::is_same_v<Kind, Add> || std::is_same_v<Kind, Multiply>)
       check_at_most(work.inputs.size(), kMostInputs, "inputs");

@@ -63,6 +63,11 @@ struct LayerRoom {
 /// Throws Error{unsupported} with the reason for what has no kernels.
 LayerRoom room_for(const LayerWork& work, const Operation& operation, std::uint32_t rows);
 
+/// What `math` can choose before the first step, for batches of `rows`. `relu`: the tensor that a ReLU behind the layer
+/// writes, where that alone reads the layer's; null: there is none. `trains`: there will be a backward pass.
+void prepare(const LayerWork& work, const Operation& operation, const Tensor* relu, std::uint32_t rows, bool trains,
+             Math& math);
+
 void forward(const LayerWork& work, const Operation& operation, const Pass& pass);
 /// Whether a convolution is one product of matrices: each pixel's channels times the weights.
 bool is_affine(const Conv2d& conv) noexcept;

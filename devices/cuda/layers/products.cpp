@@ -130,44 +130,83 @@ void backward(const Dense& dense, const LayerWork& work, const Pass& pass) {
   backward(affine_of(dense, work, pass.rows), work, pass);
 }
 
+namespace {
+
+ConvolveArgs forward_args(const Conv2d& conv, const LayerWork& work, const Tensor& to, std::uint32_t rows) {
+  ConvolveArgs args{};
+  args.to = written_to(to.at, to.type);
+  if (conv.bias) args.to.bias = work.parameters[1].as_floats();
+  args.images = work.inputs[0]->at, args.images_type = work.inputs[0]->type;
+  args.shape = shape_of(conv, work, rows);
+  args.weights = channels_last(work, args.shape), args.weights_type = work.parameters[0].type;
+  return args;
+}
+
+ConvolveToWeightsArgs to_weights_args(const Conv2d& conv, const LayerWork& work, std::uint32_t rows) {
+  ConvolveToWeightsArgs args{};
+  args.to = written_to(work.parameters[0].gradient, Stored::f32);
+  args.gradient = work.output->gradient, args.gradient_type = work.output->gradient_type;
+  args.images = work.inputs[0]->at, args.images_type = work.inputs[0]->type;
+  args.shape = shape_of(conv, work, rows);
+  return args;
+}
+
+ConvolveToImagesArgs to_images_args(const Conv2d& conv, const LayerWork& work, std::uint32_t rows) {
+  ConvolveToImagesArgs args{};
+  args.to = gradient_to(work.gradients[0]);
+  args.gradient = work.output->gradient, args.gradient_type = work.output->gradient_type;
+  args.shape = shape_of(conv, work, rows);
+  args.weights = channels_last(work, args.shape), args.weights_type = work.parameters[0].type;
+  return args;
+}
+
+const std::uint16_t* bf16_bias(const Conv2d& conv, const LayerWork& work) {
+  return conv.bias ? work.parameters[1].bf16 : nullptr;
+}
+
+}  // namespace
+
+void prepare(const LayerWork& work, const Operation& operation, const Tensor* relu, std::uint32_t rows, bool trains,
+             Math& math) {
+  const auto* const conv = std::get_if<Conv2d>(&operation);
+  if (conv == nullptr || is_affine(*conv)) return;
+  const Tensor& to = relu != nullptr ? *relu : *work.output;
+  math.prepare(forward_args(*conv, work, to, rows), bf16_bias(*conv, work), relu != nullptr);
+  if (!trains) return;
+  math.prepare(to_weights_args(*conv, work, rows));
+  if (work.gradients[0].at != nullptr) math.prepare(to_images_args(*conv, work, rows));
+}
+
 bool forward_with_relu(const Operation& operation, const LayerWork& work, const Tensor& to, const Pass& pass) {
   if (const auto* const dense = std::get_if<Dense>(&operation))
     return forward_with_relu(affine_of(*dense, work, pass.rows), work, to, pass);
   const auto* const conv = std::get_if<Conv2d>(&operation);
-  return conv != nullptr && is_affine(*conv) && forward_with_relu(affine_of(*conv, work, pass.rows), work, to, pass);
+  if (conv == nullptr) return false;
+  if (is_affine(*conv)) return forward_with_relu(affine_of(*conv, work, pass.rows), work, to, pass);
+  const ConvolveArgs args = forward_args(*conv, work, to, pass.rows);
+  if (!pass.math.has_relu(args, bf16_bias(*conv, work))) return false;
+  bring_channels_last(work, args.shape, pass);
+  pass.math.convolve_with_relu(pass.stream, args, bf16_bias(*conv, work));
+  return true;
 }
 
 void forward(const Conv2d& conv, const LayerWork& work, const Pass& pass) {
   if (is_affine(conv)) return forward(affine_of(conv, work, pass.rows), work, pass);
-  ConvolveArgs args{};
-  args.to = written_to(work.output->at, work.output->type);
-  if (conv.bias) args.to.bias = work.parameters[1].as_floats();
-  args.images = work.inputs[0]->at, args.images_type = work.inputs[0]->type;
-  args.shape = shape_of(conv, work, pass.rows);
+  ConvolveArgs args = forward_args(conv, work, *work.output, pass.rows);
   bring_channels_last(work, args.shape, pass);
-  args.weights = channels_last(work, args.shape), args.weights_type = work.parameters[0].type;
-  pass.math.convolve(pass.stream, args);
+  pass.math.convolve(pass.stream, args, bf16_bias(conv, work));
 }
 
 void backward(const Conv2d& conv, const LayerWork& work, const Pass& pass) {
   if (is_affine(conv)) return backward(affine_of(conv, work, pass.rows), work, pass);
-  const Tensor &input = *work.inputs[0], &output = *work.output;
-  ConvolveToWeightsArgs to_weights{};
-  to_weights.to = written_to(work.parameters[0].gradient, Stored::f32);
-  to_weights.gradient = output.gradient, to_weights.gradient_type = output.gradient_type;
-  to_weights.images = input.at, to_weights.images_type = input.type;
-  to_weights.shape = shape_of(conv, work, pass.rows);
+  ConvolveToWeightsArgs to_weights = to_weights_args(conv, work, pass.rows);
   pass.math.convolve_to_weights(pass.stream, to_weights);
   if (conv.bias) {
-    SumColumnsArgs to_bias = sums_of(output, to_weights.shape.count_out() / conv.filters, conv.filters);
+    SumColumnsArgs to_bias = sums_of(*work.output, to_weights.shape.count_out() / conv.filters, conv.filters);
     pass.math.sum_columns(pass.stream, to_bias, work.parameters[1].gradient);
   }
   if (work.gradients[0].at == nullptr) return;
-  ConvolveToImagesArgs to_images{};
-  to_images.to = gradient_to(work.gradients[0]);
-  to_images.gradient = output.gradient, to_images.gradient_type = output.gradient_type;
-  to_images.shape = to_weights.shape;
-  to_images.weights = channels_last(work, to_images.shape), to_images.weights_type = work.parameters[0].type;
+  ConvolveToImagesArgs to_images = to_images_args(conv, work, pass.rows);
   pass.math.convolve_to_images(pass.stream, to_images);
 }
 

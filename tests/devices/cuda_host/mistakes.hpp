@@ -19,5 +19,6 @@ struct Mistake {
 
 std::vector<Mistake> mistakes_with_collectives();
 std::vector<Mistake> mistakes_with_products();
+std::vector<Mistake> mistakes_with_convolutions();
 
 }  // namespace troupe::cuda::testing::mistakes

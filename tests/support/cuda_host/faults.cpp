@@ -9,7 +9,7 @@
 namespace troupe::cuda::host {
 namespace {
 
-constexpr std::array<std::pair<Result, const char*>, 41> kNames{{
+constexpr std::array<std::pair<Result, const char*>, 45> kNames{{
     {Result::success, "success"},
     {Result::invalid_value, "invalid_value"},
     {Result::out_of_memory, "out_of_memory"},
@@ -51,6 +51,10 @@ constexpr std::array<std::pair<Result, const char*>, 41> kNames{{
     {Result{kCublasLtFault + 3}, "cublaslt_alloc_failed"},
     {Result{kCublasLtFault + 13}, "cublaslt_execution_failed"},
     {Result{kCublasLtFault + 15}, "cublaslt_not_supported"},
+    {Result{kCudnnFault + 1001}, "cudnn_not_initialized"},
+    {Result{kCudnnFault + 3000}, "cudnn_not_supported"},
+    {Result{kCudnnFault + 4004}, "cudnn_alloc_failed"},
+    {Result{kCudnnFault + 5000}, "cudnn_execution_failed"},
 }};
 
 [[noreturn]] void refuse(const std::string& variable, const std::string& value) {

@@ -38,6 +38,8 @@ struct Settings {
 inline constexpr unsigned kNcclFault = 10000;
 /// Those of cuBLASLt likewise: kCublasLtFault + cublasStatus_t.
 inline constexpr unsigned kCublasLtFault = 20000;
+/// Those of cuDNN likewise: kCudnnFault + cudnnStatus_t.
+inline constexpr unsigned kCudnnFault = 30000;
 
 const char* name_of(Result result) noexcept;
 

@@ -89,8 +89,11 @@ class Side {
 };
 
 std::unique_ptr<Device> make_gpu(AddressSpace& space, const GpuCase& what) {
-  return make_cuda_device(
-      space, {.ordinal = what.ordinal, .wait_deadline = kPatience, .driver = what.driver, .products = what.products});
+  return make_cuda_device(space, {.ordinal = what.ordinal,
+                                  .wait_deadline = kPatience,
+                                  .driver = what.driver,
+                                  .products = what.products,
+                                  .convolutions = what.products == "own" ? "own" : ""});
 }
 /// The case with products by a library; nothing: there is none on this machine.
 std::optional<GpuCase> library_case(GpuCase what) {

@@ -19,7 +19,7 @@ struct GpuCase {
   std::uint32_t mib = 64;      // of a large copy and of an update
   bool list = false;           // only say which GPUs there are
   std::uint32_t threads = 1;   // of the CPU device
-  std::string products;        // as CudaDeviceOptions::products
+  std::string products;        // as CudaDeviceOptions::products; own: convolutions too
 };
 
 /// `rtbench gpu`: a GPU beside the CPU device, in this process: time to enqueue, time until the host sees a point,

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "devices/cuda/kernels/convolutions.hpp"
+
+namespace troupe::cuda {
+
+enum class ConvolutionKind : std::uint32_t { forward, to_images, to_weights };
+
+/// A convolution, or a gradient of one, without its addresses. All tensors have one type. Images are [images, height,
+/// width, channels], the output likewise, weights and the gradient to them [filters, kernel height, kernel width,
+/// channels of a group].
+struct ConvolutionForm {
+  ConvolutionKind kind = ConvolutionKind::forward;
+  Stored type = Stored::f32;
+  bool has_bias = false;  // of the output's type, added to it
+  bool has_relu = false;  // what is below 0 becomes 0, behind the bias
+  bool adds = false;      // to what stands in the result
+  std::uint32_t images = 0, height = 0, width = 0, channels = 0, out_height = 0, out_width = 0, filters = 0, groups = 1;
+  std::uint32_t kernel_height = 0, kernel_width = 0, padding_height = 0, padding_width = 0;
+  std::uint32_t dilation_height = 1, dilation_width = 1, stride_height = 1, stride_width = 1;
+  /// Of the addresses: powers of two, at most 256.
+  std::uint32_t images_alignment = 0, weights_alignment = 0, output_alignment = 0, bias_alignment = 0;
+  friend auto operator<=>(const ConvolutionForm&, const ConvolutionForm&) = default;
+};
+
+/// One line that is another one for each form.
+std::string text_of(const ConvolutionForm& form);
+
+/// Where the tensors of a form lie. The result is the output, the gradient to the images or that to the weights.
+struct ConvolutionPlaces {
+  const void* images = nullptr;
+  const void* weights = nullptr;
+  const void* output = nullptr;
+  const void* bias = nullptr;
+};
+
+/// A convolution of kernels of ours as a library's.
+struct LibraryConvolution {
+  ConvolutionForm form;
+  ConvolutionPlaces places;
+};
+
+// Without a value: a library has it not, since an extent is 0 or the tensors have different types.
+/// `bias`: of the result's type; null: none is added.
+std::optional<LibraryConvolution> library_convolution(const ConvolveArgs& args, const void* bias, bool has_relu);
+std::optional<LibraryConvolution> library_convolution(const ConvolveToImagesArgs& args);
+/// The result lands at `to`, in the images' type and in the order of ConvolutionForm.
+std::optional<LibraryConvolution> library_convolution(const ConvolveToWeightsArgs& args, void* to);
+
+}  // namespace troupe::cuda

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace troupe::cuda {
+
+/// An engine of cuDNN and its settings, both by the library's numbers.
+struct EngineChoice {
+  std::int64_t engine = 0;
+  std::vector<std::pair<std::uint32_t, std::int64_t>> knobs;  // type and value
+  friend bool operator==(const EngineChoice&, const EngineChoice&) = default;
+};
+
+/// Which engine was chosen for which problem, kept in a file between runs: choosing takes tens of milliseconds each.
+/// The file belongs to one kind of GPU, one version of the library and one of the driver (`identity`, a line).
+/// Processes may share it: each replaces it as a whole. Threads: one at a time.
+class EngineChoices {
+ public:
+  /// Kept nowhere.
+  EngineChoices() = default;
+  /// Reads `file`. A file that is broken or belongs to another identity is ignored, and replaced at the next save().
+  EngineChoices(std::string file, std::string identity);
+
+  /// What is to be known of the file, such as why it was ignored; empty: nothing.
+  const std::string& note() const noexcept { return note_; }
+  /// Null: nothing was chosen for this problem, a line without " = ".
+  const EngineChoice* find(const std::string& problem) const;
+  void add(const std::string& problem, EngineChoice choice);
+  /// Writes the choices, and those that other processes have written meanwhile, where some were added. What cannot be
+  /// written is chosen again in the next run.
+  void save() noexcept;
+
+ private:
+  using Choices = std::map<std::string, EngineChoice>;
+  /// Throws Error{corrupt} with the reason.
+  Choices read() const;
+
+  std::string file_, identity_, note_;
+  Choices choices_;
+  bool has_new_ = false;
+};
+
+}  // namespace troupe::cuda

@@ -1,0 +1,292 @@
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "devices/cuda/engine_choices.hpp"
+#include "tests/devices/cuda_trial.hpp"
+
+// What computes a CUDA device's convolutions, and what happens where a library cannot. What it computes is compared
+// with the reference in cuda_contract_test.
+namespace troupe {
+namespace {
+
+namespace fs = std::filesystem;
+
+Graph net(DType dtype = DType::f32) {
+  return {"net",
+          Shape{{8, 6, 3}},
+          dtype,
+          {{"a", Conv2d{.filters = 8, .kernel = {3, 3}, .padding = {1, 1}}},
+           {"r", Relu{}},
+           {"b", Conv2d{.filters = 6, .kernel = {3, 2}, .stride = {2, 1}}},
+           {"out", Dense{3}},
+           {"loss", SoftmaxCrossEntropy{}}}};
+}
+/// Only convolutions by a library.
+CudaDeviceOptions by_cudnn() { return {.products = "own", .convolutions = "cudnn"}; }
+CudaDeviceOptions by_own() { return {.products = "own", .convolutions = "own"}; }
+
+std::string described(const CudaDeviceOptions& options) { return Trial{options, net()}.description(); }
+
+TEST(CudaConvolutions, AreByTheLibraryWhereThereIsOne) {
+  if (!gpu::is_stand_in()) GTEST_SKIP() << "a machine may have no library, or another version";
+  expect_says(said_with({}, [] { return described({}); }), {"convolutions by cuDNN 9.19.0"});
+  expect_says(said_with({}, [] { return described({.tf32 = true}); }), {"convolutions by cuDNN 9.19.0 in TF32"});
+}
+
+TEST(CudaConvolutions, AreByKernelsOfOursWithALineWhereThereIsNoLibrary) {
+  const auto without = [] { return described({.cudnn = "libno-such-library.so"}); };
+  expect_says(said_with({}, without), {"convolutions by own kernels (libno-such-library.so: cannot open"});
+}
+
+TEST(CudaConvolutions, AreByKernelsOfOursWithALineWhereTheLibraryDoesNotStart) {
+  if (!gpu::is_stand_in()) GTEST_SKIP() << "a real library has no errors on command";
+  expect_says(
+      said_with({{"TROUPE_CUDA_HOST_FAULT", "cudnnCreate=cudnn_not_initialized"}}, [] { return described({}); }),
+      {"convolutions by own kernels (cuDNN, a handle on Stand-in", "the library was not initialized"});
+}
+
+TEST(CudaConvolutions, AreNotByALibraryOfAnotherMajorVersion) {
+  if (!gpu::is_stand_in()) GTEST_SKIP() << "a real library has one version";
+  for (const char* const version : {"8907", "100000"})
+    expect_says(said_with({{"TROUPE_CUDA_HOST_CUDNN", version}}, [] { return described({}); }),
+                {"convolutions by own kernels (cuDNN ", "is not one of version 9"});
+}
+
+TEST(CudaConvolutions, AreChosenByAVariableOrAnOption) {
+  expect_says(said_with({{"TROUPE_CUDA_CONVOLUTIONS", "own"}}, [] { return described({}); }),
+              {"convolutions by own kernels (as TROUPE_CUDA_CONVOLUTIONS"});
+  expect_says(said_with({{"TROUPE_CUDA_CONVOLUTIONS", "fast"}}, [] { return described({}); }),
+              {"invalid: TROUPE_CUDA_CONVOLUTIONS is \"fast\"", "write \"cudnn\" or \"own\""});
+  expect_says(
+      said_with({{"TROUPE_CUDA_CONVOLUTIONS", "cudnn"}}, [] { return described({.cudnn = "libno-such-library.so"}); }),
+      {"environment: there is no usable cuDNN (libno-such-library.so", "LD_LIBRARY_PATH"});
+  if (!gpu::is_stand_in()) return;
+  expect_says(said_with({{"TROUPE_CUDA_CONVOLUTIONS", "own"}}, [] { return described({.convolutions = "cudnn"}); }),
+              {"convolutions by cuDNN"});
+}
+
+/// How far a step's gradients are from those by kernels of ours, where the stand-in has such errors.
+double distance_with(const char* fault, DType dtype) {
+  return std::stod(said_with({{"TROUPE_CUDA_HOST_FAULT", fault}}, [dtype] {
+    return text(distance(gradients_of(net(dtype), by_cudnn()), gradients_of(net(dtype), by_own())));
+  }));
+}
+
+TEST(CudaConvolutions, AreTheSameWhereTheLibraryHasNoPlanForSomeOfThem) {
+  if (!gpu::is_stand_in()) GTEST_SKIP() << "a real library has no errors on command";
+  for (const char* const fault :
+       {"convolution_relu=cudnn_not_supported", "convolution_bias=cudnn_not_supported",
+        "convolution_relu=cudnn_not_supported,convolution_bias=cudnn_not_supported",
+        "convolution_to_images=cudnn_not_supported", "convolution_to_weights=cudnn_not_supported"}) {
+    SCOPED_TRACE(fault);
+    const double f32 = distance_with(fault, DType::f32), bf16 = distance_with(fault, DType::bf16);
+    EXPECT_LT(f32, 1e-5);
+    EXPECT_GT(f32, 0) << "all convolutions were computed by kernels of ours";
+    EXPECT_LT(bf16, 0.02);
+  }
+  EXPECT_EQ(distance_with("cudnnBackendCreateDescriptor=cudnn_not_supported", DType::f32), 0);
+}
+
+/// A folder of its own, gone when the test ends.
+class TempFolder {
+ public:
+  TempFolder() {
+    std::string name = (fs::temp_directory_path() / "troupe-choices-XXXXXX").string();
+    path_ = ::mkdtemp(name.data());
+  }
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
+  ~TempFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+TEST(CudaConvolutions, EndTheStreamWithTheReasonWhenTheLibraryFails) {
+  if (!gpu::is_stand_in()) GTEST_SKIP() << "a real library has no errors on command";
+  const auto ended = [] {
+    Trial trial{by_cudnn(), net()};
+    trial.step(1);
+    const Status status = trial.end();
+    return text(name_of(status.code()), ": ", status.text());
+  };
+  // Each of the five plans was recorded once before, and for each an engine that refuses that was tried.
+  const TempFolder folder;
+  expect_says(said_with({{"XDG_CACHE_HOME", folder.path().c_str()},
+                         {"TROUPE_CUDA_HOST_FAULT", "cudnnBackendExecute:12=cudnn_execution_failed"}},
+                        ended),
+              {"device_fault: ", "cuDNN, a convolution on Stand-in", "the execution failed on the GPU"});
+}
+
+/// The one file of choices in a folder for caches; empty: there is none.
+fs::path file_in(const fs::path& folder) {
+  if (!fs::exists(folder / "troupe")) return {};
+  for (const auto& entry : fs::directory_iterator(folder / "troupe")) return entry.path();
+  return {};
+}
+std::string content_of(const fs::path& file) {
+  std::ostringstream read;
+  read << std::ifstream{file}.rdbuf();
+  return read.str();
+}
+/// What a step on a device of this process says, with a folder for caches.
+std::string described_with(const fs::path& folder, std::uint32_t rows = kTrialRows) {
+  return said_with({{"XDG_CACHE_HOME", folder.c_str()}}, [rows] {
+    Trial trial{by_cudnn(), net()};
+    trial.step(1, rows);
+    return text(trial.description(), trial.end().ok() ? "; done" : "; failed");
+  });
+}
+
+TEST(CudaConvolutions, AreChosenOnceAndKeptForTheNextRun) {
+  if (!gpu::is_stand_in()) GTEST_SKIP() << "a machine may have no library";
+  const TempFolder folder;
+  expect_says(described_with(folder.path()), {"cuDNN 9.19.0; done"});
+  const std::string first = content_of(file_in(folder.path()));
+  expect_says(first, {"troupe cudnn choices 1\nStand-in", ", cuDNN 9.19.0, driver 13000\n",
+                      "forward f32 7x8x6x3 to 8x6x8 kernel 3x3", " bias relu aligned ", " = 1 1:2\n", "\nend 5\n"});
+  expect_says(described_with(folder.path()), {"cuDNN 9.19.0; done"});
+  EXPECT_EQ(content_of(file_in(folder.path())), first);
+}
+
+TEST(CudaConvolutions, TakeAKeptChoiceInsteadOfAskingTheLibrary) {
+  if (!gpu::is_stand_in()) GTEST_SKIP() << "a machine may have no library";
+  const TempFolder folder;
+  (void)described_with(folder.path());
+  std::string kept = content_of(file_in(folder.path()));
+  for (std::size_t at = kept.find(" = 1 1:2"); at != kept.npos; at = kept.find(" = 1 1:2"))
+    kept.replace(at, 8, " = 1 1:3");
+  std::ofstream{file_in(folder.path())} << kept;
+  expect_says(described_with(folder.path()), {"cuDNN 9.19.0; done"});
+  EXPECT_EQ(content_of(file_in(folder.path())), kept);
+  // In a step of fewer rows the engine of whole batches is taken. The stand-in would propose another setting.
+  expect_says(described_with(folder.path(), 3), {"cuDNN 9.19.0; done"});
+  const std::string both = content_of(file_in(folder.path()));
+  expect_says(both, {"forward f32 3x8x6x3 to 8x6x8", "end 10\n"});
+  EXPECT_EQ(both.find(" = 1 1:2"), both.npos) << both;
+}
+
+TEST(CudaConvolutions, IgnoreAFileOfChoicesThatIsBrokenOrOfAnotherVersionWithALineAndReplaceIt) {
+  if (!gpu::is_stand_in()) GTEST_SKIP() << "a machine may have no library";
+  const TempFolder folder;
+  (void)described_with(folder.path());
+  const fs::path file = file_in(folder.path());
+  const std::string good = content_of(file);
+  std::string old = good;
+  old.replace(old.find("9.19.0"), 6, "9.18.1");
+  for (const auto& [spoilt, reason] : {std::pair{std::string{}, "it is not complete"},
+                                       {std::string{"x\n"}, "it is no file of choices that this build writes"},
+                                       {old, "it is of Stand-in"},
+                                       {good.substr(0, good.find("to_images")), "it is not complete"},
+                                       {good.substr(0, good.rfind("end")) + "end 4\n", "it is not complete"},
+                                       {good.substr(0, good.rfind("end")) + "a = x\nend 6\n", "\"x\" is no number"}}) {
+    SCOPED_TRACE(reason);
+    std::ofstream{file} << spoilt;
+    expect_says(described_with(folder.path()), {"cuDNN 9.19.0 (", file.c_str(), " is ignored: ", reason, "; done"});
+    EXPECT_EQ(content_of(file), good);
+  }
+}
+
+TEST(CudaConvolutions, ChooseAnewWhereTheLibraryNoLongerHasAKeptChoice) {
+  if (!gpu::is_stand_in()) GTEST_SKIP() << "a machine may have no library";
+  const TempFolder folder;
+  (void)described_with(folder.path());
+  const fs::path file = file_in(folder.path());
+  const std::string good = content_of(file);
+  // An engine that there is not, one whose bits differ each time, one that cannot be recorded, a setting it lacks.
+  for (const char* const choice : {" = 77", " = 3", " = 4", " = 1 9:1"}) {
+    std::string spoilt = good;
+    spoilt.replace(spoilt.find(" = 1 1:2"), 8, choice);
+    std::ofstream{file} << spoilt;
+    expect_says(described_with(folder.path()), {"cuDNN 9.19.0; done"});
+    EXPECT_EQ(content_of(file), good) << choice;
+  }
+}
+
+TEST(CudaConvolutions, SayThatChoicesAreNotKeptWhereTheFolderCannotBeMade) {
+  if (!gpu::is_stand_in()) GTEST_SKIP() << "a machine may have no library";
+  expect_says(described_with("/dev/null"), {"cuDNN 9.19.0 (choices are not kept: /dev/null/troupe", "; done"});
+}
+
+TEST(EngineChoices, OfSeveralProcessesAreMerged) {
+  const TempFolder folder;
+  const std::string file = (folder.path() / "choices.txt").string();
+  cuda::EngineChoices one{file, "a"}, other{file, "a"};
+  one.add("x", {.engine = 1, .knobs = {{2, 3}, {4, -5}}});
+  one.save();
+  other.add("y", {.engine = 6, .knobs = {}});
+  other.save();
+  const cuda::EngineChoices read{file, "a"};
+  EXPECT_EQ(read.note(), "");
+  ASSERT_NE(read.find("x"), nullptr);
+  EXPECT_EQ(*read.find("x"), (cuda::EngineChoice{.engine = 1, .knobs = {{2, 3}, {4, -5}}}));
+  ASSERT_NE(read.find("y"), nullptr);
+  EXPECT_EQ(read.find("y")->engine, 6);
+  EXPECT_EQ(read.find("z"), nullptr);
+}
+
+// Of the calls for memory some are for the workspace; which ones is nobody's business.
+TEST(CudaConvolutions, DoWithoutAWorkspaceThatDoesNotFit) {
+  if (!gpu::is_stand_in()) GTEST_SKIP() << "a real GPU has no errors on command";
+  const auto computed = [] {
+    const std::vector<float> found = gradients_of(net(), by_cudnn());
+    return text(distance(found, gradients_of(net(), by_own())) < 1e-5 ? "right" : "wrong");
+  };
+  bool did_without = false;
+  for (int call = 1; call < 40 && !did_without; ++call) {
+    const TempFolder folder;
+    const std::string fault = text("cuMemAlloc_v2:", call, "=out_of_memory");
+    const std::string said =
+        said_with({{"XDG_CACHE_HOME", folder.path().c_str()}, {"TROUPE_CUDA_HOST_FAULT", fault.c_str()}}, computed);
+    const std::string choices = content_of(file_in(folder.path()));
+    did_without = said == "right" && choices.find(" = 0\n") != choices.npos;  // the engine that needs no workspace
+  }
+  EXPECT_TRUE(did_without);
+}
+
+// From here on this process uses the driver itself.
+
+TEST(CudaConvolutions, HaveTheSameBitsEachTime) {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    EXPECT_EQ(gradients_of(net(dtype), {}), gradients_of(net(dtype), {}));
+}
+
+TEST(CudaConvolutions, AreRoundedToTf32OnlyWhereThatIsAskedFor) {
+  if (!gpu::is_stand_in()) GTEST_SKIP() << "a machine may have no library, or a GPU without TF32";
+  const std::vector<float> own = gradients_of(net(), by_own());
+  EXPECT_LT(distance(gradients_of(net(), by_cudnn()), own), 1e-5);
+  CudaDeviceOptions options = by_cudnn();
+  options.tf32 = true;
+  const double rounded = distance(gradients_of(net(), options), own);
+  EXPECT_GT(rounded, 1e-5);
+  EXPECT_LT(rounded, 1e-2);
+}
+
+TEST(CudaConvolutions, OfFewerRowsAreComputedWithTheMemoryThatThereIs) {
+  EXPECT_LT(distance(gradients_of(net(), {}, 3), gradients_of(net(), by_own(), 3)), 1e-5);
+}
+
+// Another rank may be reading them still: that is what the wait was for.
+TEST(CudaConvolutions, LeaveGradientsAsTheyAreOnAStreamThatHasFailed) {
+  Trial trial{{}, net()};
+  trial.step(1);
+  ASSERT_TRUE(trial.end().ok());
+  const std::vector<float> before = trial.gradients();
+  const auto arena = Arena::create(arena_id(Peer{1}, 1), 1 << 12);
+  trial.space().map(arena);
+  const TimelineId line = arena->make_timeline();
+  trial.stream().wait({line, 1});
+  trial.step(2);
+  trial.space().timeline(line).poison({Code::peer_lost, "a peer has ended"});
+  EXPECT_EQ(trial.end().code(), Code::peer_lost);
+  EXPECT_EQ(trial.gradients(), before);
+}
+
+}  // namespace
+}  // namespace troupe
