@@ -317,22 +317,26 @@ class StepCosts {
     return update_s(own, slots, 1) + over_s(slowest_.gpu->weights, own * (ranks - 1));
   }
 
-  /// NCCL's calls, behind the backward pass on the device's own stream; of rounds beside the next step the part that
-  /// this step does not cover.
+  /// NCCL's calls, which run beside the backward pass in the order in which it has the gradients; of rounds beside the
+  /// next step the part that this step does not cover.
   void add_nccl(PredictedStep& step, const std::vector<GroupStep>& groups) const {
     double behind_s = 0;
+    std::vector<detail::TimedBucket> calls;
     for (std::size_t g = 0; g < groups.size(); ++g) {
       const GroupPlan& group = plan_.groups[g];
       if (groups[g].sent == Sent::nothing) continue;
-      const double seconds =
-          static_cast<double>(group.count) * kF32 * (nccl_.gradient_s_per_byte + nccl_.parameter_s_per_byte) +
-          static_cast<double>(group.buckets.size()) * nccl_.call_s;
-      if (groups[g].behind)
-        behind_s += seconds;
-      else
-        add_to(step, StepPart::exchange, seconds, /*over_ways=*/true);
+      const double byte_s = nccl_.gradient_s_per_byte + nccl_.parameter_s_per_byte;
+      for (const Bucket& bucket : group.buckets) {
+        const double seconds = static_cast<double>(bucket.count) * kF32 * byte_s + nccl_.call_s;
+        if (groups[g].behind)
+          behind_s += seconds;
+        else
+          calls.push_back({seconds, first_layer(graph_, layout_, bucket), groups[g].sent == Sent::delta});
+      }
     }
-    add_to(step, StepPart::exchange, std::max(0.0, behind_s - step.total()), /*over_ways=*/true);
+    const double exposed_s = detail::exposed_calls_s(slowest_.layers, calls);
+    add_to(step, StepPart::exchange, exposed_s + std::max(0.0, behind_s - step.total() - exposed_s),
+           /*over_ways=*/true);
   }
 
   /// A push of gradients and then a read of parameters; the shards' queues are ignored.

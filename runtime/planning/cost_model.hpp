@@ -71,7 +71,7 @@ struct Prediction {
 ///             messages, between nodes by detail::exchange_timeline; if lanes have no cores of their own, at least the
 ///             time in which a core moves the bytes
 /// Of ranks on GPUs compute is a roofline for each layer (detail::gpu_layer_times), update and copy are passes over the
-/// memory in which they train, and exchange over NCCL is a ring behind the backward pass (detail::nccl_way). A part is
+/// memory in which they train, and exchange over NCCL is a ring beside the backward pass (detail::nccl_way). A part is
 /// marked as modelled if a figure of it is among those that were assumed. The policies themselves are asked which step
 /// exchanges what. Hosted policies (async, ssp, easgd) are predicted roughly, and the basis says so. Pure.
 Prediction predict(const Plan& plan, const Graph& graph, const Layout& layout, const CostFigures& figures,

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <queue>
 
 #include "runtime/planning/detail/exchange_timeline.hpp"
@@ -42,15 +43,21 @@ class Waiting {
   std::priority_queue<Piece, std::vector<Piece>, LessUrgent> ready_;
 };
 
+double compute_s(std::span<const LayerTime> layers) {
+  double seconds = 0;
+  for (const LayerTime& layer : layers) seconds += layer.forward_s + layer.backward_s;
+  return seconds;
+}
+
 /// The times at which each bucket's gradients, or deltas, are written.
-std::vector<double> written_s(std::span<const LayerTime> layers, std::span<const ExchangedBucket> buckets,
-                              double step_end_s) {
+template <class B>
+std::vector<double> written_s(std::span<const LayerTime> layers, std::span<const B> buckets, double step_end_s) {
   std::vector<double> at_layer(layers.size());  // when the backward pass has passed it
   double now = 0;
   for (const LayerTime& layer : layers) now += layer.forward_s;
   for (std::size_t l = layers.size(); l-- > 0;) at_layer[l] = now += layers[l].backward_s;
   std::vector<double> when;
-  for (const ExchangedBucket& bucket : buckets)
+  for (const B& bucket : buckets)
     when.push_back(bucket.at_end || bucket.first_layer >= layers.size() ? step_end_s : at_layer[bucket.first_layer]);
   return when;
 }
@@ -68,9 +75,7 @@ void cut(Waiting& into, const Piece& whole, std::uint64_t most) {
 ExchangeTimeline exchange_timeline(std::span<const LayerTime> layers, std::span<const ExchangedBucket> buckets,
                                    const ExchangeLink& link, double tail_s) {
   if (link.nodes < 2 || buckets.empty()) return {};
-  double compute_s = 0;
-  for (const LayerTime& layer : layers) compute_s += layer.forward_s + layer.backward_s;
-  const double step_end_s = compute_s + tail_s;
+  const double step_end_s = compute_s(layers) + tail_s;
 
   std::vector<std::size_t> order(buckets.size());
   for (std::size_t b = 0; b < buckets.size(); ++b)
@@ -126,6 +131,17 @@ ExchangeTimeline exchange_timeline(std::span<const LayerTime> layers, std::span<
   for (const LayerTime& layer : layers) forward_s += layer.forward_s;
   timeline.exposed_s = next - step_end_s - forward_s;
   return timeline;
+}
+
+double exposed_calls_s(std::span<const LayerTime> layers, std::span<const TimedBucket> buckets) {
+  const double pass_end_s = compute_s(layers);
+  const std::vector<double> written = written_s(layers, buckets, pass_end_s);
+  std::vector<std::size_t> order(buckets.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t b) { return written[b]; });
+  double end_s = pass_end_s, free_s = 0;
+  for (const std::size_t b : order) end_s = std::max(end_s, free_s = std::max(free_s, written[b]) + buckets[b].seconds);
+  return end_s - pass_end_s;
 }
 
 }  // namespace troupe::detail

@@ -31,8 +31,13 @@ const GpuUse& use_of(const Plan& plan, const RankPlan& rank) {
 
 bool has_library(const Operation& operation) {
   if (std::holds_alternative<Dense>(operation) || std::holds_alternative<Attention>(operation)) return true;
+  return std::holds_alternative<Conv2d>(operation);
+}
+
+/// A convolution of several pixels: its library is not the one that was measured.
+bool has_other_library(const Operation& operation) {
   const auto* const conv = std::get_if<Conv2d>(&operation);
-  return conv != nullptr && is_one_product(*conv);
+  return conv != nullptr && !is_one_product(*conv);
 }
 
 /// How many kernels a pass of a layer enqueues, about.
@@ -93,6 +98,7 @@ class Roofline {
     const std::string dtype = is_bf16 ? "bf16" : by_library && figures_.uses_tf32() ? "tf32" : "f32";
     const double rate =
         figures_.gpu_flops(speeds_.figure, dtype, by_library, product_rows(graph_, layer, plan_.batch), weights_);
+    if (by_library && has_other_library(operation)) figures_.mark_guess();
     Most& most = rates_[dtype + (by_library && !speeds_.figure.compute.empty() ? " by a library" : " by own kernels")];
     if (flops > most.flops) most = {flops, rate};
     return rate;

@@ -44,4 +44,15 @@ struct ExchangeTimeline {
 ExchangeTimeline exchange_timeline(std::span<const LayerTime> layers, std::span<const ExchangedBucket> buckets,
                                    const ExchangeLink& link, double tail_s);
 
+/// A bucket that is exchanged by one call.
+struct TimedBucket {
+  double seconds = 0;
+  std::size_t first_layer = 0;  // when the backward pass has passed this layer, the gradients are written
+  bool at_end = false;          // exchanged after the backward pass
+};
+
+/// How much longer a step takes because of calls that run one at a time, in the order in which the backward pass has the
+/// gradients, beside the rest of that pass. The next forward pass waits for all of them.
+double exposed_calls_s(std::span<const LayerTime> layers, std::span<const TimedBucket> buckets);
+
 }  // namespace troupe::detail

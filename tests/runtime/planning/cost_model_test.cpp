@@ -16,7 +16,9 @@ namespace {
 using detail::exchange_timeline;
 using detail::ExchangedBucket;
 using detail::ExchangeLink;
+using detail::exposed_calls_s;
 using detail::LayerTime;
+using detail::TimedBucket;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using topology::Measurements;
@@ -74,6 +76,16 @@ TEST(ExchangeTimeline, MoreNodesSendMoreOfABucket) {
   link.nodes = 4;  // three quarters instead of a half
   const auto found = exchange_timeline(kLayers, std::vector<ExchangedBucket>{{100, 0, false}}, link, 0);
   EXPECT_DOUBLE_EQ(found.link_busy_s, 6);
+}
+
+TEST(ExchangeTimeline, CallsRunOneAtATimeBesideTheRestOfTheBackwardPass) {
+  // The backward pass has the later layer's gradients at 4 and the first one's at 6, when it ends.
+  const auto exposed = [](std::vector<TimedBucket> calls) { return exposed_calls_s(kLayers, calls); };
+  EXPECT_DOUBLE_EQ(exposed({}), 0);
+  EXPECT_DOUBLE_EQ(exposed({{2, 1, false}}), 0) << "hidden";
+  EXPECT_DOUBLE_EQ(exposed({{3, 1, false}}), 1);
+  EXPECT_DOUBLE_EQ(exposed({{1, 0, false}, {3, 1, false}}), 2) << "the second one is called first, until 7";
+  EXPECT_DOUBLE_EQ(exposed({{3, 1, true}}), 3) << "deltas are there at the end";
 }
 
 TEST(ExchangeTimeline, OneNodeWaitsForNothing) {
