@@ -11,6 +11,7 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/base/new_file.hpp"
+#include "runtime/base/special_file.hpp"
 
 namespace troupe {
 
@@ -22,6 +23,7 @@ bool GrowingFile::is_there() const {
 }
 
 void GrowingFile::begin(std::string_view bytes) {
+  refuse_special_file(path_);
   const std::string all = std::string{bytes} + end_;
   NewFile file{path_};
   file.write(std::as_bytes(std::span{all}));
@@ -52,6 +54,7 @@ void GrowingFile::append(std::string_view bytes) {
 }
 
 std::string bytes_of(const std::string& path) {
+  if (is_special_file(path)) return {};
   std::ifstream in{path, std::ios::binary};
   return {std::istreambuf_iterator<char>{in}, {}};
 }

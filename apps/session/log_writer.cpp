@@ -1,13 +1,25 @@
 #include "apps/session/log_writer.hpp"
 
+#include <errno.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <iostream>
 #include <utility>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/printable.hpp"
 #include "runtime/checkpoint/store.hpp"
 
 namespace troupe {
+
+FolderLock lock_report(Blocking& blocking, const std::string& dir, const std::string& holder,
+                       const std::function<void(const std::string&)>& note) {
+  FolderLock lock = FolderLock::take(blocking, dir, "report.lock", holder, "set report.dir to a folder of its own",
+                                     Deadline::after(kLockPatience));
+  if (!lock.held()) note(text(dir, ": this file system keeps no locks; see to it that no other job writes there"));
+  return lock;
+}
 
 LogWriter::LogWriter(const Settings& settings, SessionListener* to)
     : to_(to),
@@ -67,6 +79,14 @@ void LogWriter::step(Step step, const StepSums& total) {
   if (to_ != nullptr) to_->step(step, total);
 }
 
+void LogWriter::lock(Blocking& blocking) {
+  std::error_code told_later;
+  std::filesystem::create_directories(folder_, told_later);
+  if (told_later || ::access(folder_.c_str(), W_OK | X_OK) != 0) return;
+  folder_lock_ = lock_report(blocking, folder_, text("a session of ", program_invocation_short_name),
+                             [this](const std::string& said) { note(said); });
+}
+
 /// Training is more important than its log: warn once and continue.
 void LogWriter::warn(const std::string& what) {
   if (std::exchange(warned_, true)) return;
@@ -76,7 +96,7 @@ void LogWriter::warn(const std::string& what) {
   if (to_ != nullptr)
     to_->note(warning);
   else
-    std::cerr << text("troupe: ", warning, "\n");
+    std::cerr << printable(text("troupe: ", warning, "\n"));
 }
 
 }  // namespace troupe

@@ -1,12 +1,21 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 
 #include "apps/session/run_log.hpp"
 #include "apps/session/session.hpp"
+#include "runtime/base/folder_lock.hpp"
 
 namespace troupe {
+
+/// Prevents other jobs from writing to the report's folder `dir`; waits a moment for a job that was just killed. `note`
+/// is called if the file system has no locks. Throws Error{environment} that names the job that has the lock, which
+/// calls itself `holder`.
+FolderLock lock_report(Blocking& blocking, const std::string& dir, const std::string& holder,
+                       const std::function<void(const std::string&)>& note);
 
 /// Keeps a run's log and its table in report.dir, and passes all events on. Used by rank 0. Threads: one call at a
 /// time.
@@ -23,6 +32,12 @@ class LogWriter final : public SessionListener {
   void epoch(const EpochReport& report) override;
   void steps(const StepsReport& part) override;
   void step(Step step, const StepSums& total) override;
+  /// Keeps other jobs from writing to report.dir until release(), and waits a moment for one that was just killed. A
+  /// folder that cannot be written is no error here: warn() tells of it. Throws Error{environment} that names the job
+  /// that has the lock.
+  void lock(Blocking& blocking);
+  /// Nothing more is written.
+  void release() { folder_lock_.reset(); }
 
  private:
   void warn(const std::string& what);
@@ -31,6 +46,7 @@ class LogWriter final : public SessionListener {
   const std::string checkpoints_;
   LogFile log_;
   CsvLog table_;
+  std::optional<FolderLock> folder_lock_;
   bool warned_ = false;
 };
 

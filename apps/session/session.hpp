@@ -100,6 +100,9 @@ struct SessionOptions {
   bool owns_process = false;
   bool every_step = false;
   bool log = true;  // rank 0 writes log and log.csv to report.dir, and creates the folder
+  /// The caller has the lock of report.dir (FolderLock on report.lock) or sees to it in another way that no other job
+  /// writes there. Otherwise a session with a log that no launcher has started takes it, until its run has ended.
+  bool report_locked = false;
   std::optional<std::chrono::milliseconds> time_limit;  // the run ends after this much training time (benchmarks)
 };
 

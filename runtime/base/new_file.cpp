@@ -91,6 +91,14 @@ int duplicate_of(const fs::path& path) {
   return wrong == std::errc{} && end == name.data() + name.size() ? ::fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
 }
 
+/// A pipe that nobody reads, and some devices, would let a blocking open wait without end; writing may wait. -1: errno
+/// says why.
+int open_in_place(const std::string& target) noexcept {
+  const int fd = ::open(target.c_str(), O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+  if (fd >= 0) ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+  return fd;
+}
+
 }  // namespace
 
 NewFile::NewFile(const std::string& target) : target_(followed(target)) {
@@ -101,7 +109,9 @@ NewFile::NewFile(const std::string& target) : target_(followed(target)) {
   if (open_file || (exists && !S_ISREG(there.st_mode))) {
     in_place_ = true;
     if (open_file) fd_ = duplicate_of(target_);
-    if (fd_ < 0) fd_ = ::open(target_.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC);
+    if (fd_ < 0) fd_ = open_in_place(target_);
+    TROUPE_CHECK(fd_ >= 0 || errno != ENXIO, Code::environment, target,
+                 ": this is a pipe or a device, and nothing reads what would be written to it");
     TROUPE_CHECK_ERRNO(fd_ >= 0, Code::environment, target, ": cannot be written");
     return;
   }

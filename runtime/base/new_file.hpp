@@ -10,8 +10,8 @@ namespace troupe {
 /// A file that is being written. It appears under its name complete or not at all and replaces the previous file, so a
 /// reader sees the old file or the new one. Until then it has no name: a writer that is killed, at any instruction,
 /// leaves nothing. Only on file systems without nameless files (NFS) does it leave a hidden file that ends in .tmp. A
-/// target that is not a regular file (a device, a pipe, /dev/stdout) is never replaced but written in place. A symbolic
-/// link stays, and the file that it leads to is replaced. Threads: one.
+/// target that is not a regular file (a device, a pipe that somebody reads, /dev/stdout) is never replaced but written
+/// in place. A symbolic link stays, and the file that it leads to is replaced. Threads: one.
 class NewFile {
  public:
   /// `target`: the file's name; its folder must exist. Throws Error{environment}, which names the target, also if the
@@ -21,6 +21,8 @@ class NewFile {
   NewFile& operator=(const NewFile&) = delete;
   /// Discards a file that was not published.
   ~NewFile();
+  /// The target is written in place: what reads it must get nothing else, for example no message on stdout.
+  bool in_place() const noexcept { return in_place_; }
 
   /// Bytes whose addresses and file positions are multiples of this can be written to the disk directly.
   static constexpr std::size_t kBlockBytes = 4096;

@@ -16,6 +16,7 @@
 #include "runtime/base/fd.hpp"
 #include "runtime/base/hash.hpp"
 #include "runtime/base/new_file.hpp"
+#include "runtime/base/special_file.hpp"
 #include "runtime/checkpoint/finite.hpp"
 #include "runtime/checkpoint/safetensors.hpp"
 
@@ -291,6 +292,7 @@ void CheckpointStore::prune(const std::string& run, std::uint32_t keep) const {
 
 CheckpointManifest CheckpointStore::read(CheckpointId id) const {
   const std::string path = folder_of(id) + '/' + kManifest;
+  TROUPE_CHECK(!is_special_file(path), Code::corrupt, path, ": is no regular file, so this is no checkpoint");
   std::ifstream file(path, std::ios::binary);
   TROUPE_CHECK(file.is_open(), Code::corrupt, path,
                ": cannot be opened: this is not a checkpoint, or it is incomplete");

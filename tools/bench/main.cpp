@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/printable.hpp"
 #include "tools/bench/cases.hpp"
 #include "tools/bench/data/command.hpp"
 #include "tools/bench/gpu/command.hpp"
@@ -49,6 +50,7 @@ void be_measured(int fd) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const PrintableStream printed{std::cout}, told{std::cerr};
   CLI::App app{"Measures Troupe on this machine; prints one JSON line a result."};
   app.require_subcommand(1);
   bench::TrainCase what;

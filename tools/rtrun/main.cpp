@@ -7,15 +7,18 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "apps/report/report_writer.hpp"
 #include "apps/report/timeline.hpp"
 #include "apps/session/run_log.hpp"
 #include "apps/session/session.hpp"
+#include "runtime/base/new_file.hpp"
+#include "runtime/base/printable.hpp"
+#include "runtime/base/special_file.hpp"
 #include "runtime/base/trace.hpp"
 #include "runtime/planning/planner.hpp"
 #include "tools/rtrun/cli.hpp"
@@ -38,11 +41,12 @@ using namespace troupe;
 using namespace troupe::rtrun;
 
 /// A run must not begin if it cannot write its results. Checkpoints are written where rank 0 is.
-void prepare_folders(const Settings& settings, bool with_rank_zero) {
-  prepare_folder(settings.report.dir);
+void prepare_folders(const Settings& settings, std::uint32_t ranks, bool with_rank_zero) {
+  prepare_report(settings.report.dir, ranks);
   if (with_rank_zero && settings.checkpoint.every_steps != 0)
     prepare_folder(checkpoint_folder(settings), "checkpoint.dir");
   if (!with_rank_zero || settings.report.trace.empty()) return;
+  refuse_special_file(settings.report.trace);
   const std::filesystem::path folder = std::filesystem::path{settings.report.trace}.parent_path();
   prepare_folder(folder.empty() ? "." : folder.string(), "the folder of report.trace");
 }
@@ -116,8 +120,9 @@ int train_program(const CommandLine& line, const Configuration& configuration, s
   options.sites = sites_of(settings.cluster, host_list(configuration));
   if (std::any_of(options.sites.begin(), options.sites.end(), [](const RankSite& site) { return site.here; }))
     find_program(line.program.front());
-  prepare_file_limit(static_cast<std::uint32_t>(options.sites.size()));
-  prepare_folder(settings.report.dir);
+  const auto ranks = static_cast<std::uint32_t>(options.sites.size());
+  prepare_file_limit(ranks);
+  prepare_report(settings.report.dir, ranks);
   const FolderLock lock = lock_report(blocking, settings.report.dir, line.file);
   options.arguments = std::move(arguments);
   options.program = line.program;
@@ -142,8 +147,9 @@ int train(const CommandLine& line, const Configuration& configuration, std::vect
   check_address_space();
   // Errors of the plan are reported once, here, before anything is created or started.
   if (!place && works_here) preview(configuration, look_for_data(configuration), here);
-  prepare_file_limit(place ? place->world_size : static_cast<std::uint32_t>(sites.size()));
-  if (!place || place->rank == 0) prepare_folders(settings, place || sites.front().here);
+  const std::uint32_t ranks = place ? place->world_size : static_cast<std::uint32_t>(sites.size());
+  prepare_file_limit(ranks);
+  if (!place || place->rank == 0) prepare_folders(settings, ranks, place || sites.front().here);
   // This lock covers ranks that rtrun starts, too.
   std::optional<FolderLock> lock;
   if (tells_the_end()) lock.emplace(lock_report(blocking, settings.report.dir, line.file));
@@ -174,12 +180,10 @@ int timeline(const CommandLine& line) {
   const std::string picture = report::step_timeline(rows, line.step.value_or(report::middle_step(rows).value_or(0)));
   std::filesystem::path out = line.picture;
   if (out.empty()) out = std::filesystem::path{line.file}.replace_extension(".svg");
-  std::ofstream file{out};
-  file << picture;
-  file.close();
-  TROUPE_CHECK(file.good(), Code::environment, "the picture could not be written to ", out.string(),
-               "; is there room, and may this user write there?");
-  std::cout << out.string() << '\n' << std::flush;
+  NewFile file{out.string()};
+  file.write(std::as_bytes(std::span{picture}));
+  file.publish();
+  if (!file.in_place()) std::cout << out.string() << '\n' << std::flush;
   return 0;
 }
 
@@ -203,6 +207,7 @@ int run(const CommandLine& line, std::vector<std::string> arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const PrintableStream out{std::cout}, err{std::cerr};
   ::prctl(PR_SET_NAME, "rtrun");  // since ranks are started as /proc/self/exe
   const auto parsed = parse_command_line(argc, argv, std::cout, std::cerr);
   if (const auto* answered = std::get_if<Answered>(&parsed)) return answered->exit_code;

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "runtime/base/printable.hpp"
+
 namespace troupe::terminal {
 
 bool draws_bars(int fd) {
@@ -44,13 +46,13 @@ void ProgressBar::say(const std::string& label) {
 
 void ProgressBar::show(std::string line) {
   if (line.size() >= columns_) line.resize(columns_ - 1);  // a line that wraps could not be removed again
-  out_ << '\r' << line << "\033[K" << std::flush;
+  out_ << control("\r") << line << control("\033[K") << std::flush;
   drawn_ = true;
 }
 
 void ProgressBar::clear() {
   if (!drawn_) return;
-  out_ << "\r\033[K" << std::flush;
+  out_ << control(kClearLine) << std::flush;
   drawn_ = false;
 }
 
