@@ -10,7 +10,6 @@
 #include "apps/report/page.hpp"
 #include "apps/report/run_summary.hpp"
 #include "runtime/base/new_file.hpp"
-#include "runtime/base/special_file.hpp"
 
 namespace troupe::report {
 namespace {

@@ -16,7 +16,7 @@
 #include "apps/report/chart.hpp"
 #include "apps/report/words.hpp"
 #include "runtime/base/error.hpp"
-#include "runtime/base/special_file.hpp"
+#include "runtime/base/new_file.hpp"
 
 namespace troupe::report {
 namespace {

@@ -11,7 +11,6 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/base/new_file.hpp"
-#include "runtime/base/special_file.hpp"
 
 namespace troupe {
 

@@ -12,6 +12,7 @@
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -99,6 +100,22 @@ int open_in_place(const std::string& target) noexcept {
   return fd;
 }
 
+/// Nothing: a regular file, or no file.
+std::optional<mode_t> special_kind(const std::string& path) noexcept {
+  struct stat about {};
+  if (::stat(path.c_str(), &about) != 0 || S_ISREG(about.st_mode)) return {};
+  return about.st_mode & S_IFMT;
+}
+
+const char* words_for(mode_t kind) noexcept {
+  switch (kind) {
+    case S_IFDIR: return "a folder";
+    case S_IFIFO: return "a pipe";
+    case S_IFSOCK: return "a socket";
+    default: return "a device";
+  }
+}
+
 }  // namespace
 
 NewFile::NewFile(const std::string& target) : target_(followed(target)) {
@@ -184,6 +201,13 @@ std::string NewFile::hidden_name() const {
   std::random_device dice;  // another writer may have the same process number in another namespace
   const fs::path target{target_};
   return (target.parent_path() / text(".", target.filename().string(), ".", ::getpid(), "-", dice(), ".tmp")).string();
+}
+
+bool is_special_file(const std::string& path) noexcept { return special_kind(path).has_value(); }
+
+void refuse_special_file(const std::string& path) {
+  if (const auto kind = special_kind(path))
+    fail(Code::environment, text(path, ": this is ", words_for(*kind), ", and a regular file is needed; move it away"));
 }
 
 }  // namespace troupe

@@ -16,7 +16,6 @@
 #include "runtime/base/fd.hpp"
 #include "runtime/base/hash.hpp"
 #include "runtime/base/new_file.hpp"
-#include "runtime/base/special_file.hpp"
 #include "runtime/checkpoint/finite.hpp"
 #include "runtime/checkpoint/safetensors.hpp"
 

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "runtime/base/printable.hpp"
-#include "runtime/base/special_file.hpp"
+#include "runtime/base/new_file.hpp"
 #include "tools/terminal/terminal.hpp"
 
 namespace troupe::rtrun {

@@ -18,7 +18,6 @@
 #include "apps/session/session.hpp"
 #include "runtime/base/new_file.hpp"
 #include "runtime/base/printable.hpp"
-#include "runtime/base/special_file.hpp"
 #include "runtime/base/trace.hpp"
 #include "runtime/planning/planner.hpp"
 #include "tools/rtrun/cli.hpp"

@@ -13,7 +13,7 @@
 #include "apps/session/session.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/fd.hpp"
-#include "runtime/base/special_file.hpp"
+#include "runtime/base/new_file.hpp"
 #include "tools/rtrun/messages.hpp"
 #include "tools/rtrun/table.hpp"
 #include "tools/terminal/terminal.hpp"

@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "runtime/base/error.hpp"
-#include "runtime/base/special_file.hpp"
+#include "runtime/base/new_file.hpp"
 
 namespace troupe {
 namespace {
