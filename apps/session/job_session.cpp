@@ -325,6 +325,7 @@ void note_lone_rank(const SessionOptions& options) {
 }  // namespace
 
 std::unique_ptr<Session> Session::start(Blocking& blocking, SessionOptions options) {
+  check_folders(blocking, options.configuration);
   note_lone_rank(options);
   std::unique_ptr<LogWriter> log;
   const bool first =

@@ -13,14 +13,6 @@
 
 namespace troupe {
 
-FolderLock lock_report(Blocking& blocking, const std::string& dir, const std::string& holder,
-                       const std::function<void(const std::string&)>& note) {
-  FolderLock lock = FolderLock::take(blocking, dir, "report.lock", holder, "set report.dir to a folder of its own",
-                                     Deadline::after(kLockPatience));
-  if (!lock.held()) note(text(dir, ": this file system keeps no locks; see to it that no other job writes there"));
-  return lock;
-}
-
 LogWriter::LogWriter(const Settings& settings, SessionListener* to)
     : to_(to),
       folder_(settings.report.dir),

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 
@@ -10,12 +9,6 @@
 #include "runtime/base/folder_lock.hpp"
 
 namespace troupe {
-
-/// Prevents other jobs from writing to the report's folder `dir`; waits a moment for a job that was just killed. `note`
-/// is called if the file system has no locks. Throws Error{environment} that names the job that has the lock, which
-/// calls itself `holder`.
-FolderLock lock_report(Blocking& blocking, const std::string& dir, const std::string& holder,
-                       const std::function<void(const std::string&)>& note);
 
 /// Keeps a run's log and its table in report.dir, and passes all events on. Used by rank 0. Threads: one call at a
 /// time.

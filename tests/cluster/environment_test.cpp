@@ -109,6 +109,34 @@ TEST_F(EnvironmentWithMounts, WithATinyDevShmTrainsByDefault) {
   expect_end(with_mounts("mount -t tmpfs -o size=1m none /dev/shm", folder_.rtrun(short_run())), 0);
 }
 
+/// Runs a program where `folder` is a mount of FUSE that nobody serves: whoever looks into it waits.
+ProgramStart with_hanging_mount(const std::string& folder, ProgramStart start) {
+  static constexpr const char* kMount =
+      "import ctypes, os, sys\n"
+      "libc = ctypes.CDLL(None, use_errno=True)\n"
+      "server = os.open('/dev/fuse', os.O_RDWR)\n"
+      "options = b'fd=%d,rootmode=40000,user_id=0,group_id=0' % server\n"
+      "if libc.mount(b'nobody', sys.argv[1].encode(), b'fuse', ctypes.c_ulong(0), options) != 0:\n"
+      "    sys.exit('cannot mount: ' + os.strerror(ctypes.get_errno()))\n"
+      "os.set_inheritable(server, True)\n"
+      "os.execvp(sys.argv[2], sys.argv[2:])\n";
+  start.arguments.insert(start.arguments.begin(), {"unshare", "--mount", "python3", "-c", kMount, folder});
+  return start;
+}
+
+TEST_F(EnvironmentWithMounts, WithAMountThatHangsIsRefusedByItsName) {
+  ProgramStart trial;
+  trial.arguments = {"true"};
+  trial.folder = folder_.path();
+  Program mounted{with_hanging_mount("tmp", trial)};
+  if (mounted.wait(20s) != 0) GTEST_SKIP() << "no FUSE here: " << mounted.err();
+  for (const std::string setting : {"report.dir", "checkpoint.dir", "data.path"}) {
+    const auto start = folder_.rtrun(short_run({setting + "=tmp/x", "faults.start_s=1"}));
+    const std::string said = expect_refusal(with_hanging_mount("tmp", start));
+    EXPECT_THAT(said, HasSubstr("tmp/x (" + setting + "): its file system has not answered for 1000 ms"));
+  }
+}
+
 TEST_F(EnvironmentWithMounts, WithAFullDiskForReportsIsRefused) {
   const auto start = folder_.rtrun(short_run({"report.dir=tmp/run"}));
   const std::string said = expect_refusal(with_mounts("mount -t tmpfs -o nr_inodes=1 none tmp", start));

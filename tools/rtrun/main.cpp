@@ -190,6 +190,8 @@ int run(const CommandLine& line, std::vector<std::string> arguments) {
   if (line.verb == Verb::control) return control(line);
   if (line.verb == Verb::timeline) return timeline(line);
   const Configuration configuration = read_configuration(line.file, line.overrides);
+  Blocking blocking = Blocking::on_thread("main");
+  check_folders(blocking, configuration);
   switch (line.verb) {
     case Verb::check:
       print_settings(configuration, look_for_data(configuration), host_list(configuration), std::cout);

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <iostream>
 
-#include "apps/session/log_writer.hpp"
+#include "apps/session/run_log.hpp"
 #include "apps/session/session.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/fd.hpp"
