@@ -32,6 +32,7 @@
 #include "tools/rtrun/program.hpp"
 #include "tools/rtrun/rank.hpp"
 #include "tools/rtrun/sites.hpp"
+#include "tools/rtrun/spawn.hpp"
 #include "transports/bootstrap/bootstrap.hpp"
 
 namespace {
@@ -213,6 +214,7 @@ int main(int argc, char** argv) {
   const auto parsed = parse_command_line(argc, argv, std::cout, std::cerr);
   if (const auto* answered = std::get_if<Answered>(&parsed)) return answered->exit_code;
   const auto& line = std::get<CommandLine>(parsed);
+  if (line.verb == Verb::train && line.program.empty()) restart_with_few_spins(argv);  // this process may be a rank
   try {
     return run(line, {argv, argv + argc});
   } catch (const Error& error) {
