@@ -87,6 +87,24 @@ TEST_F(Environment, WithTooFewFilesIsRefusedByTheLimit) {
   EXPECT_THAT(said, HasSubstr("ulimit -n 1024"));
 }
 
+TEST_F(Environment, WithoutStandardStreamsTrainsAndKeepsItsFilesApartFromWhatItPrints) {
+  for (const char* ranks : {"cluster.nodes=\"local:1\"", "cluster.nodes=\"local:2\""}) {
+    ProgramStart start = folder_.rtrun(short_run({ranks}));
+    start.arguments.insert(start.arguments.begin(), {"sh", "-c", "exec \"$@\" <&- >&- 2>&-", "sh"});
+    expect_end(start, 0);
+    std::ifstream lock{folder_.path() / "run/report.lock"};
+    const std::string holder{std::istreambuf_iterator<char>{lock}, {}};
+    EXPECT_EQ(std::ranges::count(holder, '\n'), 1) << holder;
+  }
+}
+
+TEST_F(Environment, WithAFullDiskBehindStdoutFailsWhereTheOutputIsTheResult) {
+  ProgramStart start = folder_.rtrun();
+  start.arguments.insert(start.arguments.begin() + 1, "check");
+  start.arguments.insert(start.arguments.begin(), {"sh", "-c", "exec \"$@\" >/dev/full", "sh"});
+  EXPECT_THAT(expect_end(start, 3), HasSubstr("stdout could not be written"));
+}
+
 TEST_F(Environment, WithALowSoftLimitOfFilesRaisesIt) {
   expect_end(behind("ulimit -S -n 30", folder_.rtrun(short_run())), 0);
 }

@@ -18,6 +18,7 @@
 #include "tools/bench/train.hpp"
 #include "tools/crew/machine.hpp"
 #include "tools/rtrun/signals.hpp"
+#include "tools/terminal/terminal.hpp"
 
 namespace {
 
@@ -50,6 +51,7 @@ void be_measured(int fd) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  terminal::open_standard_streams();
   const PrintableStream printed{std::cout}, told{std::cerr};
   CLI::App app{"Measures Troupe on this machine; prints one JSON line a result."};
   app.require_subcommand(1);

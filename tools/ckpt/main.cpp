@@ -283,9 +283,12 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  terminal::open_standard_streams();
   const PrintableStream out{std::cout}, err{std::cerr};
   try {
-    return run(argc, argv);
+    const int code = run(argc, argv);
+    TROUPE_CHECK(std::cout.flush(), Code::environment, "stdout could not be written; is the disk full?");
+    return code;
   } catch (const Error& error) {
     std::cerr << "ckpt: error: " << error.what() << '\n';
     return exit_code(error.code());

@@ -33,6 +33,7 @@
 #include "tools/rtrun/rank.hpp"
 #include "tools/rtrun/sites.hpp"
 #include "tools/rtrun/spawn.hpp"
+#include "tools/terminal/terminal.hpp"
 #include "transports/bootstrap/bootstrap.hpp"
 
 namespace {
@@ -164,6 +165,12 @@ int train(const CommandLine& line, const Configuration& configuration, std::vect
   return launch_job(blocking, signals, line, settings, std::move(options));
 }
 
+/// Of a verb whose result is what it prints.
+int printed() {
+  TROUPE_CHECK(std::cout.flush(), Code::environment, "stdout could not be written; is the disk full?");
+  return 0;
+}
+
 /// Longer than any request takes before the run itself gives it up (faults.exchange_s).
 constexpr std::chrono::minutes kAnswer{10};
 
@@ -171,8 +178,8 @@ int control(const CommandLine& line) {
   Blocking blocking = Blocking::on_thread("main");
   const ControlAnswer answer = ask_run(blocking, line.run, line.request, Deadline::after(kAnswer));
   if (!answer.done) return failed(answer.text, 1, false);
-  std::cout << answer.text << (answer.text.ends_with('\n') ? "" : "\n") << std::flush;
-  return 0;
+  std::cout << answer.text << (answer.text.ends_with('\n') ? "" : "\n");
+  return printed();
 }
 
 int timeline(const CommandLine& line) {
@@ -196,8 +203,8 @@ int run(const CommandLine& line, std::vector<std::string> arguments) {
   switch (line.verb) {
     case Verb::check:
       print_settings(configuration, look_for_data(configuration), host_list(configuration), std::cout);
-      return 0;
-    case Verb::plan: print_plan(line, configuration, std::cout); return 0;
+      return printed();
+    case Verb::plan: print_plan(line, configuration, std::cout); return printed();
     case Verb::train:
     case Verb::control:
     case Verb::timeline: break;
@@ -209,6 +216,7 @@ int run(const CommandLine& line, std::vector<std::string> arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  terminal::open_standard_streams();
   const PrintableStream out{std::cout}, err{std::cerr};
   ::prctl(PR_SET_NAME, "rtrun");  // since ranks are started as /proc/self/exe
   const auto parsed = parse_command_line(argc, argv, std::cout, std::cerr);

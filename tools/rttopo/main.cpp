@@ -13,6 +13,7 @@
 
 int main(int argc, char** argv) {
   using namespace troupe;
+  terminal::open_standard_streams();
   const PrintableStream out{std::cout}, err{std::cerr};
   const auto parsed = rttopo::parse_command_line(argc, argv, std::cout, std::cerr);
   if (const auto* answered = std::get_if<rttopo::Answered>(&parsed)) return answered->exit_code;

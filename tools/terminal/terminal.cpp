@@ -1,5 +1,6 @@
 #include "tools/terminal/terminal.hpp"
 
+#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -10,6 +11,13 @@
 #include "runtime/base/printable.hpp"
 
 namespace troupe::terminal {
+
+void open_standard_streams() noexcept {
+  // An open() gets the lowest number that is free: each pass fills the one that it has found to be closed.
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(fd, F_GETFD) < 0) [[maybe_unused]]
+      const int opened = ::open("/dev/null", O_RDWR);
+}
 
 bool draws_bars(int fd) {
   const char* terminal = std::getenv("TERM");
