@@ -13,10 +13,9 @@
 namespace troupe::terminal {
 
 void open_standard_streams() noexcept {
-  // An open() gets the lowest number that is free: each pass fills the one that it has found to be closed.
+  // An open() gets the lowest number that is free: so this is the closed one.
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
-    if (::fcntl(fd, F_GETFD) < 0) [[maybe_unused]]
-      const int opened = ::open("/dev/null", O_RDWR);
+    if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", O_RDWR) != fd) return;
 }
 
 bool draws_bars(int fd) {
