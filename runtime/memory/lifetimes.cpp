@@ -18,6 +18,24 @@ struct Taken {
   std::uint64_t first, end;
 };
 
+/// A block that has its place. What decides most pairs lies side by side: a step of 20,000 layers has 10^8 pairs.
+struct Placed {
+  Taken range;
+  Lifetime span;  // from the block's first call to its last
+  bool is_whole;  // it is alive during all of that
+  const BlockLifetimes* block;
+};
+
+Lifetime span_of(const BlockLifetimes& block) noexcept {
+  Lifetime span = block.lifetimes.front();
+  for (const Lifetime& one : block.lifetimes) span = {std::min(span.first, one.first), std::max(span.last, one.last)};
+  return span;
+}
+
+bool overlap(const Placed& a, const Placed& b) noexcept {
+  return a.span.overlaps(b.span) && ((a.is_whole && b.is_whole) || a.block->overlaps(*b.block));
+}
+
 /// The offset of the smallest gap between `taken` (sorted by `first`) that has room for `size_bytes`.
 std::uint64_t smallest_gap(const std::vector<Taken>& taken, std::uint64_t size_bytes) {
   std::uint64_t best = 0, best_size = 0, end = 0;
@@ -49,20 +67,22 @@ BlockOffsets share_by_lifetimes(std::span<const BlockLifetimes> blocks) {
   std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
     return blocks[a].size_bytes > blocks[b].size_bytes;  // blocks of equal size keep their order
   });
-  std::vector<std::size_t> placed;  // sorted by offset
+  std::vector<Placed> placed;  // sorted by offset
   std::vector<Taken> taken;
-  for (const std::size_t block : order) {
-    if (!needs_memory(blocks[block])) continue;
+  for (const std::size_t index : order) {
+    const BlockLifetimes& block = blocks[index];
+    if (!needs_memory(block)) continue;
+    Placed next{{}, span_of(block), block.lifetimes.size() == 1, &block};
     taken.clear();
-    for (const std::size_t other : placed)
-      if (blocks[block].overlaps(blocks[other]))
-        taken.push_back({places.offsets[other], places.offsets[other] + aligned(blocks[other].size_bytes)});
-    const std::uint64_t size = aligned(blocks[block].size_bytes);
-    places.offsets[block] = smallest_gap(taken, size);
-    places.size_bytes = std::max(places.size_bytes, places.offsets[block] + size);
-    placed.insert(std::ranges::upper_bound(placed, places.offsets[block], {},
-                                           [&](std::size_t other) { return places.offsets[other]; }),
-                  block);
+    for (const Placed& other : placed)
+      if (overlap(next, other)) taken.push_back(other.range);
+    const std::uint64_t size = aligned(block.size_bytes);
+    places.offsets[index] = smallest_gap(taken, size);
+    next.range = {places.offsets[index], places.offsets[index] + size};
+    places.size_bytes = std::max(places.size_bytes, next.range.end);
+    placed.insert(
+        std::ranges::upper_bound(placed, next.range.first, {}, [](const Placed& other) { return other.range.first; }),
+        next);
   }
   return places;
 }
