@@ -36,21 +36,26 @@ bool overlap(const Placed& a, const Placed& b) noexcept {
   return a.span.overlaps(b.span) && ((a.is_whole && b.is_whole) || a.block->overlaps(*b.block));
 }
 
-/// The offset of the smallest gap between `taken` (sorted by `first`) that has room for `size_bytes`.
-std::uint64_t smallest_gap(const std::vector<Taken>& taken, std::uint64_t size_bytes) {
-  std::uint64_t best = 0, best_size = 0, end = 0;
-  for (const Taken& range : taken) {
-    if (range.first > end) {
-      const std::uint64_t gap = range.first - end;
-      if (gap >= size_bytes && (best_size == 0 || gap < best_size)) {
-        best = end;
-        best_size = gap;
-      }
+/// Finds the smallest gap that has room for a number of bytes, and of equal gaps the first.
+class SmallestGap {
+ public:
+  explicit SmallestGap(std::uint64_t size_bytes) : size_bytes_(size_bytes) {}
+  /// Ranges that are taken, by their first bytes.
+  void pass(const Taken& range) noexcept {
+    const std::uint64_t gap = range.first > end_ ? range.first - end_ : 0;
+    if (gap >= size_bytes_ && gap < best_size_) {
+      best_ = end_;
+      best_size_ = gap;
     }
-    end = std::max(end, range.end);
+    end_ = std::max(end_, range.end);
   }
-  return best_size == 0 ? end : best;
-}
+  std::uint64_t offset() const noexcept { return best_size_ == kNone ? end_ : best_; }
+
+ private:
+  static constexpr std::uint64_t kNone = ~std::uint64_t{0};
+  const std::uint64_t size_bytes_;  // not 0
+  std::uint64_t best_ = 0, best_size_ = kNone, end_ = 0;
+};
 
 }  // namespace
 
@@ -68,16 +73,15 @@ BlockOffsets share_by_lifetimes(std::span<const BlockLifetimes> blocks) {
     return blocks[a].size_bytes > blocks[b].size_bytes;  // blocks of equal size keep their order
   });
   std::vector<Placed> placed;  // sorted by offset
-  std::vector<Taken> taken;
   for (const std::size_t index : order) {
     const BlockLifetimes& block = blocks[index];
     if (!needs_memory(block)) continue;
     Placed next{{}, span_of(block), block.lifetimes.size() == 1, &block};
-    taken.clear();
-    for (const Placed& other : placed)
-      if (overlap(next, other)) taken.push_back(other.range);
     const std::uint64_t size = aligned(block.size_bytes);
-    places.offsets[index] = smallest_gap(taken, size);
+    SmallestGap gap{size};
+    for (const Placed& other : placed)
+      if (overlap(next, other)) gap.pass(other.range);
+    places.offsets[index] = gap.offset();
     next.range = {places.offsets[index], places.offsets[index] + size};
     places.size_bytes = std::max(places.size_bytes, next.range.end);
     placed.insert(
