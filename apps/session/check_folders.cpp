@@ -38,8 +38,7 @@ std::vector<Asked> paths_of(const Configuration& configuration) {
                          {"checkpoint.resume", resume == "auto" || resume == "never" ? "" : resume}};
   if (!settings.data.path.empty() && !configuration.folder.empty() && settings.data.path.front() != '/')
     all.push_back({"data.path", configuration.folder + '/' + settings.data.path});
-  for (const char* const variable : {"TROUPE_DATA", "XDG_CACHE_HOME", "HOME"})
-    if (const char* const path = std::getenv(variable)) all.push_back({variable, path});
+  if (const char* const data = std::getenv("TROUPE_DATA")) all.push_back({"TROUPE_DATA", data});
   std::erase_if(all, [](const Asked& one) { return one.path.empty(); });
   return all;
 }
