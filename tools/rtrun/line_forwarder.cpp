@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <string_view>
 
-#include "runtime/base/printable.hpp"
 #include "runtime/base/new_file.hpp"
+#include "runtime/base/printable.hpp"
 #include "tools/terminal/terminal.hpp"
 
 namespace troupe::rtrun {

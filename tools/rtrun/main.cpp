@@ -145,7 +145,6 @@ int train(const CommandLine& line, const Configuration& configuration, std::vect
     here = hosts_here(hosts);
   }
   const bool works_here = place || std::any_of(sites.begin(), sites.end(), [](const RankSite& s) { return s.here; });
-  check_address_space();
   // Errors of the plan are reported once, here, before anything is created or started.
   if (!place && works_here) preview(configuration, look_for_data(configuration), here);
   const std::uint32_t ranks = place ? place->world_size : static_cast<std::uint32_t>(sites.size());
@@ -199,7 +198,10 @@ int run(const CommandLine& line, std::vector<std::string> arguments) {
   if (line.verb == Verb::timeline) return timeline(line);
   const Configuration configuration = read_configuration(line.file, line.overrides);
   Blocking blocking = Blocking::on_thread("main");
+  const bool may_be_rank = line.verb == Verb::train && line.program.empty();
+  if (may_be_rank) check_address_space();
   check_folders(blocking, configuration);
+  if (may_be_rank) restart_with_few_spins(arguments);
   switch (line.verb) {
     case Verb::check:
       print_settings(configuration, look_for_data(configuration), host_list(configuration), std::cout);
@@ -222,7 +224,6 @@ int main(int argc, char** argv) {
   const auto parsed = parse_command_line(argc, argv, std::cout, std::cerr);
   if (const auto* answered = std::get_if<Answered>(&parsed)) return answered->exit_code;
   const auto& line = std::get<CommandLine>(parsed);
-  if (line.verb == Verb::train && line.program.empty()) restart_with_few_spins(argv);  // this process may be a rank
   try {
     return run(line, {argv, argv + argc});
   } catch (const Error& error) {

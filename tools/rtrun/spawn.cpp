@@ -149,9 +149,12 @@ std::vector<std::pair<std::string, std::string>> library_habits() {
   return habits;
 }
 
-void restart_with_few_spins(char* const* argv) noexcept {
+void restart_with_few_spins(const std::vector<std::string>& arguments) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv(kOpenMpSpins) != nullptr) return;
-  if (::setenv(kOpenMpSpins, kFewSpins, 0) == 0) ::execv("/proc/self/exe", argv);
+  std::vector<char*> argv;
+  for (const std::string& word : arguments) argv.push_back(const_cast<char*>(word.c_str()));  // execv changes nothing
+  argv.push_back(nullptr);
+  if (::setenv(kOpenMpSpins, kFewSpins, 0) == 0) ::execv("/proc/self/exe", argv.data());
 }
 
 Fd sealed_file(const std::string& content) {
