@@ -80,7 +80,7 @@ auto inspect(Inspector& f, StepSums& x) {
     return {};
   };
   return f(caf::meta::type_name("troupe.StepSums"), loss, x.correct, x.samples, x.stop_requests, x.still_saving,
-           x.bad_loss, caf::meta::load_callback(loaded));
+           x.bad_gradient, x.bad_loss, caf::meta::load_callback(loaded));
 }
 template <class Inspector>
 auto inspect(Inspector& f, StalenessHistogram& x) {

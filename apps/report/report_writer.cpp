@@ -19,6 +19,7 @@ constexpr int kTimesItsCost = 20;
 constexpr std::size_t kMostNotes = 100;
 
 void replace_file(const std::string& path, const std::string& text) {
+  refuse_special_file(path);
   NewFile file{path};
   file.write(std::as_bytes(std::span{text}));
   file.publish();
@@ -94,6 +95,8 @@ void ReportWriter::write() {
 
 void tell_failure(const std::string& file, const std::string& reason) noexcept {
   try {
+    refuse_special_file(file);
+    refuse_special_file(summary_file(file));
     std::ifstream in{file, std::ios::binary};
     const std::string page{std::istreambuf_iterator<char>{in}, {}};
     const auto told = failed_page(page, reason);

@@ -16,6 +16,7 @@
 #include "apps/report/chart.hpp"
 #include "apps/report/words.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/base/new_file.hpp"
 
 namespace troupe::report {
 namespace {
@@ -156,6 +157,7 @@ std::string phase_legend(const std::set<std::string>& phases, double top) {
 }  // namespace
 
 std::vector<TimelineRow> read_timeline(const std::filesystem::path& file) {
+  refuse_special_file(file.string());
   std::ifstream in{file};
   TROUPE_CHECK(in.good(), Code::invalid, "cannot read the trace ", file.string());
   json events;

@@ -6,23 +6,21 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/base/printable.hpp"
+
 namespace troupe::report {
 
 std::string escaped(std::string_view text) {
   std::string out;
   out.reserve(text.size());
-  for (const char c : text) {
+  for (const char c : printable(text)) {
     switch (c) {
       case '&': out += "&amp;"; break;
       case '<': out += "&lt;"; break;
       case '>': out += "&gt;"; break;
       case '"': out += "&quot;"; break;
       case '\'': out += "&#39;"; break;
-      default:
-        if ((static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f)
-          out += "\xEF\xBF\xBD";  // the replacement character
-        else
-          out += c;
+      default: out += c;
     }
   }
   return out;

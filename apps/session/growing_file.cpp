@@ -22,6 +22,7 @@ bool GrowingFile::is_there() const {
 }
 
 void GrowingFile::begin(std::string_view bytes) {
+  refuse_special_file(path_);
   const std::string all = std::string{bytes} + end_;
   NewFile file{path_};
   file.write(std::as_bytes(std::span{all}));
@@ -52,6 +53,7 @@ void GrowingFile::append(std::string_view bytes) {
 }
 
 std::string bytes_of(const std::string& path) {
+  if (is_special_file(path)) return {};
   std::ifstream in{path, std::ios::binary};
   return {std::istreambuf_iterator<char>{in}, {}};
 }

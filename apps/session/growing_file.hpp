@@ -19,7 +19,7 @@ class GrowingFile {
   const std::string& path() const noexcept { return path_; }
   /// Whether begin() has created the file and nobody has removed it since. Throws Error{environment}.
   bool is_there() const;
-  /// Replaces the file at the path by `bytes` and the ending; a reader sees the old file or the new one. Throws
+  /// Replaces the regular file at the path by `bytes` and the ending; a reader sees the old file or the new one. Throws
   /// Error{environment}; then the old file is unchanged.
   void begin(std::string_view bytes);
   /// Inserts `bytes` before the ending. Requires is_there(). Throws Error{environment} naming the file, which is then

@@ -150,6 +150,7 @@ void Job::leave(Blocking& blocking, Deadline deadline, bool given_up) noexcept {
   if (!said.empty()) note(said);
   checkpoints_lock.reset();  // no thread of this process writes checkpoints now
   if (listener_) listener_->finish();
+  if (log_) log_->release();
 }
 
 }  // namespace troupe

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "apps/session/view.hpp"
+#include "runtime/base/printable.hpp"
 #include "runtime/compute/rules/verdict.hpp"
 
 namespace troupe {
@@ -318,18 +319,20 @@ void note_lone_rank(const SessionOptions& options) {
   if (options.listener != nullptr)
     options.listener->note(what);
   else
-    std::cerr << text("troupe: ", what, "\n");
+    std::cerr << printable(text("troupe: ", what, "\n"));
 }
 
 }  // namespace
 
 std::unique_ptr<Session> Session::start(Blocking& blocking, SessionOptions options) {
+  check_folders(blocking, options.configuration);
   note_lone_rank(options);
   std::unique_ptr<LogWriter> log;
   const bool first =
       options.group != nullptr ? options.group->self().value == 0 : !options.place || options.place->rank == 0;
   if (options.log && first) {
     log = std::make_unique<LogWriter>(options.configuration.settings, options.listener);
+    if (!options.report_locked && !options.place && options.group == nullptr) log->lock(blocking);
     options.listener = log.get();
   }
   return std::make_unique<JobSession>(blocking, std::move(options), std::move(log));

@@ -1,10 +1,14 @@
 #include "apps/session/log_writer.hpp"
 
+#include <errno.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <iostream>
 #include <utility>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/printable.hpp"
 #include "runtime/checkpoint/store.hpp"
 
 namespace troupe {
@@ -67,6 +71,14 @@ void LogWriter::step(Step step, const StepSums& total) {
   if (to_ != nullptr) to_->step(step, total);
 }
 
+void LogWriter::lock(Blocking& blocking) {
+  std::error_code told_later;
+  std::filesystem::create_directories(folder_, told_later);
+  if (told_later || ::access(folder_.c_str(), W_OK | X_OK) != 0) return;
+  folder_lock_ = lock_report(blocking, folder_, text("a session of ", program_invocation_short_name),
+                             [this](const std::string& said) { note(said); });
+}
+
 /// Training is more important than its log: warn once and continue.
 void LogWriter::warn(const std::string& what) {
   if (std::exchange(warned_, true)) return;
@@ -76,7 +88,7 @@ void LogWriter::warn(const std::string& what) {
   if (to_ != nullptr)
     to_->note(warning);
   else
-    std::cerr << text("troupe: ", warning, "\n");
+    std::cerr << printable(text("troupe: ", warning, "\n"));
 }
 
 }  // namespace troupe

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "apps/session/run_log.hpp"
 #include "apps/session/session.hpp"
+#include "runtime/base/folder_lock.hpp"
 
 namespace troupe {
 
@@ -23,6 +25,12 @@ class LogWriter final : public SessionListener {
   void epoch(const EpochReport& report) override;
   void steps(const StepsReport& part) override;
   void step(Step step, const StepSums& total) override;
+  /// Keeps other jobs from writing to report.dir until release(), and waits a moment for one that was just killed. A
+  /// folder that cannot be written is no error here: warn() tells of it. Throws Error{environment} that names the job
+  /// that has the lock.
+  void lock(Blocking& blocking);
+  /// Nothing more is written.
+  void release() { folder_lock_.reset(); }
 
  private:
   void warn(const std::string& what);
@@ -31,6 +39,7 @@ class LogWriter final : public SessionListener {
   const std::string checkpoints_;
   LogFile log_;
   CsvLog table_;
+  std::optional<FolderLock> folder_lock_;
   bool warned_ = false;
 };
 

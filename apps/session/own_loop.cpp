@@ -6,6 +6,8 @@
 #include <caf/send.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
+#include "runtime/compute/rules/gradient_check.hpp"
+
 namespace troupe {
 namespace {
 
@@ -182,7 +184,19 @@ void OwnLoop::serve(Blocking& blocking, const HostWork& work, const OwnStep& com
   all.loss += sums.loss;
   all.correct += sums.correct;
   all.samples += sums.samples;
+  if (!work.evaluation && parts_.checked_rank) check_gradients(all);
   done.signal(work.done.value);
+}
+
+/// Notes the first element that is not finite, as an exchange that measures the gradient's norm does.
+void OwnLoop::check_gradients(StepSums& sums) const {
+  for (const SessionTensor& tensor : parts_.tensors) {
+    const float* const values = tensor.gradients.data();
+    if (values == nullptr) continue;
+    const auto first = static_cast<std::uint64_t>(values - parts_.gradients.data());
+    check_gradient(sums, values, {&values, 1}, tensor.gradients.size(),
+                   {.first_element = first, .ranks = {&*parts_.checked_rank, 1}, .squares = false});
+  }
 }
 
 void OwnLoop::drain(Blocking& blocking) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include <caf/actor_system.hpp>
@@ -22,8 +23,11 @@ struct OwnLoopParts {
   const BatchLayout& batch;
   Schedule schedule;
   std::vector<SessionTensor> tensors;
-  const OwnModel* model = nullptr;                 // null: the device computes
-  LeasePool* empty_batches = nullptr;              // if the app brings its own samples; null: a loader sends batches
+  const OwnModel* model = nullptr;     // null: the device computes
+  LeasePool* empty_batches = nullptr;  // if the app brings its own samples; null: a loader sends batches
+  std::span<const float> gradients;    // where the tensors' gradients lie, in the order of the layout
+  /// This rank, if its gradients must be checked here because the exchange does not; nothing: the exchange does.
+  std::optional<Rank> checked_rank;
   std::chrono::milliseconds wait_deadline{30000};  // for the stream's work before the app's work
   /// Whether totals are of all ranks, and therefore show when the run ends; otherwise ends_early() tells it.
   bool sums_are_common = true;
@@ -65,6 +69,7 @@ class OwnLoop {
   void give_up(const HostWork& work);
   void pass_evaluations();
   void serve(Blocking& blocking, const HostWork& work, const OwnStep& compute);
+  void check_gradients(StepSums& sums) const;
   BatchView view(Memory batch, std::uint32_t rows) const;
 
   const OwnLoopParts parts_;

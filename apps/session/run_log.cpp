@@ -268,4 +268,12 @@ void mend_log(const std::string& path) noexcept {
   }
 }
 
+FolderLock lock_report(Blocking& blocking, const std::string& dir, const std::string& holder,
+                       const std::function<void(const std::string&)>& note) {
+  FolderLock lock = FolderLock::take(blocking, dir, "report.lock", holder, "set report.dir to a folder of its own",
+                                     Deadline::after(kLockPatience));
+  if (!lock.held()) note(text(dir, ": this file system keeps no locks; see to it that no other job writes there"));
+  return lock;
+}
+
 }  // namespace troupe

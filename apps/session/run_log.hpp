@@ -1,11 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "apps/session/growing_file.hpp"
+#include "runtime/base/blocking.hpp"
+#include "runtime/base/folder_lock.hpp"
 #include "runtime/report/report.hpp"
 
 namespace troupe {
@@ -70,5 +73,11 @@ class CsvLog {
 /// Repairs a log whose writer was killed within a write, and the table beside it (`path`.csv): complete lines stay, and
 /// the ending is added. A file that is complete, or is not a log, is not changed.
 void mend_log(const std::string& path) noexcept;
+
+/// Prevents other jobs from writing to the report's folder `dir`; waits a moment for a job that was just killed. `note`
+/// is called if the file system has no locks. Throws Error{environment} that names the job that has the lock, which
+/// calls itself `holder`.
+FolderLock lock_report(Blocking& blocking, const std::string& dir, const std::string& holder,
+                       const std::function<void(const std::string&)>& note);
 
 }  // namespace troupe

@@ -100,6 +100,9 @@ struct SessionOptions {
   bool owns_process = false;
   bool every_step = false;
   bool log = true;  // rank 0 writes log and log.csv to report.dir, and creates the folder
+  /// The caller has the lock of report.dir (FolderLock on report.lock) or sees to it in another way that no other job
+  /// writes there. Otherwise a session with a log that no launcher has started takes it, until its run has ended.
+  bool report_locked = false;
   std::optional<std::chrono::milliseconds> time_limit;  // the run ends after this much training time (benchmarks)
 };
 
@@ -210,6 +213,11 @@ class Session {
 
 /// What the configuration, --set and the environment's TROUPE_DATA specify about the data.
 DataRequest data_request(const Configuration& configuration);
+
+/// Asks for everything that a run opens before it trains (report.dir, checkpoint.dir, data.path and the like), all at
+/// once. Throws Error{environment} that names what has not answered within faults.start_s, as on a network mount whose
+/// server is gone. A thread is then left waiting for it (ADR 0047). Session::start() calls it.
+void check_folders(Blocking& blocking, const Configuration& configuration);
 
 /// The plan that ranks of a run on this machine (cluster.nodes = "local:N"), or on `hosts` if there are any, would
 /// make, without running and without reading images. Hosts that are other machines are assumed to be like this one.

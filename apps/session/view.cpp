@@ -465,12 +465,16 @@ void View::make_loop() {
     if (!parameters.empty()) tensor.parameters = parameters.subspan(first, count);
     if (!gradients.empty()) tensor.gradients = gradients.subspan(first, count);
   }
+  // The loss of a graph shows what its gradients became; an app's own loss may be anything.
+  const bool checked = options_.model && !needs_verdict(settings().rule);
   loop_ = std::make_unique<OwnLoop>(OwnLoopParts{.space = space_,
                                                  .batch = joined_.batch,
                                                  .schedule = schedule_,
                                                  .tensors = tensors_,
                                                  .model = options_.model ? &*options_.model : nullptr,
                                                  .empty_batches = options_.own_samples != 0 ? pool_.get() : nullptr,
+                                                 .gradients = gradients,
+                                                 .checked_rank = checked ? std::optional{joined_.self()} : std::nullopt,
                                                  .wait_deadline = settings().faults.exchange,
                                                  .sums_are_common = sums_are_common(),
                                                  .stop = [this] { request_stop(); }});

@@ -275,11 +275,9 @@ class Drawing {
 
  private:
   static std::string about(const Entry& entry) {
-    std::string words = entry.title;
-    for (const std::string& detail : entry.details) words += "\n" + detail;
-    for (const std::string& trouble : entry.troubles) words += "\n! " + trouble;
-    std::string out;
-    for (const char c : words) out += c == '\n' ? std::string{"&#10;"} : escaped(std::string(1, c));
+    std::string out = escaped(entry.title);
+    for (const std::string& detail : entry.details) out += "&#10;" + escaped(detail);
+    for (const std::string& trouble : entry.troubles) out += "&#10;! " + escaped(trouble);
     return out;
   }
 

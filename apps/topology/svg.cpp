@@ -2,11 +2,13 @@
 
 #include <algorithm>
 
+#include "runtime/base/printable.hpp"
+
 namespace troupe::topology::detail {
 
 std::string escaped(std::string_view words) {
   std::string out;
-  for (const char c : words) {
+  for (const char c : printable(words)) {
     if (c == '<')
       out += "&lt;";
     else if (c == '>')

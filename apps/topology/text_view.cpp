@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/printable.hpp"
 #include "runtime/base/words.hpp"
 #include "runtime/topology/outliers.hpp"
 
@@ -27,16 +28,23 @@ const char* color_of(Entry::Kind kind) {
   }
 }
 
-void add_lines(const Entry& entry, const std::string& before, bool last, bool root, bool color, std::string& out) {
-  const auto paint = [&](const std::string& words, const char* with) {
-    return color ? text(with, words, kPlain) : words;
-  };
-  out += before + (root ? "" : last ? "└─ " : "├─ ") + paint(entry.title, color_of(entry.kind));
-  for (std::size_t i = 0; i < entry.details.size(); ++i) out += (i == 0 ? "  " : ", ") + entry.details[i];
-  for (const std::string& trouble : entry.troubles) out += "  " + paint("! " + trouble, kRed);
-  out += '\n';
+/// Words in a colour; null: in none. Only the colour is a command to the terminal, whatever the words are.
+struct Painted {
+  const char* color;
+  const std::string& words;
+};
+std::ostream& operator<<(std::ostream& out, const Painted& painted) {
+  if (painted.color == nullptr) return out << painted.words;
+  return out << control(painted.color) << painted.words << control(kPlain);
+}
+
+void print_lines(const Entry& entry, const std::string& before, bool last, bool root, bool color, std::ostream& out) {
+  out << before << (root ? "" : last ? "└─ " : "├─ ") << Painted{color ? color_of(entry.kind) : nullptr, entry.title};
+  for (std::size_t i = 0; i < entry.details.size(); ++i) out << (i == 0 ? "  " : ", ") << entry.details[i];
+  for (const std::string& trouble : entry.troubles) out << "  " << Painted{color ? kRed : nullptr, text("! ", trouble)};
+  out << '\n';
   const std::string next = root ? before : before + (last ? "   " : "│  ");
-  for (const Entry& below : entry.below) add_lines(below, next, &below == &entry.below.back(), false, color, out);
+  for (const Entry& below : entry.below) print_lines(below, next, &below == &entry.below.back(), false, color, out);
 }
 
 PathTable table_of(const Index& index, std::string title, std::vector<PartIndex> rows, std::vector<PartIndex> columns) {
@@ -70,10 +78,8 @@ void add_distances(const Machine& machine, PathTable& table) {
 
 }  // namespace
 
-std::string tree_text(const Entry& outline, bool color) {
-  std::string out;
-  add_lines(outline, "", true, true, color, out);
-  return out;
+void print_tree(const Entry& outline, bool color, std::ostream& out) {
+  print_lines(outline, "", true, true, color, out);
 }
 
 std::vector<PathTable> path_tables(const Index& index) {
@@ -96,7 +102,7 @@ std::vector<PathTable> path_tables(const Index& index) {
   return tables;
 }
 
-std::string table_text(const Index& index, const PathTable& table, bool color) {
+void print_table(const Index& index, const PathTable& table, bool color, std::ostream& out) {
   std::vector<std::vector<std::string>> cells{{table.title}};
   for (const PartIndex column : table.columns) cells[0].push_back(label_of(index, column));
   for (std::size_t i = 0; i < table.rows.size(); ++i) {
@@ -117,18 +123,14 @@ std::string table_text(const Index& index, const PathTable& table, bool color) {
   std::vector<std::size_t> widths(cells[0].size());
   for (const auto& line : cells)
     for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
-  std::string out;
   for (const auto& line : cells) {
-    std::string words;
     for (std::size_t i = 0; i < line.size(); ++i) {
-      std::string cell = fmt::format("{:<{}}", line[i], widths[i] + 2);
-      if (color && line[i].ends_with('!')) cell = kRed + cell + kPlain;
-      words += cell;
+      const bool red = color && line[i].ends_with('!');
+      out << Painted{red ? kRed : nullptr,
+                     i + 1 < line.size() ? fmt::format("{:<{}}", line[i], widths[i] + 2) : line[i]};
     }
-    words.erase(words.find_last_not_of(' ') + 1);
-    out += words + '\n';
+    out << '\n';
   }
-  return out;
 }
 
 std::string legend_text(const std::vector<PathTable>& tables) {

@@ -10,8 +10,8 @@
 
 namespace troupe::topology {
 
-/// The outline as an indented tree; `color`: with terminal control sequences.
-std::string tree_text(const Entry& outline, bool color);
+/// Prints the outline as an indented tree; `color`: with terminal control sequences, written as control().
+void print_tree(const Entry& outline, bool color, std::ostream& out);
 
 /// The paths between all members of one kind and all of another.
 struct PathTable {
@@ -25,7 +25,8 @@ struct PathTable {
 };
 /// GPU x GPU, GPU x NIC and NUMA x NUMA, for the kinds that exist.
 std::vector<PathTable> path_tables(const Index& index);
-std::string table_text(const Index& index, const PathTable& table, bool color);
+/// Prints a line per row; `color`: marks slow paths.
+void print_table(const Index& index, const PathTable& table, bool color, std::ostream& out);
 /// The classes and marks that occur in the tables, with their meanings; empty: there are no tables.
 std::string legend_text(const std::vector<PathTable>& tables);
 /// Returns "GPU 0 - GPU 1 - GPU 0", with the slowest edge.

@@ -6,6 +6,7 @@
 
 #include "runtime/model/dropout.hpp"
 #include "runtime/model/layer_kinds.hpp"
+#include "runtime/model/reader_counts.hpp"
 
 namespace troupe::cuda {
 namespace {
@@ -132,11 +133,14 @@ void CudaReplica::find_losses() {
 }
 
 void CudaReplica::find_relus(const Graph& graph) {
-  for (Stage& stage : stages_) {
-    const bool is_alone = !stage.is_loss && graph.count_readers(stage.written) == 1;
-    for (Stage& reader : stages_)
-      if (is_alone && std::holds_alternative<Relu>(reader.operation) && reader.read[0] == stage.written)
-        stage.relu = &reader;
+  const std::vector<std::uint32_t> readers = reader_counts(graph);
+  std::vector<Stage*> writers(readers.size());  // by tensor
+  for (Stage& stage : stages_)
+    if (!stage.is_loss) writers[stage.written] = &stage;
+  for (Stage& reader : stages_) {
+    if (!std::holds_alternative<Relu>(reader.operation)) continue;
+    Stage* const writer = writers[reader.read[0]];
+    if (writer != nullptr && readers[reader.read[0]] == 1) writer->relu = &reader;
   }
 }
 

@@ -68,6 +68,7 @@ Gpu::Gpu(const Driver& driver, int ordinal) : driver_(driver) {
   try {
     load_kernels();
   } catch (...) {
+    if (module_ != nullptr) (void)driver_.module_unload(module_);
     (void)driver_.device_primary_ctx_release(device_);
     throw;
   }
@@ -123,8 +124,10 @@ Gpu::~Gpu() {
 
 void Gpu::use() const { TROUPE_CUDA(driver_, ctx_set_current(context_), "a context of ", description_); }
 
-DeviceMemory::DeviceMemory(std::shared_ptr<const Gpu> gpu, std::uint64_t size_bytes, bool clears)
-    : gpu_(std::move(gpu)), size_bytes_(size_bytes) {
+/// After the first constructor the object exists: the destructor gives the memory back if it cannot be cleared.
+DeviceMemory::DeviceMemory(std::shared_ptr<const Gpu> gpu, std::uint64_t size_bytes, bool clears) : DeviceMemory() {
+  gpu_ = std::move(gpu);
+  size_bytes_ = size_bytes;
   const Driver& driver = gpu_->driver();
   gpu_->use();
   DevicePointer pointer = 0;

@@ -3,6 +3,8 @@
 #include <cerrno>
 #include <system_error>
 
+#include "runtime/base/printable.hpp"
+
 namespace troupe {
 
 std::string_view name_of(Code code) noexcept {
@@ -22,7 +24,7 @@ std::string_view name_of(Code code) noexcept {
 }
 
 Status::Status(Code code, std::string text)
-    : code_(code), text_(code == Code::ok ? nullptr : std::make_shared<const std::string>(std::move(text))) {}
+    : code_(code), text_(code == Code::ok ? nullptr : std::make_shared<const std::string>(printable(text))) {}
 
 int exit_code(Code code) noexcept {
   switch (code) {
@@ -36,11 +38,11 @@ int exit_code(Code code) noexcept {
   }
 }
 
-void fail(Code code, const std::string& text) { throw Error{code, text}; }
+void fail(Code code, const std::string& text) { throw Error{code, printable(text)}; }
 
 void fail_errno(Code code, const std::string& what) {
   const int reason = errno;
-  throw Error{code, text(what, ": ", std::generic_category().message(reason))};
+  fail(code, text(what, ": ", std::generic_category().message(reason)));
 }
 
 }  // namespace troupe

@@ -12,6 +12,7 @@
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -91,6 +92,30 @@ int duplicate_of(const fs::path& path) {
   return wrong == std::errc{} && end == name.data() + name.size() ? ::fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
 }
 
+/// A pipe that nobody reads, and some devices, would let a blocking open wait without end; writing may wait. -1: errno
+/// says why.
+int open_in_place(const std::string& target) noexcept {
+  const int fd = ::open(target.c_str(), O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+  if (fd >= 0) ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+  return fd;
+}
+
+/// Nothing: a regular file, or no file.
+std::optional<mode_t> special_kind(const std::string& path) noexcept {
+  struct stat about {};
+  if (::stat(path.c_str(), &about) != 0 || S_ISREG(about.st_mode)) return {};
+  return about.st_mode & S_IFMT;
+}
+
+const char* words_for(mode_t kind) noexcept {
+  switch (kind) {
+    case S_IFDIR: return "a folder";
+    case S_IFIFO: return "a pipe";
+    case S_IFSOCK: return "a socket";
+    default: return "a device";
+  }
+}
+
 }  // namespace
 
 NewFile::NewFile(const std::string& target) : target_(followed(target)) {
@@ -101,7 +126,9 @@ NewFile::NewFile(const std::string& target) : target_(followed(target)) {
   if (open_file || (exists && !S_ISREG(there.st_mode))) {
     in_place_ = true;
     if (open_file) fd_ = duplicate_of(target_);
-    if (fd_ < 0) fd_ = ::open(target_.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC);
+    if (fd_ < 0) fd_ = open_in_place(target_);
+    TROUPE_CHECK(fd_ >= 0 || errno != ENXIO, Code::environment, target,
+                 ": this is a pipe or a device, and nothing reads what would be written to it");
     TROUPE_CHECK_ERRNO(fd_ >= 0, Code::environment, target, ": cannot be written");
     return;
   }
@@ -174,6 +201,13 @@ std::string NewFile::hidden_name() const {
   std::random_device dice;  // another writer may have the same process number in another namespace
   const fs::path target{target_};
   return (target.parent_path() / text(".", target.filename().string(), ".", ::getpid(), "-", dice(), ".tmp")).string();
+}
+
+bool is_special_file(const std::string& path) noexcept { return special_kind(path).has_value(); }
+
+void refuse_special_file(const std::string& path) {
+  if (const auto kind = special_kind(path))
+    fail(Code::environment, text(path, ": this is ", words_for(*kind), ", and a regular file is needed; move it away"));
 }
 
 }  // namespace troupe

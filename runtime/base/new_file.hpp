@@ -10,8 +10,8 @@ namespace troupe {
 /// A file that is being written. It appears under its name complete or not at all and replaces the previous file, so a
 /// reader sees the old file or the new one. Until then it has no name: a writer that is killed, at any instruction,
 /// leaves nothing. Only on file systems without nameless files (NFS) does it leave a hidden file that ends in .tmp. A
-/// target that is not a regular file (a device, a pipe, /dev/stdout) is never replaced but written in place. A symbolic
-/// link stays, and the file that it leads to is replaced. Threads: one.
+/// target that is not a regular file (a device, a pipe that somebody reads, /dev/stdout) is never replaced but written
+/// in place. A symbolic link stays, and the file that it leads to is replaced. Threads: one.
 class NewFile {
  public:
   /// `target`: the file's name; its folder must exist. Throws Error{environment}, which names the target, also if the
@@ -21,6 +21,8 @@ class NewFile {
   NewFile& operator=(const NewFile&) = delete;
   /// Discards a file that was not published.
   ~NewFile();
+  /// The target is written in place: what reads it must get nothing else, for example no message on stdout.
+  bool in_place() const noexcept { return in_place_; }
 
   /// Bytes whose addresses and file positions are multiples of this can be written to the disk directly.
   static constexpr std::size_t kBlockBytes = 4096;
@@ -45,5 +47,12 @@ class NewFile {
   int fd_ = -1;
   std::uint64_t size_bytes_ = 0;
 };
+
+/// Whether a folder, a pipe, a device or a socket is at `path`, itself or behind symbolic links. Opening such a file
+/// may wait without end, and it keeps nothing. False: a regular file, or nothing is there.
+bool is_special_file(const std::string& path) noexcept;
+
+/// Throws Error{environment} with the path and what is there if it is a special file.
+void refuse_special_file(const std::string& path);
 
 }  // namespace troupe

@@ -291,6 +291,7 @@ void CheckpointStore::prune(const std::string& run, std::uint32_t keep) const {
 
 CheckpointManifest CheckpointStore::read(CheckpointId id) const {
   const std::string path = folder_of(id) + '/' + kManifest;
+  TROUPE_CHECK(!is_special_file(path), Code::corrupt, path, ": is no regular file, so this is no checkpoint");
   std::ifstream file(path, std::ios::binary);
   TROUPE_CHECK(file.is_open(), Code::corrupt, path,
                ": cannot be opened: this is not a checkpoint, or it is incomplete");

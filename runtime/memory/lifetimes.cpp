@@ -18,21 +18,44 @@ struct Taken {
   std::uint64_t first, end;
 };
 
-/// The offset of the smallest gap between `taken` (sorted by `first`) that has room for `size_bytes`.
-std::uint64_t smallest_gap(const std::vector<Taken>& taken, std::uint64_t size_bytes) {
-  std::uint64_t best = 0, best_size = 0, end = 0;
-  for (const Taken& range : taken) {
-    if (range.first > end) {
-      const std::uint64_t gap = range.first - end;
-      if (gap >= size_bytes && (best_size == 0 || gap < best_size)) {
-        best = end;
-        best_size = gap;
-      }
-    }
-    end = std::max(end, range.end);
-  }
-  return best_size == 0 ? end : best;
+/// A block that has its place. What decides most pairs lies side by side: a step of 20,000 layers has 10^8 pairs.
+struct Placed {
+  Taken range;
+  Lifetime span;  // from the block's first call to its last
+  bool is_whole;  // it is alive during all of that
+  const BlockLifetimes* block;
+};
+
+Lifetime span_of(const BlockLifetimes& block) noexcept {
+  Lifetime span = block.lifetimes.front();
+  for (const Lifetime& one : block.lifetimes) span = {std::min(span.first, one.first), std::max(span.last, one.last)};
+  return span;
 }
+
+bool overlap(const Placed& a, const Placed& b) noexcept {
+  return a.span.overlaps(b.span) && ((a.is_whole && b.is_whole) || a.block->overlaps(*b.block));
+}
+
+/// Finds the smallest gap that has room for a number of bytes, and of equal gaps the first.
+class SmallestGap {
+ public:
+  explicit SmallestGap(std::uint64_t size_bytes) : size_bytes_(size_bytes) {}
+  /// Ranges that are taken, by their first bytes.
+  void pass(const Taken& range) noexcept {
+    const std::uint64_t gap = range.first > end_ ? range.first - end_ : 0;
+    if (gap >= size_bytes_ && gap < best_size_) {
+      best_ = end_;
+      best_size_ = gap;
+    }
+    end_ = std::max(end_, range.end);
+  }
+  std::uint64_t offset() const noexcept { return best_size_ == kNone ? end_ : best_; }
+
+ private:
+  static constexpr std::uint64_t kNone = ~std::uint64_t{0};
+  const std::uint64_t size_bytes_;  // not 0
+  std::uint64_t best_ = 0, best_size_ = kNone, end_ = 0;
+};
 
 }  // namespace
 
@@ -49,20 +72,21 @@ BlockOffsets share_by_lifetimes(std::span<const BlockLifetimes> blocks) {
   std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
     return blocks[a].size_bytes > blocks[b].size_bytes;  // blocks of equal size keep their order
   });
-  std::vector<std::size_t> placed;  // sorted by offset
-  std::vector<Taken> taken;
-  for (const std::size_t block : order) {
-    if (!needs_memory(blocks[block])) continue;
-    taken.clear();
-    for (const std::size_t other : placed)
-      if (blocks[block].overlaps(blocks[other]))
-        taken.push_back({places.offsets[other], places.offsets[other] + aligned(blocks[other].size_bytes)});
-    const std::uint64_t size = aligned(blocks[block].size_bytes);
-    places.offsets[block] = smallest_gap(taken, size);
-    places.size_bytes = std::max(places.size_bytes, places.offsets[block] + size);
-    placed.insert(std::ranges::upper_bound(placed, places.offsets[block], {},
-                                           [&](std::size_t other) { return places.offsets[other]; }),
-                  block);
+  std::vector<Placed> placed;  // sorted by offset
+  for (const std::size_t index : order) {
+    const BlockLifetimes& block = blocks[index];
+    if (!needs_memory(block)) continue;
+    Placed next{{}, span_of(block), block.lifetimes.size() == 1, &block};
+    const std::uint64_t size = aligned(block.size_bytes);
+    SmallestGap gap{size};
+    for (const Placed& other : placed)
+      if (overlap(next, other)) gap.pass(other.range);
+    places.offsets[index] = gap.offset();
+    next.range = {places.offsets[index], places.offsets[index] + size};
+    places.size_bytes = std::max(places.size_bytes, next.range.end);
+    placed.insert(
+        std::ranges::upper_bound(placed, next.range.first, {}, [](const Placed& other) { return other.range.first; }),
+        next);
   }
   return places;
 }

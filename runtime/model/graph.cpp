@@ -9,6 +9,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/model/dropout.hpp"
 #include "runtime/model/layer_kinds.hpp"
+#include "runtime/model/reader_counts.hpp"
 
 namespace troupe {
 namespace {
@@ -94,12 +95,13 @@ Graph::Graph(std::string name, std::vector<Field> fields, DType dtype, std::vect
   for (std::uint32_t i = 0; i < layers_.size(); ++i) infer(i);
   TROUPE_CHECK(!parameters_.empty(), Code::invalid, "graph ", name_,
                ": no layer has parameters, so there is nothing to train");
+  const std::vector<std::uint32_t> readers = reader_counts(*this);
   for (std::uint32_t i = 0; i < layers_.size(); ++i) {
-    TROUPE_CHECK(is_loss(layers_[i]) || count_readers(output_tensor(i)) > 0, Code::invalid, "graph ", name_, ", layer ",
+    TROUPE_CHECK(is_loss(layers_[i]) || readers[output_tensor(i)] > 0, Code::invalid, "graph ", name_, ", layer ",
                  layers_[i].name, ": no layer reads its output");
   }
   for (std::uint32_t f = 0; f < fields_.size(); ++f) {
-    TROUPE_CHECK(count_readers(f) > 0 || fields_[f].name == kSampleKey, Code::invalid, "graph ", name_,
+    TROUPE_CHECK(readers[f] > 0 || fields_[f].name == kSampleKey, Code::invalid, "graph ", name_,
                  ": no layer reads field ", fields_[f].name);
   }
 }

@@ -6,6 +6,7 @@
 
 #include "runtime/memory/lifetimes.hpp"
 #include "runtime/model/layer_kinds.hpp"
+#include "runtime/model/reader_counts.hpp"
 
 namespace troupe::detail {
 namespace {
@@ -63,7 +64,7 @@ class StepLifetimes {
     const std::uint32_t input = graph_.inputs_of(layer).front(), fields = field_count();
     if (std::holds_alternative<MaxPool>(operation)) move_behind_pool(layer);
     if (std::holds_alternative<Flatten>(operation)) same_[graph_.output_tensor(layer)] = same_[input];
-    if (!is_activation(operation) || input < fields || graph_.count_readers(input) != 1) return;
+    if (!is_activation(operation) || input < fields || readers_[input] != 1) return;
     const Operation& before = graph_.layers()[input - fields].operation;
     const bool with_norm = std::holds_alternative<BatchNorm>(before) && std::holds_alternative<Relu>(operation);
     if (is_one_of<Dense, Conv2d>(before) || with_norm) same_[graph_.output_tensor(layer)] = same_[input];
@@ -71,7 +72,7 @@ class StepLifetimes {
   /// The activation between a convolution and a max pool with a smaller output is applied to that output.
   void move_behind_pool(std::uint32_t pool) {
     const std::uint32_t input = graph_.inputs_of(pool).front(), fields = field_count();
-    if (input < fields || same_[input] == input || graph_.count_readers(input) != 1) return;
+    if (input < fields || same_[input] == input || readers_[input] != 1) return;
     const std::uint32_t activation = input - fields, before = same_[input] - fields;
     const bool shrinks = graph_.output_of(pool).count_elements() < graph_.shape_of(input).count_elements();
     if (!shrinks || !is_activation(graph_.layers()[activation].operation) ||
@@ -144,7 +145,8 @@ class StepLifetimes {
   }
 
   const Graph& graph_;
-  const std::uint64_t row_bytes_;  // bytes of one element, over all rows
+  const std::vector<std::uint32_t> readers_ = reader_counts(graph_);  // by tensor
+  const std::uint64_t row_bytes_;                                     // bytes of one element, over all rows
   std::vector<std::uint32_t> same_;
   std::vector<bool> behind_pool_;  // by layer: activations that are applied behind a pool, and these pools
   std::vector<std::optional<Block>> value_of_, gradient_of_;  // by tensor

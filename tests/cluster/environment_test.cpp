@@ -87,6 +87,24 @@ TEST_F(Environment, WithTooFewFilesIsRefusedByTheLimit) {
   EXPECT_THAT(said, HasSubstr("ulimit -n 1024"));
 }
 
+TEST_F(Environment, WithoutStandardStreamsTrainsAndKeepsItsFilesApartFromWhatItPrints) {
+  for (const char* ranks : {"cluster.nodes=\"local:1\"", "cluster.nodes=\"local:2\""}) {
+    ProgramStart start = folder_.rtrun(short_run({ranks}));
+    start.arguments.insert(start.arguments.begin(), {"sh", "-c", "exec \"$@\" <&- >&- 2>&-", "sh"});
+    expect_end(start, 0);
+    std::ifstream lock{folder_.path() / "run/report.lock"};
+    const std::string holder{std::istreambuf_iterator<char>{lock}, {}};
+    EXPECT_EQ(std::ranges::count(holder, '\n'), 1) << holder;
+  }
+}
+
+TEST_F(Environment, WithAFullDiskBehindStdoutFailsWhereTheOutputIsTheResult) {
+  ProgramStart start = folder_.rtrun();
+  start.arguments.insert(start.arguments.begin() + 1, "check");
+  start.arguments.insert(start.arguments.begin(), {"sh", "-c", "exec \"$@\" >/dev/full", "sh"});
+  EXPECT_THAT(expect_end(start, 3), HasSubstr("stdout could not be written"));
+}
+
 TEST_F(Environment, WithALowSoftLimitOfFilesRaisesIt) {
   expect_end(behind("ulimit -S -n 30", folder_.rtrun(short_run())), 0);
 }
@@ -107,6 +125,34 @@ TEST_F(EnvironmentWithMounts, WithAReadOnlyDevShmSaysSo) {
 
 TEST_F(EnvironmentWithMounts, WithATinyDevShmTrainsByDefault) {
   expect_end(with_mounts("mount -t tmpfs -o size=1m none /dev/shm", folder_.rtrun(short_run())), 0);
+}
+
+/// Runs a program where `folder` is a mount of FUSE that nobody serves: whoever looks into it waits.
+ProgramStart with_hanging_mount(const std::string& folder, ProgramStart start) {
+  static constexpr const char* kMount =
+      "import ctypes, os, sys\n"
+      "libc = ctypes.CDLL(None, use_errno=True)\n"
+      "server = os.open('/dev/fuse', os.O_RDWR)\n"
+      "options = b'fd=%d,rootmode=40000,user_id=0,group_id=0' % server\n"
+      "if libc.mount(b'nobody', sys.argv[1].encode(), b'fuse', ctypes.c_ulong(0), options) != 0:\n"
+      "    sys.exit('cannot mount: ' + os.strerror(ctypes.get_errno()))\n"
+      "os.set_inheritable(server, True)\n"
+      "os.execvp(sys.argv[2], sys.argv[2:])\n";
+  start.arguments.insert(start.arguments.begin(), {"unshare", "--mount", "python3", "-c", kMount, folder});
+  return start;
+}
+
+TEST_F(EnvironmentWithMounts, WithAMountThatHangsIsRefusedByItsName) {
+  ProgramStart trial;
+  trial.arguments = {"true"};
+  trial.folder = folder_.path();
+  Program mounted{with_hanging_mount("tmp", trial)};
+  if (mounted.wait(20s) != 0) GTEST_SKIP() << "no FUSE here: " << mounted.err();
+  for (const std::string setting : {"report.dir", "checkpoint.dir", "data.path"}) {
+    const auto start = folder_.rtrun(short_run({setting + "=tmp/x", "faults.start_s=1"}));
+    const std::string said = expect_refusal(with_hanging_mount("tmp", start));
+    EXPECT_THAT(said, HasSubstr("tmp/x (" + setting + "): its file system has not answered for 1000 ms"));
+  }
 }
 
 TEST_F(EnvironmentWithMounts, WithAFullDiskForReportsIsRefused) {

@@ -41,6 +41,24 @@ TEST_F(LocalJob, RunsInOneProcessWhenOneRankIsAskedFor) {
   EXPECT_NE(rtrun.out().find("Num process (COMM_WORLD): 1\n"), std::string::npos) << rtrun.out();
 }
 
+TEST_F(LocalJob, OfOneRankLetsOpenMpsThreadsPollAsBrieflyAsThoseOfSeveralUnlessTheUserDecides) {
+  for (const bool decided : {false, true}) {
+    auto arguments = JobFolder::endless();
+    arguments.insert(arguments.end(), {"--set", "cluster.nodes=\"local:1\""});
+    ProgramStart start = folder_.rtrun(arguments);
+    if (decided)
+      start.environment.emplace_back("OMP_WAIT_POLICY", "passive");
+    else
+      start.unset = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"};
+    Program rtrun{start};
+    ASSERT_TRUE(rtrun.wait_until(trains, 60s)) << rtrun.err();
+    const std::string environment = file_text("/proc/" + std::to_string(rtrun.pid()) + "/environ");
+    EXPECT_EQ(environment.find("GOMP_SPINCOUNT=1000") != environment.npos, !decided);
+    rtrun.signal(SIGTERM);
+    EXPECT_EQ(rtrun.wait(60s), 128 + SIGTERM);
+  }
+}
+
 TEST_F(LocalJob, EndsAfterTheStepsThatWereAskedFor) {
   Program rtrun{folder_.rtrun({"--set", "train.steps=7"})};
   ASSERT_EQ(rtrun.wait(60s), 0) << rtrun.err();

@@ -287,6 +287,50 @@ TEST_F(SessionLoop, ThatOnlyExchangesKeepsALogOfItsEpochsAndOfThePartInWhichItEn
   }
 }
 
+TEST_F(SessionLoop, KeepsOtherSessionsOutOfItsFolderUntilItsRunHasEnded) {
+  run(1, scalar_options(3), [this](Blocking& blocking, Session& first, std::uint32_t) {
+    const RunResult second = run(1, scalar_options(3), run_to_the_end)[0];
+    EXPECT_EQ(second.status.code(), Code::environment);
+    EXPECT_THAT(std::string{second.status.text()},
+                ::testing::AllOf(::testing::HasSubstr("another job writes into this folder"),
+                                 ::testing::HasSubstr("set report.dir to a folder of its own")));
+    while (first.exchange(blocking, {.samples = 1})) {
+    }
+    RunResult result = first.finish(blocking);
+    EXPECT_TRUE(result.status.ok()) << result.status.text();
+    run(1, scalar_options(3), [](Blocking& blocking, Session& third, std::uint32_t) { return third.finish(blocking); });
+    return result;
+  });
+}
+
+TEST_F(SessionLoop, FindsInTheStepWhoseGradientIsNotFiniteThoughTheLossIs) {
+  for (const char* policy : {"sync", "async", "local_sgd"}) {
+    // Ranks that work locally hear of each other's steps at the end of a round, which has 8 of them.
+    const int last_of_round = std::string{policy} == "local_sgd" ? 7 : 4;
+    for (const std::uint32_t ranks : {1u, 2u}) {
+      if (ranks > 1 && !ucx_available()) continue;
+      SessionOptions made =
+          options({"optimizer.rule=\"sgd\"", "train.steps=9", "data.batch=4", text("update.policy=\"", policy, "\"")});
+      made.model = OwnModel{.name = "two", .parameters = {{"v", {3}}, {"w", {2}}}, .step = {}, .evaluate = {}};
+      made.own_samples = 1000;
+      const auto results = run(ranks, made, [&](Blocking& blocking, Session& session, std::uint32_t rank) {
+        for (int step = 0; step < 9; ++step) {
+          std::ranges::fill(session.tensors()[0].gradients, 1.0F);
+          std::ranges::fill(session.tensors()[1].gradients, 1.0F);
+          if (step == 4 && rank + 1 == ranks) session.tensors()[1].gradients[1] = std::nanf("");
+          if (!session.exchange(blocking, {.loss = 1, .samples = 1})) break;
+        }
+        return session.finish(blocking);
+      });
+      EXPECT_EQ(results[ranks - 1].status.code(), Code::device_fault) << policy << results[ranks - 1].status.text();
+      EXPECT_THAT(std::string{results[ranks - 1].status.text()},
+                  ::testing::HasSubstr(
+                      text("step ", last_of_round, ": the gradient of w, first at rank ", ranks - 1, " is not finite")))
+          << policy;
+    }
+  }
+}
+
 TEST_F(SessionLoop, KeepsNoLogWhereNoneIsWanted) {
   SessionOptions made = scalar_options(3);
   made.log = false;

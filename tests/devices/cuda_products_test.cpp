@@ -95,6 +95,29 @@ TEST(CudaProducts, EndTheStreamWithTheReasonWhenTheLibraryFails) {
               {"device_fault: ", "cuBLASLt, a product on Stand-in", "failed to launch"});
 }
 
+TEST(CudaProducts, AndTheirDeviceGiveEverythingBackWhicheverCallOfTheDriverFails) {
+  if (!gpu::is_stand_in()) GTEST_SKIP() << "a real driver has no errors on command";
+  for (const char* const call :
+       {"cuDevicePrimaryCtxRetain", "cuModuleLoadData", "cuModuleGetFunction", "cuMemAlloc_v2", "cuMemHostAlloc",
+        "cuMemPoolCreate", "cuStreamCreateWithPriority", "cuMemsetD8Async", "cuMemHostRegister_v2", "cuLaunchKernel",
+        "cublasLtCreate", "cublasLtMatmulDescCreate", "cublasLtMatrixLayoutCreate"}) {
+    for (int number = 1; number <= 8; ++number) {
+      const bool library = std::string{call}.starts_with("cublasLt");
+      const std::string fault = text(call, ':', number, library ? "=cublaslt_alloc_failed" : "=out_of_memory");
+      const int code = gpu::exit_code_of([&] {
+        (void)::setenv("TROUPE_CUDA_HOST_FAULT", fault.c_str(), 1);
+        try {
+          Trial trial{{}};
+          trial.step(1);
+          (void)trial.end();
+        } catch (const Error&) {  // as it should
+        }
+      });
+      EXPECT_EQ(code, 0) << fault;
+    }
+  }
+}
+
 // From here on this process uses the driver itself.
 
 TEST(CudaProducts, HaveTheSameBitsEachTime) {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <iostream>
 #include <random>
+#include <sstream>
 
 #include "apps/topology/picture.hpp"
 #include "apps/topology/text_view.hpp"
@@ -83,10 +84,12 @@ bool read(const std::string& text) {
   check(machine, "fuzz");
   const Index index{machine};
   const Entry shown = outline(index);
-  EXPECT_FALSE(tree_text(shown, false).empty());
-  EXPECT_FALSE(tree_text(outline(index, true), true).empty());
+  std::ostringstream printed;
+  print_tree(shown, false, printed);
+  EXPECT_FALSE(printed.str().empty());
+  print_tree(outline(index, true), true, printed);
   EXPECT_FALSE(picture(index, shown).empty());
-  for (const PathTable& table : path_tables(index)) table_text(index, table, false);
+  for (const PathTable& table : path_tables(index)) print_table(index, table, false, printed);
   examine({&machine, 1});
   to_graphviz(machine);
   to_simgrid({&machine, 1});

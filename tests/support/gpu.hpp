@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <string>
 
@@ -36,6 +38,20 @@ inline std::string in_child(const std::function<std::string()>& call) {
   int status = 0;
   (void)::waitpid(child, &status, 0);
   return {said.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0))};
+}
+
+/// The exit code of a process of its own that runs `call` and ends as programs do: the stand-in then reports what the
+/// process has not given back.
+inline int exit_code_of(const std::function<void()>& call) {
+  (void)std::fflush(nullptr);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    call();
+    std::exit(0);
+  }
+  int status = 0;
+  (void)::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 /// Whether the driver is the stand-in of tests/support/cuda_host.

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/printable.hpp"
 #include "tools/bench/cases.hpp"
 #include "tools/bench/data/command.hpp"
 #include "tools/bench/gpu/command.hpp"
@@ -17,6 +18,7 @@
 #include "tools/bench/train.hpp"
 #include "tools/crew/machine.hpp"
 #include "tools/rtrun/signals.hpp"
+#include "tools/terminal/terminal.hpp"
 
 namespace {
 
@@ -49,6 +51,8 @@ void be_measured(int fd) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  terminal::open_standard_streams();
+  const PrintableStream printed{std::cout}, told{std::cerr};
   CLI::App app{"Measures Troupe on this machine; prints one JSON line a result."};
   app.require_subcommand(1);
   bench::TrainCase what;

@@ -7,7 +7,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <exception>
 #include <iostream>
 #include <map>
@@ -15,6 +14,7 @@
 
 #include "runtime/base/clock.hpp"
 #include "runtime/base/new_file.hpp"
+#include "runtime/base/printable.hpp"
 #include "runtime/checkpoint/safetensors.hpp"
 #include "runtime/checkpoint/store.hpp"
 #include "runtime/config/detail/schema.hpp"
@@ -74,11 +74,12 @@ int list(const std::string& folder) {
   for (const CheckpointId id : ids) {
     try {
       const CheckpointManifest manifest = store.read(id);
-      fmt::print("{}  {} steps, {} samples, {} in {} files{}\n", store.folder_of(id), manifest.steps, manifest.samples,
-                 megabytes(size_of(manifest)), manifest.files.size(),
-                 manifest.test_accuracy ? fmt::format(", test accuracy {:.4f}", *manifest.test_accuracy) : "");
+      std::cout << fmt::format(
+          "{}  {} steps, {} samples, {} in {} files{}\n", store.folder_of(id), manifest.steps, manifest.samples,
+          megabytes(size_of(manifest)), manifest.files.size(),
+          manifest.test_accuracy ? fmt::format(", test accuracy {:.4f}", *manifest.test_accuracy) : "");
     } catch (const Error& error) {
-      fmt::print("{}  damaged: {}\n", store.folder_of(id), error.what());
+      std::cout << store.folder_of(id) << "  damaged: " << error.what() << '\n';
     }
   }
   return 0;
@@ -119,7 +120,7 @@ int verify(Blocking& blocking, const std::string& path) {
       found = place.store.verify(blocking, place.id, std::ref(progress));
     }
     damaged += found.ok() ? 0 : 1;
-    fmt::print("{}  {}\n", name, found.ok() ? "whole" : found.text());
+    std::cout << name << "  " << (found.ok() ? "whole" : found.text()) << '\n';
   }
   return damaged == 0 ? 0 : 1;
 }
@@ -156,6 +157,9 @@ const char* name_in_line(CheckpointPart part) noexcept {
   return part == CheckpointPart::average ? " (moving averages)" : "";
 }
 
+/// Says what was written, on stdout; on stderr where the file itself may have gone there.
+void say_written(const NewFile& file, const std::string& line) { (file.in_place() ? std::cerr : std::cout) << line; }
+
 int weights(Blocking& blocking, const std::string& path, const std::string& to, bool raw) {
   const CheckpointPlace place = find_checkpoint(blocking, path);
   CheckpointReader reader(place.store, place.id);
@@ -188,8 +192,8 @@ int weights(Blocking& blocking, const std::string& path, const std::string& to, 
   progress.reset();
   file.sync();
   file.publish();
-  fmt::print("{}: {} tensors of step {}{}, from {}\n", to, entries.size(), manifest.steps, name_in_line(part),
-             place.store.folder_of(place.id));
+  say_written(file, fmt::format("{}: {} tensors of step {}{}, from {}\n", to, entries.size(), manifest.steps,
+                                name_in_line(part), place.store.folder_of(place.id)));
   return 0;
 }
 
@@ -226,8 +230,8 @@ int export_onnx(Blocking& blocking, const std::string& path, const std::string& 
   progress.reset();
   file.sync();
   file.publish();
-  fmt::print("{}: model {}, {} parameters of step {}{}, from {}\n", to, graph.name(), all, manifest.steps,
-             name_in_line(part), folder);
+  say_written(file, fmt::format("{}: model {}, {} parameters of step {}{}, from {}\n", to, graph.name(), all,
+                                manifest.steps, name_in_line(part), folder));
   return 0;
 }
 
@@ -265,8 +269,8 @@ int run(int argc, char** argv) {
     const std::string_view near =
         argc > 1 ? detail::nearest(argv[1], {"list", "verify", "weights", "export", "--help"}) : std::string_view{};
     if (near.empty() || near == argv[1]) return app.exit(error) == 0 ? 0 : 2;
-    fmt::print(stderr, "ckpt: error: unknown command {}; did you mean {}?\nRun with --help for more information.\n",
-               argv[1], near);
+    std::cerr << "ckpt: error: unknown command " << argv[1] << "; did you mean " << near
+              << "?\nRun with --help for more information.\n";
     return 2;
   }
   Blocking blocking = Blocking::on_thread("main");
@@ -279,13 +283,17 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  terminal::open_standard_streams();
+  const PrintableStream out{std::cout}, err{std::cerr};
   try {
-    return run(argc, argv);
+    const int code = run(argc, argv);
+    TROUPE_CHECK(std::cout.flush(), Code::environment, "stdout could not be written; is the disk full?");
+    return code;
   } catch (const Error& error) {
-    fmt::print(stderr, "ckpt: error: {}\n", error.what());
+    std::cerr << "ckpt: error: " << error.what() << '\n';
     return exit_code(error.code());
   } catch (const std::exception& error) {
-    fmt::print(stderr, "ckpt: error: {}\n", error.what());
+    std::cerr << "ckpt: error: " << error.what() << '\n';
     return 1;
   }
 }

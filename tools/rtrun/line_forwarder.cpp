@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <string_view>
 
+#include "runtime/base/new_file.hpp"
+#include "runtime/base/printable.hpp"
 #include "tools/terminal/terminal.hpp"
 
 namespace troupe::rtrun {
@@ -40,14 +42,15 @@ bool RankLog::keep(std::string_view line) {
     while (first_error_.ends_with('\n')) first_error_.pop_back();
   }
   if (path_.empty() || failed_) return false;
-  if (!file_) file_ = Fd{::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
+  if (!file_ && !is_special_file(path_))
+    file_ = Fd{::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
   failed_ = !file_ || !write_all(file_.get(), line);
   return !failed_;
 }
 
 LineForwarder::LineForwarder(std::string prefix, Fd source, RankLog& log)
     : prefix_(std::move(prefix)), source_(std::move(source)), log_(&log) {
-  if (terminal::draws_bars(STDERR_FILENO)) prefix_ = "\r\033[K" + prefix_;  // clears rank 0's progress bar
+  if (terminal::draws_bars(STDERR_FILENO)) prefix_ = terminal::kClearLine + prefix_;
 }
 
 void LineForwarder::forward() {
@@ -70,7 +73,7 @@ void LineForwarder::flush() { write_lines(true); }
 void LineForwarder::write_lines(bool all) {
   std::string shown;
   const auto take = [&](const std::string& line) {
-    if (!log_->keep(line) || log_->is_own(line)) shown += prefix_ + line;
+    if (!log_->keep(line) || log_->is_own(line)) shown += prefix_ + printable(line);
   };
   std::size_t begin = 0;
   for (std::size_t end; (end = pending_.find('\n', begin)) != std::string::npos; begin = end + 1)

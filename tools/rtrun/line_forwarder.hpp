@@ -35,9 +35,9 @@ class RankLog {
   std::string last_line_;
 };
 
-/// Passes the output of a rank on to stderr, line by line, each after a prefix and in one write, so that lines of
-/// different ranks are not mixed; and writes it to the rank's log. If there is a log, only the program's own lines are
-/// shown. Threads: one.
+/// Passes the output of a rank on to stderr, printable(), line by line, each after a prefix and in one write, so that
+/// lines of different ranks are not mixed; and writes it to the rank's log. If there is a log, only the program's own
+/// lines are shown. Threads: one.
 class LineForwarder {
  public:
   /// `source` must not block when it is read; `log` outlives this object.

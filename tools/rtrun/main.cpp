@@ -7,15 +7,17 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "apps/report/report_writer.hpp"
 #include "apps/report/timeline.hpp"
 #include "apps/session/run_log.hpp"
 #include "apps/session/session.hpp"
+#include "runtime/base/new_file.hpp"
+#include "runtime/base/printable.hpp"
 #include "runtime/base/trace.hpp"
 #include "runtime/planning/planner.hpp"
 #include "tools/rtrun/cli.hpp"
@@ -30,6 +32,8 @@
 #include "tools/rtrun/program.hpp"
 #include "tools/rtrun/rank.hpp"
 #include "tools/rtrun/sites.hpp"
+#include "tools/rtrun/spawn.hpp"
+#include "tools/terminal/terminal.hpp"
 #include "transports/bootstrap/bootstrap.hpp"
 
 namespace {
@@ -38,11 +42,12 @@ using namespace troupe;
 using namespace troupe::rtrun;
 
 /// A run must not begin if it cannot write its results. Checkpoints are written where rank 0 is.
-void prepare_folders(const Settings& settings, bool with_rank_zero) {
-  prepare_folder(settings.report.dir);
+void prepare_folders(const Settings& settings, std::uint32_t ranks, bool with_rank_zero) {
+  prepare_report(settings.report.dir, ranks);
   if (with_rank_zero && settings.checkpoint.every_steps != 0)
     prepare_folder(checkpoint_folder(settings), "checkpoint.dir");
   if (!with_rank_zero || settings.report.trace.empty()) return;
+  refuse_special_file(settings.report.trace);
   const std::filesystem::path folder = std::filesystem::path{settings.report.trace}.parent_path();
   prepare_folder(folder.empty() ? "." : folder.string(), "the folder of report.trace");
 }
@@ -116,8 +121,9 @@ int train_program(const CommandLine& line, const Configuration& configuration, s
   options.sites = sites_of(settings.cluster, host_list(configuration));
   if (std::any_of(options.sites.begin(), options.sites.end(), [](const RankSite& site) { return site.here; }))
     find_program(line.program.front());
-  prepare_file_limit(static_cast<std::uint32_t>(options.sites.size()));
-  prepare_folder(settings.report.dir);
+  const auto ranks = static_cast<std::uint32_t>(options.sites.size());
+  prepare_file_limit(ranks);
+  prepare_report(settings.report.dir, ranks);
   const FolderLock lock = lock_report(blocking, settings.report.dir, line.file);
   options.arguments = std::move(arguments);
   options.program = line.program;
@@ -139,11 +145,11 @@ int train(const CommandLine& line, const Configuration& configuration, std::vect
     here = hosts_here(hosts);
   }
   const bool works_here = place || std::any_of(sites.begin(), sites.end(), [](const RankSite& s) { return s.here; });
-  check_address_space();
   // Errors of the plan are reported once, here, before anything is created or started.
   if (!place && works_here) preview(configuration, look_for_data(configuration), here);
-  prepare_file_limit(place ? place->world_size : static_cast<std::uint32_t>(sites.size()));
-  if (!place || place->rank == 0) prepare_folders(settings, place || sites.front().here);
+  const std::uint32_t ranks = place ? place->world_size : static_cast<std::uint32_t>(sites.size());
+  prepare_file_limit(ranks);
+  if (!place || place->rank == 0) prepare_folders(settings, ranks, place || sites.front().here);
   // This lock covers ranks that rtrun starts, too.
   std::optional<FolderLock> lock;
   if (tells_the_end()) lock.emplace(lock_report(blocking, settings.report.dir, line.file));
@@ -158,6 +164,12 @@ int train(const CommandLine& line, const Configuration& configuration, std::vect
   return launch_job(blocking, signals, line, settings, std::move(options));
 }
 
+/// Of a verb whose result is what it prints.
+int printed() {
+  TROUPE_CHECK(std::cout.flush(), Code::environment, "stdout could not be written; is the disk full?");
+  return 0;
+}
+
 /// Longer than any request takes before the run itself gives it up (faults.exchange_s).
 constexpr std::chrono::minutes kAnswer{10};
 
@@ -165,8 +177,8 @@ int control(const CommandLine& line) {
   Blocking blocking = Blocking::on_thread("main");
   const ControlAnswer answer = ask_run(blocking, line.run, line.request, Deadline::after(kAnswer));
   if (!answer.done) return failed(answer.text, 1, false);
-  std::cout << answer.text << (answer.text.ends_with('\n') ? "" : "\n") << std::flush;
-  return 0;
+  std::cout << answer.text << (answer.text.ends_with('\n') ? "" : "\n");
+  return printed();
 }
 
 int timeline(const CommandLine& line) {
@@ -174,12 +186,10 @@ int timeline(const CommandLine& line) {
   const std::string picture = report::step_timeline(rows, line.step.value_or(report::middle_step(rows).value_or(0)));
   std::filesystem::path out = line.picture;
   if (out.empty()) out = std::filesystem::path{line.file}.replace_extension(".svg");
-  std::ofstream file{out};
-  file << picture;
-  file.close();
-  TROUPE_CHECK(file.good(), Code::environment, "the picture could not be written to ", out.string(),
-               "; is there room, and may this user write there?");
-  std::cout << out.string() << '\n' << std::flush;
+  NewFile file{out.string()};
+  file.write(std::as_bytes(std::span{picture}));
+  file.publish();
+  if (!file.in_place()) std::cout << out.string() << '\n' << std::flush;
   return 0;
 }
 
@@ -187,11 +197,16 @@ int run(const CommandLine& line, std::vector<std::string> arguments) {
   if (line.verb == Verb::control) return control(line);
   if (line.verb == Verb::timeline) return timeline(line);
   const Configuration configuration = read_configuration(line.file, line.overrides);
+  Blocking blocking = Blocking::on_thread("main");
+  const bool may_be_rank = line.verb == Verb::train && line.program.empty();
+  if (may_be_rank) check_address_space();
+  check_folders(blocking, configuration);
+  if (may_be_rank) restart_with_few_spins(arguments);
   switch (line.verb) {
     case Verb::check:
       print_settings(configuration, look_for_data(configuration), host_list(configuration), std::cout);
-      return 0;
-    case Verb::plan: print_plan(line, configuration, std::cout); return 0;
+      return printed();
+    case Verb::plan: print_plan(line, configuration, std::cout); return printed();
     case Verb::train:
     case Verb::control:
     case Verb::timeline: break;
@@ -203,6 +218,8 @@ int run(const CommandLine& line, std::vector<std::string> arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  terminal::open_standard_streams();
+  const PrintableStream out{std::cout}, err{std::cerr};
   ::prctl(PR_SET_NAME, "rtrun");  // since ranks are started as /proc/self/exe
   const auto parsed = parse_command_line(argc, argv, std::cout, std::cerr);
   if (const auto* answered = std::get_if<Answered>(&parsed)) return answered->exit_code;

@@ -5,13 +5,14 @@
 
 #include <string>
 
+#include "runtime/base/printable.hpp"
 #include "tools/terminal/terminal.hpp"
 
 namespace troupe::rtrun {
 namespace {
 
 void write_line(std::string line) {
-  if (terminal::draws_bars(STDERR_FILENO)) line.insert(0, "\r\033[K");  // clears a progress bar
+  if (terminal::draws_bars(STDERR_FILENO)) line.insert(0, terminal::kClearLine);
   line += '\n';
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
 }
@@ -20,9 +21,9 @@ void write_line(std::string line) {
 
 void say(std::string_view text, std::string_view program) {
   if (text.ends_with('\n')) text.remove_suffix(1);
-  const std::string prefix = fmt::format("{}: ", program);
+  const std::string prefix = printable(fmt::format("{}: ", program));
   std::string lines = prefix;
-  for (const char letter : text) {
+  for (const char letter : printable(text)) {
     lines += letter;
     if (letter == '\n') lines += prefix;
   }
@@ -31,7 +32,8 @@ void say(std::string_view text, std::string_view program) {
 
 void say_error(std::string_view text, std::string_view program) {
   const bool color = terminal::shows_color(STDERR_FILENO);
-  write_line(fmt::format("{}: {}error:{} {}", program, color ? "\033[1;31m" : "", color ? "\033[0m" : "", text));
+  write_line(fmt::format("{}: {}error:{} {}", printable(program), color ? "\033[1;31m" : "", color ? "\033[0m" : "",
+                         printable(text)));
 }
 
 }  // namespace troupe::rtrun

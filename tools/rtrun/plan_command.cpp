@@ -136,7 +136,7 @@ void write_picture(const std::string& file, const std::string& picture, std::ost
   NewFile made(file);
   made.write(std::as_bytes(std::span{picture}));
   made.publish();
-  if (std::filesystem::is_regular_file(file) && !std::filesystem::is_symlink(file)) out << file << '\n';
+  if (!made.in_place()) out << file << '\n';
 }
 
 /// The rank that takes the most of a GPU's memory; nothing: none computes on one.

@@ -9,9 +9,11 @@
 #include <filesystem>
 #include <iostream>
 
+#include "apps/session/run_log.hpp"
 #include "apps/session/session.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/fd.hpp"
+#include "runtime/base/new_file.hpp"
 #include "tools/rtrun/messages.hpp"
 #include "tools/rtrun/table.hpp"
 #include "tools/terminal/terminal.hpp"
@@ -51,13 +53,15 @@ void prepare_folder(const std::string& dir, const std::string& setting) {
                      "cannot write into the folder ", dir, cure);
 }
 
+void prepare_report(const std::string& dir, std::uint32_t ranks) {
+  prepare_folder(dir);
+  for (const char* name : {"log", "log.csv", "report.html", "report.json"}) refuse_special_file(dir + '/' + name);
+  for (std::uint32_t rank = 1; rank < ranks; ++rank) refuse_special_file(fmt::format("{}/rank-{}.log", dir, rank));
+}
+
 FolderLock lock_report(Blocking& blocking, const std::string& dir, const std::string& file) {
-  FolderLock lock = FolderLock::take(blocking, dir, "report.lock",
-                                     "job " + std::filesystem::absolute(file).lexically_normal().string(),
-                                     "set report.dir to a folder of its own", Deadline::after(kLockPatience));
-  if (!lock.held())
-    say(fmt::format("{}: this file system keeps no locks; see to it that no other job writes there", dir));
-  return lock;
+  return troupe::lock_report(blocking, dir, "job " + std::filesystem::absolute(file).lexically_normal().string(),
+                             [](const std::string& said) { say(said); });
 }
 
 void prepare_file_limit(std::uint32_t ranks) {

@@ -20,8 +20,11 @@ DataPlace look_for_data(const Configuration& configuration);
 /// chosen.
 void prepare_folder(const std::string& dir, const std::string& setting = "report.dir");
 
-/// Prevents other jobs from writing to the report's folder; waits a moment for a job that was just killed. Prints a
-/// note if the file system has no locks. Throws Error{environment} that names the job that has the lock.
+/// The same for report.dir, in which the names of the files that a run of `ranks` writes must not be those of pipes,
+/// folders or devices.
+void prepare_report(const std::string& dir, std::uint32_t ranks);
+
+/// lock_report() for the job of a configuration file; prints its notes.
 FolderLock lock_report(Blocking& blocking, const std::string& dir, const std::string& file);
 
 /// Makes sure that this process, and those that it starts, may have as many open files as a rank of a job of `ranks`

@@ -120,6 +120,7 @@ int run_rank(Blocking& blocking, SignalThread& signals, const CommandLine& line,
   options.data = data;
   options.place = std::move(place);
   options.owns_process = true;
+  options.report_locked = true;  // by main
   options.listener = shows ? static_cast<SessionListener*>(&display) : &notes;
 
   guard_against_aborts();

@@ -13,6 +13,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/base/host_identity.hpp"
 #include "runtime/base/new_file.hpp"
+#include "runtime/base/printable.hpp"
 #include "runtime/base/words.hpp"
 #include "runtime/topology/differences.hpp"
 #include "runtime/topology/doctor.hpp"
@@ -153,7 +154,7 @@ int show(const CommandLine& line, std::ostream& out, bool color) {
     }
     if (all > 1) out << '\n' << node.count << " x " << node.source << '\n';
     const Index index{node.machine};
-    out << tree_text(outline(index, line.all), color);
+    print_tree(outline(index, line.all), color, out);
   }
   if (measured) out << '\n' << measured_text(*measured);
   return 0;
@@ -237,7 +238,7 @@ ordered_json matrix_json(const MatrixView& view) {
 
 void print_matrix(const MatrixView& view, std::ostream& out, bool color) {
   for (const PathTable& table : view.tables) {
-    out << table_text(view.index, table, color);
+    print_table(view.index, table, color, out);
     if (&table == &view.tables.front() && view.gpus.size() > 1) {
       out << "ring  " << ring_text(view.index, view.gpus, view.ring) << '\n';
       out << "tree  " << tree_words(view.index, view.gpus, view.tree) << ", slowest edge "
@@ -455,8 +456,8 @@ int doctor(const CommandLine& line, std::ostream& out, bool color) {
   }
   for (const Finding& each : findings) {
     const bool red = color && each.severity == Severity::error;
-    out << (red ? "\x1b[31;1m" : "") << name_of(each.severity) << (red ? "\x1b[0m" : "") << "  " << each.rule << "  "
-        << each.host << ": " << each.evidence << "\n    cure: " << each.cure << '\n';
+    out << control(red ? "\x1b[31;1m" : "") << name_of(each.severity) << control(red ? "\x1b[0m" : "") << "  "
+        << each.rule << "  " << each.host << ": " << each.evidence << "\n    cure: " << each.cure << '\n';
   }
   out << (findings.empty() ? "" : "\n") << applied.size() << " of " << doctor_rules().size()
       << " rules could be applied" << (machines.size() == 1 ? "" : text(" to ", machines.size(), " machines")) << "; "

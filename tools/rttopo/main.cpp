@@ -6,12 +6,15 @@
 #include <iostream>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/printable.hpp"
 #include "tools/rttopo/bench/bench.hpp"
 #include "tools/rttopo/commands.hpp"
 #include "tools/terminal/terminal.hpp"
 
 int main(int argc, char** argv) {
   using namespace troupe;
+  terminal::open_standard_streams();
+  const PrintableStream out{std::cout}, err{std::cerr};
   const auto parsed = rttopo::parse_command_line(argc, argv, std::cout, std::cerr);
   if (const auto* answered = std::get_if<rttopo::Answered>(&parsed)) return answered->exit_code;
   try {

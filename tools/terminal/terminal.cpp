@@ -1,5 +1,6 @@
 #include "tools/terminal/terminal.hpp"
 
+#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -7,7 +8,15 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "runtime/base/printable.hpp"
+
 namespace troupe::terminal {
+
+void open_standard_streams() noexcept {
+  // An open() gets the lowest number that is free: so this is the closed one.
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", O_RDWR) != fd) return;
+}
 
 bool draws_bars(int fd) {
   const char* terminal = std::getenv("TERM");
@@ -44,13 +53,13 @@ void ProgressBar::say(const std::string& label) {
 
 void ProgressBar::show(std::string line) {
   if (line.size() >= columns_) line.resize(columns_ - 1);  // a line that wraps could not be removed again
-  out_ << '\r' << line << "\033[K" << std::flush;
+  out_ << control("\r") << line << control("\033[K") << std::flush;
   drawn_ = true;
 }
 
 void ProgressBar::clear() {
   if (!drawn_) return;
-  out_ << "\r\033[K" << std::flush;
+  out_ << control(kClearLine) << std::flush;
   drawn_ = false;
 }
 

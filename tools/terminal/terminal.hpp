@@ -6,6 +6,13 @@
 
 namespace troupe::terminal {
 
+/// Goes back to the begin of the terminal's last line and clears it: a progress bar may be there.
+inline constexpr const char* kClearLine = "\r\033[K";
+
+/// For a program's begin: opens /dev/null as each of stdin, stdout and stderr that is closed. Otherwise a file that the
+/// program opens would take its number, and what is printed would be written into that file.
+void open_standard_streams() noexcept;
+
 /// True if `fd` is a terminal that understands the bar's two control sequences (TERM is set and not "dumb").
 bool draws_bars(int fd);
 /// The same, unless the user does not want colours (NO_COLOR is set and not empty).

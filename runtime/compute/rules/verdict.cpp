@@ -31,7 +31,7 @@ bool is_skipped(const Rule& rule, const StepSums& total) noexcept {
 
 Status judge_step(const Rule& rule, Step step, const StepSums& total, const Graph& graph, const Layout& layout) {
   const bool skipped = is_skipped(rule, total);
-  if (skipped ? rule.skips_non_finite : std::isfinite(total.loss)) return {};
+  if (skipped ? rule.skips_non_finite : std::isfinite(total.loss) && total.bad_gradient == 0) return {};
   return {Code::device_fault,
           text("step ", step.value, ": ", describe_bad(total, graph, layout), " is not finite",
                skipped ? " (the parameters are those of the step before)" : "", "; ", kAgainstNonFinite)};

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/new_file.hpp"
 
 namespace troupe {
 namespace {
@@ -60,6 +61,7 @@ void UpdateLogFile::flush() {
 }
 
 UpdateLog read_update_log(const std::string& path, std::uint64_t elements, std::uint32_t workers) {
+  refuse_special_file(path);
   std::ifstream file(path, std::ios::binary);
   TROUPE_CHECK(file, Code::invalid, path, ": cannot be read; update.replay names a folder that update.log was given");
   const auto corrupt = [&](auto&&... what) { fail(Code::corrupt, text(path, ": ", what...)); };

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 #include <utility>
 
@@ -12,7 +12,13 @@
 
 namespace troupe::detail {
 
-double decimal_of(float number) { return std::strtod(fmt::format("{}", number).c_str(), nullptr); }
+/// Whatever the locale of the app, in which strtod() may expect a comma.
+double decimal_of(float number) {
+  const std::string digits = fmt::format("{}", number);
+  double decimal = number;
+  std::from_chars(digits.data(), digits.data() + digits.size(), decimal);
+  return decimal;
+}
 std::uint32_t size_of(std::int64_t number) {
   return number >= 0 && number <= std::numeric_limits<std::int32_t>::max() ? static_cast<std::uint32_t>(number)
                                                                            : std::numeric_limits<std::uint32_t>::max();

@@ -112,6 +112,17 @@ TEST_F(NewFileTest, WritesAPipeInPlace) {
   EXPECT_EQ(names(), std::vector<std::string>{"log"});
 }
 
+TEST_F(NewFileTest, DoesNotWaitForAReaderOfAPipe) {
+  ASSERT_EQ(::mkfifo(target().c_str(), 0600), 0);
+  try {
+    replace(target(), "unread");
+    ADD_FAILURE() << "it was written";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::environment);
+    EXPECT_NE(std::string{error.what()}.find("nothing reads"), std::string::npos) << error.what();
+  }
+}
+
 TEST_F(NewFileTest, NeverReplacesASocket) {
   const Fd socket{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   sockaddr_un address{};
