@@ -72,8 +72,10 @@ bool UcxSends::start(PeerLink& link, Class priority, Channel channel, std::span<
   op.priority = priority;
   op.bytes = size;
   op.memory = memory;
-  append(op.header, Frame{options_.self.value, Frame::kWhole});
-  op.header.insert(op.header.end(), head.begin(), head.end());
+  const Frame frame{options_.self.value, Frame::kWhole};
+  op.header.resize(sizeof frame + head.size());
+  std::memcpy(op.header.data(), &frame, sizeof frame);
+  if (!head.empty()) std::memcpy(op.header.data() + sizeof frame, head.data(), head.size());
   op.pieces.swap(pieces_);
   hand_over(op, channel);
   return true;

@@ -72,7 +72,7 @@ struct Arrival {
   std::byte* base = nullptr;     // null: the receiver gave no mapped memory
   std::uint64_t seen_bytes = 0;  // arrived, failed or dropped
   std::uint32_t parts_in_flight = 0;
-  std::list<Part> parts;  // UCX has pointers to its elements
+  std::deque<Part> parts;  // UCX has pointers to its elements
   Status failed;
   std::list<Arrival>::iterator place;
 };
