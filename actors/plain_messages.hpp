@@ -51,12 +51,22 @@ class PlainElement final : public caf::mailbox_element, public caf::detail::tupl
   const Receipt receipt_;
 };
 
+/// Becomes the value in its place, so that it is copied once.
+template <class T>
+struct PlainBytes {
+  const std::byte* bytes;
+  operator T() const noexcept {
+    T value;
+    std::memcpy(&value, bytes, sizeof value);
+    return value;
+  }
+};
+
 template <class T>
 caf::mailbox_element_ptr make_plain(caf::strong_actor_ptr sender, caf::message_id id, std::span<const std::byte> bytes,
                                     Receipt receipt) {
-  T value;
-  std::memcpy(&value, bytes.data(), sizeof value);
-  return caf::mailbox_element_ptr{new PlainElement<T>(std::move(sender), id, value, std::move(receipt))};
+  return caf::mailbox_element_ptr{
+      new PlainElement<T>(std::move(sender), id, PlainBytes<T>{bytes.data()}, std::move(receipt))};
 }
 
 template <class T>

@@ -72,9 +72,10 @@ bool Codec::encode_plain(const caf::mailbox_element& message, std::vector<char>&
   const PlainMessage* const plain = last_sent_;
   if (plain == nullptr) return false;
   const std::span<const std::byte> value = plain->view(content.get(0));
-  const auto* const id = reinterpret_cast<const char*>(&plain->id);
+  const std::size_t begin = bytes.size();
   const auto* const first = reinterpret_cast<const char*>(value.data());
-  bytes.insert(bytes.end(), id, id + sizeof plain->id);
+  bytes.resize(begin + sizeof plain->id);
+  std::memcpy(bytes.data() + begin, &plain->id, sizeof plain->id);
   bytes.insert(bytes.end(), first, first + value.size());
   return true;
 }

@@ -164,7 +164,7 @@ void Inbound::deliver_message(PeerState& from, const wire::Header& header, Arriv
   // It is destroyed with the message, or here: in both cases the sender is told that the message has been handled.
   auto receipt = counted ? troupe::detail::Receipt{edge.intake, charge} : troupe::detail::Receipt{};
   if ((header.flags & wire::kVoid) != 0) return;
-  const auto sender = sender_of(from, header);
+  const auto& sender = sender_of(from, header);
   caf::mailbox_element_ptr message;
   Status status = !has_memory_for(header) || arrival.refused
                       ? refuse_for_memory(from, header, arrival)
@@ -232,7 +232,7 @@ void Inbound::end_link(PeerState& from, const caf::mailbox_element& message, Kno
 void Inbound::change_link(PeerState& from, const wire::Header& header, KnownActor& to) {
   if (header.source_peer != from.number.value)
     return context_.lose_later(from, "it changed a link of another process's actor");
-  const auto other = sender_of(from, header);
+  const auto& other = sender_of(from, header);
   if (!other || is_counted(header)) return context_.lose_later(from, "it changed a link of no actor");
   auto& proxy = static_cast<Proxy&>(*other->get());
   if (header.kind == wire::Kind::link) {
@@ -242,15 +242,17 @@ void Inbound::change_link(PeerState& from, const wire::Header& header, KnownActo
   }
 }
 
-/// The proxy or the actor of this process that sent it; null: none, or one that has ended.
-caf::strong_actor_ptr Inbound::sender_of(PeerState& from, const wire::Header& header) {
-  if (header.source == 0) return nullptr;
+/// The proxy or the actor of this process that sent it; null: none, or one that has ended. Valid until the next call,
+/// and while that actor is known.
+const caf::strong_actor_ptr& Inbound::sender_of(PeerState& from, const wire::Header& header) {
+  static const caf::strong_actor_ptr none;
+  if (header.source == 0) return none;
   if (header.source_peer == context_.self.value) {
     KnownActor* const known = actors_.find(header.source);
-    return known ? known->actor : nullptr;
+    return known ? known->actor : none;
   }
   PeerState* const of = header.source_peer == from.number.value ? &from : context_.peer(Peer{header.source_peer});
-  if (of == nullptr) return nullptr;
+  if (of == nullptr) return none;
   auto& last = of->order.last_sender;
   if (!last || last->id() != header.source) last = proxies_.find_or_make(*of, header.source);
   return last;

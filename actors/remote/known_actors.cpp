@@ -40,14 +40,21 @@ KnownActor* KnownActors::find_known(caf::actor_id actor) {
   return found == actors_.end() ? nullptr : &found->second;
 }
 
-KnownActor* KnownActors::find(caf::actor_id actor) {
-  if (KnownActor* const known = find_known(actor)) return known;
-  const caf::strong_actor_ptr registered = context_.system.registry().get(actor);
-  return registered ? &make_known(registered) : nullptr;
+/// Sets last_found_: null if there is no such actor.
+void KnownActors::look_up(caf::actor_id actor) {
+  auto found = actors_.find(actor);
+  if (found == actors_.end()) {
+    if (const caf::strong_actor_ptr registered = context_.system.registry().get(actor)) {
+      make_known(registered);
+      found = actors_.find(actor);
+    }
+  }
+  last_found_ = found == actors_.end() ? nullptr : &*found;
 }
 
 void KnownActors::end(caf::actor_id actor, const caf::error& reason) {
   if (last_sender_ == actor) last_sender_ = 0;
+  last_found_ = nullptr;
   auto entry = actors_.extract(actor);
   if (!entry.empty() && !context_.ended) ended_(std::move(entry.mapped()), actor, reason);
 }
@@ -56,6 +63,7 @@ void KnownActors::forget_all() {
   for (const auto& [id, known] : actors_) {
     if (id != kDirectory) context_.system.registry().erase(id);
   }
+  last_found_ = nullptr;
   actors_.clear();
   last_sender_ = 0;
 }

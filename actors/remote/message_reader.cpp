@@ -137,8 +137,8 @@ Status MessageReader::decode_lone(PeerState& from, const wire::Header& header, c
   Tensor tensor;
   status = Codec::decode_lone(body.first(body.size() - sizeof *record), std::move(landed), tensor);
   if (status.ok()) {
-    message.reset(new troupe::detail::PlainElement<Tensor>(sender, caf::message_id{header.message_id}, tensor,
-                                                           std::move(receipt)));
+    message.reset(new troupe::detail::PlainElement<Tensor>(sender, caf::message_id{header.message_id},
+                                                           std::move(tensor), std::move(receipt)));
   }
   return status;
 }

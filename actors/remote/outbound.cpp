@@ -105,13 +105,14 @@ void Outbound::send_now(Proxy& proxy, caf::mailbox_element& message) {
   if (message.sender.get() == proxy.ctrl()) return send_link(proxy, static_cast<const LinkChange&>(message));
   PeerState& to = proxy.peer();
   wire::Header header{.message_id = message.mid.integer_value(), .target = proxy.id()};
-  if (is_free(message)) header.flags = wire::kFree;
   if (!message.stages.empty()) header.flags |= wire::kHasStages;
   if (const Status status = encode(to, message, header); !status.ok()) {
     tensors_.clear();
     scratch_ = {};
     return refuse(proxy, message, status);
   }
+  const bool is_plain = (header.flags & wire::kPlain) != 0;  // then it is no exit message
+  if (is_plain ? message.mid.is_response() : is_free(message)) header.flags |= wire::kFree;
   header.tensors = static_cast<std::uint8_t>(tensors_.records.size());  // plan() accepts at most kMaxTensors
   header.source = source_of(message.sender, header);
   if (message.mid.is_request() && header.source != 0 && header.source_peer == context_.self.value)
@@ -211,7 +212,7 @@ void Outbound::send_encoded(Proxy& proxy, wire::Header header) {
     const auto* const bytes = reinterpret_cast<const char*>(&pieces);
     scratch_.insert(scratch_.end(), bytes, bytes + sizeof pieces);
   }
-  scratch_.insert(scratch_.end(), records, records + record_bytes);
+  if (record_bytes > 0) scratch_.insert(scratch_.end(), records, records + record_bytes);
   wire::store(header, header_in(scratch_));
   if (body_in_head && tensors_.copied_bytes == 0 && tensors_.awaited.empty())
     return frames_.send(to, bytes_of(scratch_));
@@ -234,6 +235,7 @@ void Outbound::send_encoded(Proxy& proxy, wire::Header header) {
     frame->body_end = body->bytes.size();
     frame->body = std::move(body);
   }
+  if (frames.empty() && !message.payload && tensors_.awaited.empty()) return frames_.dispatch(std::move(frame));
   frames.push_back(std::move(frame));
   if (tensors_.awaited.empty()) {
     go_on(std::move(message));

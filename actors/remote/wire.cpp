@@ -1,32 +1,8 @@
 #include "actors/remote/wire.hpp"
 
-#include <bit>
 #include <cstring>
 
 namespace troupe::wire {
-namespace {
-
-static_assert(std::endian::native == std::endian::little,
-              "Cap'n Proto's words are little-endian; so must be the host's");
-
-/// A struct pointer to what follows, with five data words and no pointers.
-constexpr std::uint64_t kRoot = std::uint64_t{5} << 32;
-
-}  // namespace
-
-void store(const Header& header, std::span<std::byte, kHeaderBytes> to) noexcept {
-  std::memcpy(to.data(), &kRoot, sizeof kRoot);
-  std::memcpy(to.data() + sizeof kRoot, &header, sizeof header);
-}
-
-std::optional<Header> load(std::span<const std::byte> head) noexcept {
-  if (head.size() < kHeaderBytes || std::memcmp(head.data(), &kRoot, sizeof kRoot) != 0) return {};
-  Header header;
-  std::memcpy(&header, head.data() + sizeof kRoot, sizeof header);
-  const bool known = header.kind >= Kind::message && header.kind <= Kind::payload_piece;
-  if (header.version != kVersion || !known) return {};
-  return header;
-}
 
 void append_to_batch(std::vector<std::byte>& frame, std::span<const std::byte> head) {
   const auto size = static_cast<std::uint32_t>(head.size());

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <type_traits>
@@ -78,10 +80,25 @@ constexpr std::uint64_t charge_in(std::uint16_t charge) noexcept {
   return std::uint64_t{charge & 0x7ffu} << (charge >> 11);
 }
 
+static_assert(std::endian::native == std::endian::little,
+              "Cap'n Proto's words are little-endian; so must be the host's");
+/// A struct pointer to what follows, with five data words and no pointers.
+inline constexpr std::uint64_t kRoot = std::uint64_t{5} << 32;
+
 /// Writes the root pointer and the header.
-void store(const Header& header, std::span<std::byte, kHeaderBytes> to) noexcept;
+inline void store(const Header& header, std::span<std::byte, kHeaderBytes> to) noexcept {
+  std::memcpy(to.data(), &kRoot, sizeof kRoot);
+  std::memcpy(to.data() + sizeof kRoot, &header, sizeof header);
+}
 /// Reads them; nothing if `head` is too short, has another version or layout, or an unknown kind.
-std::optional<Header> load(std::span<const std::byte> head) noexcept;
+inline std::optional<Header> load(std::span<const std::byte> head) noexcept {
+  if (head.size() < kHeaderBytes || std::memcmp(head.data(), &kRoot, sizeof kRoot) != 0) return {};
+  Header header;
+  std::memcpy(&header, head.data() + sizeof kRoot, sizeof header);
+  const bool known = header.kind >= Kind::message && header.kind <= Kind::payload_piece;
+  if (header.version != kVersion || !known) return {};
+  return header;
+}
 
 /// The body of a message that was sent before it in pieces, on the same lane.
 struct Pieces {

@@ -33,16 +33,6 @@ std::string_view root_element(std::string_view text) {
 
 }  // namespace
 
-std::string_view name_of(Format format) noexcept {
-  switch (format) {
-    case Format::json: return "JSON";
-    case Format::hwloc_xml: return "hwloc XML";
-    case Format::nccl_xml: return "NCCL XML";
-    case Format::nccl_graphs: return "NCCL graphs";
-  }
-  return "";
-}
-
 Format format_of(std::string_view text, std::string_view source) {
   const auto first = text.find_first_not_of(" \t\r\n\xef\xbb\xbf");
   if (first != std::string_view::npos && text[first] == '{') return Format::json;

@@ -11,7 +11,6 @@
 namespace troupe::topology {
 
 enum class Format : std::uint8_t { json, hwloc_xml, nccl_xml, nccl_graphs };
-std::string_view name_of(Format format) noexcept;
 
 /// The format, by how the text begins. Throws Error{invalid}, whose text begins with `source`, for any other.
 Format format_of(std::string_view text, std::string_view source);

@@ -79,7 +79,7 @@ class Inbound {
   void change_link(PeerState& from, const wire::Header& header, KnownActor& to);
   void handled(PeerState& from, std::uint32_t order);
   void end_remote(PeerState& from, const Ended& ended);
-  caf::strong_actor_ptr sender_of(PeerState& from, const wire::Header& header);
+  const caf::strong_actor_ptr& sender_of(PeerState& from, const wire::Header& header);
 
   Context& context_;
   FrameSender& frames_;

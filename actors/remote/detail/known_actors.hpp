@@ -66,8 +66,11 @@ class KnownActors {
     last_sender_ = sender->id();
   }
   /// An actor that is known, or that is in CAF's registry and becomes known by this call; null: it has ended, or never
-  /// existed.
-  KnownActor* find(caf::actor_id actor);
+  /// existed. Most messages have the same receiver as the previous one.
+  KnownActor* find(caf::actor_id actor) {
+    if (last_found_ == nullptr || last_found_->first != actor) look_up(actor);
+    return last_found_ == nullptr ? nullptr : &last_found_->second;
+  }
   /// Only an actor that is known already.
   KnownActor* find_known(caf::actor_id actor);
   void add_directory(caf::strong_actor_ptr directory) { actors_[kDirectory].actor = std::move(directory); }
@@ -78,12 +81,15 @@ class KnownActors {
   std::unordered_map<caf::actor_id, KnownActor>& all() noexcept { return actors_; }
 
  private:
+  using Actors = std::unordered_map<caf::actor_id, KnownActor>;
   void end(caf::actor_id actor, const caf::error& reason);
+  void look_up(caf::actor_id actor);
 
   Context& context_;
   const EndedHere ended_;
-  std::unordered_map<caf::actor_id, KnownActor> actors_;
-  caf::actor_id last_sender_ = 0;  // it is known
+  Actors actors_;
+  caf::actor_id last_sender_ = 0;             // it is known
+  Actors::value_type* last_found_ = nullptr;  // an element of actors_, which does not move until it is removed
 };
 
 }  // namespace troupe::remote

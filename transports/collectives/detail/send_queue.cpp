@@ -38,11 +38,6 @@ void SendQueue::pump() {
   if (waiting_ > 0 && !std::exchange(posted_, true)) loop_.post(*this);
 }
 
-void SendQueue::clear() {
-  for (ToRank& queue : queues_) queue.waiting = {};
-  waiting_ = 0;
-}
-
 /// The queue whose first message is the most urgent one that may be sent.
 SendQueue::ToRank* SendQueue::next() noexcept {
   ToRank* best = nullptr;

@@ -47,8 +47,6 @@ class SendQueue final : public LaneTask {
   std::uint64_t bytes_ahead() const noexcept { return static_cast<std::uint64_t>(ahead_); }
   /// Sends the messages that may be sent, now or soon.
   void pump();
-  /// Forgets waiting messages.
-  void clear();
   void run() noexcept override;
 
  private:

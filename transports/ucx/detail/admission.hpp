@@ -41,7 +41,6 @@ class Admission {
   Admission(const std::vector<ProcessHost>& hosts, Peer self);
 
   const std::vector<Range>& ranges() const noexcept { return ranges_; }
-  const std::vector<Prefix>& prefixes() const noexcept { return prefixes_; }
   bool admits(const sockaddr_storage& from) const;
   /// Accepts a packet that comes over `domain` (AF_INET, AF_INET6) from one of the addresses, whole.
   std::vector<sock_filter> program(int domain) const;
