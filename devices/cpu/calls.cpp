@@ -87,9 +87,11 @@ void execute(std::span<const Call> calls, const dnnl::stream& stream, const Kern
   }
 }
 
-void execute_products(const Calls& calls, const dnnl::stream& stream) {
-  for (const Call& call : calls)
+void execute_products(const Calls& calls, const dnnl::stream& stream, const Kernels& kernels) {
+  for (const Call& call : calls) {
     if (const auto* product = std::get_if<Product>(&call)) product->primitive.execute(stream);
+    if (const auto* work = std::get_if<OwnWork>(&call); work != nullptr && work->is_product) work->run(kernels);
+  }
 }
 
 }  // namespace troupe::cpu
