@@ -26,6 +26,12 @@ void run_loop(const Elementwise& loop, const Kernels& kernels) {
     case ElementwiseKind::mask:
       if (f32) return kernels.mask_f32(static_cast<float*>(to), static_cast<const float*>(from), loop.count);
       return kernels.mask_bf16(static_cast<Half*>(to), static_cast<const Half*>(from), loop.count);
+    case ElementwiseKind::tanh_slope:
+      if (f32) return kernels.tanh_slope_f32(static_cast<float*>(to), static_cast<const float*>(from), loop.count);
+      return kernels.tanh_slope_bf16(static_cast<Half*>(to), static_cast<const Half*>(from), loop.count);
+    case ElementwiseKind::sigmoid_slope:
+      if (f32) return kernels.sigmoid_slope_f32(static_cast<float*>(to), static_cast<const float*>(from), loop.count);
+      return kernels.sigmoid_slope_bf16(static_cast<Half*>(to), static_cast<const Half*>(from), loop.count);
     case ElementwiseKind::add: break;
   }
   const void* const other = loop.other.get_data_handle();

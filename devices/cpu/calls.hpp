@@ -17,12 +17,13 @@ struct Product {
   BoundPrimitive primitive;
 };
 
-enum class ElementwiseKind : std::uint8_t { relu, add, mask, copy, widen, round };
+enum class ElementwiseKind : std::uint8_t { relu, add, mask, tanh_slope, sigmoid_slope, copy, widen, round };
 /// A loop over all elements of tensors. It reads their addresses when it is called: a batch's address is not known
 /// before.
 struct Elementwise {
   ElementwiseKind kind;
-  dnnl::memory to, from, other;  // add: to = from + other; mask: to = 0 where from is not above 0
+  dnnl::memory to, from,
+      other;  // add: to = from + other; mask: to = 0 where from is not above 0; slopes: to *= the slope
   std::uint64_t count;
 };
 

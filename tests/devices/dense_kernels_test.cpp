@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
+#include <span>
 
 #include "devices/cpu/kernels/dense.hpp"
 #include "runtime/base/random.hpp"
@@ -38,27 +40,32 @@ struct DenseCase {
         weights(random_numbers<Element>(2, units * inputs)),
         bias(random_numbers<float>(3, units)) {}
 
-  /// In parts of `units_of_part` units, behind which nothing may be written.
-  std::vector<Element> forward(const DenseKernels& kernels, std::size_t units_of_part, bool has_bias) const {
+  /// In parts of `units_of_part` units, behind which nothing may be written. `Output`: f32, or bf16 of bf16 operands.
+  template <class Output>
+  std::vector<Output> forward(const DenseKernels& kernels, std::size_t units_of_part, bool has_bias) const {
     constexpr std::size_t kGuard = 16;
-    std::vector<Element> output(of.rows * of.units + kGuard, Element{77});
+    std::vector<Output> output(of.rows * of.units + kGuard, Output{77});
     std::vector<float> sums(of.rows * of.units);
     std::vector<std::byte> room(DenseKernels::room_bytes(of.rows));
-    float* const kept = sizeof(Element) == sizeof(float) ? reinterpret_cast<float*>(output.data()) : sums.data();
+    DenseOperands on{input.data(), weights.data(), has_bias ? bias.data() : nullptr, sums.data(), nullptr, room.data()};
+    if constexpr (sizeof(Output) == sizeof(float))
+      on.sums = output.data();
+    else
+      on.bf16 = output.data();
     for (std::size_t unit = 0; unit < of.units; unit += units_of_part) {
       DenseProduct part = of;
       part.first_unit = unit;
       part.end_unit = std::min(of.units, unit + units_of_part);
-      kernels.forward(
-          part, {input.data(), weights.data(), has_bias ? bias.data() : nullptr, kept, output.data(), room.data()});
+      kernels.forward(part, on);
     }
-    EXPECT_EQ(std::count(output.end() - kGuard, output.end(), Element{77}), kGuard);
+    EXPECT_EQ(std::count(output.end() - kGuard, output.end(), Output{77}), kGuard);
     output.resize(of.rows * of.units);
     return output;
   }
 
+  template <class Output>
   void compare(const DenseKernels& kernels, bool has_bias) const {
-    const std::vector<Element> output = forward(kernels, of.units, has_bias);
+    const std::vector<Output> output = forward<Output>(kernels, of.units, has_bias);
     for (std::size_t row = 0; row < of.rows; ++row) {
       for (std::size_t unit = 0; unit < of.units; ++unit) {
         double sum = has_bias ? bias[unit] : 0, sizes = 1;
@@ -68,7 +75,7 @@ struct DenseCase {
           sizes += std::abs(product);
         }
         if (of.relu) sum = std::max(sum, 0.0);
-        const double rounding = sizeof(Element) == sizeof(float) ? 0 : std::abs(sum) / 256;
+        const double rounding = sizeof(Output) == sizeof(float) ? 0 : std::abs(sum) / 256;
         ASSERT_NEAR(value_of(output[row * of.units + unit]), sum, 1e-6 * sizes + rounding)
             << kernels.name << ": " << of.rows << " rows, " << of.inputs << " inputs, unit " << unit << " of "
             << of.units;
@@ -89,22 +96,24 @@ using Elements = testing::Types<float, std::uint16_t>;
 TYPED_TEST_SUITE(DenseKernelsOf, Elements);
 
 TYPED_TEST(DenseKernelsOf, ComputeTheProductOfEachNumberOfRowsInputsAndUnits) {
+  using Sizes = std::initializer_list<std::size_t>;
   for (const DenseKernels* kernels : this->usable_)
-    for (const std::size_t rows : std::initializer_list<std::size_t>{0, 1, 5, 6, 31, 64})
-      for (const std::size_t inputs : std::initializer_list<std::size_t>{1, 7, 16, 33, 500, 2500})
-        for (const std::size_t units : std::initializer_list<std::size_t>{1, 7, 10, 33}) {
-          const bool relu = (rows + units) % 2 != 0;
-          DenseCase<TypeParam>{rows, inputs, units, relu}.compare(*kernels, /*has_bias=*/inputs % 2 == 0);
+    for (const std::size_t rows : Sizes{0, 1, 5, 6, 31, 64})
+      for (const std::size_t inputs : Sizes{1, 7, 16, 33, 500, 4099})
+        for (const std::size_t units : Sizes{1, 7, 10, 33}) {
+          const DenseCase<TypeParam> one{rows, inputs, units, /*relu=*/(rows + units) % 2 != 0};
+          one.template compare<float>(*kernels, /*has_bias=*/inputs % 2 == 0);
+          one.template compare<TypeParam>(*kernels, /*has_bias=*/inputs % 2 != 0);
         }
 }
 
 TYPED_TEST(DenseKernelsOf, GiveTheSameBitsInPartsOfUnitsAndForARowAlone) {
   for (const DenseKernels* kernels : this->usable_) {
-    const DenseCase<TypeParam> whole{9, 2500, 30, false};
-    const std::vector<TypeParam> output = whole.forward(*kernels, 30, true);
-    EXPECT_EQ(whole.forward(*kernels, 2 * DenseKernels::kUnits, true), output) << kernels->name;
-    const DenseCase<TypeParam> first{1, 2500, 30, false};
-    EXPECT_TRUE(std::ranges::equal(first.forward(*kernels, 30, true), std::span{output}.first(30))) << kernels->name;
+    const DenseCase<TypeParam> whole{9, 4099, 30, false}, first{1, 4099, 30, false};
+    const auto output = whole.template forward<TypeParam>(*kernels, 30, true);
+    EXPECT_EQ(whole.template forward<TypeParam>(*kernels, 2 * DenseKernels::kUnits, true), output) << kernels->name;
+    const auto alone = first.template forward<TypeParam>(*kernels, 30, true);
+    EXPECT_TRUE(std::ranges::equal(alone, std::span{output}.first(30))) << kernels->name;
   }
 }
 
@@ -112,7 +121,8 @@ TYPED_TEST(DenseKernelsOf, KeepNanBehindARelu) {
   for (const DenseKernels* kernels : this->usable_) {
     DenseCase<TypeParam> of{2, 20, 5, true};
     of.bias[3] = std::nanf("");
-    EXPECT_TRUE(std::isnan(value_of(of.forward(*kernels, 5, true)[8]))) << kernels->name;
+    EXPECT_TRUE(std::isnan(of.template forward<float>(*kernels, 5, true)[8])) << kernels->name;
+    EXPECT_TRUE(std::isnan(value_of(of.template forward<TypeParam>(*kernels, 5, true)[8]))) << kernels->name;
   }
 }
 

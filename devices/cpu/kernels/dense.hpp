@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -14,14 +15,14 @@ struct DenseProduct {
   bool relu = false;  // after the bias
 };
 
-/// Operands, f32 or bf16, all of the whole product. They need no alignment.
+/// What is multiplied, f32 or bf16, and added, all of the whole product. No alignment is needed.
 struct DenseOperands {
   const void* input;
   const void* weights;
-  const float* bias;  // [units]; null: none
-  float* sums;        // [rows, units]; if the output is f32, the output itself
-  void* output;
-  void* room;  // DenseKernels::room_bytes(), for this part alone
+  const float* bias;    // [units]; null: none
+  float* sums;          // [rows, units]; the output where it is f32, which it may also be of bf16 operands
+  std::uint16_t* bf16;  // [rows, units], the output in bf16; null: it is f32
+  void* room;           // DenseKernels::room_bytes(), for this part alone
 };
 
 /// Dense layers whose vectors have neighbouring inputs in their lanes, as both operands are in memory: weights are not
@@ -31,9 +32,12 @@ struct DenseKernels {
   const char* name;
   void (*forward)(const DenseProduct& of, const DenseOperands& on);
 
-  static constexpr std::size_t kUnits = 4;          // that are computed together
-  static constexpr std::size_t kBlockBytes = 4096;  // of a row's inputs that are processed together
-  static constexpr std::size_t room_bytes(std::size_t rows) noexcept { return rows * kBlockBytes; }
+  static constexpr std::size_t kUnits = 4;  // that are computed together
+  /// Inputs that are processed together.
+  static constexpr std::size_t kBlockF32 = 1024, kBlockBf16 = 4096;
+  static constexpr std::size_t room_bytes(std::size_t rows) noexcept {
+    return rows * std::max(kBlockF32 * sizeof(float), kBlockBf16 * sizeof(std::uint16_t));
+  }
 };
 
 #if defined(TROUPE_KERNELS_X86)

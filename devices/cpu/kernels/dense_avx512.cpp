@@ -18,9 +18,7 @@ struct Lanes : Lanes512 {
   static Vector load_part(const float* from, __mmask16 mask) { return _mm512_maskz_loadu_ps(mask, from); }
   static Vector add_product(Vector sum, Vector a, Vector b) { return _mm512_fmadd_ps(a, b, sum); }
   template <std::size_t kCount>
-  static void store(float* to, __m128 value) {
-    __builtin_memcpy(to, &value, kCount * sizeof(float));
-  }
+  static void store_rounded(std::uint16_t*, __m128) {}  // outputs of f32 operands are f32
 };
 
 #include "devices/cpu/kernels/dense.inc"

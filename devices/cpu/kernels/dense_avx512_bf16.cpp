@@ -21,7 +21,7 @@ struct Lanes : Lanes512 {
   }
   static Vector add_product(Vector sum, Vector a, Vector b) { return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b); }
   template <std::size_t kCount>
-  static void store(Element* to, __m128 value) {
+  static void store_rounded(Element* to, __m128 value) {
     const auto rounded = _mm_cvtneps_pbh(value);
     __builtin_memcpy(to, &rounded, kCount * sizeof(Element));
   }

@@ -26,7 +26,7 @@ struct OwnDense {
   const DenseKernels* kernels;
   DenseProduct of;
   std::size_t element_bytes, threads;
-  memory input, weights, bias, sums, output, room;  // bias: empty if there is none
+  memory input, weights, bias, sums, bf16, room;  // bias, bf16: empty if there is none
 
   void operator()(const Kernels&) const {
     const std::size_t groups = (of.units + DenseKernels::kUnits - 1) / DenseKernels::kUnits;
@@ -42,21 +42,23 @@ struct OwnDense {
   }
 
   void compute(std::size_t first_unit, std::size_t end_unit, std::size_t part) const {
-    const auto row_of = [](const memory& matrix, std::size_t row_bytes, std::size_t row) {
-      return static_cast<std::byte*>(matrix.get_data_handle()) + row * row_bytes;
-    };
     DenseProduct some = of;
     some.first_unit = first_unit;
     some.end_unit = end_unit;
     for (std::size_t row = 0; row < of.rows; row += kMostRows) {
       some.rows = std::min(kMostRows, of.rows - row);
-      kernels->forward(some, {.input = row_of(input, of.inputs * element_bytes, row),
-                              .weights = weights.get_data_handle(),
-                              .bias = bias ? static_cast<const float*>(bias.get_data_handle()) : nullptr,
-                              .sums = reinterpret_cast<float*>(row_of(sums, of.units * sizeof(float), row)),
-                              .output = row_of(output, of.units * element_bytes, row),
-                              .room = row_of(room, DenseKernels::room_bytes(kMostRows), part)});
+      kernels->forward(some, {.input = at<std::byte>(input, row * of.inputs * element_bytes),
+                              .weights = at<std::byte>(weights, 0),
+                              .bias = at<float>(bias, 0),
+                              .sums = at<float>(sums, row * of.units),
+                              .bf16 = at<std::uint16_t>(bf16, row * of.units),
+                              .room = at<std::byte>(room, part * DenseKernels::room_bytes(kMostRows))});
     }
+  }
+
+  template <class T>
+  static T* at(const memory& of, std::size_t index) {
+    return of ? static_cast<T*>(of.get_data_handle()) + index : nullptr;
   }
 };
 
@@ -116,22 +118,22 @@ class DenseCalls final : public LayerCalls {
     builder_.choose_own(fused_layer_, "forward", kernels.name);
     const auto threads = static_cast<std::size_t>(omp_get_max_threads());
     const auto place = [&](std::size_t count) { return builder_.places().take(builder_.matrix(1, count, Type::f32)); };
-    const bool relu = fused_layer_.activation == Activation::relu, bf16 = builder_.computed() == Type::bf16;
+    const bool relu = fused_layer_.activation == Activation::relu;
     const memory stored_output = as(output_, builder_.tensor(fused_layer_.output).value);
     const memory output = builder_.result(stored_output);
     OwnDense call{.kernels = &kernels,
                   .of = {.rows = rows_, .inputs = inputs_, .units = units(), .relu = relu},
-                  .element_bytes = bf16 ? sizeof(std::uint16_t) : sizeof(float),
+                  .element_bytes = builder_.computed() == Type::bf16 ? sizeof(std::uint16_t) : sizeof(float),
                   .threads = threads,
                   .input = builder_.operand(calls, stored_input(calls)),
                   .weights = builder_.operand(calls, stored_weights()),
                   .bias = has_bias() ? builder_.bias(fused_layer_.first_parameter + 1, bias_) : memory{},
-                  .sums = bf16 ? place(rows_ * units()) : output,
-                  .output = output,
+                  .sums = is_f32(output) ? output : place(rows_ * units()),
+                  .bf16 = is_f32(output) ? memory{} : output,
                   .room = place(threads * DenseKernels::room_bytes(OwnDense::kMostRows) / sizeof(float))};
-    std::vector<memory> used{call.input, call.weights, call.output, call.room};
-    if (call.bias) used.push_back(call.bias);
-    if (bf16) used.push_back(call.sums);
+    std::vector<memory> used{call.input, call.weights, call.sums, call.room};
+    for (const memory& one : {call.bias, call.bf16})
+      if (one) used.push_back(one);
     calls.emplace_back(OwnWork{std::move(used), std::move(call), /*is_product=*/true});
     if (!relu && fused_layer_.activation != Activation::none)
       add_activation(builder_, calls, fused_layer_.activation, output);
