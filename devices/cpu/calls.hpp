@@ -22,8 +22,8 @@ enum class ElementwiseKind : std::uint8_t { relu, add, mask, tanh_slope, sigmoid
 /// before.
 struct Elementwise {
   ElementwiseKind kind;
-  dnnl::memory to, from,
-      other;  // add: to = from + other; mask: to = 0 where from is not above 0; slopes: to *= the slope
+  // add: to = from + other; mask: to = 0 where from is not above 0; slopes: to *= the slope where the output is from
+  dnnl::memory to, from, other;
   std::uint64_t count;
 };
 

@@ -52,9 +52,11 @@ struct OwnDense {
                               .bias = at<float>(bias, 0),
                               .sums = at<float>(sums, row * of.units),
                               .bf16 = at<std::uint16_t>(bf16, row * of.units),
-                              .room = at<std::byte>(room, part * DenseKernels::room_bytes(kMostRows))});
+                              .room = at<std::byte>(room, part * room_bytes(of.rows))});
     }
   }
+
+  static std::size_t room_bytes(std::size_t rows) { return DenseKernels::room_bytes(std::min(kMostRows, rows)); }
 
   template <class T>
   static T* at(const memory& of, std::size_t index) {
@@ -130,7 +132,7 @@ class DenseCalls final : public LayerCalls {
                   .bias = has_bias() ? builder_.bias(fused_layer_.first_parameter + 1, bias_) : memory{},
                   .sums = is_f32(output) ? output : place(rows_ * units()),
                   .bf16 = is_f32(output) ? memory{} : output,
-                  .room = place(threads * DenseKernels::room_bytes(OwnDense::kMostRows) / sizeof(float))};
+                  .room = place(threads * OwnDense::room_bytes(rows_) / sizeof(float))};
     std::vector<memory> used{call.input, call.weights, call.sums, call.room};
     for (const memory& one : {call.bias, call.bf16})
       if (one) used.push_back(one);
