@@ -26,6 +26,12 @@ void run_loop(const Elementwise& loop, const Kernels& kernels) {
     case ElementwiseKind::mask:
       if (f32) return kernels.mask_f32(static_cast<float*>(to), static_cast<const float*>(from), loop.count);
       return kernels.mask_bf16(static_cast<Half*>(to), static_cast<const Half*>(from), loop.count);
+    case ElementwiseKind::tanh_slope:
+      if (f32) return kernels.tanh_slope_f32(static_cast<float*>(to), static_cast<const float*>(from), loop.count);
+      return kernels.tanh_slope_bf16(static_cast<Half*>(to), static_cast<const Half*>(from), loop.count);
+    case ElementwiseKind::sigmoid_slope:
+      if (f32) return kernels.sigmoid_slope_f32(static_cast<float*>(to), static_cast<const float*>(from), loop.count);
+      return kernels.sigmoid_slope_bf16(static_cast<Half*>(to), static_cast<const Half*>(from), loop.count);
     case ElementwiseKind::add: break;
   }
   const void* const other = loop.other.get_data_handle();
@@ -87,9 +93,11 @@ void execute(std::span<const Call> calls, const dnnl::stream& stream, const Kern
   }
 }
 
-void execute_products(const Calls& calls, const dnnl::stream& stream) {
-  for (const Call& call : calls)
+void execute_products(const Calls& calls, const dnnl::stream& stream, const Kernels& kernels) {
+  for (const Call& call : calls) {
     if (const auto* product = std::get_if<Product>(&call)) product->primitive.execute(stream);
+    if (const auto* work = std::get_if<OwnWork>(&call); work != nullptr && work->is_product) work->run(kernels);
+  }
 }
 
 }  // namespace troupe::cpu

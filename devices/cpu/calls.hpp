@@ -17,12 +17,13 @@ struct Product {
   BoundPrimitive primitive;
 };
 
-enum class ElementwiseKind : std::uint8_t { relu, add, mask, copy, widen, round };
+enum class ElementwiseKind : std::uint8_t { relu, add, mask, tanh_slope, sigmoid_slope, copy, widen, round };
 /// A loop over all elements of tensors. It reads their addresses when it is called: a batch's address is not known
 /// before.
 struct Elementwise {
   ElementwiseKind kind;
-  dnnl::memory to, from, other;  // add: to = from + other; mask: to = 0 where from is not above 0
+  // add: to = from + other; mask: to = 0 where from is not above 0; slopes: to *= the slope where the output is from
+  dnnl::memory to, from, other;
   std::uint64_t count;
 };
 
@@ -31,10 +32,11 @@ struct Elementwise {
 struct OwnWork {
   /// `used`: everything that `run` reads or writes, as the objects that `run` holds or as copies of them. During the
   /// call no other tensor shares their memory. A memory that is not listed here gets no address.
-  OwnWork(std::vector<dnnl::memory> used, std::function<void(const Kernels& kernels)> run)
-      : used(std::move(used)), run(std::move(run)) {}
+  OwnWork(std::vector<dnnl::memory> used, std::function<void(const Kernels& kernels)> run, bool is_product = false)
+      : used(std::move(used)), run(std::move(run)), is_product(is_product) {}
   std::vector<dnnl::memory> used;
   std::function<void(const Kernels& kernels)> run;
+  bool is_product;  // as Product
 };
 
 /// to = from, but where a layer of the graph drops elements: these become 0, the others are multiplied by 1 / (1 -
@@ -97,6 +99,6 @@ void for_memories(const Call& call, Visit&& visit) {
 
 void execute(std::span<const Call> calls, const dnnl::stream& stream, const Kernels& kernels);
 /// Executes only the products.
-void execute_products(const Calls& calls, const dnnl::stream& stream);
+void execute_products(const Calls& calls, const dnnl::stream& stream, const Kernels& kernels);
 
 }  // namespace troupe::cpu

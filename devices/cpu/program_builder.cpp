@@ -280,7 +280,7 @@ void Gradients::came(Calls& calls, std::uint32_t tensor) {
   if (--missing_[tensor] > 0 || of_[tensor]->masked) return;
   const Activation activation = builder_.activation_of(tensor);
   if (activation != Activation::none)
-    add_activation_backward(builder_, calls, activation, of_[tensor]->value, builder_.tensor(tensor).value);
+    add_activation_backward(calls, activation, of_[tensor]->value, builder_.tensor(tensor).value);
 }
 
 Gradients::Place Gradients::use(std::uint32_t tensor) {

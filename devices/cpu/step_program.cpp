@@ -355,7 +355,7 @@ void StepProgram::run(const RunProgram& what) {
   if (what.part == ProgramPart::backward) return call(backward_[what.segment]);
   if (what.part == ProgramPart::products) {
     for (const auto* pieces : {&forward_, &backward_})
-      for (const Piece& piece : *pieces) execute_products(piece.calls, stream_);
+      for (const Piece& piece : *pieces) execute_products(piece.calls, stream_, kernels_);
     return;
   }
   if (what.part == ProgramPart::no_rows) return clear(*what.sums);

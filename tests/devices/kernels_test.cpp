@@ -230,6 +230,31 @@ TEST(Kernels, MaskGradientsWhereTheActivationIsNotAboveZero) {
   }
 }
 
+TEST(Kernels, MultiplyByTheSlopesOfTanhAndTheLogisticFunctionAtAnOutput) {
+  const std::vector<float> outputs = random_floats(21, 37);
+  for (const Kernels* kernels : usable_kernels()) {
+    std::vector<float> by_tanh = random_floats(22, outputs.size()), by_sigmoid = by_tanh;
+    const std::vector<float> gradient = by_tanh;
+    std::vector<std::uint16_t> half_outputs, half_by_tanh, half_by_sigmoid;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      half_outputs.push_back(to_bf16(outputs[i]));
+      half_by_tanh.push_back(to_bf16(gradient[i]));
+    }
+    half_by_sigmoid = half_by_tanh;
+    kernels->tanh_slope_f32(by_tanh.data(), outputs.data(), outputs.size());
+    kernels->sigmoid_slope_f32(by_sigmoid.data(), outputs.data(), outputs.size());
+    kernels->tanh_slope_bf16(half_by_tanh.data(), half_outputs.data(), outputs.size());
+    kernels->sigmoid_slope_bf16(half_by_sigmoid.data(), half_outputs.data(), outputs.size());
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      const float y = outputs[i], half = from_bf16(half_outputs[i]), slope = from_bf16(to_bf16(gradient[i]));
+      EXPECT_EQ(by_tanh[i], gradient[i] * (1 - y * y)) << kernels->name;
+      EXPECT_EQ(by_sigmoid[i], gradient[i] * (y * (1 - y))) << kernels->name;
+      EXPECT_EQ(half_by_tanh[i], to_bf16(slope * (1 - half * half))) << kernels->name;
+      EXPECT_EQ(half_by_sigmoid[i], to_bf16(slope * (half * (1 - half)))) << kernels->name;
+    }
+  }
+}
+
 TEST(Kernels, ExponentiateNearlyExactlyWithTheSameBitsOnEveryInstructionSet) {
   std::vector<float> values = random_floats(9, 1003);
   for (float& value : values) value = -std::abs(value) * 20;

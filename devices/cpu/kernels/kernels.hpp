@@ -65,6 +65,12 @@ struct Kernels {
   void (*mask_f32)(float* gradient, const float* activation, std::size_t count);
   /// The same on bf16.
   void (*mask_bf16)(std::uint16_t* gradient, const std::uint16_t* activation, std::size_t count);
+  /// gradient[i] *= the slope of tanh where its value is output[i]: 1 - output[i]^2.
+  void (*tanh_slope_f32)(float* gradient, const float* output, std::size_t count);
+  void (*tanh_slope_bf16)(std::uint16_t* gradient, const std::uint16_t* output, std::size_t count);
+  /// The same of the logistic function: output[i] * (1 - output[i]).
+  void (*sigmoid_slope_f32)(float* gradient, const float* output, std::size_t count);
+  void (*sigmoid_slope_bf16)(std::uint16_t* gradient, const std::uint16_t* output, std::size_t count);
   /// to[i] = from[i], bf16 to f32: exact.
   void (*widen)(float* to, const std::uint16_t* from, std::size_t count);
   /// to[i] = from[i], f32 to bf16, rounded as troupe::to_bf16.

@@ -63,7 +63,7 @@ class ConvolutionCalls final : public LayerCalls {
   void forward(Calls& calls) override {
     if (suits_one_channel()) return forward_of_one_channel(calls);
     if (lanes_.gain_forward()) return forward_in_lanes(calls);
-    auto descriptor = forward_descriptor(fused_layer_.activation);
+    auto descriptor = fastest_forward();
     builder_.choose(descriptor, fused_layer_, "forward");
     const memory input = arranged_input(calls, descriptor.src_desc());
     const memory weights = packed_weights(calls, descriptor.weights_desc());
@@ -179,6 +179,22 @@ class ConvolutionCalls final : public LayerCalls {
           builder_.engine(), builder_.attributes(activation), dnnl::prop_kind::forward_training, algorithm, input,
           weights_in(builder_.computed()), bias_, output, strides(), dilations(), padding(), padding());
     });
+  }
+
+  /// In bf16, oneDNN lists its convolution by products of small matrices first. The direct one is faster where sums are
+  /// short, and where a kernel of one element leaves out elements.
+  Described<convolution_forward> fastest_forward() const {
+    constexpr std::uint64_t kFewChannels = 16;
+    auto first = forward_descriptor(fused_layer_.activation);
+    const std::string name = first.impl_info_str();
+    const bool leaves_out =
+        conv_.kernel.height * conv_.kernel.width == 1 && conv_.stride.height * conv_.stride.width > 1;
+    if (!name.starts_with("brgconv") || !name.ends_with("avx512_core_bf16")) return first;
+    if (fused_layer_.input_shape.extents[2] > kFewChannels && !leaves_out) return first;
+    auto direct = forward_descriptor(fused_layer_.activation);
+    while (direct.next_impl())
+      if (std::string_view{direct.impl_info_str()}.starts_with("jit_bf16:")) return direct;
+    return first;
   }
 
   void to_weights(Calls& calls, const memory& gradient) {

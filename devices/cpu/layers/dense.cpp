@@ -1,3 +1,8 @@
+#include <omp.h>
+
+#include <algorithm>
+
+#include "devices/cpu/kernels/dense.hpp"
 #include "devices/cpu/layers/layers.hpp"
 
 namespace troupe::cpu {
@@ -12,6 +17,52 @@ using Type = ProgramBuilder::Type;
 /// An f32 forward pass of at least this number of rows copies its weights to oneDNN's own layout. For 2048 rows that
 /// takes about 1 % of the product's time, and saves 2 to 6 %.
 constexpr std::uint64_t kRowsThatPayForACopy = 256;
+
+/// The forward pass by kernels of our own. A thread computes a range of units.
+struct OwnDense {
+  /// Rows of which a block of inputs stays in the second-level cache.
+  static constexpr std::size_t kMostRows = 128;
+
+  const DenseKernels* kernels;
+  DenseProduct of;
+  std::size_t element_bytes, threads;
+  memory input, weights, bias, sums, bf16, room;  // bias, bf16: empty if there is none
+
+  void operator()(const Kernels&) const {
+    const std::size_t groups = (of.units + DenseKernels::kUnits - 1) / DenseKernels::kUnits;
+    const auto parts = static_cast<std::int64_t>(std::min(threads, groups));
+    if (parts == 1) return compute(0, of.units, 0);
+#pragma omp parallel for schedule(static) num_threads(static_cast <int>(parts))
+    for (std::int64_t part = 0; part < parts; ++part) {
+      const auto first_unit = [&](std::int64_t index) {
+        return groups * static_cast<std::size_t>(index) / static_cast<std::size_t>(parts) * DenseKernels::kUnits;
+      };
+      compute(first_unit(part), std::min(of.units, first_unit(part + 1)), static_cast<std::size_t>(part));
+    }
+  }
+
+  void compute(std::size_t first_unit, std::size_t end_unit, std::size_t part) const {
+    DenseProduct some = of;
+    some.first_unit = first_unit;
+    some.end_unit = end_unit;
+    for (std::size_t row = 0; row < of.rows; row += kMostRows) {
+      some.rows = std::min(kMostRows, of.rows - row);
+      kernels->forward(some, {.input = at<std::byte>(input, row * of.inputs * element_bytes),
+                              .weights = at<std::byte>(weights, 0),
+                              .bias = at<float>(bias, 0),
+                              .sums = at<float>(sums, row * of.units),
+                              .bf16 = at<std::uint16_t>(bf16, row * of.units),
+                              .room = at<std::byte>(room, part * room_bytes(of.rows))});
+    }
+  }
+
+  static std::size_t room_bytes(std::size_t rows) { return DenseKernels::room_bytes(std::min(kMostRows, rows)); }
+
+  template <class T>
+  static T* at(const memory& of, std::size_t index) {
+    return of ? static_cast<T*>(of.get_data_handle()) + index : nullptr;
+  }
+};
 
 /// Plain layouts everywhere else: docs/adr/0003-plain-weight-layouts-on-the-cpu.md.
 class DenseCalls final : public LayerCalls {
@@ -28,6 +79,7 @@ class DenseCalls final : public LayerCalls {
                          : memory::desc{}) {}
 
   void forward(Calls& calls) override {
+    if (const DenseKernels* const kernels = own_kernels()) return forward_by(*kernels, calls);
     const memory stored_output = as(output_, builder_.tensor(fused_layer_.output).value);
     const memory output = builder_.result(stored_output);
     auto descriptor = forward_descriptor(forward_weights(), output.get_desc(), fused_layer_.activation);
@@ -53,6 +105,43 @@ class DenseCalls final : public LayerCalls {
   }
 
  private:
+  /// Null: oneDNN computes the forward pass. A rule on shapes, so that two runs of one job compute the same bits.
+  const DenseKernels* own_kernels() const {
+    // In bf16, below this number of inputs the sums over lanes cost more than is saved, except of few units.
+    constexpr std::uint64_t kLeastInputs = 512, kFewUnits = 16;
+    const bool bf16 = builder_.computed() == Type::bf16;
+    if (rows_ >= kRowsThatPayForACopy || (bf16 && has_amx_instructions())) return nullptr;
+    if (bf16 && inputs_ < kLeastInputs && units() > kFewUnits) return nullptr;
+    const auto usable = usable_dense_kernels(bf16);
+    return usable.empty() ? nullptr : usable.back();
+  }
+
+  void forward_by(const DenseKernels& kernels, Calls& calls) {
+    builder_.choose_own(fused_layer_, "forward", kernels.name);
+    const auto threads = static_cast<std::size_t>(omp_get_max_threads());
+    const auto place = [&](std::size_t count) { return builder_.places().take(builder_.matrix(1, count, Type::f32)); };
+    const bool relu = fused_layer_.activation == Activation::relu;
+    const memory stored_output = as(output_, builder_.tensor(fused_layer_.output).value);
+    const memory output = builder_.result(stored_output);
+    OwnDense call{.kernels = &kernels,
+                  .of = {.rows = rows_, .inputs = inputs_, .units = units(), .relu = relu},
+                  .element_bytes = builder_.computed() == Type::bf16 ? sizeof(std::uint16_t) : sizeof(float),
+                  .threads = threads,
+                  .input = builder_.operand(calls, stored_input(calls)),
+                  .weights = builder_.operand(calls, stored_weights()),
+                  .bias = has_bias() ? builder_.bias(fused_layer_.first_parameter + 1, bias_) : memory{},
+                  .sums = is_f32(output) ? output : place(rows_ * units()),
+                  .bf16 = is_f32(output) ? memory{} : output,
+                  .room = place(threads * OwnDense::room_bytes(rows_) / sizeof(float))};
+    std::vector<memory> used{call.input, call.weights, call.sums, call.room};
+    for (const memory& one : {call.bias, call.bf16})
+      if (one) used.push_back(one);
+    calls.emplace_back(OwnWork{std::move(used), std::move(call), /*is_product=*/true});
+    if (!relu && fused_layer_.activation != Activation::none)
+      add_activation(builder_, calls, fused_layer_.activation, output);
+    builder_.convert(calls, output, stored_output);
+  }
+
   /// A new place with the shape of `desc`.
   memory as(memory::desc desc, const memory& place) const {
     return {with_type(std::move(desc), type_of(place)), builder_.engine(), place.get_data_handle()};
@@ -111,6 +200,7 @@ class DenseCalls final : public LayerCalls {
     const Type stored = type_of(builder_.tensor(read).value);
     return builder_.unblocked(calls, read, with_type(input_, stored));
   }
+  std::uint64_t units() const { return static_cast<std::uint64_t>(dims_of(output_)[1]); }
   bool has_bias() const noexcept { return fused_layer_.count_parameters > 1; }
   memory stored_weights() const { return builder_.weights(fused_layer_.first_parameter, weights_); }
 

@@ -6,25 +6,8 @@ namespace troupe::cpu {
 namespace {
 
 using dnnl::algorithm;
-using dnnl::eltwise_backward;
 using dnnl::eltwise_forward;
 using dnnl::memory;
-
-/// Adds the calls that multiply `gradient` by the slope where the output is `output`.
-void add_slope(ProgramBuilder& builder, Calls& calls, algorithm function, const memory& gradient,
-               const memory& output) {
-  const memory::desc desc = builder.result(gradient).get_desc();
-  const auto forward = describe_eltwise(builder.engine(), builder.attributes(), function, desc);
-  const auto descriptor = describe_eltwise_backward(forward, builder.engine(), builder.attributes(), function, desc);
-  const memory wide_gradient = builder.operand(calls, gradient);
-  const memory wide_output = builder.operand(calls, output);
-  calls.emplace_back(BoundPrimitive{eltwise_backward{descriptor},
-                                    {{DNNL_ARG_DST, wide_output},
-                                     {DNNL_ARG_DIFF_DST, wide_gradient},
-                                     {DNNL_ARG_DIFF_SRC, wide_gradient},
-                                     {DNNL_ARG_SCRATCHPAD, builder.scratch_for(descriptor)}}});
-  builder.convert(calls, wide_gradient, gradient);
-}
 
 std::uint64_t count_of(const ProgramBuilder& builder, std::uint32_t tensor) {
   return builder.rows() * builder.tensor(tensor).width;
@@ -32,13 +15,14 @@ std::uint64_t count_of(const ProgramBuilder& builder, std::uint32_t tensor) {
 
 class EltwiseCalls final : public LayerCalls {
  public:
-  EltwiseCalls(ProgramBuilder& builder, const FusedLayer& fused_layer, algorithm function)
+  EltwiseCalls(ProgramBuilder& builder, const FusedLayer& fused_layer, Activation function)
       : builder_(builder), fused_layer_(fused_layer), function_(function) {}
 
   void forward(Calls& calls) override {
     const memory& kept = builder_.tensor(fused_layer_.output).value;
     const memory output = builder_.result(kept);
-    auto descriptor = describe_eltwise(builder_.engine(), builder_.attributes(), function_, output.get_desc());
+    auto descriptor =
+        describe_eltwise(builder_.engine(), builder_.attributes(), algorithm_of(function_), output.get_desc());
     builder_.choose(descriptor, fused_layer_, "forward");
     const memory input = builder_.operand(calls, stored_input());
     calls.emplace_back(BoundPrimitive{
@@ -49,7 +33,7 @@ class EltwiseCalls final : public LayerCalls {
 
   void backward(Calls& calls, Gradients& gradients) override {
     Gradients::Place gradient = gradients.use(fused_layer_.output);
-    add_slope(builder_, calls, function_, gradient.value, builder_.tensor(fused_layer_.output).value);
+    add_activation_backward(calls, function_, gradient.value, builder_.tensor(fused_layer_.output).value);
     gradient.masked = false;
     gradients.contribute(calls, fused_layer_.inputs.front(), std::move(gradient));
   }
@@ -61,7 +45,7 @@ class EltwiseCalls final : public LayerCalls {
 
   ProgramBuilder& builder_;
   const FusedLayer& fused_layer_;
-  const algorithm function_;
+  const Activation function_;
 };
 
 /// Own loops; their time is that of reading and writing memory.
@@ -78,8 +62,7 @@ class ReluCalls final : public LayerCalls {
   }
   void backward(Calls& calls, Gradients& gradients) override {
     Gradients::Place gradient = gradients.use(fused_layer_.output);
-    add_activation_backward(builder_, calls, Activation::relu, gradient.value,
-                            builder_.tensor(fused_layer_.output).value);
+    add_activation_backward(calls, Activation::relu, gradient.value, builder_.tensor(fused_layer_.output).value);
     gradients.contribute(calls, fused_layer_.inputs.front(), std::move(gradient));
   }
 
@@ -143,15 +126,21 @@ void add_activation(ProgramBuilder& builder, Calls& calls, Activation activation
                      {{DNNL_ARG_SRC, to}, {DNNL_ARG_DST, to}, {DNNL_ARG_SCRATCHPAD, builder.scratch_for(descriptor)}}});
 }
 
-void add_activation_backward(ProgramBuilder& builder, Calls& calls, Activation activation, const memory& gradient,
-                             const memory& output) {
-  if (activation != Activation::relu) return add_slope(builder, calls, algorithm_of(activation), gradient, output);
+void add_activation_backward(Calls& calls, Activation activation, const memory& gradient, const memory& output) {
   const memory::dims dims = dims_of(gradient.get_desc());
-  calls.emplace_back(
-      Elementwise{ElementwiseKind::mask, gradient, output, {}, static_cast<std::uint64_t>(dims[0] * dims[1])});
+  const auto kind = [&] {
+    switch (activation) {
+      case Activation::tanh: return ElementwiseKind::tanh_slope;
+      case Activation::sigmoid: return ElementwiseKind::sigmoid_slope;
+      case Activation::relu:
+      case Activation::none: break;
+    }
+    return ElementwiseKind::mask;
+  }();
+  calls.emplace_back(Elementwise{kind, gradient, output, {}, static_cast<std::uint64_t>(dims[0] * dims[1])});
 }
 
-std::unique_ptr<LayerCalls> make_eltwise(ProgramBuilder& builder, const FusedLayer& fused_layer, algorithm function) {
+std::unique_ptr<LayerCalls> make_eltwise(ProgramBuilder& builder, const FusedLayer& fused_layer, Activation function) {
   return std::make_unique<EltwiseCalls>(builder, fused_layer, function);
 }
 std::unique_ptr<LayerCalls> make_relu(ProgramBuilder& builder, const FusedLayer& fused_layer) {

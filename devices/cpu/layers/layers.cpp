@@ -27,9 +27,9 @@ struct Make {
                      {algorithm::pooling_avg_exclude_padding, {image[0], image[1]}, {1, 1}, {0, 0}});
   }
   Made operator()(const Relu&) const { return make_relu(builder, fused_layer); }
-  Made operator()(const Tanh&) const { return make_eltwise(builder, fused_layer, algorithm_of(Activation::tanh)); }
+  Made operator()(const Tanh&) const { return make_eltwise(builder, fused_layer, Activation::tanh); }
   Made operator()(const Sigmoid&) const {
-    return make_eltwise(builder, fused_layer, algorithm_of(Activation::sigmoid));
+    return make_eltwise(builder, fused_layer, Activation::sigmoid);
   }
   Made operator()(const Gelu&) const { return make_gelu(builder, fused_layer); }
   Made operator()(const Dropout& dropout) const { return make_dropout(builder, fused_layer, dropout); }

@@ -47,9 +47,8 @@ struct PoolWindow {
 };
 std::unique_ptr<LayerCalls> make_pool(ProgramBuilder& builder, const FusedLayer& fused_layer, const PoolWindow& window);
 std::unique_ptr<LayerCalls> make_relu(ProgramBuilder& builder, const FusedLayer& fused_layer);
-/// `algorithm`: oneDNN's name of one whose backward pass reads the output.
-std::unique_ptr<LayerCalls> make_eltwise(ProgramBuilder& builder, const FusedLayer& fused_layer,
-                                         dnnl::algorithm algorithm);
+/// `function`: tanh or sigmoid.
+std::unique_ptr<LayerCalls> make_eltwise(ProgramBuilder& builder, const FusedLayer& fused_layer, Activation function);
 std::unique_ptr<LayerCalls> make_gelu(ProgramBuilder& builder, const FusedLayer& fused_layer);
 std::unique_ptr<LayerCalls> make_dropout(ProgramBuilder& builder, const FusedLayer& fused_layer,
                                          const Dropout& dropout);
@@ -87,8 +86,8 @@ std::unique_ptr<LayerCalls> make_transpose(ProgramBuilder& builder, const FusedL
 dnnl::algorithm algorithm_of(Activation activation) noexcept;
 /// Adds the call that applies the activation to `to`, in place.
 void add_activation(ProgramBuilder& builder, Calls& calls, Activation activation, const dnnl::memory& to);
-/// Adds the calls that multiply `gradient` by the activation's slope at `output`, in place.
-void add_activation_backward(ProgramBuilder& builder, Calls& calls, Activation activation, const dnnl::memory& gradient,
+/// Adds the call that multiplies `gradient` by the activation's slope at `output`, in place.
+void add_activation_backward(Calls& calls, Activation activation, const dnnl::memory& gradient,
                              const dnnl::memory& output);
 
 /// For a fused layer with one input: `add(gradient, input_gradient)` adds the calls that compute the second from the

@@ -34,7 +34,7 @@ struct NormOfBatch : NormTensors {
   std::vector<double> first, second;  // [channels], sums of pieces
   std::vector<float> sums, products;  // [channels]
 
-  static constexpr std::size_t kPieceBytes = 16384, kLeastRows = 16, kMostRows = 512;
+  static constexpr std::size_t kPieceBytes = 16384, kLeastRows = 64, kMostRows = 512;
   std::size_t piece_rows() const noexcept {
     return std::min(rows, std::clamp(kPieceBytes / sizeof(Element) / width, kLeastRows, kMostRows));
   }
