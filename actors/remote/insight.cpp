@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <future>
-#include <sstream>
 
 #include <caf/local_actor.hpp>
 
 #include "actors/remote/detail/engine.hpp"
+#include "runtime/base/error.hpp"
 
 // Information about the remote actors for counters and reports.
 namespace troupe::remote {
@@ -54,7 +54,7 @@ std::string Engine::describe(Deadline deadline) {
 
 /// On the control lane.
 std::string Engine::report() {
-  std::ostringstream out;
+  TextStream out;
   for (const auto& [number, of] : context_.peers) {
     const PeerCounters c = counters(number);
     out << "peer " << number.value << (of->dead ? " (lost)" : "") << ": sent " << c.messages_sent << " messages, "

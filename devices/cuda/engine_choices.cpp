@@ -116,7 +116,7 @@ void EngineChoices::save() noexcept {
     if (fs::exists(file_, absent)) choices_.merge(read());
   } catch (const Error&) {  // broken, or another identity's: it is replaced
   }
-  std::ostringstream written;
+  TextStream written;
   written << kTitle << '\n' << identity_ << '\n';
   for (const auto& [problem, choice] : choices_) print(written, problem, choice);
   written << kEnd << choices_.size() << '\n';

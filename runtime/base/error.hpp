@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <locale>
 #include <memory>
 #include <sstream>
 #include <stdexcept>
@@ -55,10 +56,17 @@ class Error : public std::runtime_error {
 /// peers lost).
 int exit_code(Code code) noexcept;
 
+/// A stream for texts, which writes numbers alike whatever locale the application has set: without separators of thousands,
+/// with a decimal point.
+class TextStream : public std::ostringstream {
+ public:
+  TextStream() { imbue(std::locale::classic()); }
+};
+
 /// Joins the parts, each written as `<<` writes it.
 template <class... Parts>
 std::string text(const Parts&... parts) {
-  std::ostringstream out;
+  TextStream out;
   (out << ... << parts);
   return std::move(out).str();
 }

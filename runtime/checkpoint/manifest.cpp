@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cstdlib>
+#include <charconv>
 #include <nlohmann/json.hpp>
 #include <span>
 
@@ -21,6 +21,17 @@ constexpr std::array<std::string_view, 6> kParts{"parameters", "state0", "state1
 
 std::string first_line(std::string_view body) {
   return fmt::format("{} {} {:016x}\n", kFormat, kVersion, xxh3(std::as_bytes(std::span(body))));
+}
+
+/// Of what fmt's "{:a}" wrote, whatever the locale of the app.
+double number_of(std::string_view digits) {
+  const bool is_negative = digits.starts_with('-');
+  digits.remove_prefix(is_negative ? 1 : 0);
+  digits.remove_prefix(digits.starts_with("0x") ? 2 : 0);
+  double number = 0;
+  const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), number, std::chars_format::hex);
+  TROUPE_CHECK(read.ec == std::errc{}, Code::corrupt, "\"", digits, "\" is not a number");
+  return is_negative ? -number : number;
 }
 
 /// Reports another version, which is in the first line of manifests of all versions.
@@ -130,7 +141,7 @@ CheckpointManifest manifest_from(const Json& json) {
   manifest.first_run = json.value("first_run", std::string{});
   json.at("shapes").get_to(manifest.shapes);
   const Json& epoch = json.at("epoch");
-  manifest.epoch.loss = std::strtod(epoch.at("loss").get_ref<const std::string&>().c_str(), nullptr);
+  manifest.epoch.loss = number_of(epoch.at("loss").get_ref<const std::string&>());
   epoch.at("correct").get_to(manifest.epoch.correct);
   epoch.at("samples").get_to(manifest.epoch.samples);
   if (const auto accuracy = json.find("test_accuracy"); accuracy != json.end())

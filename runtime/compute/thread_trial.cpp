@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iomanip>
 #include <limits>
-#include <sstream>
 
 #include "runtime/base/error.hpp"
 
@@ -88,7 +87,7 @@ std::string counted(std::uint32_t threads) { return text(threads, threads == 1 ?
 
 /// Milliseconds with three digits.
 std::string shown_ms(double seconds) {
-  std::ostringstream out;
+  TextStream out;
   out << std::setprecision(3) << seconds * 1000;
   return out.str();
 }

@@ -24,7 +24,7 @@ using detail::kDeflateGreatestRatio;
 const char* word_for(IdxKind kind) { return kind == IdxKind::images ? "images" : "labels"; }
 
 std::string hex(std::uint32_t number) {
-  std::ostringstream out;
+  TextStream out;
   out << "0x" << std::hex << std::setw(8) << std::setfill('0') << number;
   return std::move(out).str();
 }

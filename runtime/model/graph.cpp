@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iomanip>
-#include <sstream>
 #include <unordered_set>
 
 #include "runtime/base/error.hpp"
@@ -57,7 +56,7 @@ std::string_view name_of(DType type) noexcept {
 std::uint64_t Shape::count_elements() const noexcept { return product(extents); }
 
 std::string Shape::to_string() const {
-  std::ostringstream out;
+  TextStream out;
   out << '[';
   for (std::size_t i = 0; i < extents.size(); ++i) out << (i ? ", " : "") << extents[i];
   out << ']';
@@ -339,7 +338,7 @@ std::uint64_t Graph::training_flops() const noexcept {
 }
 
 std::string Graph::to_string() const {
-  std::ostringstream out;
+  TextStream out;
   out << "graph " << std::quoted(name_);
   const bool classifier = are_classifier_fields(fields_, dtype_);
   if (classifier) {

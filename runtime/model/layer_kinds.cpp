@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <iomanip>
-#include <sstream>
 
 #include <fmt/format.h>
 
+#include "runtime/base/error.hpp"
 #include "runtime/model/detail/layer_rows.hpp"
 
 namespace troupe {
@@ -42,7 +42,7 @@ struct AttributeText {
   std::string operator()(const std::int32_t* number) const { return std::to_string(*number); }
   std::string operator()(const double* number) const {
     if (!exact) return fmt::format("{}", *number);
-    std::ostringstream out;
+    TextStream out;
     out << std::setprecision(17) << *number;
     return out.str();
   }

@@ -3,7 +3,8 @@
 #include <xxhash.h>
 
 #include <iomanip>
-#include <sstream>
+
+#include "runtime/base/error.hpp"
 
 namespace troupe {
 namespace {
@@ -14,7 +15,7 @@ void write(std::ostream& out, const char* name, const std::vector<std::uint32_t>
 }
 
 std::string quoted_policies(const std::vector<PolicyPhase>& phases) {
-  std::ostringstream out;
+  TextStream out;
   out << phases.size();
   for (const PolicyPhase& phase : phases) {
     out << " from " << phase.from_step << ' ' << phase.from_samples << ' ' << phase.straggler_ratio << ' '
@@ -64,7 +65,7 @@ std::uint64_t Plan::hash() const {
 
 std::string Plan::to_string() const {
   // One fact per line, texts quoted, lists counted: different plans have different texts.
-  std::ostringstream out;
+  TextStream out;
   out << "model " << std::quoted(model) << '\n'
       << "dtype " << name_of(dtype) << '\n'
       << "parameters " << parameters << " flops " << training_flops << '\n'

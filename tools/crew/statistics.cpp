@@ -5,9 +5,10 @@
 #include <cstdint>
 #include <iomanip>
 #include <numeric>
-#include <sstream>
 
 #include <nlohmann/json.hpp>
+
+#include "runtime/base/error.hpp"
 
 namespace troupe::crew {
 
@@ -40,13 +41,13 @@ nlohmann::ordered_json rounded(double value) {
 }
 
 std::string digits_of(double value, int digits) {
-  std::ostringstream out;
+  TextStream out;
   out << std::setprecision(digits) << value;
   return out.str();
 }
 
 std::string table_of(const std::vector<std::vector<std::string>>& rows, int first, int others) {
-  std::ostringstream out;
+  TextStream out;
   for (const auto& row : rows) {
     out << std::left << std::setw(first) << row.front() << std::right;
     for (std::size_t i = 1; i < row.size(); ++i) out << std::setw(others) << row[i];

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <ios>
-#include <sstream>
 
 #include "runtime/base/error.hpp"
 #include "runtime/wire/hello.capnp.h"
@@ -170,7 +169,7 @@ class Comparison {
 
   std::uint32_t mine_;
   std::uint32_t theirs_;
-  std::ostringstream out_;
+  TextStream out_;
 };
 
 }  // namespace

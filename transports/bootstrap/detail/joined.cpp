@@ -1,6 +1,5 @@
 #include "transports/bootstrap/detail/joined.hpp"
 
-#include <sstream>
 
 #include "runtime/base/error.hpp"
 
@@ -11,7 +10,7 @@ std::string describe(const Hello& hello) {
 }
 
 std::string list_ranks(const std::vector<std::uint32_t>& ranks) {
-  std::ostringstream out;
+  TextStream out;
   out << (ranks.size() == 1 ? "rank " : "ranks ");
   for (std::size_t first = 0; first < ranks.size();) {
     std::size_t last = first;
