@@ -100,7 +100,7 @@ class CudaDevice final : public HostDevice {
     const std::string by =
         state_.products() != nullptr ? state_.products()->name() : text("own kernels (", why_own, ")");
     traits_ = {"cuda", text(gpu_->description(), ", products by ", by), gpu_->processors(), gpu_->has_bf16(),
-               MemoryKind::device};
+               MemoryKind::device, /*f16=*/true};
   }
   ~CudaDevice() override { end_imports(); }
   CudaDevice(const CudaDevice&) = delete;

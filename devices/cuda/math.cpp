@@ -89,7 +89,7 @@ namespace {
 
 /// The bias in the type of the result, as a library adds it; null: there is none in that type.
 const void* bias_for(const MultiplyArgs& args, const std::uint16_t* bf16_bias) noexcept {
-  if (args.to.type == Stored::bf16) return bf16_bias;
+  if (args.to.type != Stored::f32) return bf16_bias;
   return args.to.bias;
 }
 
@@ -132,7 +132,7 @@ bool Math::multiply_and_bring(CudaStream& stream, const MultiplyArgs& args, floa
   const auto epilogue = sums == nullptr ? lt::Epilogue::none : lt::Epilogue::sums_of_b;
   if (!multiply_by_library(stream, landing, epilogue, sums)) return false;
   const auto bring = [&](void* to, const void* from, std::uint64_t size) {
-    MoveColumnsArgs move{nullptr, {to, Stored::f32, 0}, from, 1, size, 0, size, 0, size, Stored::f32, 0};
+    MoveColumnsArgs move{nullptr, {to, Stored::f32, 0}, from, 1, size, 0, size, 0, size, Stored::f32, 0, args.to.factor};
     stream.launch(move, size);
   };
   bring(args.to.at, landing_, count);
@@ -143,7 +143,7 @@ bool Math::multiply_and_bring(CudaStream& stream, const MultiplyArgs& args, floa
 void Math::multiply_to_gradient(CudaStream& stream, MultiplyArgs& args, SumColumnsArgs* sums, float* sums_to) const {
   if (sums != nullptr && multiply_and_bring(stream, args, sums_to)) return;
   if (!multiply_and_bring(stream, args, nullptr)) multiply_here(stream, args);
-  if (sums != nullptr) sum_columns(stream, *sums, sums_to);
+  if (sums != nullptr) sum_columns(stream, *sums, sums_to, args.to.factor);
 }
 
 void Math::convolve(CudaStream& stream, ConvolveArgs& args) const {
@@ -169,7 +169,7 @@ void Math::cut(ColumnSums& sums) const noexcept {
       static_cast<std::uint32_t>(std::clamp<std::uint64_t>(kBlocksOfProcessor * processors_ / across, 1, most));
 }
 
-void Math::sum_columns(CudaStream& stream, SumColumnsArgs& args, float* to) const {
+void Math::sum_columns(CudaStream& stream, SumColumnsArgs& args, float* to, const Factor& factor) const {
   cut(args.sums);
   args.partial = reinterpret_cast<float*>(scratch_);
   stream.launch(args, count_tiles(args.sums) * kBlockThreads);
@@ -181,7 +181,8 @@ void Math::sum_columns(CudaStream& stream, SumColumnsArgs& args, float* to) cons
             .type = Stored::f32,
             .adds = 0,
             .parts = args.sums.parts,
-            .scale = 1};
+            .scale = 1,
+            .factor = factor};
   stream.launch(sum, sum.to.count);
 }
 

@@ -13,7 +13,9 @@ namespace {
 template <class Record>
 using Made = std::unique_ptr<Record, lt::Status (*)(Record*)>;
 
-lt::Type type_of(Stored stored) noexcept { return stored == Stored::f32 ? lt::Type::f32 : lt::Type::bf16; }
+lt::Type type_of(Stored stored) noexcept {
+  return stored == Stored::f32 ? lt::Type::f32 : stored == Stored::f16 ? lt::Type::f16 : lt::Type::bf16;
+}
 
 std::string read_choice(const ProductOptions& options) {
   const char* const named = std::getenv("TROUPE_CUDA_PRODUCTS");

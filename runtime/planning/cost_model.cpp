@@ -333,7 +333,7 @@ class StepCosts {
     if (bytes <= 0) return 0;
     return bytes / figures_.copy(slowest_.passing, bytes) * slowest_.slower;
   }
-  double bf16_writes() const { return plan_.dtype == DType::bf16 ? 0.5 : 0; }
+  double bf16_writes() const { return has_16_bits(plan_.dtype) ? 0.5 : 0; }
   /// For a rule with `slots` states, which adds up this many gradients.
   double update_s(double elements, std::size_t slots, double gradients) const {
     const double state = 1.0 + static_cast<double>(slots);
@@ -488,7 +488,7 @@ topology::Measurements assumed_figures(const Topology& topology) {
       {.cores = assumed.cores,
        .bytes = 1,
        .bytes_per_second = once(std::min(kAssumedCopy * assumed.cores, kAssumedCopyOfMemory * memories))}};
-  for (const char* const dtype : {"f32", "bf16"})
+  for (const char* const dtype : {"f32", "bf16", "f16"})
     assumed.compute.push_back({.dtype = dtype, .rows = 1, .flops_per_second = once(kAssumedFlops)});
   double wire = 0;
   for (const Nic& nic : topology.nics)
