@@ -97,7 +97,7 @@ struct SnapshotTaken {
   std::vector<std::uint64_t> updates;
   /// The evaluation for which the copy was made, if there is one; its result shows how good this checkpoint is.
   std::optional<Step> evaluated{};
-  std::vector<PolicyKind> policies{};  // of the step, by group
+  std::vector<PolicyKind> policies{};     // of the step, by group
   std::optional<LossScale> loss_scale{};  // behind the step; of jobs that scale the loss
 };
 

@@ -36,8 +36,8 @@ class DeviceSaves {
   std::optional<SnapshotTaken> take_copied(IsCommitted&& committed) {
     if (!early_ || !committed(early_->step)) return {};
     copying_ = false;
-    SnapshotTaken taken{early_->step, early_->number, early_->updates, early_->evaluated, early_->policies,
-                        early_->loss_scale};
+    SnapshotTaken taken{early_->step,      early_->number,   early_->updates,
+                        early_->evaluated, early_->policies, early_->loss_scale};
     early_.reset();
     return taken;
   }

@@ -1,5 +1,7 @@
 #include "apps/session/view.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -29,6 +31,9 @@ constexpr std::uint64_t kLeftInArena = 64 << 10;
 constexpr std::uint64_t kLeftOutNotes = 5;
 /// How many changes of the loss scale get one.
 constexpr std::size_t kScaleNotes = 20;
+
+/// 16777216, and not 1.67772e+07.
+std::string shown(float scale) { return fmt::format("{}", static_cast<double>(scale)); }
 
 /// How long a device's thread with its own core polls the bulk lane: as long as it polls a line elsewhere.
 constexpr std::chrono::microseconds kPollLane{200};
@@ -377,6 +382,9 @@ void View::make_device() {
     lane_resources_->waits = std::make_unique<LaneWait>(job_.group().bulk(), spin);
   }
   lane_resources_->device = device_for(job_.place().rank());
+  const DeviceTraits& traits = lane_resources_->device->traits();
+  TROUPE_CHECK(joined_.plan.dtype != DType::f16 || traits.f16, Code::invalid, "model.dtype = \"f16\": a ", traits.kind,
+               " device does not compute in f16; write \"bf16\" or \"f32\"");
   const ArenaId buffer = space_.new_arena({joined_.self().value});
   arenas_.push_back(buffer);  // bound when it is needed
   copies_ = std::make_unique<HostCopies>(*lane_resources_->device, space_, buffer, settings().faults.exchange);
@@ -416,9 +424,8 @@ void View::make_steps(Blocking& blocking) {
   }
   work_.hosted.resize(joined_.plan.groups.size());
   for (const GroupPlan& group : joined_.plan.groups) work_.exchanges.push_back(make_exchange(group));
-  work_.steps =
-      std::make_unique<StepExchange>(view_, space_, memory_.sums, memory_.totals, all_exchanges(), buckets.size(),
-                                     GroupId{}, memory_.replica.loss_scale);
+  work_.steps = std::make_unique<StepExchange>(view_, space_, memory_.sums, memory_.totals, all_exchanges(),
+                                               buckets.size(), GroupId{}, memory_.replica.loss_scale);
   work_.step_messages = std::make_unique<PointMessenger<StepReached, kStepsAhead + 1>>(space_);
   work_.snapshot_messages = std::make_unique<PointMessenger<SnapshotReached, 1>>(space_);
   work_.evaluation_messages = std::make_unique<PointMessenger<EvaluationReached, kEvaluationsKept + 1>>(space_);
@@ -510,15 +517,14 @@ Status View::judge(Step step, const StepSums& total) {
     return {Code::device_fault, text("step ", step.value, ": ", what, ", which is the smallest; ", kAgainstNonFinite)};
   if (!leads_job() || ++record_->left_out > kLeftOutNotes) return end;
   const bool was_local = works_locally(work_.steps->policy().kind);
-  note(text(was_local ? "local steps up to step " : "step ", step.value, was_local ? " were" : " was",
-            " left out: ", what,
-            record_->left_out == kLeftOutNotes ? " (further ones are counted in the log alone)" : ""));
+  note(text(was_local ? "local steps up to step " : "step ", step.value, was_local ? " were" : " was", " left out: ",
+            what, record_->left_out == kLeftOutNotes ? " (further ones are counted in the log alone)" : ""));
   return end;
 }
 
 std::string View::left_out_because(const LossScaleState& scale) const {
   if (!settings().rule.scales_loss) return " is not finite";
-  return text(" is not finite with a loss scale of ", scale.agreed.scale);
+  return text(" is not finite with a loss scale of ", shown(scale.agreed.scale));
 }
 
 void View::note_scale(Step step, float scale) {
@@ -527,7 +533,7 @@ void View::note_scale(Step step, float scale) {
   if (!scales.empty() && scales.back().scale == scale) return;
   scales.push_back({step, scale});
   if (scales.size() > 1 && scales.size() <= kScaleNotes)
-    note(text("from step ", step.value, " on the loss scale is ", scale,
+    note(text("from step ", step.value, " on the loss scale is ", shown(scale),
               scales.size() == kScaleNotes ? " (further changes are in the log alone)" : ""));
 }
 

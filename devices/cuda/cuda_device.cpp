@@ -99,8 +99,12 @@ class CudaDevice final : public HostDevice {
       : HostDevice(space), gpu_(std::move(gpu)), state_(gpu_, space, wait_deadline, std::move(products)) {
     const std::string by =
         state_.products() != nullptr ? state_.products()->name() : text("own kernels (", why_own, ")");
-    traits_ = {"cuda", text(gpu_->description(), ", products by ", by), gpu_->processors(), gpu_->has_bf16(),
-               MemoryKind::device, /*f16=*/true};
+    traits_ = {"cuda",
+               text(gpu_->description(), ", products by ", by),
+               gpu_->processors(),
+               gpu_->has_bf16(),
+               MemoryKind::device,
+               /*f16=*/true};
   }
   ~CudaDevice() override { end_imports(); }
   CudaDevice(const CudaDevice&) = delete;

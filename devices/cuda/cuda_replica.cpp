@@ -27,7 +27,6 @@ class LayerRange {
   CudaStream& stream_;
 };
 
-
 }  // namespace
 
 CudaReplica::CudaReplica(DeviceState& device, const Graph& graph, const Layout& layout, const BatchLayout& batch,
@@ -93,7 +92,8 @@ void CudaReplica::read_parameters(const Graph& graph, const Layout& layout, cons
   MemoryMap& map = device_.memory();
   const auto* const values = map.address_of<const float>(memory.parameters, count * sizeof(float), "parameters");
   const std::uint16_t* const bf16 =
-      type_ != Stored::f32 ? map.address_of<const std::uint16_t>(memory.bf16, count * 2, "weights in 16 bits") : nullptr;
+      type_ != Stored::f32 ? map.address_of<const std::uint16_t>(memory.bf16, count * 2, "weights in 16 bits")
+                           : nullptr;
   if (memory.loss_scale.size_bytes != 0)
     loss_scale_ = map.address_of<const LossScaleState>(memory.loss_scale, sizeof(LossScaleState), "a loss scale");
   gradients_ = map.address_of<float>(memory.gradients, count * sizeof(float), "gradients");
@@ -326,8 +326,17 @@ void CudaReplica::step(Stream& stream, Memory batch, std::uint32_t rows, Memory 
   queue.begin_work(WorkKind::compute, "forward", /*begins_batch=*/true);
   take_batch(queue, batch, rows);
   const Pass pass = pass_on(queue, rows, sums, true);
-  for (Stage& stage : stages_) {
+  const auto acquire = [&](const Stage& stage) {
     for (const std::uint32_t b : stage.buckets) sink.acquire(buckets_[b], stream);
+  };
+  bool has_all = false;
+  for (Stage& stage : stages_) {
+    if (!has_all) acquire(stage);
+    if (stage.work.is_first_loss && loss_scale_ != nullptr && !has_all) {
+      // An exchange may move the scale until all buckets are acquired, and losses are to have one scale.
+      std::for_each(&stage + 1, stages_.data() + stages_.size(), acquire);
+      has_all = true;
+    }
     queue.begin_work(WorkKind::compute, "forward");
     const LayerRange range{queue, "forward", stage.name};
     forward_of(stage, pass);

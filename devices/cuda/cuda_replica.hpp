@@ -78,11 +78,11 @@ class CudaReplica final : public Replica {
   std::vector<Tensor> tensors_;
   std::vector<std::uint32_t> same_;  // by tensor: the one whose memory it has
   std::vector<Field> fields_;
-  std::vector<Stage> stages_;               // by layer
-  std::vector<std::uint32_t> last_layers_;  // by bucket: when the backward pass has come there, it is finished
+  std::vector<Stage> stages_;                   // by layer
+  std::vector<std::uint32_t> last_layers_;      // by bucket: when the backward pass has come there, it is finished
   const LossScaleState* loss_scale_ = nullptr;  // null: the loss is not scaled
   std::uint64_t losses_of_row_ = 1;             // at most
-  const std::int32_t* keys_ = nullptr;      // of samples; null: the graph drops nothing
+  const std::int32_t* keys_ = nullptr;          // of samples; null: the graph drops nothing
   std::byte* scratch_ = nullptr;
   std::uint64_t* samples_ = nullptr;
   std::unique_ptr<Math> math_;

@@ -132,7 +132,8 @@ bool Math::multiply_and_bring(CudaStream& stream, const MultiplyArgs& args, floa
   const auto epilogue = sums == nullptr ? lt::Epilogue::none : lt::Epilogue::sums_of_b;
   if (!multiply_by_library(stream, landing, epilogue, sums)) return false;
   const auto bring = [&](void* to, const void* from, std::uint64_t size) {
-    MoveColumnsArgs move{nullptr, {to, Stored::f32, 0}, from, 1, size, 0, size, 0, size, Stored::f32, 0, args.to.factor};
+    MoveColumnsArgs move{nullptr, {to, Stored::f32, 0}, from, 1, size, 0, size, 0, size, Stored::f32,
+                         0,       args.to.factor};
     stream.launch(move, size);
   };
   bring(args.to.at, landing_, count);

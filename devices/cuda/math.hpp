@@ -26,8 +26,8 @@ class Math {
   Math(const std::shared_ptr<const Gpu>& gpu, ProductLibrary* library, const MathRoom& room);
 
   std::uint64_t scratch_bytes() const noexcept;
-  /// `scratch`: of scratch_bytes(), in the GPU's memory, at a multiple of 256. As the workspace, it is for one stream at
-  /// a time.
+  /// `scratch`: of scratch_bytes(), in the GPU's memory, at a multiple of 256. As the workspace, it is for one stream
+  /// at a time.
   void take_scratch(std::byte* scratch) noexcept;
 
   // Arguments come without parts.

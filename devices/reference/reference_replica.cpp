@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "devices/reference/reference_model.hpp"
-#include "runtime/model/f16.hpp"
 #include "runtime/model/dropout.hpp"
+#include "runtime/model/f16.hpp"
 
 namespace troupe {
 namespace {
@@ -30,8 +30,8 @@ class ReferenceReplica final : public Replica {
         has_16_bits(graph.dtype()) ? count_ * sizeof(std::uint16_t) : memory.bf16.size_bytes;
     TROUPE_CHECK(memory.parameters.size_bytes == count_ * sizeof(float) &&
                      memory.gradients.size_bytes == count_ * sizeof(float) && memory.bf16.size_bytes == bf16_bytes,
-                 Code::invalid, "graph ", graph.name(), ": parameters, gradients and weights in 16 bits must have ", count_,
-                 " elements");
+                 Code::invalid, "graph ", graph.name(), ": parameters, gradients and weights in 16 bits must have ",
+                 count_, " elements");
     TROUPE_CHECK(memory.gather == nullptr || gathered_bytes(graph) == 0, Code::unsupported, "graph ", graph.name(),
                  ": this device gathers nothing of other ranks, which its synchronized batch norms need");
     for (const Parameter& parameter : graph.parameters()) weights_.push_back(parameter.extents.size() > 1);

@@ -190,16 +190,16 @@ class Stream {
                                 std::uint32_t /*updates*/) {
     fail(Code::unsupported, "this device scales no loss; write model.dtype = \"bf16\"");
   }
-  /// If the StepSums at `sums` say that a gradient is not finite: the gradients become zeros, and `sums` are those of no
-  /// samples. Throws likewise.
+  /// If the StepSums at `sums` say that a gradient is not finite: the gradients become zeros, and `sums` are those of
+  /// no samples. Throws likewise.
   virtual void leave_out_bad(Memory /*gradients*/, Memory /*sums*/) {
     fail(Code::unsupported, "this device leaves no gradient out; write model.dtype = \"bf16\"");
   }
   /// One pass over a stripe: adds up the gradients at `contributions` (each [stripe.count] f32) in order, multiplies
   /// them by the gradient_scale of the StepSums at `total`, applies the rule, writes the parameters and their
-  /// copy in 16 bits. Without samples nothing changes. With a journal the pass is restartable: if this process or thread
-  /// dies at any instruction, another one of the node that calls update with the same arguments completes the pass,
-  /// with the same bits.
+  /// copy in 16 bits. Without samples nothing changes. With a journal the pass is restartable: if this process or
+  /// thread dies at any instruction, another one of the node that calls update with the same arguments completes the
+  /// pass, with the same bits.
   virtual void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
                       std::span<const Memory> contributions, Memory total) = 0;
   /// Enqueues the work that `work` enqueues on this stream; nothing else may enqueue meanwhile. If one of `programs`

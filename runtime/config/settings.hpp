@@ -70,7 +70,7 @@ struct Settings {
     std::uint32_t width = 384;
     std::uint32_t heads = 6;
     DType dtype = DType::f32;
-    bool tf32 = false;  // GPUs may round operands in f32 to TF32
+    bool tf32 = false;    // GPUs may round operands in f32 to TF32
     LossScaling scaling;  // with f16
   } model;
   Rule rule;

@@ -7,8 +7,7 @@
 namespace troupe {
 
 StepExchange::StepExchange(ViewId view, AddressSpace& space, Memory sums, Memory totals,
-                           std::vector<Exchange*> exchanges, std::size_t buckets, GroupId reporting,
-                           Memory loss_scale)
+                           std::vector<Exchange*> exchanges, std::size_t buckets, GroupId reporting, Memory loss_scale)
     : view_(view),
       space_(space),
       sums_(sums),

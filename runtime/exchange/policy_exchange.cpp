@@ -628,11 +628,11 @@ class PolicyExchange final : public Exchange {
   Memory sums_, total_;
   StepActions actions_;
   bool begun_ = false;
-  bool first_ = false;        // no bucket of this step's round has been sent yet
-  bool kept_ = false;         // gradients of earlier steps are kept
-  bool carried_ = false;      // sums of earlier steps are kept
-  bool moved_ = false;        // this rank's weights differ from the common ones
-  bool in_progress_ = false;  // a round runs on the side stream
+  bool first_ = false;                // no bucket of this step's round has been sent yet
+  bool kept_ = false;                 // gradients of earlier steps are kept
+  bool carried_ = false;              // sums of earlier steps are kept
+  bool moved_ = false;                // this rank's weights differ from the common ones
+  bool in_progress_ = false;          // a round runs on the side stream
   std::optional<Adaptation> adapts_;  // once all buckets are valid
   std::uint32_t local_steps_ = 0;     // since the last round
   Rank self_{};

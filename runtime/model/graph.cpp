@@ -43,8 +43,8 @@ std::vector<Field> classifier_fields(Shape input, DType dtype) {
 
 /// Whether these are the fields of a classifier, whose texts contain only the image's shape.
 bool are_classifier_fields(const std::vector<Field>& fields, DType dtype) {
-  return fields.size() == 2 && fields[0].name == kImage && fields[0].dtype == batch_type(dtype) && fields[1].name == kLabel &&
-         fields[1].shape.extents.empty() && fields[1].dtype == DType::i32;
+  return fields.size() == 2 && fields[0].name == kImage && fields[0].dtype == batch_type(dtype) &&
+         fields[1].name == kLabel && fields[1].shape.extents.empty() && fields[1].dtype == DType::i32;
 }
 
 }  // namespace
@@ -120,8 +120,9 @@ void Graph::check_fields() const {
                  field.name, "\": a field must have a name of its own");
     if (field == sample_key_field()) continue;
     const bool label = field.dtype == DType::i32;
-    TROUPE_CHECK(label || field.dtype == batch_type(dtype_), Code::invalid, "graph ", name_, ", field ", field.name, ": is ",
-                 name_of(field.dtype), "; numbers that a model in ", name_of(dtype_), " reads are ", name_of(batch_type(dtype_)));
+    TROUPE_CHECK(label || field.dtype == batch_type(dtype_), Code::invalid, "graph ", name_, ", field ", field.name,
+                 ": is ", name_of(field.dtype), "; numbers that a model in ", name_of(dtype_), " reads are ",
+                 name_of(batch_type(dtype_)));
     const bool one_label = label && field.shape.extents.empty();
     if (!one_label) check_shape(text("graph ", name_, ": field ", field.name), field.shape);
   }

@@ -623,11 +623,10 @@ void check_f16(const Plan& plan, const PlanInputs& inputs) {
   if (plan.dtype != DType::f16 || inputs.brings_devices) return;
   const auto on_cpu = std::ranges::find_if(plan.ranks, [](const RankPlan& rank) { return rank.device != "cuda"; });
   if (on_cpu == plan.ranks.end()) return;
-  TROUPE_CHECK(false, Code::invalid, "model.dtype = \"f16\": rank ", on_cpu->rank.value, " on node ",
-               plan.nodes.at(on_cpu->node).host,
-               " computes on a CPU, and only GPUs compute in f16",
-               inputs.cuda_refusal.empty() ? "" : text(" (", inputs.cuda_refusal, ")"),
-               "; write \"bf16\" or \"f32\", or give every rank a GPU (placement.device = \"cuda\")");
+  fail(Code::invalid, text("model.dtype = \"f16\": rank ", on_cpu->rank.value, " on node ",
+                           plan.nodes.at(on_cpu->node).host, " computes on a CPU, and only GPUs compute in f16",
+                           inputs.cuda_refusal.empty() ? "" : text(" (", inputs.cuda_refusal, ")"),
+                           "; write \"bf16\" or \"f32\", or give every rank a GPU (placement.device = \"cuda\")"));
 }
 
 }  // namespace

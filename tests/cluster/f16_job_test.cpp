@@ -103,8 +103,9 @@ TEST_F(F16Job, LearnsWhereRanksLeaveOutStepsOfTheirOwn) {
 }
 
 TEST_F(F16Job, GoesOnFromACheckpointWithItsScaleAsIfItHadNotEnded) {
-  const Settings whole{"evaluate.every_epochs=0", "train.steps=40", "optimizer.rule=adam",
-                       "optimizer.rate=0.01",     "model.loss_scale_start=16777216", "model.loss_scale_steps=9"};
+  const Settings whole{
+      "evaluate.every_epochs=0",         "train.steps=40",          "optimizer.rule=adam", "optimizer.rate=0.01",
+      "model.loss_scale_start=16777216", "model.loss_scale_steps=9"};
   const std::vector<double> at_once = train(f16(1, 2, whole));
   const double scale = log().back().value("loss_scale", 0.0);
   Settings first = whole, second = whole;
@@ -120,7 +121,8 @@ TEST_F(F16Job, GoesOnFromACheckpointWithItsScaleAsIfItHadNotEnded) {
 TEST_F(F16Job, EndsWhereASmallerScaleDoesNotHelp) {
   Program rtrun{f16(1, 1, {"train.epochs=2", "optimizer.rate=1e30", "model.loss_scale_start=2"})};
   EXPECT_EQ(rtrun.wait(90s), 1) << rtrun.err();
-  EXPECT_THAT(rtrun.err(), HasSubstr("is not finite with a loss scale of 1, which is the smallest; lower optimizer.rate"));
+  EXPECT_THAT(rtrun.err(),
+              HasSubstr("is not finite with a loss scale of 1, which is the smallest; lower optimizer.rate"));
 }
 
 TEST_F(F16Job, IsRefusedWhereARankIsOnACpu) {

@@ -11,8 +11,8 @@
 namespace troupe::contracts {
 
 /// Relative distances (L2) of gradients, and of the loss of a row. f32 differs by rounding alone, parameter by
-/// parameter. bf16 keeps 8 bits of each activation, f16 11: single parameters whose gradients nearly cancel may be far off, the
-/// gradient as a whole is not.
+/// parameter. bf16 keeps 8 bits of each activation, f16 11: single parameters whose gradients nearly cancel may be far
+/// off, the gradient as a whole is not.
 struct Tolerance {
   double gradient, loss;
 };

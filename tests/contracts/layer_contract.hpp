@@ -62,8 +62,7 @@ class LayerContract : public DeviceWorld {
     memory.gradients = fill(std::vector<float>(parameters.size()));
     if (has_16_bits(graph.dtype())) {
       std::vector<std::uint16_t> copy;
-      for (const float value : parameters)
-        copy.push_back(graph.dtype() == DType::f16 ? to_f16(value) : to_bf16(value));
+      for (const float value : parameters) copy.push_back(graph.dtype() == DType::f16 ? to_f16(value) : to_bf16(value));
       memory.bf16 = fill(copy);
     }
     // Whatever the scale is, it is not seen in the gradients.

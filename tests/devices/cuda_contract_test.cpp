@@ -40,7 +40,8 @@ class CudaModels : public LayerContract {
     Settings settings;
     settings.model.name = model.name, settings.model.dtype = dtype, settings.model.depth = model.depth;
     settings.model.width = 24, settings.model.heads = 3;
-    Field image{std::string{kImage}, model.image, batch_type(dtype)}, label{std::string{kLabel}, {}, DType::i32, kLayerClasses};
+    Field image{std::string{kImage}, model.image, batch_type(dtype)},
+        label{std::string{kLabel}, {}, DType::i32, kLayerClasses};
     if (model.image.extents.size() == 1) {
       image = {std::string{kTokens}, model.image, DType::i32, 31};
       label.shape = model.image, label.classes = 31;

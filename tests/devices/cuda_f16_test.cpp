@@ -118,8 +118,8 @@ class CudaF16 : public contracts::DeviceWorld {
     for (std::uint64_t row = 0; row < kRows; ++row) {
       labels[row] = static_cast<std::int32_t>(row % kClasses);
       for (std::uint64_t i = 0; i < image.row_elements(); ++i)
-        numbers[row * image.row_elements() + i] =
-            static_cast<float>(random_normal(8, row * image.row_elements() + i)) + (i % kClasses == row % kClasses ? 1.0F : 0.0F);
+        numbers[row * image.row_elements() + i] = static_cast<float>(random_normal(8, row * image.row_elements() + i)) +
+                                                  (i % kClasses == row % kClasses ? 1.0F : 0.0F);
     }
     const Memory batch = arena()->allocate(bytes.size());
     write(batch, std::span<const std::byte>{bytes});
@@ -158,7 +158,8 @@ TEST_P(CudaF16, LeavesOutUpdatesUntilTheScaleFits) {
   EXPECT_EQ(found.parameters[0], train(mlp(DType::f16), 0, 1, LossScaling{}).parameters[0]);
   const std::uint32_t left_out = found.scales.back().left_out;
   EXPECT_EQ(static_cast<double>(found.scales.back().scale), large.start / std::pow(2, left_out));
-  const Trained fits = train(mlp(DType::f16), 0.2, 25 - left_out, LossScaling{.start = large.start / std::pow(2, left_out)});
+  const Trained fits =
+      train(mlp(DType::f16), 0.2, 25 - left_out, LossScaling{.start = large.start / std::pow(2, left_out)});
   EXPECT_EQ(found.parameters.back(), fits.parameters.back());
 }
 

@@ -32,13 +32,13 @@ class ScaledGroup {
       StripeMemory mine = view.mine;
       mine.copy_type = DType::f16;
       mine.loss_scale = scales_.back();
-      exchanges_.push_back(make_policy_exchange(
-          {.communicator = view.communicator,
-           .rule = spec_.rule,
-           .policy = std::make_unique<PolicySequence>(std::vector<PolicyPhase>{{}}, spec_.ranks),
-           .buckets = spec_.buckets,
-           .memory = {.gradients = view.gradients, .mine = {mine}, .loss_scale = scales_.back()},
-           .scaling = scaling}));
+      exchanges_.push_back(
+          make_policy_exchange({.communicator = view.communicator,
+                                .rule = spec_.rule,
+                                .policy = std::make_unique<PolicySequence>(std::vector<PolicyPhase>{{}}, spec_.ranks),
+                                .buckets = spec_.buckets,
+                                .memory = {.gradients = view.gradients, .mine = {mine}, .loss_scale = scales_.back()},
+                                .scaling = scaling}));
     }
   }
 

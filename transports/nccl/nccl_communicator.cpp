@@ -361,8 +361,8 @@ void NcclCommunicator::publish(Stream& stream, const Bucket& bucket) {
   for (std::uint32_t r = 0; r < ranks(); ++r) {
     const Stripe& part = owned(bucket)[r];
     if (Rank{r} == group_.rank || part.count == 0) continue;
-    stream.convert(elements(group_.bf16, part.first, part.count, size_bytes(group_.copy_type)), group_.copy_type, parts[r],
-                   DType::f32);
+    stream.convert(elements(group_.bf16, part.first, part.count, size_bytes(group_.copy_type)), group_.copy_type,
+                   parts[r], DType::f32);
   }
 }
 

@@ -423,7 +423,8 @@ TEST(Config, WrongOverridesAreAnsweredWithTheirName) {
        "leave "
        "it out, or choose \"bf16\""},
       {"model.loss_scale=1024",
-       "--set model.loss_scale: model.loss_scale is not used by model.dtype = \"f32\" (default); leave it out, or choose "
+       "--set model.loss_scale: model.loss_scale is not used by model.dtype = \"f32\" (default); leave it out, or "
+       "choose "
        "\"f16\""},
       {"model.loss_scale=small", "--set model.loss_scale: is the text \"small\""},
       {"model.layers=x", "--set model.layers: is the text \"x\", but takes an array of layers"},
