@@ -128,10 +128,15 @@ class CudaF16 : public contracts::DeviceWorld {
 };
 
 TEST_P(CudaF16, LearnsNearlyWhatF32Learns) {
-  for (const auto make : {+[](DType dtype) { return mlp(dtype); }, +[](DType dtype) { return lenet(dtype); }}) {
-    const Trained wanted = train(make(DType::f32), 0.2, 25), found = train(make(DType::f16), 0.2, 25, LossScaling{});
-    SCOPED_TRACE(make(DType::f16).name());
-    EXPECT_LT(wanted.losses.back(), 0.7 * wanted.losses.front());
+  struct Case {
+    Graph (*graph)(DType);
+    double rate;
+  };
+  for (const auto& [graph, rate] : {Case{[](DType dtype) { return mlp(dtype); }, 0.2}, Case{lenet, 0.05}}) {
+    const Trained wanted = train(graph(DType::f32), rate, 25);
+    const Trained found = train(graph(DType::f16), rate, 25, LossScaling{.start = 1024});
+    SCOPED_TRACE(graph(DType::f16).name());
+    EXPECT_LT(wanted.losses.back(), 0.8 * wanted.losses.front());
     for (std::size_t step = 0; step < wanted.losses.size(); ++step)
       ASSERT_NEAR(found.losses[step], wanted.losses[step], 0.02 * wanted.losses.front()) << "step " << step;
   }
