@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "runtime/base/any_processor.hpp"
@@ -30,12 +31,14 @@ struct LossScale {
 };
 
 /// A rank's scale, in memory that its device reads. `agreed` is what all ranks have had since they last agreed; `now`
-/// differs from it only between the rounds of a policy whose ranks train locally.
+/// differs from it only between the rounds of a policy whose ranks train locally. As large as a StepSums: devices copy
+/// such pieces to another place in each step without recording the step anew.
 struct LossScaleState {
   LossScale now, agreed;
+  std::array<std::uint64_t, 4> reserved{};
   friend bool operator==(const LossScaleState&, const LossScaleState&) = default;
 };
-static_assert(sizeof(LossScaleState) == 32);
+static_assert(sizeof(LossScaleState) == 64 && alignof(LossScale) <= alignof(std::uint64_t));
 
 /// Whose verdict moves the scale.
 enum class ScaleVerdict : std::uint32_t {
