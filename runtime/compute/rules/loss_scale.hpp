@@ -38,7 +38,7 @@ struct LossScaleState {
   std::array<std::uint64_t, 4> reserved{};
   friend bool operator==(const LossScaleState&, const LossScaleState&) = default;
 };
-static_assert(sizeof(LossScaleState) == 64 && alignof(LossScale) <= alignof(std::uint64_t));
+static_assert(sizeof(LossScaleState) == 64);
 
 /// Whose verdict moves the scale.
 enum class ScaleVerdict : std::uint32_t {
