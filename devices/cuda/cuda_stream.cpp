@@ -376,7 +376,8 @@ void CudaStream::adapt_loss_scale(Memory state, const LossScaling& how, ScaleVer
   begin_work(WorkKind::update, "adapt loss scale");
   AdaptLossScaleArgs args{};
   args.state = device_.memory().address_of<LossScaleState>(state, sizeof(LossScaleState), "a loss scale");
-  args.how = how, args.verdict = verdict, args.updates = updates;
+  args.fixed = how.fixed, args.growth_steps = how.growth_steps;
+  args.verdict = verdict, args.updates = updates;
   args.given.own.sums = device_.memory().address_of<StepSums>(sums, sizeof(StepSums), "the sums of a loss scale");
   launch_blocks(args, 1);
 }

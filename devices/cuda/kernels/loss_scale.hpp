@@ -9,9 +9,11 @@ namespace troupe::cuda {
 struct AdaptLossScaleArgs {
   const StreamState* stream;
   LossScaleState* state;
-  LossScaling how;
+  double fixed;  // as in LossScaling, without its padding: a recorded step is known by the bytes of its arguments
+  std::uint32_t growth_steps;
   ScaleVerdict verdict;
   std::uint32_t updates;
+  std::uint32_t reserved;
   Given<ConstSumsPlace> given;
 };
 
@@ -21,7 +23,9 @@ TROUPE_KERNEL_BODY void adapt_loss_scale(const Block& block, const AdaptLossScal
     const StepSums& sums = *block.at(block.values(args.given).sums);
     const bool overflowed = sums.bad_gradient != 0 || !is_finite(sums.gradient_squares);
     if (sums.samples == 0 && !overflowed) return;
-    adapt(*block.at(args.state), args.how, args.verdict, overflowed, args.updates);
+    LossScaling how;
+    how.fixed = args.fixed, how.growth_steps = args.growth_steps;
+    adapt(*block.at(args.state), how, args.verdict, overflowed, args.updates);
   });
 }
 
