@@ -67,7 +67,7 @@ class LayerContract : public DeviceWorld {
     }
     // Whatever the scale is, it is not seen in the gradients.
     if (graph.dtype() == DType::f16 && on.traits().f16) {
-      const LossScale scale = first_scale({.start = 1 << random_below(key, 11, 14)});
+      const LossScale scale = first_scale({.start = std::ldexp(1.0, static_cast<int>(random_below(key, 11, 14)))});
       memory.loss_scale = fill(std::vector{LossScaleState{scale, scale}});
     }
     const std::vector<StepSums> none(1);
