@@ -481,7 +481,8 @@ TEST(Config, TakesF16WithALossScaleWhereEachUpdateCanBeLeftOut) {
   EXPECT_THAT(why({"placement.device=cpu"}), HasSubstr("needs GPUs, and placement.device = \"cpu\""));
   EXPECT_THAT(why({"train.non_finite=roll_back"}), HasSubstr("leave one of the two out"));
   EXPECT_THAT(why({"model.loss_scale=128", "model.loss_scale_steps=7"}), HasSubstr("is not used by model.loss_scale"));
-  EXPECT_THAT(why({"update.group=[{name=\"biases\",match=\"*.bias\",policy=\"sync\"}]"}), HasSubstr("model.dtype = \"f16\""));
+  EXPECT_THAT(why({"update.group=[{name=\"biases\",match=\"*.bias\",policy=\"sync\"}]"}),
+              HasSubstr("model.dtype = \"f16\""));
 }
 
 TEST(Config, TheHashCoversValuesAndNotOrigins) {
