@@ -152,6 +152,7 @@ void on_snapshot(CheckpointerSelf self, const Shared& parts, const SnapshotTaken
       gathering.manifest.groups.at(g).policy = name_of(taken.policies[g]);
     gathering.manifest.samples = parts->schedule.samples_before(next(taken.step));
     gathering.manifest.epoch = self->state.epoch;
+    gathering.manifest.loss_scale = taken.loss_scale;
     if (taken.evaluated) self->state.evaluated[id] = taken.evaluated->value + 1;
   }
   self->state.open.insert(id);

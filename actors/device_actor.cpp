@@ -383,7 +383,7 @@ DeviceActor::behavior_type device_actor(DeviceSelf self, DeviceParts parts, Devi
           },
           [=](const SnapshotReached& reached) {
             if (ends_with(reached.status)) return;
-            self->state.saves.copied(reached);
+            self->state.saves.copied(reached, parts.exchange.copied_loss_scale());
             take_early(self, parts, receivers);
             finish_when_done(self, parts, receivers);
           },

@@ -85,8 +85,9 @@ struct SnapshotReached {
   std::uint32_t number = 0;            // of the checkpoint
   std::vector<std::uint64_t> updates;  // number of updates that each group's rule had made
   Status status;
-  std::optional<Step> evaluated{};  // this member and the next as in SnapshotTaken
+  std::optional<Step> evaluated{};  // this member and the others as in SnapshotTaken
   std::vector<PolicyKind> policies{};
+  std::optional<LossScale> loss_scale{};
 };
 
 /// Device to Checkpointer, after the step's Committed: the copy may be written.
@@ -96,7 +97,8 @@ struct SnapshotTaken {
   std::vector<std::uint64_t> updates;
   /// The evaluation for which the copy was made, if there is one; its result shows how good this checkpoint is.
   std::optional<Step> evaluated{};
-  std::vector<PolicyKind> policies{};  // of the step, by group
+  std::vector<PolicyKind> policies{};     // of the step, by group
+  std::optional<LossScale> loss_scale{};  // behind the step; of jobs that scale the loss
 };
 
 /// Checkpointer to Device: the copy was written, or could not be; the next one may be made.

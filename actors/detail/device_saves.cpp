@@ -47,6 +47,7 @@ bool DeviceSaves::follows(const DeviceParts& parts, Step step) {
 void DeviceSaves::enqueue(const DeviceActor& self, const DeviceParts& parts, Step step) {
   parts.exchange.join(parts.stream);
   for (const SnapshotPart& part : parts.saves->parts) parts.stream.copy(part.to, part.from);
+  parts.exchange.copy_loss_scale(parts.stream);
   parts.snapshots.send_at(parts.stream.mark(), self,
                           SnapshotReached{step,
                                           next_number_++,

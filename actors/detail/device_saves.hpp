@@ -27,13 +27,17 @@ class DeviceSaves {
   void enqueue(const DeviceActor& self, const DeviceParts& parts, Step step);
 
   /// The copy was made; take_copied() returns it when its step is committed.
-  void copied(const SnapshotReached& reached) { early_ = reached; }
+  void copied(const SnapshotReached& reached, const std::optional<LossScale>& scale) {
+    early_ = reached;
+    early_->loss_scale = scale;
+  }
   /// The copy whose step is committed according to `is_committed`; nothing: there is none.
   template <class IsCommitted>
   std::optional<SnapshotTaken> take_copied(IsCommitted&& committed) {
     if (!early_ || !committed(early_->step)) return {};
     copying_ = false;
-    SnapshotTaken taken{early_->step, early_->number, early_->updates, early_->evaluated, early_->policies};
+    SnapshotTaken taken{early_->step,      early_->number,   early_->updates,
+                        early_->evaluated, early_->policies, early_->loss_scale};
     early_.reset();
     return taken;
   }

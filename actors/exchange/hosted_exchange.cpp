@@ -35,6 +35,7 @@ class PushRoute final : public HostedRoute {
     whole_.stripe = {parts_.mine.stripe.group, Rank{}, 0, memory_.weights.size_bytes / sizeof(float)};
     whole_.parameters = memory_.weights;
     whole_.bf16 = memory_.bf16;
+    whole_.copy_type = parts_.mine.copy_type;
   }
 
   void open(Stream& stream, const HostingStart& start) override {

@@ -26,7 +26,7 @@ const Field& needed_field(const Settings& settings, const std::vector<Field>& fi
 Graph build_mlp(const Settings& settings, const std::vector<Field>& fields) {
   Field image = needed_field(settings, fields, kImage);
   const Field label = needed_field(settings, fields, kLabel);
-  image.dtype = settings.model.dtype;
+  image.dtype = batch_type(settings.model.dtype);
   std::vector<Layer> layers;
   std::size_t number = 1;
   for (const std::uint32_t units : settings.model.units) {
@@ -44,7 +44,7 @@ Graph build_mlp(const Settings& settings, const std::vector<Field>& fields) {
 Graph build_lenet(const Settings& settings, const std::vector<Field>& fields) {
   Field image = needed_field(settings, fields, kImage);
   const Field label = needed_field(settings, fields, kLabel);
-  image.dtype = settings.model.dtype;
+  image.dtype = batch_type(settings.model.dtype);
   LayerList net;
   for (const std::uint32_t filters : {20, 50}) {
     net.add(Conv2d{.filters = filters, .kernel = {5, 5}});
@@ -62,7 +62,7 @@ Graph build_lenet(const Settings& settings, const std::vector<Field>& fields) {
 Graph build_convnet(const Settings& settings, const std::vector<Field>& fields) {
   Field image = needed_field(settings, fields, kImage);
   const Field label = needed_field(settings, fields, kLabel);
-  image.dtype = settings.model.dtype;
+  image.dtype = batch_type(settings.model.dtype);
   LayerList net;
   for (int pair = 0; pair < 2; ++pair) {
     for (int i = 0; i < 2; ++i) {
@@ -110,7 +110,7 @@ ResNetShape resnet_shape(std::uint32_t depth) {
 Graph build_resnet(const Settings& settings, const std::vector<Field>& fields) {
   Field image = needed_field(settings, fields, kImage);
   const Field label = needed_field(settings, fields, kLabel);
-  image.dtype = settings.model.dtype;
+  image.dtype = batch_type(settings.model.dtype);
   const ResNetShape shape = resnet_shape(settings.model.depth);
   LayerList net;
   const auto convolve = [&](std::uint32_t filters, std::uint32_t kernel, std::uint32_t stride,
@@ -214,7 +214,7 @@ Graph graph_of(const Settings& settings, std::string name, const std::vector<Fie
   for (const Field& field : fields) {
     if (!is_read(field)) continue;
     read.push_back(field);
-    if (field.dtype != DType::i32) read.back().dtype = settings.model.dtype;
+    if (field.dtype != DType::i32) read.back().dtype = batch_type(settings.model.dtype);
   }
   return {std::move(name), std::move(read), settings.model.dtype, std::move(layers)};
 }

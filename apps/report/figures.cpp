@@ -241,6 +241,14 @@ std::string rate_figure(const RunRecord& record) {
   return epoch_figure(record, "learning rate", std::move(curves), {}, true);
 }
 
+std::string loss_scale_figure(const RunRecord& record) {
+  const auto scales = [](const EpochReport& e) { return e.loss_scale > 0; };
+  if (std::none_of(record.epochs.begin(), record.epochs.end(), scales)) return {};
+  std::vector<Curve> curves{
+      curve_of(record, "loss scale", "train", [](const EpochReport& e) { return std::optional{e.loss_scale}; })};
+  return epoch_figure(record, "loss scale", std::move(curves), {}, true);
+}
+
 std::string throughput_figure(const RunRecord& record) {
   const std::vector<TracePoint> points = coarse(record.trace, kMostRates);
   if (points.size() < 2) return {};

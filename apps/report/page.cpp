@@ -180,7 +180,7 @@ std::string page_of(const RunRecord& record) {
   out += fmt::format("{}{}{}\n", kState, state_text(record.state, state_detail(record)), kStateEnd);
   out += cards(record);
   const std::string figures = loss_figure(record) + accuracy_figure(record) + rate_figure(record) +
-                              throughput_figure(record) + shares_figure(record);
+                              loss_scale_figure(record) + throughput_figure(record) + shares_figure(record);
   if (!figures.empty()) out += "<div class=\"figures\">\n" + figures + "</div>\n";
   out +=
       generated_text(record) + split_section(record) + ranks(record) + facts(record) + notes(record) + settings(record);

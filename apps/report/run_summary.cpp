@@ -109,6 +109,7 @@ RunSummary summary_of(const RunRecord& record) {
   summary.elapsed_s = last.elapsed_s;
   summary.train_s = last.train_s;
   summary.times = last.times;
+  if (!record.epochs.empty()) summary.loss_scale = record.epochs.back().loss_scale;
   if (const EpochReport* line = newest_text(record)) summary.generated_text = line->generated_text;
   summary.notes = record.notes;
   if (!record.plan) return summary;
@@ -147,6 +148,7 @@ std::string to_json(const RunSummary& summary) {
     for (std::size_t i = 0; steps.has_parts && i < kStepParts; ++i)
       mean[std::string{name_of(static_cast<StepPart>(i))}] = steps.seconds[i] * 1e3;
   }
+  if (summary.loss_scale > 0) out["loss_scale"] = summary.loss_scale;
   if (!summary.generated_text.empty()) out["generated_text"] = summary.generated_text;
   out["notes"] = summary.notes;
   return out.dump(1, ' ', false, ordered_json::error_handler_t::replace) + '\n';
@@ -172,6 +174,7 @@ RunSummary summary_from_json(std::string_view text, std::string_view source) {
   keys.take_whole("rows_per_step", summary.rows), keys.take_whole("last_step", summary.last_step);
   keys.take_whole("samples", summary.samples);
   keys.take("generated_text", summary.generated_text);
+  keys.take("loss_scale", summary.loss_scale);
   keys.take("elapsed_s", summary.elapsed_s), keys.take("train_s", summary.train_s);
   if (const ordered_json* nodes = keys.list("nodes")) {
     for (const ordered_json& each : *nodes) {

@@ -24,6 +24,7 @@ struct RunSummary {
   double elapsed_s = 0;
   double train_s = 0;              // without evaluation
   StreamTimes times;               // of rank 0, in this run; all zero: its device does not measure
+  double loss_scale = 0;           // of the newest line; 0: the loss is not scaled
   std::string generated_text;      // the newest; empty: none
   std::vector<std::string> notes;  // as RunRecord::notes
 

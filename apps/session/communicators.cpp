@@ -60,6 +60,7 @@ std::unique_ptr<NcclCommunicator> make_nccl_communicator(const NcclParts& parts,
     all.members[near[m].value] = find_nccl_member(parts.space.arena(parts.node_arenas[m]), group);
   all.parameters = memory.parameters;
   all.bf16 = memory.bf16;
+  if (has_16_bits(parts.plan.dtype)) all.copy_type = parts.plan.dtype;
   all.staging = memory.staging.front();
   return std::make_unique<NcclCommunicator>(parts.space, parts.stream, std::move(all),
                                             NcclOptions{.call_deadline = parts.call_deadline});

@@ -34,6 +34,7 @@ HostedGroup::HostedGroup(const HostedGroupParts& parts)
     }
     hosted.stripe = stripe;
     hosted.rule = parts.rule;
+    hosted.rule.scales_loss = false;  // what overflows is not pushed
     hosted.rate = parts.rate;
     if (!parts.log.empty()) {
       std::filesystem::create_directories(parts.log);

@@ -33,7 +33,8 @@ SessionOptions checked(SessionOptions options) {
                "SessionOptions::own_samples = ", options.own_samples, " is more than ", kMostSamples,
                ", which no epoch has; a negative number becomes such a large one");
   TROUPE_CHECK(!options.model || options.configuration.settings.model.dtype == DType::f32, Code::invalid,
-               "model.dtype = \"bf16\": a model of the app's own is computed in f32; write \"f32\"");
+               "model.dtype = \"", name_of(options.configuration.settings.model.dtype),
+               "\": a model of the app's own is computed in f32; write \"f32\"");
   TROUPE_CHECK(
       !options.model || options.configuration.settings.placement.split == "equal", Code::invalid,
       "placement.split = \"measured\": a model of the app's own is computed by the app, and nobody measures how "

@@ -231,6 +231,7 @@ JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline d
   inputs.cuda_refusal = options.model         ? "the app computes its model itself"
                         : options.make_device ? "the app brings its own device"
                                               : cuda_refusal(graph, hellos.size());
+  inputs.brings_devices = static_cast<bool>(options.make_device);
   Plan plan = make_plan(settings, graph, inputs);
   if (place.rank == 0) tell_of_idle_gpus(inputs, listener);
   if (!own && !options.graph && !settings.model.onnx.empty())  // whoever has another file makes another plan

@@ -53,7 +53,7 @@ std::vector<std::uint64_t> staging_sizes(const Plan& plan, const GroupPlan& grou
   for (DirectGroup& shape : direct_groups(plan, group, self)) {
     shape.filter = filter.get();
     shape.device_memory = device_memory;
-    if (plan.dtype == DType::bf16) shape.bf16.size_bytes = group.count * size_bytes(DType::bf16);
+    if (has_16_bits(plan.dtype)) shape.bf16.size_bytes = group.count * size_bytes(plan.dtype);
     sizes.push_back(direct_staging_bytes(shape));
   }
   return sizes;
@@ -124,6 +124,7 @@ class GroupTaker {
       StripeMemory& part = m.stripes.emplace_back();
       StripeMemory outer;
       part.stripe = outer.stripe = stripe;
+      if (has_16_bits(plan_.dtype)) part.copy_type = outer.copy_type = plan_.dtype;
       if (stripe.count != 0) take_stripe(m, part, outer);
       m.own.outer.push_back(outer);
     }
@@ -251,7 +252,7 @@ RankMemory allocate_rank_memory(RankStore& own, const Plan& plan, Rank self) {
     return part;
   };
   const std::uint64_t whole = count_elements(plan) * sizeof(float);
-  const std::uint64_t half = plan.dtype == DType::bf16 ? count_elements(plan) * size_bytes(DType::bf16) : 0;
+  const std::uint64_t half = has_16_bits(plan.dtype) ? count_elements(plan) * size_bytes(plan.dtype) : 0;
   const bool leads = !plan.shares_memory() || plan.leads_node(self);
   if (leads) {
     m.parameters = take("parameters", whole);
@@ -266,6 +267,7 @@ RankMemory allocate_rank_memory(RankStore& own, const Plan& plan, Rank self) {
     if (half != 0) m.replica.bf16 = own.take(half);
     if (half != 0) held_bf16 = own.take(half);
   }
+  if (plan.dtype == DType::f16) m.replica.loss_scale = own.take(sizeof(LossScaleState));
   m.sums = take("sums", StepExchange::ring_bytes(plan.groups.size()));
   m.totals = own.arena().allocate(StepExchange::total_bytes(plan.groups.size()));
   m.evaluations = own.arena().allocate(kEvaluationsKept * sizeof(StepSums));
@@ -461,6 +463,7 @@ std::vector<StripeMemory> stripes_in_reach(const AddressSpace& space, const Plan
     const RankMemory rank = find_rank_memory(space.arena(arenas[r]), plan, {r});
     StripeMemory& theirs = all.emplace_back(rank.groups[group.id.value].stripes.at(0));
     const Stripe& stripe = theirs.stripe;
+    theirs.copy_type = own.stripes.front().copy_type;
     theirs.parameters = elements(own.parameters, stripe.first, stripe.count, sizeof(float));
     theirs.bf16 = elements(own.bf16, stripe.first, stripe.count, size_bytes(DType::bf16));
   }

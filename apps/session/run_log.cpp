@@ -34,6 +34,7 @@ Json to_json(const EpochReport& report) {
   if (report.steps_per_s > 0) entry["steps_per_s"] = report.steps_per_s;
   if (report.rate > 0) entry["lr"] = report.rate;
   if (report.skipped > 0) entry["skipped"] = report.skipped;
+  if (report.loss_scale > 0) entry["loss_scale"] = report.loss_scale;
   if (!report.generated_text.empty()) entry["generated_text"] = report.generated_text;
   for (const ReportedValue& reported : report.values) entry[reported.name] = reported.value;  // null if not finite
   for (const SwitchReport& change : report.switches) {

@@ -1,8 +1,11 @@
 #include "apps/session/view.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <span>
 
@@ -27,6 +30,11 @@ constexpr std::uint64_t kLeftInArena = 64 << 10;
 
 /// How many steps that were left out get a note each.
 constexpr std::uint64_t kLeftOutNotes = 5;
+/// How many changes of the loss scale get one.
+constexpr std::size_t kScaleNotes = 20;
+
+/// 16777216, and not 1.67772e+07.
+std::string shown(float scale) { return fmt::format("{}", static_cast<double>(scale)); }
 
 /// How long a device's thread with its own core polls the bulk lane: as long as it polls a line elsewhere.
 constexpr std::chrono::microseconds kPollLane{200};
@@ -253,8 +261,23 @@ void View::note_resumed(const CheckpointStart& start) {
 /// Loads the state before the first step. Other ranks read it when the view is ready.
 void View::load() {
   if (holds_parameters()) fill_parameters();
+  fill_loss_scale();
   if (resumed_) resumed_->load_state(joined_, *copies_, memory_);
   if (before_) before_->memory.restore(*copies_, joined_.plan, memory_);
+}
+
+void View::fill_loss_scale() {
+  if (memory_.replica.loss_scale.size_bytes == 0) return;
+  LossScale scale = first_scale(settings().model.scaling);
+  if (const auto saved = resumed_ ? resumed_->manifest().loss_scale : std::nullopt) {
+    if (settings().model.scaling.fixed > 0)
+      scale.left_out = saved->left_out;
+    else
+      scale = *saved;
+  }
+  const LossScaleState state{scale, scale};
+  copies_->write(memory_.replica.loss_scale,
+                 [&](std::span<std::byte> bytes) { std::memcpy(bytes.data(), &state, sizeof state); });
 }
 
 void View::fill_parameters() {
@@ -273,7 +296,7 @@ void View::fill_parameters() {
         fill_from_onnx(settings().model.onnx_file, parameters);
     }
     copies_->write(memory_.bf16, [&](std::span<std::byte> image) {
-      std::transform(parameters.begin(), parameters.end(), numbers<std::uint16_t>(image).begin(), to_bf16);
+      convert_elements(image.data(), joined_.plan.dtype, bytes.data(), DType::f32, parameters.size());
     });
   });
 }
@@ -367,6 +390,9 @@ void View::make_device() {
     lane_resources_->waits = std::make_unique<LaneWait>(job_.group().bulk(), spin);
   }
   lane_resources_->device = device_for(job_.place().rank());
+  const DeviceTraits& traits = lane_resources_->device->traits();
+  TROUPE_CHECK(joined_.plan.dtype != DType::f16 || traits.f16, Code::invalid, "model.dtype = \"f16\": a ", traits.kind,
+               " device does not compute in f16; write \"bf16\" or \"f32\"");
   const ArenaId buffer = space_.new_arena({joined_.self().value});
   arenas_.push_back(buffer);  // bound when it is needed
   copies_ = std::make_unique<HostCopies>(*lane_resources_->device, space_, buffer, settings().faults.exchange);
@@ -408,8 +434,8 @@ void View::make_steps(Blocking& blocking) {
   }
   work_.hosted.resize(joined_.plan.groups.size());
   for (const GroupPlan& group : joined_.plan.groups) work_.exchanges.push_back(make_exchange(group));
-  work_.steps =
-      std::make_unique<StepExchange>(view_, space_, memory_.sums, memory_.totals, all_exchanges(), buckets.size());
+  work_.steps = std::make_unique<StepExchange>(view_, space_, memory_.sums, memory_.totals, all_exchanges(),
+                                               buckets.size(), GroupId{}, memory_.replica.loss_scale);
   work_.step_messages = std::make_unique<PointMessenger<StepReached, kStepsAhead + 1>>(space_);
   work_.snapshot_messages = std::make_unique<PointMessenger<SnapshotReached, 1>>(space_);
   work_.evaluation_messages = std::make_unique<PointMessenger<EvaluationReached, kEvaluationsKept + 1>>(space_);
@@ -494,14 +520,44 @@ RateSchedule View::rate(const Rule& rule) const {
 
 /// Whether the run continues; rank 0 notes which steps were left out.
 Status View::judge(Step step, const StepSums& total) {
-  Status end = judge_step(settings().rule, step, total, joined_.graph, joined_.layout);
+  const Rule& rule = settings().rule;
+  const LossScaleState scale = work_.steps->loss_scale(step);
+  if (rule.scales_loss && leads_job()) note_scale(step, scale.now.scale);
+  Status end = judge_step(rule, step, total, joined_.graph, joined_.layout);
   if (!end.ok()) bad_step_ = text("step ", step.value, ": ", describe_bad(total, joined_.graph, joined_.layout));
-  if (!end.ok() || !leads_job() || !is_skipped(settings().rule, total) || ++record_->left_out > kLeftOutNotes)
-    return end;
-  note(text("step ", step.value, " was left out: ", describe_bad(total, joined_.graph, joined_.layout),
-            " is not finite",
-            record_->left_out == kLeftOutNotes ? " (further ones are counted in the log alone)" : ""));
+  if (!end.ok() || !is_skipped(rule, total)) return end;
+  const std::string what = text(describe_bad(total, joined_.graph, joined_.layout), left_out_because(scale));
+  if (rule.scales_loss && settings().model.scaling.fixed == 0 && scale.agreed.scale <= kLeastLossScale)
+    return {Code::device_fault, text("step ", step.value, ": ", what, ", which is the smallest; ", kAgainstNonFinite)};
+  if (!leads_job() || ++record_->left_out > kLeftOutNotes) return end;
+  const bool was_local = works_locally(work_.steps->policy().kind);
+  note(text(was_local ? "local steps up to step " : "step ", step.value, was_local ? " were" : " was", " left out: ",
+            what, record_->left_out == kLeftOutNotes ? " (further ones are counted in the log alone)" : ""));
   return end;
+}
+
+std::string View::left_out_because(const LossScaleState& scale) const {
+  if (!settings().rule.scales_loss) return " is not finite";
+  return text(" is not finite with a loss scale of ", shown(scale.agreed.scale));
+}
+
+void View::note_scale(Step step, float scale) {
+  const std::lock_guard lock{record_->mutex};
+  std::vector<ScaleChange>& scales = record_->scales;
+  if (!scales.empty() && scales.back().scale == scale) return;
+  scales.push_back({step, scale});
+  if (scales.size() > 1 && scales.size() <= kScaleNotes)
+    note(text("from step ", step.value, " on the loss scale is ", shown(scale),
+              scales.size() == kScaleNotes ? " (further changes are in the log alone)" : ""));
+}
+
+/// With which the last step before `steps` was computed; 0: the loss is not scaled.
+double View::loss_scale_before(std::uint64_t steps) const {
+  const std::lock_guard lock{record_->mutex};
+  double found = 0;
+  for (const ScaleChange& change : record_->scales)
+    if (change.step.value < steps || found == 0) found = static_cast<double>(change.scale);
+  return found;
 }
 
 void View::make_actors() {
@@ -671,6 +727,7 @@ ReportTargets View::report_targets() {
       line.ranks = record_->shares;
     }
     line.switches = take_switches(line.steps);
+    line.loss_scale = loss_scale_before(line.steps);
     note_not_finite(line);
     record_->result.epochs.push_back(line);
     if (listener != nullptr) listener->epoch(line);

@@ -164,6 +164,7 @@ class View {
   void make_loop();
   void load();
   void wait_until_all_are_ready(Blocking& blocking);
+  void fill_loss_scale();
   void fill_parameters();
   void fill_from_onnx(const std::string& file, std::span<float> to) const;
   void make_actors();
@@ -175,6 +176,9 @@ class View {
   void note_shares(const ShareWindow& window);
   ReportTargets report_targets();
   RateSchedule rate(const Rule& rule) const;
+  std::string left_out_because(const LossScaleState& scale) const;
+  void note_scale(Step step, float scale);
+  double loss_scale_before(std::uint64_t steps) const;
   Status judge(Step step, const StepSums& total);
   // Retiring.
   void keep_progress(DeviceParts& device);

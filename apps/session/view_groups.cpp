@@ -113,19 +113,24 @@ std::unique_ptr<Exchange> View::make_exchange(const GroupPlan& group) {
             resumed_ ? resumed_->updates_of(group) : 0};
   }
   ExchangeMemory memory = memory_.groups[g].own;
+  // Running statistics have no part in the scale: no gradient makes them.
+  if (!group.running) memory.loss_scale = memory_.replica.loss_scale;
   for (StripeMemory& part : memory.mine) {
+    part.loss_scale = memory.loss_scale;
     part.no_decay = lane_resources_->no_decay[g];
     part.scaled = lane_resources_->scaled[g];
     part.squares = slice(memory_.groups[g].squares, 0, lane_resources_->scaled[g].size() * sizeof(TensorSquares));
   }
   if (joined_.plan.is_in_one_arena() && joined_.plan.measured)
     memory.stripes = stripes_in_reach(space_, joined_.plan, group, node_arenas(), memory_.groups[g]);
+  for (StripeMemory& part : memory.stripes) part.loss_scale = memory.loss_scale;
   return make_policy_exchange({.communicator = lane_resources_->communicators[g].get(),
                                .rule = rule,
                                .policy = std::move(from.policy),
                                .buckets = group.buckets,
                                .memory = std::move(memory),
                                .rate = rates,
+                               .scaling = settings().model.scaling,
                                .running = group.running,
                                .side = work_.side_streams[g].get(),
                                .hosted = work_.hosted[g] ? &work_.hosted[g]->route() : nullptr,

@@ -24,6 +24,7 @@ std::vector<Memory> places_of(const Plan& plan, const RankMemory& memory) {
     for (const StripeMemory& part : m.own.outer) add(part.state[0]);
     add(m.own.residual);
   }
+  add(memory.replica.loss_scale);
   return all;
 }
 

@@ -22,6 +22,12 @@
 
 namespace troupe {
 
+/// From `step` on, this rank's loss was scaled so.
+struct ScaleChange {
+  Step step;
+  float scale = 1;
+};
+
 /// What is told of a run so far, whichever of its views does the work: one after the other has it. All but the result,
 /// `left_out` and `device_threads` is rank 0's.
 struct RunRecord {
@@ -31,9 +37,10 @@ struct RunRecord {
   std::uint32_t device_threads = 0;               // that a trial of this rank chose; 0: there was none
   std::optional<Deadline> time_limit;             // once the first step was told; the reporter's thread
   std::set<std::string, std::less<>> not_finite;  // values that a note has told of; the reporter's thread
-  std::mutex mutex;                               // guards shares and switches
+  std::mutex mutex;                               // guards shares, switches and scales
   std::vector<RankShare> shares;                  // of the newest window, by rank
   std::vector<SwitchReport> switches;             // that are not in a line yet
+  std::vector<ScaleChange> scales;                // of the loss, likewise guarded; empty: it is not scaled
   // The members below are used by the balancer's thread.
   std::optional<LedgerSpan> shares_measured;  // the newest; nothing: no shares were measured
   std::size_t straggler_switches = 0;         // entries of update.switch for stragglers that were requested

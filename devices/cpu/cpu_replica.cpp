@@ -23,6 +23,8 @@ ProgramMemory resolve(AddressSpace& space, const Graph& graph, const Layout& lay
     TROUPE_CHECK(part.size_bytes == bytes, Code::invalid, "graph ", graph.name(), ": its ", what, " take ", bytes,
                  " bytes, ", part.size_bytes, " were given");
   };
+  TROUPE_CHECK(graph.dtype() != DType::f16, Code::unsupported, "graph ", graph.name(),
+               ": a cpu device does not compute in f16; write model.dtype = \"bf16\" or \"f32\"");
   check(memory.parameters, count * sizeof(float), "parameters");
   check(memory.gradients, count * sizeof(float), "gradients");
   ProgramMemory found{space.address_of<float>(memory.parameters), nullptr, space.address_of<float>(memory.gradients)};

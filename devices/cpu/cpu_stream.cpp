@@ -206,6 +206,8 @@ UpdateAddresses CpuStream::addresses_of(const RuleStep& rule, const StripeMemory
   }
   at.parameters = address_of<float>(space_, stripe.parameters, size_bytes, "a stripe's parameters");
   if (stripe.bf16.size_bytes) {
+    TROUPE_CHECK(stripe.copy_type == DType::bf16, Code::unsupported, "a cpu device writes no copy of weights in ",
+                 name_of(stripe.copy_type), "; write model.dtype = \"bf16\" or \"f32\"");
     at.bf16 = address_of<std::uint16_t>(space_, stripe.bf16, count * sizeof(std::uint16_t), "a stripe's bf16 image");
   }
   for (std::size_t s = 0; s < slots; ++s) {

@@ -23,6 +23,15 @@ const char* name_of(ConvolutionKind kind) noexcept {
   return "unknown";
 }
 
+const char* name_of(Stored type) noexcept {
+  switch (type) {
+    case Stored::f32: return "f32";
+    case Stored::bf16: return "bf16";
+    case Stored::f16: return "f16";
+  }
+  return "unknown";
+}
+
 std::optional<LibraryConvolution> make(ConvolutionKind kind, const ConvolutionShape& s, Stored type,
                                        const ConvolutionPlaces& places) {
   if (s.count_in() == 0 || s.count_out() == 0 || s.count_weights() == 0) return std::nullopt;
@@ -42,7 +51,7 @@ std::optional<LibraryConvolution> make(ConvolutionKind kind, const ConvolutionSh
 }  // namespace
 
 std::string text_of(const ConvolutionForm& f) {
-  return text(name_of(f.kind), f.type == Stored::f32 ? " f32 " : " bf16 ", f.images, 'x', f.height, 'x', f.width, 'x',
+  return text(name_of(f.kind), ' ', name_of(f.type), ' ', f.images, 'x', f.height, 'x', f.width, 'x',
               f.channels, " to ", f.out_height, 'x', f.out_width, 'x', f.filters, " kernel ", f.kernel_height, 'x',
               f.kernel_width, " padding ", f.padding_height, 'x', f.padding_width, " stride ", f.stride_height, 'x',
               f.stride_width, " dilation ", f.dilation_height, 'x', f.dilation_width, " groups ", f.groups,

@@ -46,6 +46,11 @@ const OperationAttributes& attributes_of(ConvolutionKind kind) noexcept {
   return kind == ConvolutionKind::to_images ? kToImages : kToWeights;
 }
 
+dnn::DataType data_type_of(Stored type) noexcept {
+  if (type == Stored::f32) return dnn::DataType::f32;
+  return type == Stored::f16 ? dnn::DataType::f16 : dnn::DataType::bf16;
+}
+
 Extents extents_of_output(const ConvolutionForm& f) { return {f.images, f.filters, f.out_height, f.out_width}; }
 
 }  // namespace
@@ -89,7 +94,7 @@ dnn::Descriptor ConvolutionGraph::tensor(std::int64_t id, std::span<const std::i
                                          std::uint32_t alignment) {
   const Extents strides{extents[1] * extents[2] * extents[3], 1, extents[1] * extents[3], extents[1]};
   const bool is_between = alignment == 0;  // never in memory: its sums stay f32
-  const auto type = form_.type == Stored::f32 || is_between ? dnn::DataType::f32 : dnn::DataType::bf16;
+  const auto type = is_between ? dnn::DataType::f32 : data_type_of(form_.type);
   const dnn::Descriptor made = made_.make(DescriptorType::tensor);
   made_.set_one(made, Attribute::tensor_type, ElementType::data_type, type);
   made_.set(made, Attribute::tensor_dimensions, ElementType::int64, extents);

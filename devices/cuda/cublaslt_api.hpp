@@ -22,7 +22,7 @@ enum class Status : unsigned {
   internal_error = 14,
   not_supported = 15,
 };
-enum class Type : unsigned { f32 = 0, bf16 = 14 };
+enum class Type : unsigned { f32 = 0, f16 = 2, bf16 = 14 };
 /// f32: at least the precision of f32. tf32: operands may be rounded to TF32.
 enum class Compute : unsigned { f32 = 68, tf32 = 77 };
 enum class Transposition : std::int32_t { none = 0, transposed = 1 };

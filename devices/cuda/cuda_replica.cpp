@@ -1,6 +1,7 @@
 #include "devices/cuda/cuda_replica.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 #include <variant>
 
@@ -26,8 +27,6 @@ class LayerRange {
  private:
   CudaStream& stream_;
 };
-
-Stored stored_of(DType type) { return type == DType::bf16 ? Stored::bf16 : Stored::f32; }
 
 }  // namespace
 
@@ -60,7 +59,8 @@ void CudaReplica::read_tensors(const Graph& graph) {
   for (std::uint32_t t = 0; t < graph.fields().size(); ++t) {
     if (graph.count_readers(t) == 0 && graph.fields()[t].name != kSampleKey) continue;
     const BatchLayout::Entry& entry = batch_.entry(graph.fields()[t].name);
-    fields_.push_back({t, entry.offset, entry.row_bytes()});
+    const bool makes_f16 = type_ == Stored::f16 && entry.field.dtype == DType::f32;
+    fields_.push_back({t, entry.offset, entry.row_bytes(), makes_f16});
   }
 }
 
@@ -88,20 +88,23 @@ void CudaReplica::read_layers(const Graph& graph) {
       tensors_[same_[stage.read[0]]].type = Stored::f32;
 }
 
-/// Weights of a bf16 graph are read as bf16, biases and scales as f32.
+/// Weights of a bf16 or f16 graph are read in that type, biases and scales as f32.
 void CudaReplica::read_parameters(const Graph& graph, const Layout& layout, const ReplicaMemory& memory) {
   const std::uint64_t count = layout.count_elements();
   MemoryMap& map = device_.memory();
   const auto* const values = map.address_of<const float>(memory.parameters, count * sizeof(float), "parameters");
   const std::uint16_t* const bf16 =
-      type_ == Stored::bf16 ? map.address_of<const std::uint16_t>(memory.bf16, count * 2, "bf16 weights") : nullptr;
+      type_ != Stored::f32 ? map.address_of<const std::uint16_t>(memory.bf16, count * 2, "weights in 16 bits")
+                           : nullptr;
+  if (memory.loss_scale.size_bytes != 0)
+    loss_scale_ = map.address_of<const LossScaleState>(memory.loss_scale, sizeof(LossScaleState), "a loss scale");
   gradients_ = map.address_of<float>(memory.gradients, count * sizeof(float), "gradients");
   for (std::size_t p = 0; p < graph.parameters().size(); ++p) {
     const Parameter& parameter = graph.parameters()[p];
     const Layout::Entry& at = layout.entries()[p];
     LayerParameter found{values + at.first, nullptr, gradients_ + at.first, at.count, Stored::f32};
     if (bf16 != nullptr) found.bf16 = bf16 + at.first;
-    if (bf16 != nullptr && parameter.extents.size() > 1) found.values = bf16 + at.first, found.type = Stored::bf16;
+    if (bf16 != nullptr && parameter.extents.size() > 1) found.values = bf16 + at.first, found.type = type_;
     stages_[parameter.layer].work.parameters.push_back(found);
   }
 }
@@ -130,6 +133,9 @@ void CudaReplica::find_losses() {
   const auto is_loss = [](const Stage& stage) { return stage.is_loss; };
   std::find_if(stages_.begin(), stages_.end(), is_loss)->work.is_first_loss = true;
   stages_.back().work.is_last_loss = true;
+  for (const Stage& stage : stages_)
+    if (std::holds_alternative<SoftmaxCrossEntropy>(stage.operation))
+      losses_of_row_ = std::max(losses_of_row_, tensors_[stage.read[1]].width());
 }
 
 void CudaReplica::find_relus(const Graph& graph) {
@@ -146,7 +152,7 @@ void CudaReplica::find_relus(const Graph& graph) {
 
 /// None where weights are not in the GPU's memory: libraries read them from there no faster than kernels of ours do.
 MathLibraries CudaReplica::libraries_for(const ReplicaMemory& memory) const {
-  const Memory& weights = type_ == Stored::bf16 ? memory.bf16 : memory.parameters;
+  const Memory& weights = type_ != Stored::f32 ? memory.bf16 : memory.parameters;
   if (device_.space().region(weights.arena).kind != MemoryKind::device) return {};
   return {device_.libraries().products.get(), device_.libraries().convolutions.get()};
 }
@@ -284,12 +290,16 @@ void CudaReplica::take_batch(CudaStream& stream, Memory batch, std::uint32_t row
     args.to = tensors_[field.tensor].at;
     args.offset = field.offset;
     args.size_bytes = rows * field.row_bytes;
+    args.makes_f16 = field.makes_f16 ? 1 : 0;
     args.given.own.from = from;
     stream.launch(args, args.size_bytes / 2);
   }
 }
 
+/// The scale is of the mean loss, and gradients are of the sum: a power of two between them costs no bits.
 Pass CudaReplica::pass_on(CudaStream& stream, std::uint32_t rows, Memory sums, bool trains) {
+  const auto losses = static_cast<float>(std::bit_ceil(rows * losses_of_row_));
+  const bool scales = trains && loss_scale_ != nullptr;
   return {.stream = stream,
           .math = *math_,
           .rows = rows,
@@ -297,6 +307,8 @@ Pass CudaReplica::pass_on(CudaStream& stream, std::uint32_t rows, Memory sums, b
           .scratch = scratch_,
           .keys = trains ? keys_ : nullptr,
           .samples = samples_,
+          .loss_factor = scales ? Factor{&loss_scale_->now.scale, 1 / losses} : Factor{},
+          .gradient_factor = scales ? Factor{&loss_scale_->now.inverse, losses} : Factor{},
           .sums = device_.memory().address_of<StepSums>(sums, sizeof(StepSums), "a step's sums")};
 }
 
@@ -329,8 +341,17 @@ void CudaReplica::step(Stream& stream, Memory batch, std::uint32_t rows, Memory 
   queue.begin_work(WorkKind::compute, "forward", /*begins_batch=*/true);
   take_batch(queue, batch, rows);
   const Pass pass = pass_on(queue, rows, sums, true);
-  for (Stage& stage : stages_) {
+  const auto acquire = [&](const Stage& stage) {
     for (const std::uint32_t b : stage.buckets) sink.acquire(buckets_[b], stream);
+  };
+  bool has_all = false;
+  for (Stage& stage : stages_) {
+    if (!has_all) acquire(stage);
+    if (stage.work.is_first_loss && loss_scale_ != nullptr && !has_all) {
+      // An exchange may move the scale until all buckets are acquired, and losses are to have one scale.
+      std::for_each(&stage + 1, stages_.data() + stages_.size(), acquire);
+      has_all = true;
+    }
     queue.begin_work(WorkKind::compute, "forward");
     const LayerRange range{queue, "forward", stage.name};
     forward_of(stage, pass);

@@ -42,6 +42,7 @@ class CudaReplica final : public Replica {
   struct Field {
     std::uint32_t tensor = 0;
     std::uint64_t offset = 0, row_bytes = 0;
+    bool makes_f16 = false;  // of f32
   };
   /// When a gradient is in use: from one turn to another, both included. Losses have the first turns, in their order;
   /// then the other layers have theirs, from the last one to the first.
@@ -78,9 +79,11 @@ class CudaReplica final : public Replica {
   std::vector<Tensor> tensors_;
   std::vector<std::uint32_t> same_;  // by tensor: the one whose memory it has
   std::vector<Field> fields_;
-  std::vector<Stage> stages_;               // by layer
-  std::vector<std::uint32_t> last_layers_;  // by bucket: when the backward pass has come there, it is finished
-  const std::int32_t* keys_ = nullptr;      // of samples; null: the graph drops nothing
+  std::vector<Stage> stages_;                   // by layer
+  std::vector<std::uint32_t> last_layers_;      // by bucket: when the backward pass has come there, it is finished
+  const LossScaleState* loss_scale_ = nullptr;  // null: the loss is not scaled
+  std::uint64_t losses_of_row_ = 1;             // at most
+  const std::int32_t* keys_ = nullptr;          // of samples; null: the graph drops nothing
   std::byte* scratch_ = nullptr;
   std::uint64_t* samples_ = nullptr;
   std::unique_ptr<Math> math_;

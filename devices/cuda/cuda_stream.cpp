@@ -12,8 +12,8 @@ namespace {
 constexpr std::uint64_t kCountBytes = 64;  // of a count of times: lines of their own for what lanes write
 
 Stored stored(DType type) {
-  TROUPE_CHECK(type != DType::i32, Code::unsupported, "a cuda device converts f32 and bf16, not i32");
-  return type == DType::f32 ? Stored::f32 : Stored::bf16;
+  TROUPE_CHECK(type != DType::i32, Code::unsupported, "a cuda device converts f32, bf16 and f16, not i32");
+  return stored_of(type);
 }
 
 std::uint64_t whole_floats(const Memory& memory, const char* what) {
@@ -413,8 +413,33 @@ void CudaStream::reduce_with_norm(Memory to, std::span<const Memory> parts, cons
   args.squares = what.squares ? 1 : 0;
   fill_parts<const float>(device_.memory(), parts, to.size_bytes, "parts of a measured reduction", args.parts);
   for (std::size_t p = 0; p < parts.size(); ++p) args.ranks[p] = static_cast<std::uint32_t>(what.rank_of(p));
-  reduce(to, parts);
+  if (parts.size() > 1 || args.parts[0] != args.sum) reduce(to, parts);
+  if (what.squares) return launch_blocks(args, 1);
+  launch(args, args.count);
+}
+
+void CudaStream::adapt_loss_scale(Memory state, const LossScaling& how, ScaleVerdict verdict, Memory sums,
+                                  std::uint32_t updates) {
+  begin_work(WorkKind::update, "adapt loss scale");
+  AdaptLossScaleArgs args{};
+  args.state = device_.memory().address_of<LossScaleState>(state, sizeof(LossScaleState), "a loss scale");
+  args.fixed = how.fixed, args.growth_steps = how.growth_steps;
+  args.verdict = verdict, args.updates = updates;
+  args.given.own.sums = device_.memory().address_of<StepSums>(sums, sizeof(StepSums), "the sums of a loss scale");
   launch_blocks(args, 1);
+}
+
+void CudaStream::leave_out_bad(Memory gradients, Memory sums) {
+  begin_work(WorkKind::update, "leave out");
+  auto* const found = device_.memory().address_of<StepSums>(sums, sizeof(StepSums), "the sums of a gradient");
+  LeaveOutGradientArgs args{};
+  args.count = whole_floats(gradients, "a gradient");
+  args.gradients = device_.memory().address_of<float>(gradients, gradients.size_bytes, "a gradient");
+  args.given.own.sums = found;
+  launch(args, args.count);
+  LeaveOutSumsArgs none{};
+  none.given.own.sums = found;
+  launch_blocks(none, 1);
 }
 
 void CudaStream::weighted_delta(Memory to, Memory anchor, Memory from, Memory sums) {
@@ -502,7 +527,11 @@ void CudaStream::fill(UpdateArgs& args, const RuleStep& rule, const StripeMemory
   args.first_element = stripe.stripe.first;
   args.parameters = memory.address_of<float>(stripe.parameters, bytes, "a stripe's parameters");
   if (stripe.bf16.size_bytes != 0)
-    args.bf16 = memory.address_of<std::uint16_t>(stripe.bf16, count * sizeof(std::uint16_t), "a stripe's bf16 image");
+    args.bf16 =
+        memory.address_of<std::uint16_t>(stripe.bf16, count * sizeof(std::uint16_t), "a stripe's copy in 16 bits");
+  args.copy_type = stored(stripe.copy_type);
+  if (stripe.loss_scale.size_bytes != 0)
+    args.loss_scale = memory.address_of<LossScaleState>(stripe.loss_scale, sizeof(LossScaleState), "a loss scale");
   for (std::size_t s = 0; s < slots; ++s)
     args.state[s] = memory.address_of<float>(stripe.state[s], bytes, "a stripe's optimizer state");
   if (rule.average > 0) args.average = args.state[slots - 1];
@@ -537,6 +566,7 @@ void CudaStream::add_update_squares(const RuleStep& rule, const StripeMemory& st
   args.scaled = at.scaled;
   args.count_scaled = at.count_scaled;
   args.squares = const_cast<TensorSquares*>(at.squares);
+  args.loss_scale = at.loss_scale;
   if (args.count_scaled != 0)
     launch_blocks(args, static_cast<std::uint32_t>(std::min<std::uint64_t>(args.count_scaled, 1024)));
 }

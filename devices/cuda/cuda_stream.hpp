@@ -19,6 +19,11 @@
 
 namespace troupe::cuda {
 
+/// How numbers of a type are stored.
+constexpr Stored stored_of(DType type) noexcept {
+  return type == DType::bf16 ? Stored::bf16 : type == DType::f16 ? Stored::f16 : Stored::f32;
+}
+
 /// Two streams of the driver, its lanes. Its work is kernels of ours, which do nothing once it has failed on either
 /// lane, and calls of libraries, which do not know; waits and signals are kernels of one thread. Destroying it waits
 /// until its work is done.
@@ -43,6 +48,9 @@ class CudaStream final : public Stream, public LibraryStream {
   void add_converted(Memory to, Memory from, DType from_type) override;
   void digest(Memory to, Memory of) override;
   void add_update_squares(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) override;
+  void adapt_loss_scale(Memory state, const LossScaling& how, ScaleVerdict verdict, Memory sums,
+                        std::uint32_t updates) override;
+  void leave_out_bad(Memory gradients, Memory sums) override;
   void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
               std::span<const Memory> contributions, Memory total) override;
   void enqueue(Programs& programs, const std::function<void()>& work) override;

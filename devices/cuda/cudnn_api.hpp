@@ -116,7 +116,7 @@ enum class ElementType : unsigned {
   descriptor = 15,
 };
 
-enum class DataType : unsigned { f32 = 0, bf16 = 9 };
+enum class DataType : unsigned { f32 = 0, f16 = 2, bf16 = 9 };
 enum class ConvolutionMode : unsigned { cross_correlation = 1 };
 enum class PointwiseMode : unsigned { add = 0, relu = 100 };
 /// a: the library's model of how fast each engine is; fallback: engines that nearly always can.

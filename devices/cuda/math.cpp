@@ -91,7 +91,7 @@ namespace {
 
 /// The bias in the type of the result, as a library adds it; null: there is none in that type.
 const void* bias_for(const ProductTo& to, const std::uint16_t* bf16_bias) noexcept {
-  if (to.type == Stored::bf16) return bf16_bias;
+  if (to.type != Stored::f32) return bf16_bias;
   return to.bias;
 }
 
@@ -136,7 +136,8 @@ bool Math::multiply_and_bring(CudaStream& stream, const MultiplyArgs& args, floa
   const auto epilogue = sums == nullptr ? lt::Epilogue::none : lt::Epilogue::sums_of_b;
   if (!multiply_by_library(stream, landing, epilogue, sums)) return false;
   const auto bring = [&](void* to, const void* from, std::uint64_t size) {
-    MoveColumnsArgs move{nullptr, {to, Stored::f32, 0}, from, 1, size, 0, size, 0, size, Stored::f32, 0};
+    MoveColumnsArgs move{nullptr, {to, Stored::f32, 0}, from, 1, size, 0, size, 0, size, Stored::f32,
+                         0,       args.to.factor};
     stream.launch(move, size);
   };
   bring(args.to.at, landing_, count);
@@ -147,7 +148,7 @@ bool Math::multiply_and_bring(CudaStream& stream, const MultiplyArgs& args, floa
 void Math::multiply_to_gradient(CudaStream& stream, MultiplyArgs& args, SumColumnsArgs* sums, float* sums_to) const {
   if (sums != nullptr && multiply_and_bring(stream, args, sums_to)) return;
   if (!multiply_and_bring(stream, args, nullptr)) multiply_here(stream, args);
-  if (sums != nullptr) sum_columns(stream, *sums, sums_to);
+  if (sums != nullptr) sum_columns(stream, *sums, sums_to, args.to.factor);
 }
 
 // ---- Convolutions ----
@@ -251,6 +252,7 @@ void Math::convolve_to_weights(CudaStream& stream, ConvolveToWeightsArgs& args) 
     bring.extents[0] = shape.channels_of_group(), bring.strides[0] = 1;
     bring.extents[1] = static_cast<std::uint32_t>(shape.taps()), bring.strides[1] = shape.channels_of_group();
     bring.count_extents = 2;
+    bring.factor = args.to.factor;
     return stream.launch(bring, bring.count);
   }
   args.to.count = shape.count_weights();
@@ -265,7 +267,7 @@ void Math::cut(ColumnSums& sums) const noexcept {
       static_cast<std::uint32_t>(std::clamp<std::uint64_t>(kBlocksOfProcessor * processors_ / across, 1, most));
 }
 
-void Math::sum_columns(CudaStream& stream, SumColumnsArgs& args, float* to) const {
+void Math::sum_columns(CudaStream& stream, SumColumnsArgs& args, float* to, const Factor& factor) const {
   cut(args.sums);
   args.partial = reinterpret_cast<float*>(scratch_);
   stream.launch(args, count_tiles(args.sums) * kBlockThreads);
@@ -277,7 +279,8 @@ void Math::sum_columns(CudaStream& stream, SumColumnsArgs& args, float* to) cons
             .type = Stored::f32,
             .adds = 0,
             .parts = args.sums.parts,
-            .scale = 1};
+            .scale = 1,
+            .factor = factor};
   stream.launch(sum, sum.to.count);
 }
 

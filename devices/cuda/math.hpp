@@ -50,7 +50,7 @@ class Math {
   /// The same, and what is below 0 becomes 0. False: nothing is done, since only a library can.
   bool multiply_with_relu(CudaStream& stream, const MultiplyArgs& args, const std::uint16_t* bf16_bias) const;
   /// To gradients, which other ranks may be reading still. `sums`: of the columns of the product's left operand, f32,
-  /// to `sums_to`; null: none are asked for.
+  /// times the product's factor to `sums_to`; null: none are asked for.
   void multiply_to_gradient(CudaStream& stream, MultiplyArgs& args, SumColumnsArgs* sums, float* sums_to) const;
   void convolve(CudaStream& stream, ConvolveArgs& args, const std::uint16_t* bf16_bias) const;
   /// Whether convolve_with_relu() can: only a library does.
@@ -59,8 +59,8 @@ class Math {
   void convolve_with_relu(CudaStream& stream, const ConvolveArgs& args, const std::uint16_t* bf16_bias) const;
   void convolve_to_images(CudaStream& stream, ConvolveToImagesArgs& args) const;
   void convolve_to_weights(CudaStream& stream, ConvolveToWeightsArgs& args) const;
-  /// to[j] = the sum of column j, f32. `args` comes without parts.
-  void sum_columns(CudaStream& stream, SumColumnsArgs& args, float* to) const;
+  /// to[j] = the sum of column j times the factor, f32. `args` comes without parts.
+  void sum_columns(CudaStream& stream, SumColumnsArgs& args, float* to, const Factor& factor) const;
   /// Chooses the parts of sums over columns, whose results (at most 16 bytes each) then find room in scratch().
   void cut(ColumnSums& sums) const noexcept;
   std::byte* scratch() const noexcept { return scratch_; }

@@ -14,7 +14,9 @@ namespace {
 template <class Record>
 using Made = std::unique_ptr<Record, lt::Status (*)(Record*)>;
 
-lt::Type type_of(Stored stored) noexcept { return stored == Stored::f32 ? lt::Type::f32 : lt::Type::bf16; }
+lt::Type type_of(Stored stored) noexcept {
+  return stored == Stored::f32 ? lt::Type::f32 : stored == Stored::f16 ? lt::Type::f16 : lt::Type::bf16;
+}
 
 constexpr LibraryChoice kChoice{"TROUPE_CUDA_PRODUCTS", "cublaslt", "products"};
 

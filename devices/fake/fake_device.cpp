@@ -314,6 +314,8 @@ UpdateAddresses FakeStream::addresses_of(const RuleStep& rule, const StripeMemor
   check_size(stripe.parameters, count * sizeof(float), "a stripe's parameters");
   at.parameters = device_.address_of<float>(stripe.parameters);
   if (stripe.bf16.size_bytes > 0) {
+    TROUPE_CHECK(stripe.copy_type == DType::bf16, Code::unsupported, "a fake device writes no copy of weights in ",
+                 name_of(stripe.copy_type));
     check_size(stripe.bf16, count * sizeof(std::uint16_t), "a stripe's bf16 image");
     at.bf16 = device_.address_of<std::uint16_t>(stripe.bf16);
   }

@@ -5,6 +5,7 @@
 
 #include "devices/reference/reference_model.hpp"
 #include "runtime/model/dropout.hpp"
+#include "runtime/model/f16.hpp"
 
 namespace troupe {
 namespace {
@@ -26,11 +27,11 @@ class ReferenceReplica final : public Replica {
         memory_(memory) {
     batch_.check_fits(graph);
     const std::uint64_t bf16_bytes =
-        graph.dtype() == DType::bf16 ? count_ * sizeof(std::uint16_t) : memory.bf16.size_bytes;
+        has_16_bits(graph.dtype()) ? count_ * sizeof(std::uint16_t) : memory.bf16.size_bytes;
     TROUPE_CHECK(memory.parameters.size_bytes == count_ * sizeof(float) &&
                      memory.gradients.size_bytes == count_ * sizeof(float) && memory.bf16.size_bytes == bf16_bytes,
-                 Code::invalid, "graph ", graph.name(), ": parameters, gradients and bf16 weights must have ", count_,
-                 " elements");
+                 Code::invalid, "graph ", graph.name(), ": parameters, gradients and weights in 16 bits must have ",
+                 count_, " elements");
     TROUPE_CHECK(memory.gather == nullptr || gathered_bytes(graph) == 0, Code::unsupported, "graph ", graph.name(),
                  ": this device gathers nothing of other ranks, which its synchronized batch norms need");
     for (const Parameter& parameter : graph.parameters()) weights_.push_back(parameter.extents.size() > 1);
@@ -93,12 +94,12 @@ class ReferenceReplica final : public Replica {
     std::vector<double> parameters(count_);
     const auto* values = at<const float>(memory_.parameters);
     std::copy_n(values, count_, parameters.begin());
-    if (dtype_ == DType::bf16) {
+    if (has_16_bits(dtype_)) {
       const auto* bf16 = at<const std::uint16_t>(memory_.bf16);
       for (std::size_t p = 0; p < entries_.size(); ++p) {
         if (!weights_[p]) continue;  // biases are read as f32
         for (std::uint64_t i = entries_[p].first; i < entries_[p].first + entries_[p].count; ++i)
-          parameters[i] = from_bf16(bf16[i]);
+          parameters[i] = dtype_ == DType::f16 ? from_f16(bf16[i]) : from_bf16(bf16[i]);
       }
     }
     std::vector<FieldValues> fields;
@@ -125,6 +126,11 @@ class ReferenceReplica final : public Replica {
         found.numbers.resize(count);
         std::transform(reinterpret_cast<const std::uint16_t*>(first),
                        reinterpret_cast<const std::uint16_t*>(first) + count, found.numbers.begin(), from_bf16);
+        break;
+      case DType::f16:
+        found.numbers.resize(count);
+        std::transform(reinterpret_cast<const std::uint16_t*>(first),
+                       reinterpret_cast<const std::uint16_t*>(first) + count, found.numbers.begin(), from_f16);
         break;
     }
     return found;

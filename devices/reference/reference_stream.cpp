@@ -217,6 +217,8 @@ UpdateAddresses ReferenceStream::addresses_of(const RuleStep& rule, const Stripe
     at.squares = address_of<TensorSquares>(space_, stripe.squares, stripe.scaled.size() * sizeof(TensorSquares));
   }
   at.parameters = address_of<float>(space_, stripe.parameters, count * sizeof(float));
+  TROUPE_CHECK(stripe.bf16.size_bytes == 0 || stripe.copy_type == DType::bf16, Code::unsupported,
+               "the reference device writes no copy of weights in ", name_of(stripe.copy_type));
   if (stripe.bf16.size_bytes) at.bf16 = address_of<std::uint16_t>(space_, stripe.bf16, count * sizeof(std::uint16_t));
   for (std::size_t s = 0; s < slots; ++s)
     at.state[s] = address_of<float>(space_, stripe.state[s], count * sizeof(float));

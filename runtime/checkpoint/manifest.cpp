@@ -123,6 +123,18 @@ CheckpointGroup group_from(const Json& json) {
   return group;
 }
 
+/// Throws Error{corrupt} for what is no scale.
+LossScale scale_from(const Json& json) {
+  LossScale scale;
+  json.at("scale").get_to(scale.scale);
+  TROUPE_CHECK(scale.scale >= kLeastLossScale && scale.scale <= kMostLossScale, Code::corrupt, "a loss scale of ",
+               scale.scale);
+  scale.inverse = 1 / scale.scale;
+  json.at("clean").get_to(scale.clean);
+  json.at("left_out").get_to(scale.left_out);
+  return scale;
+}
+
 CheckpointManifest manifest_from(const Json& json) {
   CheckpointManifest manifest;
   json.at("steps").get_to(manifest.steps);
@@ -144,6 +156,7 @@ CheckpointManifest manifest_from(const Json& json) {
   manifest.epoch.loss = number_of(epoch.at("loss").get_ref<const std::string&>());
   epoch.at("correct").get_to(manifest.epoch.correct);
   epoch.at("samples").get_to(manifest.epoch.samples);
+  if (const auto scale = json.find("loss_scale"); scale != json.end()) manifest.loss_scale = scale_from(*scale);
   if (const auto accuracy = json.find("test_accuracy"); accuracy != json.end())
     manifest.test_accuracy = accuracy->get<double>();
   for (const Json& file : json.at("files")) manifest.files.push_back(file_from(file));
@@ -224,6 +237,8 @@ std::string format_manifest(const CheckpointManifest& manifest) {
                               {"policy", group.policy},
                               {"updates", group.updates},
                               {"parameters", group.parameters}});
+  if (const auto& scale = manifest.loss_scale)
+    json["loss_scale"] = {{"scale", scale->scale}, {"clean", scale->clean}, {"left_out", scale->left_out}};
   if (manifest.test_accuracy) json["test_accuracy"] = *manifest.test_accuracy;
   json["epoch"] = {{"loss", fmt::format("{:a}", manifest.epoch.loss)},
                    {"correct", manifest.epoch.correct},

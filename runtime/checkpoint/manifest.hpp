@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/base/ids.hpp"
+#include "runtime/compute/rules/loss_scale.hpp"
 
 namespace troupe {
 
@@ -70,6 +71,7 @@ struct CheckpointManifest {
   std::string run;                    // the job that wrote it, which removes old checkpoints of its own only
   std::string first_run;              // the run that began at step 0, if `run` continued one of its checkpoints
   EpochSoFar epoch;
+  std::optional<LossScale> loss_scale;  // of jobs that scale the loss
   /// The same for all runs that continued from one another's checkpoints.
   const std::string& lineage() const noexcept { return first_run.empty() ? run : first_run; }
   std::map<std::string, std::vector<std::uint64_t>> shapes;  // of every tensor, row-major

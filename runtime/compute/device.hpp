@@ -54,11 +54,12 @@ class Replica {
 /// The memory that a replica reads and writes; all of it outlives the replica.
 struct ReplicaMemory {
   Memory parameters;  // [layout] f32, read
-  Memory bf16;        // [layout] bf16; a bf16 graph reads its weights here instead; otherwise empty
+  Memory bf16;        // [layout] bf16 or f16; a graph in such a type reads its weights here instead; otherwise empty
   Memory gradients;   // [layout] f32, written
   /// For layers that need numbers of all ranks in a step. Each rank's replica calls it in each step, also in a step
   /// without rows, but in no evaluation. Null: there is one rank.
   RankGather* gather = nullptr;
+  Memory loss_scale{};  // a LossScaleState, read; of f16 graphs, otherwise empty
 };
 
 struct DeviceTraits {
@@ -69,6 +70,7 @@ struct DeviceTraits {
   /// The kind of memory in which its replicas access parameters, gradients and the optimizer's state fastest. They also
   /// take any host memory that is mapped into the device's address space.
   MemoryKind memory = MemoryKind::host;
+  bool f16 = false;  // computes f16 graphs, and moves a loss scale
 };
 
 /// The data with which another process of the node can import memory: plain data that only devices interpret.

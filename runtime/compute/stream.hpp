@@ -11,6 +11,7 @@
 #include "runtime/base/ids.hpp"
 #include "runtime/base/trace.hpp"
 #include "runtime/compute/program.hpp"
+#include "runtime/compute/rules/loss_scale.hpp"
 #include "runtime/compute/rules/rule.hpp"
 #include "runtime/compute/stream_times.hpp"
 #include "runtime/model/layout.hpp"
@@ -61,7 +62,8 @@ constexpr std::uint64_t bad_rank(std::uint64_t bad) noexcept { return bad & ((1U
 /// samples.
 TROUPE_ANY_PROCESSOR inline float gradient_scale(const RuleStep& rule, const StepSums& total) noexcept {
   if (rule.kind == RuleKind::swap) return 1;
-  if (total.samples == 0 || (rule.judged && !std::isfinite(total.gradient_squares))) return 0;
+  if (total.samples == 0) return 0;
+  if (rule.judged && (total.bad_gradient != 0 || !std::isfinite(total.gradient_squares))) return 0;
   const double scale = 1.0 / static_cast<double>(total.samples);
   if (rule.clip_norm <= 0) return static_cast<float>(scale);
   const double norm = std::sqrt(total.gradient_squares) * scale;
@@ -99,13 +101,15 @@ TROUPE_ANY_PROCESSOR inline float trust_ratio(const RuleStep& rule, const Tensor
   return static_cast<float>(weights / update);
 }
 
-/// The memory of a stripe, or of the part of it in one bucket. Sizes: count elements of f32; `bf16` of bf16.
+/// The memory of a stripe, or of the part of it in one bucket. Sizes: count elements of f32; `bf16` of 16 bits.
 struct StripeMemory {
   Stripe stripe;
   Memory parameters;
-  Memory bf16;                                 // bf16 copy, written together with the parameters; empty: none
+  Memory bf16;                                 // copy in `copy_type`, written with the parameters; empty: none
+  DType copy_type = DType::bf16;               // or f16
   std::array<Memory, kMaxStateSlots> state{};  // state_slots(rule) of them
   Memory journal;                              // empty: the pass is not restartable
+  Memory loss_scale;                           // a LossScaleState, which says what was left out; empty: nothing was
   /// The elements of the group without weight decay, ascending; outlives the work that is enqueued with it.
   std::span<const Layout::Entry> no_decay{};
   // For rules with tensor norms:
@@ -180,11 +184,22 @@ class Stream {
     fail(Code::unsupported, text("this device measures no tensors, which optimizer.rule = \"", name_of(rule.kind),
                                  "\" needs; choose another rule"));
   }
+  /// Moves the LossScaleState at `state` by the verdict in the StepSums at `sums` on `updates` updates. Throws
+  /// Error{unsupported} if the device cannot do it.
+  virtual void adapt_loss_scale(Memory /*state*/, const LossScaling& /*how*/, ScaleVerdict /*verdict*/, Memory /*sums*/,
+                                std::uint32_t /*updates*/) {
+    fail(Code::unsupported, "this device scales no loss; write model.dtype = \"bf16\"");
+  }
+  /// If the StepSums at `sums` say that a gradient is not finite: the gradients become zeros, and `sums` are those of
+  /// no samples. Throws likewise.
+  virtual void leave_out_bad(Memory /*gradients*/, Memory /*sums*/) {
+    fail(Code::unsupported, "this device leaves no gradient out; write model.dtype = \"bf16\"");
+  }
   /// One pass over a stripe: adds up the gradients at `contributions` (each [stripe.count] f32) in order, multiplies
-  /// them by the gradient_scale of the StepSums at `total`, applies the rule, writes the parameters and their bf16
-  /// copy. Without samples nothing changes. With a journal the pass is restartable: if this process or thread dies at
-  /// any instruction, another one of the node that calls update with the same arguments completes the pass, with the
-  /// same bits.
+  /// them by the gradient_scale of the StepSums at `total`, applies the rule, writes the parameters and their
+  /// copy in 16 bits. Without samples nothing changes. With a journal the pass is restartable: if this process or
+  /// thread dies at any instruction, another one of the node that calls update with the same arguments completes the
+  /// pass, with the same bits.
   virtual void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
                       std::span<const Memory> contributions, Memory total) = 0;
   /// Enqueues the work that `work` enqueues on this stream; nothing else may enqueue meanwhile. If one of `programs`

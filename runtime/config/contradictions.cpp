@@ -24,6 +24,7 @@ class Review {
     error_feedback();
     rate();
     verdict();
+    f16();
     tensor_norms();
     split();
     device_threads();
@@ -137,13 +138,29 @@ class Review {
     }
     const auto lacks = [](PolicyKind kind) { return !has_verdicts(kind); };
     average(lacks);
-    if (!needs_verdict(rule) || !any_policy(all_groups(settings_).front(), lacks)) return;
+    if (!needs_common_verdict(rule) || !any_policy(all_groups(settings_).front(), lacks)) return;
     const std::string_view policy = lacks(settings_.update.kind) ? "update.policy" : "update.switch";
     for (const std::string_view key : {"optimizer.clip_norm", "train.non_finite"}) {
       if (!is_wished(key)) continue;
       add(key, text(told(key), " needs a round of all ranks in each update, which ", told(policy),
                     " does not have; choose ", quoted_list(policies_that(has_verdicts)), ", or leave it out"));
     }
+  }
+
+  /// Only GPUs compute in f16. What is left out for a smaller loss scale cannot be what the run ends with.
+  void f16() {
+    const Settings::Model& model = settings_.model;
+    if (model.dtype != DType::f16) return;
+    if (settings_.placement.device == "cpu")
+      add("model.dtype", text(told("model.dtype"), " needs GPUs, and ", told("placement.device"),
+                              " uses none; write \"bf16\" or \"f32\", or another device"));
+    if (settings_.rule.stops_non_finite)
+      add("train.non_finite", text(told("train.non_finite"), " cannot be used together with ", told("model.dtype"),
+                                   ", which leaves out updates whose gradient is not finite and lowers the loss "
+                                   "scale; leave one of the two out"));
+    if (model.scaling.fixed > 0)
+      for (const std::string_view key : {"model.loss_scale_start", "model.loss_scale_steps"})
+        if (is_wished(key)) add(key, text(key, " is not used by ", told("model.loss_scale"), "; leave it out"));
   }
 
   /// Ranks that train by themselves have weights of their own, and a shard is not asked for all of its stripe at one

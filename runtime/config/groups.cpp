@@ -220,7 +220,9 @@ std::optional<Finding> group_contradiction(const TomlValue& value, const Setting
   if (settings.groups.empty() || !needs_verdict(settings.rule)) return std::nullopt;
   return wrong(value.place,
                troupe::text("has groups together with ",
-                            settings.rule.clip_norm > 0 ? "optimizer.clip_norm" : "train.non_finite = \"skip\"",
+                            settings.rule.clip_norm > 0 ? "optimizer.clip_norm"
+                            : settings.rule.scales_loss ? "model.dtype = \"f16\""
+                                                        : "train.non_finite = \"skip\"",
                             ", which looks at the gradient of all parameters together; leave one of the two out"));
 }
 

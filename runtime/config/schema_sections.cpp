@@ -71,6 +71,19 @@ std::string show_device_threads(const S& s) {
   return threads.count != 0 ? std::to_string(threads.count) : in_quotes(threads.tried ? "auto" : "cores");
 }
 
+void store_dtype(S& s, const V& v) {
+  s.model.dtype = v.text == "bf16" ? DType::bf16 : v.text == "f16" ? DType::f16 : DType::f32;
+  s.rule.scales_loss = s.model.dtype == DType::f16;
+}
+std::string show_dtype(const S& s) { return in_quotes(name_of(s.model.dtype)); }
+
+void store_loss_scale(S& s, const V& v) {
+  s.model.scaling.fixed = v.kind == V::Kind::text ? 0 : static_cast<double>(v.integer);
+}
+std::string show_loss_scale(const S& s) {
+  return s.model.scaling.fixed > 0 ? number_text(s.model.scaling.fixed) : in_quotes("dynamic");
+}
+
 std::optional<Finding> check_augment(const V& v) {
   std::vector<std::string> written;
   for (const V& item : v.items) {
@@ -270,10 +283,34 @@ Keys data_and_model_keys() {
        "fraction of the target that all classes share equally", "0.1",
        "Sets smoothing of the last layer's softmax_cross_entropy, also of one that is added automatically. Losses of "
        "evaluations have it too."},
-      {"model.dtype", at<&S::model, &S::Model::dtype>, one_of_first<DType>(2),
-       "number type of batches, activations and weights", "\"bf16\"",
-       "bf16: weights are also kept as f32, where they are updated; gradients are exchanged as f32. Faster on "
-       "processors with instructions for it."},
+      {"model.dtype", Custom{store_dtype, show_dtype}, one_of({"f32", "bf16", "f16"}),
+       "number type of activations and weights", "\"bf16\"",
+       "bf16 and f16: weights are also kept as f32, where they are updated; gradients are exchanged as f32. Faster on "
+       "processors with instructions for it. f16 has 11 bits of the mantissa, bf16 8, but numbers from 65520 on "
+       "overflow and small gradients vanish, so the loss is scaled (model.loss_scale). f16: only on GPUs. Batches are "
+       "in bf16 with bf16, otherwise in f32."},
+      {"model.loss_scale",
+       Custom{store_loss_scale, show_loss_scale},
+       integer_or({"dynamic"}, 1, kMostLossScale),
+       "factor of the gradient of a rank's mean loss, by which gradients to parameters are divided in f32",
+       "1024",
+       "dynamic: half after an update whose gradient overflows, twice after model.loss_scale_steps updates without an "
+       "overflow, between 1 and 16777216. An update with an overflow is left out, with either. docs/gpu.md has more.",
+       {"model.dtype", {"f16"}}},
+      {"model.loss_scale_start",
+       at<&S::model, &S::Model::scaling, &LossScaling::start>,
+       number(kLeastLossScale, kMostLossScale),
+       "the first dynamic scale",
+       "1024",
+       "A power of two costs no bits. Not used by a fixed scale.",
+       {"model.dtype", {"f16"}}},
+      {"model.loss_scale_steps",
+       at<&S::model, &S::Model::scaling, &LossScaling::growth_steps>,
+       integer(1, 1e9),
+       "updates without an overflow after which a dynamic scale is doubled",
+       "500",
+       "Not used by a fixed scale.",
+       {"model.dtype", {"f16"}}},
       {"model.tf32", at<&S::model, &S::Model::tf32>, yes_or_no(),
        "whether GPUs may round the operands of f32 products to TF32", "true",
        "TF32 has 10 bits of the mantissa, f32 23; sums stay f32. Much faster on tensor cores. It needs cuBLASLt "

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/compute/rules/loss_scale.hpp"
 #include "runtime/compute/rules/rate_schedule.hpp"
 #include "runtime/compute/rules/rule.hpp"
 #include "runtime/compute/text_generation.hpp"
@@ -69,7 +70,8 @@ struct Settings {
     std::uint32_t width = 384;
     std::uint32_t heads = 6;
     DType dtype = DType::f32;
-    bool tf32 = false;  // GPUs may round operands in f32 to TF32
+    bool tf32 = false;    // GPUs may round operands in f32 to TF32
+    LossScaling scaling;  // with f16
   } model;
   Rule rule;
   RateSettings rate;                  // how rule.rate changes

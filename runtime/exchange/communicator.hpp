@@ -19,6 +19,7 @@ struct BucketWork {
   Memory gradients;          // this rank's sums of gradients, [bucket.count] f32
   Memory sums;               // this rank's StepSums
   Memory total;              // the StepSums of all ranks, written with the first bucket
+  bool squares = true;       // gather_gradients: whether the gradient's norm is wanted, besides the finite check
   /// Ranks whose stripes other ranks update (relief.hpp), in rank order; read only during the call.
   std::span<const Rank> relieved{};
 };
@@ -75,7 +76,8 @@ class Communicator {
   // bucket, agree once, update_gather for each bucket. They do not wait either, but take effect in the order of the
   // calls.
   /// Sums the bucket's gradients over the ranks, in rank order, into this rank's own gradients within `mine`, and
-  /// computes their norm and finite check into `work.sums`; both are valid from the returned point on. The bucket's
+  /// computes their norm, if it is wanted, and finite check into
+  /// `work.sums`; both are valid from the returned point on. The bucket's
   /// gradients must not be overwritten before the point of update_gather.
   virtual Point gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) = 0;
   /// `work.total` = the sum of all ranks' `work.sums`, from the returned point on.

@@ -7,7 +7,7 @@
 namespace troupe {
 
 StepExchange::StepExchange(ViewId view, AddressSpace& space, Memory sums, Memory totals,
-                           std::vector<Exchange*> exchanges, std::size_t buckets, GroupId reporting)
+                           std::vector<Exchange*> exchanges, std::size_t buckets, GroupId reporting, Memory loss_scale)
     : view_(view),
       space_(space),
       sums_(sums),
@@ -15,6 +15,7 @@ StepExchange::StepExchange(ViewId view, AddressSpace& space, Memory sums, Memory
       exchanges_(std::move(exchanges)),
       buckets_(buckets),
       reporting_(reporting.value),
+      loss_scale_(loss_scale),
       committed_(space) {
   TROUPE_CHECK(!exchanges_.empty() && buckets_ > 0, Code::invalid, "a step exchange needs a group and a bucket, got ",
                exchanges_.size(), " groups and ", buckets_, " buckets");
@@ -38,6 +39,11 @@ Memory StepExchange::of_group(const Memory& ring, Step step, std::size_t group) 
 /// The rank's reports, with which the step's sums begin.
 Memory StepExchange::said(Step step) const noexcept {
   return slice(totals_, ring_bytes(exchanges_.size()) + step.value % kStepsKept * sizeof(StepSums), sizeof(StepSums));
+}
+
+/// Of a step, by its number, or behind all of these: the copied one.
+Memory StepExchange::scale_place(std::uint64_t index) const noexcept {
+  return slice(totals_, scales_at(exchanges_.size()) + index * sizeof(LossScaleState), sizeof(LossScaleState));
 }
 
 /// The host writes the step's totals and reports now, while work of earlier steps may still run on the stream. This is
@@ -116,6 +122,7 @@ Point StepExchange::commit(Stream& stream) {
   if (!failed_.ok()) fail(failed_.code(), text("step ", step_.value, ": ", failed_.text()));
   TROUPE_CHECK(ready_ == buckets_, Code::invalid, "step ", step_.value, ": ", ready_, " of ", buckets_,
                " buckets became ready; the replica and the exchange must be given the same buckets");
+  if (loss_scale_.size_bytes != 0) stream.copy(scale_place(step_.value % kStepsKept), loss_scale_);
   for (Exchange* exchange : exchanges_) exchange->commit(stream);
   const Point end = stream.mark();
   stream.about({});
@@ -137,6 +144,20 @@ StepSums StepExchange::total(Step step) const {
   TROUPE_CHECK(begun_ && step <= step_ && step.value + kStepsKept > step_.value, Code::invalid, "the total of step ",
                step.value, " was asked for, step ", step_.value, " is the last and ", kStepsKept, " are kept");
   return *space_.address_of<const StepSums>(of_group(totals_, step, reporting_));
+}
+
+LossScaleState StepExchange::loss_scale(Step step) const {
+  if (loss_scale_.size_bytes == 0) return {};
+  return *space_.address_of<const LossScaleState>(scale_place(step.value % kStepsKept));
+}
+
+void StepExchange::copy_loss_scale(Stream& stream) {
+  if (loss_scale_.size_bytes != 0) stream.copy(scale_place(kStepsKept), loss_scale_);
+}
+
+std::optional<LossScale> StepExchange::copied_loss_scale() const {
+  if (loss_scale_.size_bytes == 0) return {};
+  return space_.address_of<const LossScaleState>(scale_place(kStepsKept))->now;
 }
 
 bool StepExchange::is_consistent() const noexcept {
@@ -200,6 +221,8 @@ Stripe common_part(const Stripe& stripe, const Bucket& bucket) noexcept {
 StripeMemory slice_of(const StripeMemory& stripe, const Stripe& range, std::size_t slots) {
   StripeMemory part;
   part.stripe = range;
+  part.copy_type = stripe.copy_type;
+  part.loss_scale = stripe.loss_scale;
   part.no_decay = stripe.no_decay;
   part.scaled = stripe.scaled;
   part.squares = stripe.squares;

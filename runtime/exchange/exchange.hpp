@@ -100,17 +100,18 @@ class StepExchange final : public BucketSink {
   static constexpr std::uint64_t ring_bytes(std::size_t groups) noexcept {
     return kStepsKept * entries(groups) * sizeof(StepSums);
   }
-  /// Bytes of `totals`: after the ring come the rank's reports with each step.
+  /// Bytes of `totals`: after the ring come the rank's reports with each step, and its loss scales.
   static constexpr std::uint64_t total_bytes(std::size_t groups) noexcept {
-    return ring_bytes(groups) + kStepsKept * sizeof(StepSums);
+    return scales_at(groups) + (kStepsKept + 1) * sizeof(LossScaleState);
   }
 
   /// `sums` have ring_bytes(); `totals` have total_bytes(), in memory that both the host and devices read and
   /// write. exchanges[g] is group g's, and outlives this object. `buckets`: how many buckets, over all groups,
-  /// become ready in every step. total() reports about group `reporting`. Throws Error{invalid} if memory is
+  /// become ready in every step. total() reports about group `reporting`. `loss_scale`:
+  /// the rank's LossScaleState; empty: the loss is not scaled. Throws Error{invalid} if memory is
   /// missing.
   StepExchange(ViewId view, AddressSpace& space, Memory sums, Memory totals, std::vector<Exchange*> exchanges,
-               std::size_t buckets = 1, GroupId reporting = {});
+               std::size_t buckets = 1, GroupId reporting = {}, Memory loss_scale = {});
 
   ViewId view() const noexcept { return view_; }
   /// Starts the step of `facts` (one more than the last), and returns where the replica writes its sums. Throws
@@ -126,6 +127,12 @@ class StepExchange final : public BucketSink {
   /// The sums over all ranks that became known with `step`; without samples if none did. Read them after the step is
   /// committed and until kStepsKept steps later.
   StepSums total(Step step) const;
+  /// The loss scale with which this rank has computed the step; likewise. Of a rank that scales no loss: 1.
+  LossScaleState loss_scale(Step step) const;
+  /// Copies the loss scale at this position of `stream`, after join(); the other call reads it once the stream has
+  /// passed, until the next copy. Nothing: the loss is not scaled.
+  void copy_loss_scale(Stream& stream);
+  std::optional<LossScale> copied_loss_scale() const;
 
   /// Like Exchange's, for all groups.
   bool is_consistent() const noexcept;
@@ -146,6 +153,10 @@ class StepExchange final : public BucketSink {
  private:
   /// Entries per step: one per group; if there are several groups, the replica's own sums come before them.
   static constexpr std::size_t entries(std::size_t groups) noexcept { return groups == 1 ? 1 : 1 + groups; }
+  static constexpr std::uint64_t scales_at(std::size_t groups) noexcept {
+    return ring_bytes(groups) + kStepsKept * sizeof(StepSums);
+  }
+  Memory scale_place(std::uint64_t index) const noexcept;
   Memory entry(const Memory& ring, Step step, std::size_t index) const noexcept;
   Memory of_group(const Memory& ring, Step step, std::size_t group) const noexcept;
   Memory said(Step step) const noexcept;
@@ -160,6 +171,7 @@ class StepExchange final : public BucketSink {
   std::vector<Exchange*> exchanges_;
   std::size_t buckets_;
   std::size_t reporting_;
+  Memory loss_scale_;
   Step step_{};
   bool begun_ = false;     // a step has begun; the next one must follow step_
   bool open_ = false;      // between begin and commit
@@ -241,6 +253,7 @@ struct ExchangeMemory {
   std::vector<StripeMemory> outer;             // `mine` with the outer rule's state and separate journals; likewise
   Memory residual;                             // whole f32: rounding errors of a filter; empty: not kept
   Memory carry, round_total;                   // StepSums each
+  Memory loss_scale{};                         // this rank's LossScaleState; empty: the loss is not scaled
   /// If ranks can access each other's stripes: all stripes as their owners have them, without journals, in rank order;
   /// and journals for pieces of them (relief_journal_bytes). Empty: they cannot.
   std::vector<StripeMemory> stripes{};
@@ -260,6 +273,7 @@ struct ExchangeParts {
   std::vector<Bucket> buckets;  // of the group
   ExchangeMemory memory;
   std::optional<RateSchedule> rate{};  // the rule's; nothing: as the rule says
+  LossScaling scaling{};               // with memory.loss_scale, which this exchange then moves
   bool running = false;                // running statistics: a switch gives them without_outer_momentum()
   Stream* side = nullptr;              // of policies that have a round under way behind the next step
   HostedRoute* hosted = nullptr;       // of hosted policies

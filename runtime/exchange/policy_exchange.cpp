@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <utility>
 
 #include "runtime/exchange/exchange.hpp"
@@ -28,7 +29,7 @@ class PolicyExchange final : public Exchange {
                  "a group needs a policy and buckets");
     TROUPE_CHECK(parts_.communicator != nullptr || parts_.policy->is_hosted_only(), Code::invalid,
                  "a group whose policy exchanges in rounds needs a communicator");
-    TROUPE_CHECK(!parts_.policy->works_locally() || !needs_verdict(parts_.rule), Code::unsupported,
+    TROUPE_CHECK(!parts_.policy->works_locally() || !needs_common_verdict(parts_.rule), Code::unsupported,
                  "ranks that work locally cannot agree on each update: optimizer.clip_norm and train.non_finite = "
                  "\"skip\" need update.policy = \"sync\" or \"double_buffered\"");
     TROUPE_CHECK(!keeps_average() || (!parts_.policy->works_locally() && !parts_.policy->is_hosted_only()),
@@ -82,6 +83,7 @@ class PolicyExchange final : public Exchange {
 
   void acquire(Stream& stream, const Bucket& bucket) override {
     stream.wait(std::exchange(valid_.at(bucket.index), {}));
+    adapt_when_joined(stream);
     if (std::exchange(adopts_[bucket.index], 0) == 0) return;
     stream.copy(of_bucket(memory_.weights, bucket), of_bucket(memory_.common, bucket));
     copy_some(stream, image_of(memory_.bf16, bucket), image_of(memory_.common_bf16, bucket));
@@ -115,11 +117,17 @@ class PolicyExchange final : public Exchange {
   void commit(Stream& stream) override {
     if (actions_.finish_previous) finish_previous(stream);
     if (actions_.gather_state) gather_state(stream);
-    if (actions_.hosted) return parts_.hosted->commit(stream, actions_.finish);
+    if (actions_.hosted) {
+      if (parts_.rule.scales_loss) leave_out_bad(stream);
+      return parts_.hosted->commit(stream, actions_.finish);
+    }
     if (actions_.local_update) update_locally(stream);
     if (actions_.sent == Sent::nothing) carry(stream);
     if (actions_.sent == Sent::delta) send_delta(stream);
-    if (sends_at_once()) conclude(stream);
+    if (sends_at_once()) {
+      conclude(stream);
+      adapt_later(ScaleVerdict::common, total_, 1);
+    }
     if (actions_.sent == Sent::gradient && !sends_at_once()) {
       actions_.finish ? send_all_gradients(stream) : begin_round_behind(stream);
     }
@@ -355,6 +363,7 @@ class PolicyExchange final : public Exchange {
     work.gradients = of_bucket(contributions, bucket);
     work.sums = sums_;
     work.total = total;
+    work.squares = !rule_.scales_loss || rule_.clip_norm > 0;
     return work;
   }
 
@@ -455,6 +464,7 @@ class PolicyExchange final : public Exchange {
   void send_all_gradients(Stream& stream) {
     for (const Bucket& bucket : parts_.buckets) exchange(stream, bucket, memory_.gradients, memory_.carry);
     conclude(stream);
+    adapt_later(ScaleVerdict::common, memory_.carry, 1);
     join(stream);
     stream.sum_up(total_, std::array{total_, memory_.carry});
   }
@@ -473,6 +483,8 @@ class PolicyExchange final : public Exchange {
   void finish_previous(Stream& stream) {
     stream.wait(round_end_);
     stream.sum_up(total_, std::array{memory_.round_total});
+    adapt_later(ScaleVerdict::common, memory_.round_total, 1);
+    adapt_when_joined(stream);
     adopt(stream);
     in_progress_ = false;
   }
@@ -508,10 +520,57 @@ class PolicyExchange final : public Exchange {
       if (part.state[0].size_bytes != 0) stream.clear(part.state[0]);
   }
 
+  // The loss scale. Updates read what was left out, on streams of the communicator, until all buckets of a round are
+  // valid. So the scale moves right then: when the next forward pass has acquired the last of them, before its loss.
+
+  bool moves_scale() const noexcept { return memory_.loss_scale.size_bytes != 0; }
+
+  void adapt_later(ScaleVerdict verdict, const Memory& sums, std::uint32_t updates) {
+    if (moves_scale()) adapts_ = Adaptation{verdict, sums, updates};
+  }
+
+  void adapt_when_joined(Stream& stream) {
+    if (!adapts_ || std::ranges::any_of(valid_, [](const Point& point) { return point.value != 0; })) return;
+    adapt(stream, *std::exchange(adapts_, {}));
+  }
+
+  struct Adaptation {
+    ScaleVerdict verdict{};
+    Memory sums;
+    std::uint32_t updates = 1;
+    bool clears = false;  // what is left out is counted anew behind it
+  };
+  void adapt(Stream& stream, const Adaptation& by) {
+    if (!moves_scale()) return;
+    stream.adapt_loss_scale(memory_.loss_scale, parts_.scaling, by.verdict, by.sums, by.updates);
+    if (by.clears) clear_left_out(stream);
+  }
+
+  void clear_left_out(Stream& stream) {
+    constexpr std::uint64_t kPlace = offsetof(LossScale, left_out), kBytes = sizeof(LossScale::left_out);
+    stream.clear(slice(memory_.loss_scale, offsetof(LossScaleState, now) + kPlace, kBytes));
+    stream.clear(slice(memory_.loss_scale, offsetof(LossScaleState, agreed) + kPlace, kBytes));
+  }
+
+  /// Looks for a number in this rank's gradients that is not finite; the sums tell of it.
+  void check_own(Stream& stream) {
+    self_ = memory_.mine.front().stripe.owner;
+    stream.reduce_with_norm(memory_.gradients, std::array{memory_.gradients},
+                            {sums_, 0, std::span{&self_, 1}, /*squares=*/false});
+  }
+
+  /// A shard takes what it gets, so what is not finite is replaced by nothing: no gradient of no samples.
+  void leave_out_bad(Stream& stream) {
+    check_own(stream);
+    adapt(stream, {ScaleVerdict::common, sums_, 1});
+    stream.leave_out_bad(memory_.gradients, sums_);
+  }
+
   void clear_state(Stream& stream) {
     for (const Memory& state : memory_.state)
       if (state.size_bytes != 0) stream.clear(state);
     updates_ = 0;
+    if (adapts_) adapts_->clears = true;
   }
 
   void update_locally(Stream& stream) {
@@ -521,17 +580,22 @@ class PolicyExchange final : public Exchange {
     own.stripe.count = memory_.weights.size_bytes / sizeof(float);
     own.parameters = memory_.weights;
     own.bf16 = memory_.bf16;
+    own.copy_type = memory_.mine.front().copy_type;
+    own.loss_scale = memory_.mine.front().loss_scale;
     own.state = memory_.state;
     own.no_decay = memory_.mine.front().no_decay;
     own.scaled = memory_.mine.front().scaled;
     own.squares = memory_.mine.front().squares;
     ++updates_;
     const RuleStep rule = rule_step(rule_, updates_);
+    if (rule_.scales_loss) check_own(stream);
     if (needs_tensor_norms(rule.kind) && own.squares.size_bytes != 0) {  // this rank has the whole of each tensor
       stream.clear(own.squares);
       stream.add_update_squares(rule, own, memory_.gradients, sums_);
     }
     stream.update(rule, updates_, own, std::array{memory_.gradients}, sums_);
+    adapt(stream, {ScaleVerdict::own, sums_, 1});
+    ++local_steps_;
     moved_ = true;
   }
 
@@ -545,6 +609,7 @@ class PolicyExchange final : public Exchange {
       valid_[bucket.index] =
           parts_.communicator->reduce_update_gather(stream, work, rule_step(actions_.outer, 1), {&mine, 1});
     }
+    adapt_later(ScaleVerdict::round, total_, std::exchange(local_steps_, 0));
   }
 
   ExchangeParts parts_;
@@ -563,11 +628,14 @@ class PolicyExchange final : public Exchange {
   Memory sums_, total_;
   StepActions actions_;
   bool begun_ = false;
-  bool first_ = false;        // no bucket of this step's round has been sent yet
-  bool kept_ = false;         // gradients of earlier steps are kept
-  bool carried_ = false;      // sums of earlier steps are kept
-  bool moved_ = false;        // this rank's weights differ from the common ones
-  bool in_progress_ = false;  // a round runs on the side stream
+  bool first_ = false;                // no bucket of this step's round has been sent yet
+  bool kept_ = false;                 // gradients of earlier steps are kept
+  bool carried_ = false;              // sums of earlier steps are kept
+  bool moved_ = false;                // this rank's weights differ from the common ones
+  bool in_progress_ = false;          // a round runs on the side stream
+  std::optional<Adaptation> adapts_;  // once all buckets are valid
+  std::uint32_t local_steps_ = 0;     // since the last round
+  Rank self_{};
   Point round_end_;
   std::atomic<bool> retired_{false};
 };

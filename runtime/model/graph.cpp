@@ -38,19 +38,25 @@ bool has_labels(const Field& field) { return field.dtype == DType::i32 && field.
 bool draws(const Layer& layer) { return std::holds_alternative<Dropout>(layer.operation); }
 
 std::vector<Field> classifier_fields(Shape input, DType dtype) {
-  return {{std::string{kImage}, std::move(input), dtype}, {std::string{kLabel}, {}, DType::i32}};
+  return {{std::string{kImage}, std::move(input), batch_type(dtype)}, {std::string{kLabel}, {}, DType::i32}};
 }
 
 /// Whether these are the fields of a classifier, whose texts contain only the image's shape.
 bool are_classifier_fields(const std::vector<Field>& fields, DType dtype) {
-  return fields.size() == 2 && fields[0].name == kImage && fields[0].dtype == dtype && fields[1].name == kLabel &&
-         fields[1].shape.extents.empty() && fields[1].dtype == DType::i32;
+  return fields.size() == 2 && fields[0].name == kImage && fields[0].dtype == batch_type(dtype) &&
+         fields[1].name == kLabel && fields[1].shape.extents.empty() && fields[1].dtype == DType::i32;
 }
 
 }  // namespace
 
 std::string_view name_of(DType type) noexcept {
-  return type == DType::f32 ? "f32" : type == DType::bf16 ? "bf16" : "i32";
+  switch (type) {
+    case DType::f32: return "f32";
+    case DType::bf16: return "bf16";
+    case DType::f16: return "f16";
+    case DType::i32: break;
+  }
+  return "i32";
 }
 
 std::uint64_t Shape::count_elements() const noexcept { return product(extents); }
@@ -79,7 +85,7 @@ std::uint64_t Parameter::count_elements() const noexcept {
 
 Graph::Graph(std::string name, std::vector<Field> fields, DType dtype, std::vector<Layer> layers)
     : name_(std::move(name)), fields_(std::move(fields)), dtype_(dtype), layers_(std::move(layers)) {
-  TROUPE_CHECK(dtype_ != DType::i32, Code::invalid, "graph ", name_, ": it computes in f32 or bf16, not in i32");
+  TROUPE_CHECK(dtype_ != DType::i32, Code::invalid, "graph ", name_, ": it computes in f32, bf16 or f16, not in i32");
   if (std::ranges::any_of(layers_, draws) && find_field(fields_, kSampleKey) == nullptr)
     fields_.push_back(sample_key_field());
   check_fields();
@@ -115,8 +121,9 @@ void Graph::check_fields() const {
                  field.name, "\": a field must have a name of its own");
     if (field == sample_key_field()) continue;
     const bool label = field.dtype == DType::i32;
-    TROUPE_CHECK(label || field.dtype == dtype_, Code::invalid, "graph ", name_, ", field ", field.name, ": is ",
-                 name_of(field.dtype), "; numbers that a model reads are in the model's ", name_of(dtype_));
+    TROUPE_CHECK(label || field.dtype == batch_type(dtype_), Code::invalid, "graph ", name_, ", field ", field.name,
+                 ": is ", name_of(field.dtype), "; numbers that a model in ", name_of(dtype_), " reads are ",
+                 name_of(batch_type(dtype_)));
     const bool one_label = label && field.shape.extents.empty();
     if (!one_label) check_shape(text("graph ", name_, ": field ", field.name), field.shape);
   }

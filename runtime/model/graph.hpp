@@ -12,10 +12,14 @@
 
 namespace troupe {
 
-/// Number types: f32 and bf16 in a batch, in activations and in the weights that a replica reads, i32 in labels and
-/// tokens. Parameters, optimizer state and exchanged gradients are always f32.
-enum class DType : std::uint8_t { f32, bf16, i32 };
-constexpr std::uint64_t size_bytes(DType type) noexcept { return type == DType::bf16 ? 2 : 4; }
+/// Number types: f32, bf16 and f16 in activations and in the weights that a replica reads, i32 in labels and tokens.
+/// Parameters, optimizer state and exchanged gradients are always f32.
+enum class DType : std::uint8_t { f32, bf16, f16, i32 };
+constexpr std::uint64_t size_bytes(DType type) noexcept { return type == DType::bf16 || type == DType::f16 ? 2 : 4; }
+/// Whether replicas that compute in this type read a copy of the weights in 16 bits.
+constexpr bool has_16_bits(DType type) noexcept { return size_bytes(type) == 2; }
+/// The type of a batch's numbers for a model in `type`: batches have no f16, which a device makes of f32.
+constexpr DType batch_type(DType type) noexcept { return type == DType::f16 ? DType::f32 : type; }
 std::string_view name_of(DType type) noexcept;
 
 /// The extents of one sample, without the batch dimension; images are height, width, channels. Without extents: one

@@ -68,9 +68,9 @@ class GraphText {
     return list;
   }
   DType take_dtype() {
-    for (const DType type : {DType::f32, DType::bf16, DType::i32})
+    for (const DType type : {DType::f32, DType::bf16, DType::f16, DType::i32})
       if (try_take(name_of(type))) return type;
-    check(false, "f32, bf16 or i32");
+    check(false, "f32, bf16, f16 or i32");
     return {};
   }
   void check(bool is, std::string_view wanted) const {
@@ -155,7 +155,7 @@ Graph parse_graph(std::string_view graph) {
     Shape shape{from.take_list()};
     from.take(" ");
     dtype = from.take_dtype();
-    fields = {{std::string{kImage}, std::move(shape), dtype}, {std::string{kLabel}, {}, DType::i32}};
+    fields = {{std::string{kImage}, std::move(shape), batch_type(dtype)}, {std::string{kLabel}, {}, DType::i32}};
   } else {
     while (from.try_take(" field ")) {
       Field field{from.take_quoted(), {}, {}};

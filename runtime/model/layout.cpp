@@ -10,6 +10,7 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/base/random.hpp"
+#include "runtime/model/f16.hpp"
 
 namespace troupe {
 namespace {
@@ -123,14 +124,14 @@ float element_at(const std::byte* from, DType type, std::uint64_t i) noexcept {
   }
   std::uint16_t half;
   std::memcpy(&half, from + i * sizeof half, sizeof half);
-  return from_bf16(half);
+  return type == DType::f16 ? from_f16(half) : from_bf16(half);
 }
 
 void put_element(std::byte* to, DType type, std::uint64_t i, float value) noexcept {
   if (type == DType::f32) {
     std::memcpy(to + i * sizeof value, &value, sizeof value);
   } else {
-    const std::uint16_t half = to_bf16(value);
+    const std::uint16_t half = type == DType::f16 ? to_f16(value) : to_bf16(value);
     std::memcpy(to + i * sizeof half, &half, sizeof half);
   }
 }

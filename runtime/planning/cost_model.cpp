@@ -256,7 +256,7 @@ class StepCosts {
     if (way.is_modelled && elements > 0) figures_.mark_guess();
     return elements * kF32 / way.bytes_per_second * slowest_.slower;
   }
-  double bf16_writes() const { return plan_.dtype == DType::bf16 ? 0.5 : 0; }
+  double bf16_writes() const { return has_16_bits(plan_.dtype) ? 0.5 : 0; }
   /// For a rule with `slots` states, which adds up this many gradients.
   double update_s(double elements, std::size_t slots, double gradients) const {
     const double state = 1.0 + static_cast<double>(slots);
@@ -452,7 +452,7 @@ topology::Measurements assumed_figures(const Topology& topology) {
       {.cores = assumed.cores,
        .bytes = 1,
        .bytes_per_second = once(std::min(kAssumedCopy * assumed.cores, kAssumedCopyOfMemory * memories))}};
-  for (const char* const dtype : {"f32", "bf16"})
+  for (const char* const dtype : {"f32", "bf16", "f16"})
     assumed.compute.push_back({.dtype = dtype, .rows = 1, .flops_per_second = once(kAssumedFlops)});
   double wire = 0;
   for (const Nic& nic : topology.nics)

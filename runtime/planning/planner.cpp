@@ -476,7 +476,7 @@ MemoryNeeds memory_of(const Plan& plan, const Graph& graph, const PlanSums& sums
   const bool shares = plan.shares_memory();
   const std::uint64_t local = sums.ranks_of_node.at(plan.ranks.at(rank.value).node);
   const std::uint64_t parameters = sums.elements * sizeof(float);
-  const std::uint64_t half = plan.dtype == DType::bf16 ? sums.elements * size_bytes(DType::bf16) : 0;
+  const std::uint64_t half = has_16_bits(plan.dtype) ? sums.elements * size_bytes(plan.dtype) : 0;
   const bool leads = !shares || plan.leads_node(rank);
   if (leads) {
     needs.parameters = parameters;
@@ -488,6 +488,7 @@ MemoryNeeds memory_of(const Plan& plan, const Graph& graph, const PlanSums& sums
   needs.pool = plan.prefetch * batch.size_bytes();
   needs.words = Arena::kPageBytes + kTimelines * sizeof(TimelineWord) + StepExchange::ring_bytes(plan.groups.size()) +
                 StepExchange::total_bytes(plan.groups.size()) + 2 * StepExchange::kStepsKept * sizeof(StepSums);
+  if (plan.dtype == DType::f16) needs.words += sizeof(LossScaleState);
   if (plan.digest_steps != 0) needs.words += digest_bytes(graph.parameters().size());
   needs.data = plan.reads_data(rank) ? plan.data_bytes : 0;
   needs.activations = sums.activations;
@@ -562,7 +563,7 @@ std::uint64_t norm_scratch_bytes(const Plan& plan, const GroupPlan& group) noexc
 
 bool has_landing(const GroupPlan& group, DType dtype) {
   const PolicyNeeds needs = needs_of(group.policies);
-  return needs.hosted && (needs.landing || dtype == DType::bf16);
+  return needs.hosted && (needs.landing || has_16_bits(dtype));
 }
 
 std::uint64_t MemoryNeeds::arena_bytes() const noexcept { return device_bytes() + snapshot + pool + staging; }
@@ -598,6 +599,7 @@ std::vector<Settings::Group> all_groups(const Settings& settings, const Graph& g
     group.running = true;
     // p -= momentum (p - s), s the mean of what the ranks' batches have: with a decay of 1, the gradient is -s.
     group.rule = {.kind = RuleKind::sgd, .rate = momentum, .weight_decay = 1, .ema_decay = settings.rule.ema_decay};
+    group.rule.scales_loss = settings.rule.scales_loss;  // a batch whose activations overflow has no statistic
     group.update = without_outer_momentum(settings.update);
     group.switches = settings.switches;
     for (PolicySwitch& change : group.switches) change.policy = without_outer_momentum(change.policy);
@@ -635,6 +637,21 @@ Layout layout_of(const Settings& settings, const Graph& graph) {
   return {graph, group_of};
 }
 
+namespace {
+
+/// Devices that an app brings say themselves what they compute in.
+void check_f16(const Plan& plan, const PlanInputs& inputs) {
+  if (plan.dtype != DType::f16 || inputs.brings_devices) return;
+  const auto on_cpu = std::ranges::find_if(plan.ranks, [](const RankPlan& rank) { return rank.device != "cuda"; });
+  if (on_cpu == plan.ranks.end()) return;
+  fail(Code::invalid, text("model.dtype = \"f16\": rank ", on_cpu->rank.value, " on node ",
+                           plan.nodes.at(on_cpu->node).host, " computes on a CPU, and only GPUs compute in f16",
+                           inputs.cuda_refusal.empty() ? "" : text(" (", inputs.cuda_refusal, ")"),
+                           "; write \"bf16\" or \"f32\", or give every rank a GPU (placement.device = \"cuda\")"));
+}
+
+}  // namespace
+
 Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& inputs) {
   TROUPE_CHECK(!inputs.ranks.empty(), Code::invalid, "a plan needs at least one rank");
   TROUPE_CHECK(inputs.train_samples > 0, Code::invalid, "the training set is empty; look at data.path");
@@ -662,6 +679,7 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
   plan.saves = settings.checkpoint.every_steps != 0;
   plan.digest_steps = settings.digest_steps;
   const std::vector<const Topology*> topologies = place_on_nodes(plan, settings, inputs);
+  check_f16(plan, inputs);
   share_batches(plan, settings);
   choose_loaders(plan, settings);
   const Layout layout = layout_of(settings, graph);

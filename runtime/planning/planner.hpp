@@ -38,6 +38,7 @@ struct PlanInputs {
   std::uint64_t data_bytes = 0;  // both sets, in each process that reads them
   /// Why the CUDA device cannot compute the graph, which names the layer; empty: it can.
   std::string cuda_refusal{};
+  bool brings_devices = false;  // the app makes the ranks' devices
 };
 
 /// All groups by number: those of the settings, then one for each different momentum of running statistics in the

@@ -11,13 +11,17 @@
 namespace troupe::contracts {
 
 /// Relative distances (L2) of gradients, and of the loss of a row. f32 differs by rounding alone, parameter by
-/// parameter. bf16 keeps 8 bits of each activation: single parameters whose gradients nearly cancel may be far off, the
-/// gradient as a whole is not.
+/// parameter. bf16 keeps 8 bits of each activation, f16 11: single parameters whose gradients nearly cancel may be far
+/// off, the gradient as a whole is not.
 struct Tolerance {
   double gradient, loss;
 };
 inline Tolerance tolerance_of(DType dtype) {
-  return dtype == DType::f32 ? Tolerance{1e-5, 1e-6} : Tolerance{0.15, 0.02};
+  switch (dtype) {
+    case DType::f32: return {1e-5, 1e-6};
+    case DType::f16: return {0.15 / 8, 0.02 / 8};
+    default: return {0.15, 0.02};
+  }
 }
 
 /// |found - wanted| / |wanted| over `entry`, a part of the gradients; absolute where they are next to nothing, and

@@ -8,6 +8,7 @@
 #include "devices/reference/reference_device.hpp"
 #include "runtime/data/source.hpp"
 #include "runtime/model/dropout.hpp"
+#include "runtime/model/f16.hpp"
 #include "tests/contracts/device_world.hpp"
 #include "tests/contracts/gradient_distance.hpp"
 #include "tests/contracts/layer_graphs.hpp"
@@ -59,10 +60,15 @@ class LayerContract : public DeviceWorld {
     ReplicaMemory memory;
     memory.parameters = fill(parameters);
     memory.gradients = fill(std::vector<float>(parameters.size()));
-    if (graph.dtype() == DType::bf16) {
-      std::vector<std::uint16_t> image;
-      for (const float value : parameters) image.push_back(to_bf16(value));
-      memory.bf16 = fill(image);
+    if (has_16_bits(graph.dtype())) {
+      std::vector<std::uint16_t> copy;
+      for (const float value : parameters) copy.push_back(graph.dtype() == DType::f16 ? to_f16(value) : to_bf16(value));
+      memory.bf16 = fill(copy);
+    }
+    // Whatever the scale is, it is not seen in the gradients.
+    if (graph.dtype() == DType::f16 && on.traits().f16) {
+      const LossScale scale = first_scale({.start = std::ldexp(1.0, static_cast<int>(random_below(key, 11, 14)))});
+      memory.loss_scale = fill(std::vector{LossScaleState{scale, scale}});
     }
     const std::vector<StepSums> none(1);
     const Memory sums = fill(none), evaluated = fill(none);
@@ -116,8 +122,8 @@ class LayerContract : public DeviceWorld {
   bool compare(const Graph& graph, std::uint64_t key) { return compare(graph, key, tolerance_of(graph.dtype())); }
   bool compare(const Graph& graph, std::uint64_t key, const Tolerance& within) {
     SCOPED_TRACE(text("key ", key, ": ", graph.to_string()));
-    // What bf16 rounds weighs less where more rows are added up.
-    const std::uint32_t least = graph.dtype() == DType::bf16 ? 4 : 1;
+    // What 16 bits round weighs less where more rows are added up.
+    const std::uint32_t least = has_16_bits(graph.dtype()) ? 4 : 1;
     const BatchLayout batch{least + static_cast<std::uint32_t>(random_below(key, 8, 9)), graph.fields()};
     if (!room_) room_.emplace(take(kRunBytes));
     const auto found = run(device(), *room_, graph, batch, key);
@@ -137,7 +143,7 @@ class LayerContract : public DeviceWorld {
       EXPECT_EQ(found->evaluated.correct, wanted->evaluated.correct);
     }
     const Layout layout{graph};
-    if (graph.dtype() == DType::bf16) {
+    if (has_16_bits(graph.dtype())) {
       EXPECT_LE(distance(*found, *wanted, {0, layout.count_elements()}), within.gradient) << batch.rows() << " rows";
       return true;
     }
@@ -193,8 +199,10 @@ class LayerContract : public DeviceWorld {
 
 TEST_P(LayerContract, HasTheGradientsOfTheReferenceForEachKindOfLayer) { compare_kinds(DType::f32); }
 TEST_P(LayerContract, HasNearlyTheGradientsOfTheReferenceForEachKindOfLayerInBf16) { compare_kinds(DType::bf16); }
+TEST_P(LayerContract, HasNearlyTheGradientsOfTheReferenceForEachKindOfLayerInF16) { compare_kinds(DType::f16); }
 TEST_P(LayerContract, HasTheGradientsOfTheReferenceForEachLoss) { compare_losses(DType::f32); }
 TEST_P(LayerContract, HasNearlyTheGradientsOfTheReferenceForEachLossInBf16) { compare_losses(DType::bf16); }
+TEST_P(LayerContract, HasNearlyTheGradientsOfTheReferenceForEachLossInF16) { compare_losses(DType::f16); }
 TEST_P(LayerContract, HasTheGradientsOfTheReferenceOnRandomNetworks) { compare_networks(DType::f32); }
 TEST_P(LayerContract, HasTheGradientsOfTheReferenceOnNetworksOfFewChannels) { compare_few_channels(DType::f32); }
 TEST_P(LayerContract, HasNearlyTheGradientsOfTheReferenceOnNetworksOfFewChannelsInBf16) {
@@ -202,5 +210,6 @@ TEST_P(LayerContract, HasNearlyTheGradientsOfTheReferenceOnNetworksOfFewChannels
 }
 TEST_P(LayerContract, HasTheGradientsOfTheReferenceOnNetworksOfManyChannels) { compare_many_channels(); }
 TEST_P(LayerContract, HasNearlyTheGradientsOfTheReferenceOnRandomNetworksInBf16) { compare_networks(DType::bf16); }
+TEST_P(LayerContract, HasNearlyTheGradientsOfTheReferenceOnRandomNetworksInF16) { compare_networks(DType::f16); }
 
 }  // namespace troupe::contracts

@@ -79,7 +79,7 @@ inline Graph sequence_graph_with(const LayerKind& kind, std::uint64_t key, DType
   Draws draws{key};
   LayerList net;
   const std::uint32_t length = draws.number(2, longest);
-  Field input{std::string{kImage}, {{length, draws.number(1, 6)}}, dtype};
+  Field input{std::string{kImage}, {{length, draws.number(1, 6)}}, batch_type(dtype)};
   if (kind.reads_tokens) input = {"tokens", {{length}}, DType::i32, draws.number(1, 30)};
   Operation made = kind.made;
   std::uint32_t width = draws.number(8, 20);
@@ -132,9 +132,9 @@ inline Graph random_network(std::uint64_t key, DType dtype) {
   const Shape image = drawn_image(draws, 15);
   net.add(Conv2d{.filters = draws.number(1, 33), .kernel = draws.size(1, 3), .padding = {1, 1}});
   const auto activation = [&] {
-    // In bf16 a ReLU of few units may cut one off on one side alone, which is much of a gradient.
+    // In 16 bits a ReLU of few units may cut one off on one side alone, which is much of a gradient.
     const Operation any[]{Tanh{}, Sigmoid{}, Gelu{}, Relu{}};
-    if (!draws.one_in(5)) net.add(any[draws.number(0, dtype == DType::bf16 ? 2 : 3)]);
+    if (!draws.one_in(5)) net.add(any[draws.number(0, has_16_bits(dtype) ? 2 : 3)]);
   };
   activation();
   for (std::uint32_t block = draws.number(0, 2); block > 0; --block) {
@@ -178,7 +178,7 @@ inline Graph network_of_few_channels(std::uint64_t key, DType dtype) {
   const Shape image{{draws.number(9, 20), draws.number(9, 20), draws.one_in(4) ? 2U : 1U}};
   net.add(Conv2d{.filters = draws.number(1, 33), .kernel = draws.size(1, 5), .bias = !draws.one_in(3)});
   const Operation any[]{Tanh{}, Sigmoid{}, Relu{}};
-  if (!draws.one_in(4)) net.add(any[draws.number(0, dtype == DType::bf16 ? 1 : 2)]);
+  if (!draws.one_in(4)) net.add(any[draws.number(0, has_16_bits(dtype) ? 1 : 2)]);
   const MaxPool pools[]{
       {}, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}, {.kernel = {3, 2}, .stride = {1, 1}}};
   if (!draws.one_in(4)) net.add(pools[draws.number(0, 2)]);
@@ -245,7 +245,7 @@ inline Graph graph_with_loss(const LayerKind& kind, std::uint64_t key, DType dty
   const Shape image = drawn_image(draws, 7);
   const std::string first = net.add(Dense{draws.number(2, 20)});
   const std::string wide = net.add(Tanh{}, {first});
-  std::vector<Field> fields{{std::string{kImage}, image, dtype}, {std::string{kLabel}, {}, DType::i32}};
+  std::vector<Field> fields{{std::string{kImage}, image, batch_type(dtype)}, {std::string{kLabel}, {}, DType::i32}};
   Operation loss = kind.made;
   const double weight = draws.one_in(2) ? 1 : 0.5;
   if (auto* softmax = std::get_if<SoftmaxCrossEntropy>(&loss)) {
@@ -263,7 +263,7 @@ inline Graph graph_with_loss(const LayerKind& kind, std::uint64_t key, DType dty
   net.add(Dense{kLayerClasses}, {wide});
   net.add(SoftmaxCrossEntropy{0.5}, {net.last(), std::string{kLabel}});
   const std::uint32_t numbers = draws.number(1, 40);
-  fields.push_back({std::string{kTarget}, {{numbers}}, dtype});
+  fields.push_back({std::string{kTarget}, {{numbers}}, batch_type(dtype)});
   net.add(Dense{numbers}, {wide});
   switch (draws.number(0, 3)) {
     case 0:

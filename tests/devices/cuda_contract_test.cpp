@@ -42,7 +42,8 @@ class CudaModels : public LayerContract {
     Settings settings;
     settings.model.name = model.name, settings.model.dtype = dtype, settings.model.depth = model.depth;
     settings.model.width = 24, settings.model.heads = 3;
-    Field image{std::string{kImage}, model.image, dtype}, label{std::string{kLabel}, {}, DType::i32, kLayerClasses};
+    Field image{std::string{kImage}, model.image, batch_type(dtype)},
+        label{std::string{kLabel}, {}, DType::i32, kLayerClasses};
     if (model.image.extents.size() == 1) {
       image = {std::string{kTokens}, model.image, DType::i32, 31};
       label.shape = model.image, label.classes = 31;
@@ -58,6 +59,7 @@ class CudaModels : public LayerContract {
 
 TEST_P(CudaModels, HaveTheGradientsOfTheReference) { compare_models(DType::f32, tolerance_of(DType::f32)); }
 TEST_P(CudaModels, HaveNearlyTheGradientsOfTheReferenceInBf16) { compare_models(DType::bf16, {0.3, 0.03}); }
+TEST_P(CudaModels, HaveNearlyTheGradientsOfTheReferenceInF16) { compare_models(DType::f16, {0.3 / 8, 0.03 / 8}); }
 
 /// Products of unhandy extents: dense layers at several places, a convolution of single pixels, heads of attention.
 class CudaProducts : public LayerContract {
@@ -106,6 +108,7 @@ class CudaProducts : public LayerContract {
 
 TEST_P(CudaProducts, HaveTheGradientsOfTheReferenceWithUnhandyExtents) { compare_all(DType::f32); }
 TEST_P(CudaProducts, HaveTheGradientsOfTheReferenceWithUnhandyExtentsInBf16) { compare_all(DType::bf16); }
+TEST_P(CudaProducts, HaveTheGradientsOfTheReferenceWithUnhandyExtentsInF16) { compare_all(DType::f16); }
 
 /// Convolutions of unhandy extents, with and without what follows them in one kernel.
 class CudaConvolutions : public LayerContract {

@@ -81,10 +81,12 @@ TEST(CudaConvolutions, AreTheSameWhereTheLibraryHasNoPlanForSomeOfThem) {
         "convolution_relu=cudnn_not_supported,convolution_bias=cudnn_not_supported",
         "convolution_to_images=cudnn_not_supported", "convolution_to_weights=cudnn_not_supported"}) {
     SCOPED_TRACE(fault);
-    const double f32 = distance_with(fault, DType::f32), bf16 = distance_with(fault, DType::bf16);
+    const double f32 = distance_with(fault, DType::f32), bf16 = distance_with(fault, DType::bf16),
+                 f16 = distance_with(fault, DType::f16);
     EXPECT_LT(f32, 1e-5);
     EXPECT_GT(f32, 0) << "all convolutions were computed by kernels of ours";
     EXPECT_LT(bf16, 0.02);
+    EXPECT_LT(f16, 0.02);
   }
   EXPECT_EQ(distance_with("cudnnBackendCreateDescriptor=cudnn_not_supported", DType::f32), 0);
 }
@@ -253,7 +255,7 @@ TEST(CudaConvolutions, DoWithoutAWorkspaceThatDoesNotFit) {
 // From here on this process uses the driver itself.
 
 TEST(CudaConvolutions, HaveTheSameBitsEachTime) {
-  for (const DType dtype : {DType::f32, DType::bf16})
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     EXPECT_EQ(gradients_of(net(dtype), {}), gradients_of(net(dtype), {}));
 }
 

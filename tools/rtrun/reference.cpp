@@ -69,7 +69,7 @@ layers = [
   `dense_2` to reconstruct the image. The losses of a model are added up, in evaluations too; the last one counts the samples and which of them are right.
 - Images are [height, width, channels]. A size is one number, or `[height, width]`. Shapes that do not fit are an error that names the layer and its
   inputs, before any process is started; `rtrun check` shows the list as rtrun has read it.
-- Weights start as N(0, 1/inputs of a unit), biases as 0, scales as `scale`. Numbers are f32, or bf16 with `model.dtype = "bf16"`, where sums are kept in f32.
+- Weights start as N(0, 1/inputs of a unit), biases as 0, scales as `scale`. Numbers are f32, or with `model.dtype` bf16 or f16, where sums are kept in f32.
 - In C++ a `LayerList` (`runtime/model/layer_list.hpp`) is the same list, from which a `Graph` is built (`apps/models/models.cpp` has examples).
 )";
 

@@ -144,6 +144,7 @@ struct ChannelGradientsArgs {
   const ChannelMoments* moments;
   const std::uint64_t* samples;
   ColumnSums sums;
+  Factor factor{};  // of what goes to scale_to and shift_to
 };
 TROUPE_KERNEL_BODY void channel_gradients(const Block& block, const ChannelGradientsArgs& args) {
   SlopeSums* const sums_to = block.at(args.sums_to);
@@ -154,13 +155,14 @@ TROUPE_KERNEL_BODY void channel_gradients(const Block& block, const ChannelGradi
   const SlopeSums* const partial = block.at(args.partial);
   const ChannelMoments* const moments = block.at(args.moments);
   const auto samples = static_cast<float>(*block.at(args.samples));
+  const float factor = value_of(block, args.factor);
   const auto rows = static_cast<float>(args.sums.count_rows);
   const float unbiased = args.sums.count_rows > 1 ? rows / (rows - 1) : 1.0F;
   block.for_each(args.sums.count_columns, [&](std::uint64_t c) {
     const SlopeSums sum = sum_of_parts(args.sums, partial, c);
     sums_to[c] = sum;
-    scale_to[c] = sum.by_normal;
-    shift_to[c] = sum.slopes;
+    scale_to[c] = sum.by_normal * factor;
+    shift_to[c] = sum.slopes * factor;
     mean_to[c] = -samples * moments[c].mean;
     variance_to[c] = -samples * (unbiased * moments[c].variance);
   });
@@ -227,6 +229,7 @@ inline void declare(Accesses& touched, const ChannelGradientsArgs& args) {
   touched.reads(args.partial, args.sums.parts * channels * sizeof(SlopeSums));
   touched.reads(args.moments, channels * sizeof(ChannelMoments));
   touched.reads(args.samples, sizeof *args.samples);
+  touched.reads(args.factor.at, sizeof(float));
   touched.writes(args.sums_to, channels * sizeof(SlopeSums));
   for (float* const to : {args.scale_to, args.shift_to, args.mean_to, args.variance_to})
     touched.writes(to, channels * sizeof(float));

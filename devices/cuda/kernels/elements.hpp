@@ -13,14 +13,21 @@ struct BatchPlace {
 struct TakeBatchArgs {
   const StreamState* stream;
   std::byte* to;
-  std::uint64_t offset;  // from the batch's start
-  std::uint64_t size_bytes;
+  std::uint64_t offset;      // from the batch's start
+  std::uint64_t size_bytes;  // of what is taken
+  std::uint32_t makes_f16;   // of f32; 0: nothing is converted
+  std::uint32_t reserved;
   Given<BatchPlace> given;
 };
 TROUPE_KERNEL_BODY void take_batch(const Block& block, const TakeBatchArgs& args) {
   auto* const to = reinterpret_cast<std::uint16_t*>(block.at(args.to));
-  const auto* const from =
-      reinterpret_cast<const std::uint16_t*>(block.at(block.values(args.given).from) + args.offset);
+  const std::byte* const first = block.at(block.values(args.given).from) + args.offset;
+  if (args.makes_f16 != 0) {
+    const auto* const numbers = reinterpret_cast<const float*>(first);
+    block.for_each(args.size_bytes / sizeof *numbers, [&](std::uint64_t i) { to[i] = to_f16(numbers[i]); });
+    return;
+  }
+  const auto* const from = reinterpret_cast<const std::uint16_t*>(first);
   block.for_each(args.size_bytes / sizeof *to, [&](std::uint64_t i) { to[i] = from[i]; });
 }
 
@@ -162,14 +169,16 @@ struct MoveColumnsArgs {
   std::uint64_t from_first, from_stride;
   Stored from_type;
   std::uint32_t reserved;
+  Factor factor{};  // of what is moved
 };
 TROUPE_KERNEL_BODY void move_columns(const Block& block, const MoveColumnsArgs& args) {
   void* const to = block.at(args.to.at);
   const void* const from = block.at(args.from);
+  const float factor = value_of(block, args.factor);
   block.for_each(args.count_rows * args.width, [&](std::uint64_t i) {
     const std::uint64_t row = i / args.width, column = i % args.width;
     put_gradient(args.to, to, args.to_first + row * args.to_stride + column,
-                 load(from, args.from_type, args.from_first + row * args.from_stride + column));
+                 load(from, args.from_type, args.from_first + row * args.from_stride + column) * factor);
   });
 }
 
@@ -187,15 +196,17 @@ struct PermuteArgs {
   std::uint32_t extents[kMostExtents];
   std::uint32_t count_extents;
   Stored from_type;
+  Factor factor{};  // of what is moved
 };
 TROUPE_KERNEL_BODY void permute(const Block& block, const PermuteArgs& args) {
   void* const to = block.at(args.to.at);
   const void* const from = block.at(args.from);
+  const float factor = value_of(block, args.factor);
   block.for_each(args.count, [&](std::uint64_t i) {
     std::uint64_t left = i % args.width, at = i - left;
     for (std::uint32_t k = args.count_extents; k-- > 0; left /= args.extents[k])
       at += left % args.extents[k] * args.strides[k];
-    put_gradient(args.to, to, i, load(from, args.from_type, at));
+    put_gradient(args.to, to, i, load(from, args.from_type, at) * factor);
   });
 }
 
@@ -227,7 +238,7 @@ TROUPE_KERNEL_BODY void drop(const Block& block, const DropArgs& args) {
 #if !defined(__CUDACC__)
 inline void declare(Accesses& touched, const TakeBatchArgs& args) {
   touched.reads(touched.values(args.given).from + args.offset, args.size_bytes);
-  touched.writes(args.to, args.size_bytes);
+  touched.writes(args.to, args.makes_f16 != 0 ? args.size_bytes / 2 : args.size_bytes);
 }
 inline void declare(Accesses& touched, const ActivateArgs& args) {
   touched.reads(args.from, args.count * bytes_of(args.from_type));
@@ -253,10 +264,12 @@ inline void declare(Accesses& touched, const FactorBackArgs& args) {
 inline void declare(Accesses& touched, const MoveColumnsArgs& args) {
   if (args.count_rows == 0) return;
   const std::uint64_t before = args.count_rows - 1;
+  touched.reads(args.factor.at, sizeof(float));
   touched.reads(args.from, (args.from_first + before * args.from_stride + args.width) * bytes_of(args.from_type));
   touched.writes(args.to.at, (args.to_first + before * args.to_stride + args.width) * bytes_of(args.to.type));
 }
 inline void declare(Accesses& touched, const PermuteArgs& args) {
+  touched.reads(args.factor.at, sizeof(float));
   touched.reads(args.from, args.count * bytes_of(args.from_type));
   touched.writes(args.to.at, args.count * bytes_of(args.to.type));
 }

@@ -137,6 +137,16 @@ class Block {
   }
   /// Sets a word that is 0; whether it was this thread, of all that try.
   __device__ static bool claim(std::uint32_t* word, std::uint32_t value) { return atomicCAS(word, 0U, value) == 0U; }
+  /// Makes a word, which 0 leaves open, the smallest of what threads give it. None gives 0.
+  __device__ static void lower(std::uint64_t* word, std::uint64_t value) {
+    auto* const at = reinterpret_cast<unsigned long long*>(word);
+    unsigned long long seen = *at, found = seen;
+    do {
+      seen = found;
+      if (seen != 0 && seen <= value) return;
+      found = atomicCAS(at, seen, value);
+    } while (found != seen);
+  }
 };
 
 /// A T of each thread of a block.
@@ -237,6 +247,12 @@ class Block {
   static bool claim(std::uint32_t* word, std::uint32_t value) noexcept {
     std::uint32_t none = 0;
     return __atomic_compare_exchange_n(word, &none, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+  }
+  static void lower(std::uint64_t* word, std::uint64_t value) noexcept {
+    std::uint64_t seen = __atomic_load_n(word, __ATOMIC_RELAXED);
+    while ((seen == 0 || seen > value) &&
+           !__atomic_compare_exchange_n(word, &seen, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
   }
 
  private:

@@ -7,6 +7,7 @@
 #include "devices/cuda/kernels/convolutions.hpp"
 #include "devices/cuda/kernels/digest.hpp"
 #include "devices/cuda/kernels/elements.hpp"
+#include "devices/cuda/kernels/loss_scale.hpp"
 #include "devices/cuda/kernels/losses.hpp"
 #include "devices/cuda/kernels/points.hpp"
 #include "devices/cuda/kernels/pools.hpp"
@@ -38,6 +39,9 @@
   KERNEL(add_converted, AddConvertedArgs)                    \
   KERNEL(digest, DigestArgs)                                 \
   KERNEL(add_update_squares, AddUpdateSquaresArgs)           \
+  KERNEL(adapt_loss_scale, AdaptLossScaleArgs)               \
+  KERNEL(leave_out_gradient, LeaveOutGradientArgs)           \
+  KERNEL(leave_out_sums, LeaveOutSumsArgs)                   \
   KERNEL(write_ranges, WriteRangesArgs)                      \
   KERNEL(update, UpdateArgs)                                 \
   KERNEL(take_batch, TakeBatchArgs)                          \

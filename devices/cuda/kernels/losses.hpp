@@ -29,6 +29,7 @@ struct CrossEntropyArgs {
   float smoothing;
   Stored logits_type;
   std::uint32_t reserved;
+  Factor factor{};  // of the gradient
 };
 
 /// Of a row of logits.
@@ -62,6 +63,7 @@ TROUPE_KERNEL_BODY void cross_entropy(const Block& block, const CrossEntropyArgs
   void* const gradient = block.at(args.gradient.at);
   const void* const logits = block.at(args.logits);
   const std::int32_t* const labels = block.at(args.labels);
+  const float weight = args.weight * value_of(block, args.factor);
   const auto logit = [&](std::uint64_t row, std::uint64_t k) {
     return load(logits, args.logits_type, row * args.classes + k);
   };
@@ -88,7 +90,7 @@ TROUPE_KERNEL_BODY void cross_entropy(const Block& block, const CrossEntropyArgs
           slope = ::expf(logit(row, k) - sums.softmax.largest) * (1.0F / sums.softmax.exponentials) - shared -
                   (k == static_cast<std::uint64_t>(label) ? own : 0.0F);
         }
-        put_gradient(args.gradient, gradient, row * args.classes + k, slope * args.weight);
+        put_gradient(args.gradient, gradient, row * args.classes + k, slope * weight);
       });
 }
 
@@ -106,6 +108,7 @@ struct NumberLossArgs {
   float beta;  // of smooth_l1; 0: sigmoid_cross_entropy
   Stored numbers_type;
   Stored targets_type;
+  Factor factor{};  // of the gradient
 };
 
 struct NumberLossSums {
@@ -145,6 +148,7 @@ TROUPE_KERNEL_BODY void number_loss(const Block& block, const NumberLossArgs& ar
   void* const gradient = block.at(args.gradient.at);
   const void* const numbers = block.at(args.numbers);
   const void* const targets = block.at(args.targets);
+  const float weight = args.weight * value_of(block, args.factor);
   const auto number = [&](std::uint64_t i) { return load(numbers, args.numbers_type, i); };
   const auto target = [&](std::uint64_t i) { return load(targets, args.targets_type, i); };
   with_row_sums<NumberLossSums>(
@@ -163,7 +167,7 @@ TROUPE_KERNEL_BODY void number_loss(const Block& block, const NumberLossArgs& ar
         }
         if (gradient == nullptr) return;
         const float slope = sums.counts == 0 ? 0.0F : slope_of_number(args, number(i), target(i)) / count;
-        put_gradient(args.gradient, gradient, i, slope * args.weight);
+        put_gradient(args.gradient, gradient, i, slope * weight);
       });
 }
 
@@ -212,6 +216,7 @@ TROUPE_KERNEL_BODY void sum_losses(const Block& block, const SumLossesArgs& args
 inline void declare(Accesses& touched, const CrossEntropyArgs& args) {
   touched.reads(args.logits, args.count_rows * args.classes * bytes_of(args.logits_type));
   touched.reads(args.labels, args.count_rows * sizeof(std::int32_t));
+  touched.reads(args.factor.at, sizeof(float));
   declare_end(touched, args.stream, args.report);
   touched.writes(args.rows, args.count_rows * sizeof(RowLoss));
   touched.writes(args.gradient.at, args.count_rows * args.classes * bytes_of(args.gradient.type));
@@ -219,6 +224,7 @@ inline void declare(Accesses& touched, const CrossEntropyArgs& args) {
 inline void declare(Accesses& touched, const NumberLossArgs& args) {
   touched.reads(args.numbers, args.count_rows * args.width * bytes_of(args.numbers_type));
   touched.reads(args.targets, args.count_rows * args.width * bytes_of(args.targets_type));
+  touched.reads(args.factor.at, sizeof(float));
   declare_end(touched, args.stream, args.report);
   touched.writes(args.rows, args.count_rows * sizeof(RowLoss));
   touched.writes(args.gradient.at, args.count_rows * args.width * bytes_of(args.gradient.type));

@@ -6,12 +6,13 @@
 #include <cstring>
 
 #include "devices/cuda/kernels/kernel.hpp"
+#include "runtime/model/f16.hpp"
 
-// Stored numbers as f32 and back, with the bits of to_bf16 and from_bf16.
+// Stored numbers as f32 and back, with the bits of to_bf16, to_f16 and back.
 namespace troupe::cuda {
 
 /// How the numbers of a tensor are stored.
-enum class Stored : std::uint32_t { f32, bf16 };
+enum class Stored : std::uint32_t { f32, bf16, f16 };
 constexpr std::uint64_t bytes_of(Stored type) noexcept { return type == Stored::f32 ? 4 : 2; }
 
 TROUPE_KERNEL_BODY std::uint32_t bits_of(float value) {
@@ -26,6 +27,12 @@ TROUPE_KERNEL_BODY float float_of(std::uint32_t bits) {
 }
 TROUPE_KERNEL_BODY bool is_finite(float value) { return (bits_of(value) & 0x7f800000U) != 0x7f800000U; }
 
+TROUPE_KERNEL_BODY bool is_finite(double value) {
+  std::uint64_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  return (bits >> 52 & 0x7ffU) != 0x7ffU;
+}
+
 /// Rounded to the nearest, ties to even; NaN stays NaN.
 TROUPE_KERNEL_BODY std::uint16_t rounded(float value) {
   const std::uint32_t bits = bits_of(value);
@@ -34,15 +41,31 @@ TROUPE_KERNEL_BODY std::uint16_t rounded(float value) {
 }
 TROUPE_KERNEL_BODY float widened(std::uint16_t value) { return float_of(std::uint32_t{value} << 16); }
 
+/// Likewise as `type`, which has 16 bits.
+TROUPE_KERNEL_BODY std::uint16_t rounded(float value, Stored type) {
+  return type == Stored::f16 ? to_f16(value) : rounded(value);
+}
+
 TROUPE_KERNEL_BODY float load(const void* from, Stored type, std::uint64_t index) {
   if (type == Stored::f32) return static_cast<const float*>(from)[index];
-  return widened(static_cast<const std::uint16_t*>(from)[index]);
+  const std::uint16_t value = static_cast<const std::uint16_t*>(from)[index];
+  return type == Stored::f16 ? from_f16(value) : widened(value);
 }
 TROUPE_KERNEL_BODY void store(void* to, Stored type, std::uint64_t index, float value) {
   if (type == Stored::f32)
     static_cast<float*>(to)[index] = value;
   else
-    static_cast<std::uint16_t*>(to)[index] = rounded(value);
+    static_cast<std::uint16_t*>(to)[index] = rounded(value, type);
+}
+
+/// A factor that stands in the GPU's memory, times a constant.
+struct Factor {
+  const float* at = nullptr;  // null: the factor is 1
+  float times = 1;
+  std::uint32_t reserved = 0;
+};
+TROUPE_KERNEL_BODY float value_of(const Block& block, const Factor& factor) {
+  return factor.at == nullptr ? 1.0F : *block.at(factor.at) * factor.times;
 }
 
 /// a b + c, on a GPU with one rounding.

@@ -21,6 +21,7 @@ struct ProductTo {
   std::uint32_t adds;  // to what stands there; 0: it is overwritten
   std::uint32_t parts;
   float scale;
+  Factor factor{};  // of `scale`
 };
 
 /// The extents of a product: `batches` matrices [rows, columns], sums of `inner` terms.
@@ -50,12 +51,12 @@ struct TileSums {
 inline constexpr unsigned kTilePitch = kTileSide + kTilePart;
 
 TROUPE_KERNEL_BODY void put_sum(const ProductTo& to, void* at, float* partial, const float* bias, std::uint64_t part,
-                                std::uint64_t index, std::uint64_t column, float sum) {
+                                std::uint64_t index, std::uint64_t column, float sum, float scale) {
   if (to.parts > 1) {
     partial[part * to.count + index] = sum;
     return;
   }
-  float value = sum * to.scale;
+  float value = sum * scale;
   if (bias != nullptr) value += bias[column];
   if (to.adds != 0) value += load(at, to.type, index);
   store(at, to.type, index, value);
@@ -72,6 +73,7 @@ TROUPE_KERNEL_BODY void multiply_tiles(const Block& block, const ProductExtents&
   void* const at = to.parts > 1 ? nullptr : block.at(to.at);
   float* const partial = block.at(to.partial);
   const float* const bias = block.at(to.bias);
+  const float scale = to.parts > 1 ? 1.0F : to.scale * value_of(block, to.factor);
   const std::uint64_t down = tiles_over(of.rows), across = tiles_over(of.columns);
   const std::uint64_t tiles = count_tiles(of) * to.parts, terms = terms_of_part(of, to.parts);
   for (std::uint64_t tile = block.index(); tile < tiles; tile += block.count()) {
@@ -117,7 +119,7 @@ TROUPE_KERNEL_BODY void multiply_tiles(const Block& block, const ProductExtents&
       for (unsigned i = 0; i < kTilePart && row + i < of.rows; ++i)
         for (unsigned j = 0; j < kTilePart && column + j < of.columns; ++j)
           put_sum(to, at, partial, bias, part, product.index(batch, row + i, column + j),
-                  product.column(batch, column + j), all[t].rows[i].of[j]);
+                  product.column(batch, column + j), all[t].rows[i].of[j], scale);
     });
   }
 }
@@ -132,10 +134,11 @@ TROUPE_KERNEL_BODY void add_parts(const Block& block, const AddPartsArgs& args) 
   void* const at = block.at(args.to.at);
   const float* const partial = block.at(args.to.partial);
   const float* const bias = block.at(args.to.bias);
+  const float scale = args.to.scale * value_of(block, args.to.factor);
   block.for_each(args.to.count, [&](std::uint64_t i) {
     float sum = 0;
     for (std::uint32_t part = 0; part < args.to.parts; ++part) sum += partial[part * args.to.count + i];
-    sum *= args.to.scale;
+    sum *= scale;
     if (bias != nullptr) sum += bias[i % args.bias_width];
     if (args.to.adds != 0) sum += load(at, args.to.type, i);
     store(at, args.to.type, i, sum);
@@ -198,14 +201,14 @@ TROUPE_KERNEL_BODY void multiply(const Block& block, const MultiplyArgs& args) {
 /// The bias has `width` elements. Of a result with strides, everything between its first and its last element.
 inline void declare(Accesses& touched, const ProductTo& to, std::uint64_t width, std::uint64_t span) {
   touched.reads(to.bias, width * sizeof(float));
-  if (to.parts > 1)
-    touched.writes(to.partial, to.parts * to.count * sizeof(float));
-  else
-    touched.writes(to.at, span * bytes_of(to.type));
+  if (to.parts > 1) return touched.writes(to.partial, to.parts * to.count * sizeof(float));
+  touched.reads(to.factor.at, sizeof(float));
+  touched.writes(to.at, span * bytes_of(to.type));
 }
 inline void declare(Accesses& touched, const AddPartsArgs& args) {
   touched.reads(args.to.partial, args.to.parts * args.to.count * sizeof(float));
   touched.reads(args.to.bias, args.bias_width * sizeof(float));
+  touched.reads(args.to.factor.at, sizeof(float));
   touched.writes(args.to.at, args.to.count * bytes_of(args.to.type));
 }
 inline void declare(Accesses& touched, const MultiplyArgs& args) {

@@ -69,19 +69,21 @@ struct EmbedBackArgs {
   std::uint64_t width;
   std::uint32_t vocabulary;
   Stored gradient_type;
+  Factor factor{};  // of the sums
 };
 TROUPE_KERNEL_BODY void embed_back(const Block& block, const EmbedBackArgs& args) {
   float* const to = block.at(args.to);
   const void* const gradient = block.at(args.gradient);
   const std::int32_t* const tokens = block.at(args.tokens);
   const TokenLink* const links = block.at(args.links);
+  const float factor = value_of(block, args.factor);
   block.for_each(args.count * args.width, [&](std::uint64_t i) {
     const std::uint64_t place = i / args.width, column = i % args.width;
     if (links[place].is_first == 0) return;
     float sum = 0;
     for (auto at = static_cast<std::int64_t>(place); at >= 0; at = links[at].next)
       sum += load(gradient, args.gradient_type, static_cast<std::uint64_t>(at) * args.width + column);
-    to[static_cast<std::uint64_t>(tokens[place]) * args.width + column] = sum;
+    to[static_cast<std::uint64_t>(tokens[place]) * args.width + column] = sum * factor;
   });
 }
 
@@ -176,6 +178,7 @@ inline void declare(Accesses& touched, const EmbedBackArgs& args) {
   touched.reads(args.gradient, args.count * args.width * bytes_of(args.gradient_type));
   touched.reads(args.tokens, args.count * sizeof *args.tokens);
   touched.reads(args.links, args.count * sizeof *args.links);
+  touched.reads(args.factor.at, sizeof(float));
   touched.writes(args.to, args.vocabulary * args.width * sizeof(float));
 }
 inline void declare(Accesses& touched, const AddRepeatedArgs& args) {

@@ -57,8 +57,20 @@ TROUPE_KERNEL_BODY std::uint64_t whose(const Block& block, const CheckGradientAr
   return bad_at(args.first_element + at, args.ranks[own]);
 }
 
-/// One block.
+/// Only whether all is finite: as many blocks as there are.
+TROUPE_KERNEL_BODY void find_not_finite(const Block& block, const CheckGradientArgs& args) {
+  const float* const sum = block.at(args.sum);
+  std::uint64_t first = args.count;  // that this thread has seen
+  block.for_each(args.count, [&](std::uint64_t i) {
+    if (!is_finite(sum[i]) && i < first) first = i;
+  });
+  if (first < args.count)
+    Block::lower(&block.at(block.values(args.given).sums)->bad_gradient, whose(block, args, first));
+}
+
+/// With squares: one block.
 TROUPE_KERNEL_BODY void check_gradient(const Block& block, const CheckGradientArgs& args) {
+  if (args.squares == 0) return find_not_finite(block, args);
   const float* const sum = block.at(args.sum);
   double* const lanes = block.shared<double, kSquareLanes>();
   auto* const found = block.shared<std::uint64_t, kBlockThreads>();
@@ -82,7 +94,7 @@ TROUPE_KERNEL_BODY void check_gradient(const Block& block, const CheckGradientAr
     std::uint64_t at = args.count;
     for (unsigned thread = 0; thread < kBlockThreads; ++thread) at = found[thread] < at ? found[thread] : at;
     StepSums* const sums = block.at(block.values(args.given).sums);
-    if (args.squares != 0) sums->gradient_squares += squares;
+    sums->gradient_squares += squares;
     if (at >= args.count) return;
     const std::uint64_t bad = whose(block, args, at);
     if (sums->bad_gradient == 0 || bad < sums->bad_gradient) sums->bad_gradient = bad;

@@ -32,7 +32,7 @@ struct UpdateArgs {
   const StreamState* stream;
   StreamReport* report;
   float* parameters;
-  std::uint16_t* bf16;           // null: no image
+  std::uint16_t* bf16;           // null: no copy in 16 bits
   float* state[kMaxStateSlots];  // null beyond what the rule keeps, the average included
   float* average;                // the last of `state`; null: the rule keeps none
   UpdateJournal* journal;        // null: the pass is not restartable
@@ -43,10 +43,18 @@ struct UpdateArgs {
   const Layout::Entry* scaled;
   std::uint64_t count_scaled;
   const TensorSquares* squares;
+  const LossScaleState* loss_scale;  // null: nothing was left out
+  Stored copy_type;                  // of `bf16`
+  std::uint32_t reserved;
   std::uint64_t count_parts;
   const float* parts[kMaxParts];
   Given<UpdateValues> given;
 };
+
+/// The constants of this update, which is a later one than its state knows if updates were left out.
+TROUPE_KERNEL_BODY RuleStep rule_of(const Block& block, const UpdateValues& values, const LossScaleState* scale) {
+  return scale == nullptr ? values.rule : without_left_out(values.rule, block.at(scale)->now.left_out);
+}
 
 /// Where an element of a group stands in ranges that grow.
 struct RangePlace {
@@ -120,7 +128,7 @@ TROUPE_KERNEL_BODY void update_at(const Block& block, const UpdateArgs& args, co
   update_element<kKind>(rule, scale, sum, memory.parameters[i], memory.state[0] ? memory.state[0][i] : none0,
                         memory.state[1] ? memory.state[1][i] : none1);
   if (memory.average) average_element(rule, memory.parameters[i], memory.average[i]);
-  if (memory.bf16) memory.bf16[i] = rounded(memory.parameters[i]);
+  if (memory.bf16) memory.bf16[i] = rounded(memory.parameters[i], args.copy_type);
 }
 
 template <RuleKind kKind>
@@ -208,9 +216,10 @@ TROUPE_KERNEL_BODY void update_as(const Block& block, const UpdateArgs& args, co
 
 /// With a journal: one block.
 TROUPE_KERNEL_BODY void update(const Block& block, const UpdateArgs& args) {
-  const UpdateValues values = block.values(args.given);
+  UpdateValues values = block.values(args.given);
   const float scale = gradient_scale(values.rule, *block.at(values.total));
   if (scale == 0) return;
+  values.rule = rule_of(block, values, args.loss_scale);
   if (args.journal != nullptr && is_foreign(block, args, values.number)) {
     block.once([&] {
       end_stream(block, const_cast<StreamState*>(args.stream), args.report, StreamFault::foreign_journal,
@@ -246,6 +255,7 @@ struct AddUpdateSquaresArgs {
   const Layout::Entry* scaled;
   std::uint64_t count_scaled;
   TensorSquares* squares;
+  const LossScaleState* loss_scale;  // as in UpdateArgs
   Given<UpdateValues> given;
 };
 
@@ -283,9 +293,10 @@ TROUPE_KERNEL_BODY void add_squares_of_piece(const Block& block, const AddUpdate
 
 /// One block for each tensor.
 TROUPE_KERNEL_BODY void add_update_squares(const Block& block, const AddUpdateSquaresArgs& args) {
-  const UpdateValues values = block.values(args.given);
+  UpdateValues values = block.values(args.given);
   const float scale = gradient_scale(values.rule, *block.at(values.total));
   if (scale == 0) return;
+  values.rule = rule_of(block, values, args.loss_scale);
   const std::uint64_t stripe_end = args.first_element + args.count;
   const Layout::Entry* const no_decay = block.at(args.no_decay);
   for (std::uint64_t tensor = block.index(); tensor < args.count_scaled; tensor += block.count()) {
@@ -318,6 +329,7 @@ inline void declare(Accesses& touched, const UpdateArgs& args) {
   if (args.count_parts == 0) return;
   for (std::uint64_t p = 0; p < args.count_parts; ++p) touched.reads(args.parts[p], bytes);
   touched.reads(args.no_decay, args.count_no_decay * sizeof(Layout::Entry));
+  touched.reads(args.loss_scale, sizeof *args.loss_scale);
   touched.reads(args.scaled, args.count_scaled * sizeof(Layout::Entry));
   touched.reads(args.squares, args.count_scaled * sizeof(TensorSquares));
   touched.writes(args.parameters, bytes);
@@ -338,6 +350,7 @@ inline void declare(Accesses& touched, const AddUpdateSquaresArgs& args) {
   touched.reads(args.parameters, bytes);
   for (const float* const state : args.state) touched.reads(state, bytes);
   touched.reads(args.no_decay, args.count_no_decay * sizeof(Layout::Entry));
+  touched.reads(args.loss_scale, sizeof *args.loss_scale);
   touched.reads(args.scaled, args.count_scaled * sizeof(Layout::Entry));
   touched.writes(args.squares, args.count_scaled * sizeof(TensorSquares));
 }

@@ -25,7 +25,7 @@ struct Tensor {
 
 struct LayerParameter {
   const void* values = nullptr;
-  const std::uint16_t* bf16 = nullptr;  // rounded, where the graph is bf16
+  const std::uint16_t* bf16 = nullptr;  // rounded, where the graph is in bf16 or f16
   float* gradient = nullptr;
   std::uint64_t count = 0;
   Stored type = Stored::f32;
@@ -52,6 +52,8 @@ struct Pass {
   std::byte* scratch;        // of the layer, until its function returns
   const std::int32_t* keys;  // of the rows' samples; null: nothing is dropped
   std::uint64_t* samples;    // that count in this step; known behind the last loss
+  Factor loss_factor;        // of the gradients of losses
+  Factor gradient_factor;    // of gradients to parameters, which takes the other one away
   StepSums* sums;
 };
 

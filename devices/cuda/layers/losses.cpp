@@ -27,6 +27,7 @@ void number_loss_of(const LayerWork& work, const Pass& pass, double weight, doub
   args.targets = targets.at, args.targets_type = targets.type;
   args.count_rows = pass.rows, args.width = read.width();
   args.weight = static_cast<float>(weight), args.beta = static_cast<float>(beta);
+  args.factor = pass.loss_factor;
   pass.stream.launch(args, args.count_rows * kSummedColumns);
   add_up(work, pass, weight, args.count_rows);
 }
@@ -42,6 +43,7 @@ void forward(const SoftmaxCrossEntropy& loss, const LayerWork& work, const Pass&
   args.count_rows = pass.rows * labels.width();
   args.classes = static_cast<std::uint32_t>(logits.width() / labels.width()), args.ignore = loss.ignore;
   args.weight = static_cast<float>(loss.weight), args.smoothing = static_cast<float>(loss.smoothing);
+  args.factor = pass.loss_factor;
   pass.stream.launch(args, args.count_rows * kSummedColumns);
   add_up(work, pass, static_cast<double>(args.weight), args.count_rows);
 }

@@ -57,12 +57,12 @@ void normalize_rows_backward(const LayerWork& work, const Pass& pass, bool is_la
   to_scale.from = output.gradient, to_scale.from_type = output.gradient_type;
   to_scale.times = input.at, to_scale.times_type = input.type, to_scale.moments = moments;
   to_scale.sums = {rows, width, 1, 0};
-  pass.math.sum_columns(pass.stream, to_scale, work.parameters[0].gradient);
+  pass.math.sum_columns(pass.stream, to_scale, work.parameters[0].gradient, pass.gradient_factor);
   if (is_layer_norm) {
     SumColumnsArgs to_shift{};
     to_shift.from = output.gradient, to_shift.from_type = output.gradient_type;
     to_shift.sums = {rows, width, 1, 0};
-    pass.math.sum_columns(pass.stream, to_shift, work.parameters[1].gradient);
+    pass.math.sum_columns(pass.stream, to_shift, work.parameters[1].gradient, pass.gradient_factor);
   }
   if (work.gradients[0].at == nullptr) return;
   NormalizeRowsBackArgs args{};
@@ -103,7 +103,7 @@ void backward(const BatchNorm&, const LayerWork& work, const Pass& pass) {
   gradients.mean_to = work.parameters[kRunningMean].gradient;
   gradients.variance_to = work.parameters[kRunningVariance].gradient;
   gradients.partial = slopes.partial, gradients.moments = slopes.moments;
-  gradients.samples = pass.samples, gradients.sums = sums;
+  gradients.samples = pass.samples, gradients.sums = sums, gradients.factor = pass.gradient_factor;
   pass.stream.launch(gradients, sums.count_columns);
   if (work.gradients[0].at == nullptr) return;
   NormalizeChannelsBackArgs args{};

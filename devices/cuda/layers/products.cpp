@@ -65,6 +65,7 @@ void backward(const Affine& of, const LayerWork& work, const Pass& pass) {
   const Tensor &input = *work.inputs[0], &output = *work.output;
   MultiplyArgs to_weights{};
   to_weights.to = written_to(work.parameters[0].gradient, Stored::f32);
+  to_weights.to.factor = pass.gradient_factor;
   to_weights.place = matrix(nullptr, Stored::f32, of.inner, 1);
   to_weights.a = matrix(output.gradient, output.gradient_type, 1, of.units);
   to_weights.b = matrix(input.at, input.type, of.inner, 1);
@@ -200,10 +201,11 @@ void forward(const Conv2d& conv, const LayerWork& work, const Pass& pass) {
 void backward(const Conv2d& conv, const LayerWork& work, const Pass& pass) {
   if (is_affine(conv)) return backward(affine_of(conv, work, pass.rows), work, pass);
   ConvolveToWeightsArgs to_weights = to_weights_args(conv, work, pass.rows);
+  to_weights.to.factor = pass.gradient_factor;
   pass.math.convolve_to_weights(pass.stream, to_weights);
   if (conv.bias) {
     SumColumnsArgs to_bias = sums_of(*work.output, to_weights.shape.count_out() / conv.filters, conv.filters);
-    pass.math.sum_columns(pass.stream, to_bias, work.parameters[1].gradient);
+    pass.math.sum_columns(pass.stream, to_bias, work.parameters[1].gradient, pass.gradient_factor);
   }
   if (work.gradients[0].at == nullptr) return;
   ConvolveToImagesArgs to_images = to_images_args(conv, work, pass.rows);

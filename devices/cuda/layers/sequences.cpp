@@ -75,6 +75,7 @@ void backward(const Embedding& embedding, const LayerWork& work, const Pass& pas
   args.gradient = work.output->gradient, args.gradient_type = work.output->gradient_type;
   args.tokens = links.tokens, args.links = links.links;
   args.count = links.count, args.width = embedding.width, args.vocabulary = embedding.vocabulary;
+  args.factor = pass.gradient_factor;
   pass.stream.launch(args, args.count * args.width);
 }
 
@@ -92,7 +93,7 @@ void backward(const Position&, const LayerWork& work, const Pass& pass) {
   SumColumnsArgs to_positions{};
   to_positions.from = output.gradient, to_positions.from_type = output.gradient_type;
   to_positions.sums = {pass.rows, output.width(), 1, 0};
-  pass.math.sum_columns(pass.stream, to_positions, work.parameters[0].gradient);
+  pass.math.sum_columns(pass.stream, to_positions, work.parameters[0].gradient, pass.gradient_factor);
   move_all(work.gradients[0], output.gradient, output.gradient_type, pass.rows * output.width(), pass);
 }
 

@@ -32,13 +32,9 @@ std::string to_string(const Rule& rule) {
   if (rule.ema_decay > 0) out += fmt::format(", ema_decay={}", rule.ema_decay);
   if (rule.clip_norm > 0) out += fmt::format(", clip_norm={}", rule.clip_norm);
   if (rule.skips_non_finite) out += ", skips non-finite";
+  if (rule.scales_loss) out += ", scales the loss";
   if (rule.stops_non_finite) out += ", goes back from non-finite";
   return out + ")";
-}
-
-double ema_decay_at(double decay, std::uint64_t t) noexcept {
-  const auto updates = static_cast<double>(t);
-  return std::min(decay, (1 + updates) / (10 + updates));
 }
 
 RuleStep rule_step(const Rule& rule, std::uint64_t t) {
@@ -51,25 +47,23 @@ RuleStep rule_step(const Rule& rule, std::uint64_t t) {
   step.clip_norm = rule.clip_norm;
   step.judged = needs_verdict(rule);
   step.look_ahead = static_cast<float>(rule.look_ahead);
-  if (rule.ema_decay > 0) step.average = static_cast<float>(1 - ema_decay_at(rule.ema_decay, t));
+  UpdateCount count{.t = t, .ema_decay = rule.ema_decay};
   if (reads(rule.kind, &Rule::trust)) step.trust = static_cast<float>(rule.trust);
   if (reads(rule.kind, &Rule::epsilon)) step.epsilon = static_cast<float>(rule.epsilon);
   if (reads(rule.kind, &Rule::alpha)) {
     step.beta2 = static_cast<float>(rule.alpha);
     step.one_minus_beta2 = static_cast<float>(1 - rule.alpha);
   }
-  if (!reads(rule.kind, &Rule::beta1)) return step;
-  const auto updates = static_cast<double>(t);
-  const double first_scale = 1 / (1 - std::pow(rule.beta1, updates));
-  if (rule.kind == RuleKind::lamb)
-    step.first_scale = static_cast<float>(first_scale);
-  else
-    step.rate = static_cast<float>(rule.rate / (1 - std::pow(rule.beta1, updates)));
-  step.beta1 = static_cast<float>(rule.beta1);
-  step.one_minus_beta1 = static_cast<float>(1 - rule.beta1);
-  step.beta2 = static_cast<float>(rule.beta2);
-  step.one_minus_beta2 = static_cast<float>(1 - rule.beta2);
-  step.second_scale = static_cast<float>(1 / (1 - std::pow(rule.beta2, updates)));
+  if (reads(rule.kind, &Rule::beta1)) {
+    count.rate = rule.rate, count.beta1 = rule.beta1, count.beta2 = rule.beta2;
+    step.beta1 = static_cast<float>(rule.beta1);
+    step.one_minus_beta1 = static_cast<float>(1 - rule.beta1);
+    step.beta2 = static_cast<float>(rule.beta2);
+    step.one_minus_beta2 = static_cast<float>(1 - rule.beta2);
+    step.second_scale = 1;
+  }
+  set_corrections(step, count);
+  if (rule.scales_loss) step.count = count;
   return step;
 }
 

@@ -44,12 +44,17 @@ struct Rule {
   double clip_norm = 0;           // the mean gradient's L2 norm is cut to this; 0: it is not
   bool skips_non_finite = false;  // an update with a gradient that is not finite changes nothing
   bool stops_non_finite = false;  // nor does it here, and the run does not go on from it
+  bool scales_loss = false;       // nor here: the loss scale was too large (loss_scale.hpp)
   friend bool operator==(const Rule&, const Rule&) = default;
 };
 
 /// Whether all ranks must agree on an update, from its whole gradient, before it begins.
 constexpr bool needs_verdict(const Rule& rule) noexcept {
-  return rule.clip_norm > 0 || rule.skips_non_finite || rule.stops_non_finite;
+  return rule.clip_norm > 0 || rule.skips_non_finite || rule.stops_non_finite || rule.scales_loss;
+}
+/// Whether ranks that train by themselves can follow it: a loss scale each of them can judge alone.
+constexpr bool needs_common_verdict(const Rule& rule) noexcept {
+  return rule.clip_norm > 0 || ((rule.skips_non_finite || rule.stops_non_finite) && !rule.scales_loss);
 }
 
 /// What rules keep, and behind it the average of the parameters.
@@ -148,6 +153,14 @@ constexpr bool gathers_first(const Rule& rule) noexcept { return needs_verdict(r
 Rule with_momentum(Rule rule, bool given) noexcept;
 std::string to_string(const Rule& rule);
 
+/// The number of an update since the state was zero, and what constants that change with it follow from.
+struct UpdateCount {
+  std::uint64_t t = 0;  // from 1; 0: no constants change
+  double rate = 0, beta1 = 0, beta2 = 0;
+  double ema_decay = 0;
+  friend bool operator==(const UpdateCount&, const UpdateCount&) = default;
+};
+
 /// A rule's constants for one update, ready for a kernel; f32, computed in f64.
 struct RuleStep {
   RuleKind kind = RuleKind::sgd;
@@ -163,7 +176,8 @@ struct RuleStep {
   float trust = 0;
   float average = 0;     // weight of the parameters in their moving average; 0: there is none
   double clip_norm = 0;  // as in Rule
-  bool judged = false;   // needs_verdict(): StepSums::gradient_squares is known
+  bool judged = false;   // needs_verdict(): StepSums::gradient_squares or bad_gradient is known
+  UpdateCount count{};   // with a loss scale: devices know how many of these updates were left out
   friend bool operator==(const RuleStep&, const RuleStep&) = default;
 };
 constexpr std::size_t state_slots(const RuleStep& rule) noexcept {
@@ -171,7 +185,31 @@ constexpr std::size_t state_slots(const RuleStep& rule) noexcept {
 }
 /// The decay of the average in update `t`, from 1: smaller in the first ones, so that the weights at the start of the
 /// run are soon forgotten; min(decay, (1 + t) / (10 + t)).
-double ema_decay_at(double decay, std::uint64_t t) noexcept;
+TROUPE_ANY_PROCESSOR inline double ema_decay_at(double decay, std::uint64_t t) noexcept {
+  const auto updates = static_cast<double>(t);
+  const double first = (1 + updates) / (10 + updates);
+  return decay < first ? decay : first;
+}
+/// Sets the constants that change with the number of the update, for kinds that read beta1, and the average's.
+TROUPE_ANY_PROCESSOR inline void set_corrections(RuleStep& step, const UpdateCount& count) noexcept {
+  if (count.ema_decay > 0) step.average = static_cast<float>(1 - ema_decay_at(count.ema_decay, count.t));
+  if (count.beta1 <= 0 && count.beta2 <= 0) return;
+  const auto updates = static_cast<double>(count.t);
+  const double first_scale = 1 / (1 - std::pow(count.beta1, updates));
+  if (step.kind == RuleKind::lamb)
+    step.first_scale = static_cast<float>(first_scale);
+  else
+    step.rate = static_cast<float>(count.rate / (1 - std::pow(count.beta1, updates)));
+  step.second_scale = static_cast<float>(1 / (1 - std::pow(count.beta2, updates)));
+}
+/// The same update, if `left_out` of those before it changed nothing.
+TROUPE_ANY_PROCESSOR inline RuleStep without_left_out(RuleStep step, std::uint32_t left_out) noexcept {
+  if (left_out == 0 || step.count.t <= left_out) return step;
+  UpdateCount count = step.count;
+  count.t -= left_out;
+  set_corrections(step, count);
+  return step;
+}
 /// The constants of update number `t`, counted from 1.
 RuleStep rule_step(const Rule& rule, std::uint64_t t);
 

@@ -26,12 +26,15 @@ std::string describe_bad(const StepSums& total, const Graph& graph, const Layout
 }
 
 bool is_skipped(const Rule& rule, const StepSums& total) noexcept {
+  if (rule.scales_loss && total.bad_gradient != 0) return true;
   return needs_verdict(rule) && total.samples != 0 && !std::isfinite(total.gradient_squares);
 }
 
 Status judge_step(const Rule& rule, Step step, const StepSums& total, const Graph& graph, const Layout& layout) {
   const bool skipped = is_skipped(rule, total);
-  if (skipped ? rule.skips_non_finite : std::isfinite(total.loss) && total.bad_gradient == 0) return {};
+  const bool continues = skipped ? rule.skips_non_finite || rule.scales_loss
+                                 : std::isfinite(total.loss) && total.bad_gradient == 0;
+  if (continues) return {};
   return {Code::device_fault,
           text("step ", step.value, ": ", describe_bad(total, graph, layout), " is not finite",
                skipped ? " (the parameters are those of the step before)" : "", "; ", kAgainstNonFinite)};

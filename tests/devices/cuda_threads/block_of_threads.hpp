@@ -114,6 +114,12 @@ class Block {
     std::uint32_t none = 0;
     return __atomic_compare_exchange_n(word, &none, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
   }
+  static void lower(std::uint64_t* word, std::uint64_t value) noexcept {
+    std::uint64_t seen = __atomic_load_n(word, __ATOMIC_RELAXED);
+    while ((seen == 0 || seen > value) &&
+           !__atomic_compare_exchange_n(word, &seen, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+  }
 
  private:
   SharedByThreads& shared_;

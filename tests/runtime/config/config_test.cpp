@@ -422,6 +422,11 @@ TEST(Config, WrongOverridesAreAnsweredWithTheirName) {
        "--set update.error_feedback: update.error_feedback is not used by update.compress = \"none\" (default); "
        "leave "
        "it out, or choose \"bf16\""},
+      {"model.loss_scale=1024",
+       "--set model.loss_scale: model.loss_scale is not used by model.dtype = \"f32\" (default); leave it out, or "
+       "choose "
+       "\"f16\""},
+      {"model.loss_scale=small", "--set model.loss_scale: is the text \"small\""},
       {"model.layers=x", "--set model.layers: is the text \"x\", but takes an array of layers"},
   };
   for (const auto& [assignment, answer] : cases) {
@@ -458,6 +463,26 @@ TEST(Config, DeviceThreadsAreANumberOrAWordAndATrialIsNotDeterministic) {
   EXPECT_THAT(std::string{failure("", {"placement.device_threads=many"}).text()}, HasSubstr("is the text \"many\""));
   EXPECT_THAT(std::string{failure("", {"placement.device_threads=auto", "train.deterministic=true"}).text()},
               HasSubstr("must always be the same; write the number, or \"cores\""));
+}
+
+TEST(Config, TakesF16WithALossScaleWhereEachUpdateCanBeLeftOut) {
+  const Settings s = settings("[model]\ndtype = \"f16\"\nloss_scale_start = 1024\nloss_scale_steps = 7\n");
+  EXPECT_EQ(s.model.dtype, DType::f16);
+  EXPECT_TRUE(s.rule.scales_loss);
+  EXPECT_EQ(s.model.scaling, (LossScaling{0, 1024, 7}));
+  EXPECT_EQ(settings("", {"model.dtype=f16", "model.loss_scale=128"}).model.scaling.fixed, 128);
+  EXPECT_EQ(settings("", {"model.dtype=f16", "model.loss_scale=dynamic"}).model.scaling, LossScaling{});
+  EXPECT_FALSE(settings("", {"model.dtype=bf16"}).rule.scales_loss);
+  EXPECT_NO_THROW(settings("", {"model.dtype=f16", "update.policy=block_momentum", "update.block_samples=4000"}));
+  const auto why = [](std::vector<std::string> more) {
+    more.emplace_back("model.dtype=f16");
+    return std::string{failure("", more).text()};
+  };
+  EXPECT_THAT(why({"placement.device=cpu"}), HasSubstr("needs GPUs, and placement.device = \"cpu\""));
+  EXPECT_THAT(why({"train.non_finite=roll_back"}), HasSubstr("leave one of the two out"));
+  EXPECT_THAT(why({"model.loss_scale=128", "model.loss_scale_steps=7"}), HasSubstr("is not used by model.loss_scale"));
+  EXPECT_THAT(why({"update.group=[{name=\"biases\",match=\"*.bias\",policy=\"sync\"}]"}),
+              HasSubstr("model.dtype = \"f16\""));
 }
 
 TEST(Config, TheHashCoversValuesAndNotOrigins) {

@@ -140,7 +140,7 @@ inline const std::vector<WrongConfiguration>& wrong_configurations() {
       {"[cluster]\nnodes = \"4\"\n", {"app.toml:2:9: cluster.nodes", "\"local:N\""}},
       // Words that are not among the choices.
       {"[model]\ndtype = \"fp32\"\n", {"app.toml:2:9: model.dtype is the text \"fp32\"", "did you mean \"f32\"?"}},
-      {"[model]\ndtype = \"f16\"\n", {"app.toml:2:9: model.dtype is the text \"f16\"", "did you mean"}},
+      {"[model]\ndtype = \"fp16\"\n", {"app.toml:2:9: model.dtype is the text \"fp16\"", "did you mean"}},
       {"[model]\nname = \"resnet50\"\n",
        {"app.toml:2:8: model.name is the text \"resnet50\", but takes one of \"mlp\", \"lenet\""}},
       {"[optimizer]\nrule = \"Adam\"\n",

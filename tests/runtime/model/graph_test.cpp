@@ -208,7 +208,7 @@ TEST(Graph, RefusesWhatNobodyReads) {
 TEST(Graph, RefusesFieldsThatAModelCannotRead) {
   const std::vector<Layer> layers{{"a", Dense{4}}, {"loss", SoftmaxCrossEntropy{}}};
   EXPECT_THAT(refusal_of({{"image", {{6}}, DType::bf16}, {"label", {}, DType::i32}}, layers),
-              HasSubstr("field image: is bf16; numbers that a model reads are in the model's f32"));
+              HasSubstr("field image: is bf16; numbers that a model in f32 reads are f32"));
   EXPECT_THAT(refusal_of({{"image", {{6}}, DType::f32}, {"label", {{2}}, DType::i32}}, layers),
               HasSubstr("layer loss: logits [4] for labels [2] of field label; they must have one extent more"));
   EXPECT_THAT(refusal_of({{"image", {{6}}, DType::f32}, {"image", {}, DType::i32}}, layers),

@@ -59,9 +59,9 @@ Memory OwnWork::add_up_packed(std::uint32_t bucket, const Memory& mine, const El
 }
 
 /// Adds up packed contributions into `mine`, one rank after the other, to find at whose contribution the sum stops
-/// being finite. `sums` keeps the lowest such element and, for it, the first rank.
+/// being finite. The sums keep the lowest such element and, for it, the first rank.
 void OwnWork::add_up_packed_with_norm(std::uint32_t bucket, const Memory& mine, const ElementRange& own,
-                                      const Memory& sums) {
+                                      const BucketWork& work) {
   Memory so_far;
   for (std::uint32_t r = 0; r < plan_.ranks(); ++r) {
     const Memory from = plan_.packed(bucket, r, own);
@@ -72,7 +72,8 @@ void OwnWork::add_up_packed_with_norm(std::uint32_t bucket, const Memory& mine, 
     const bool last = r + 1 == plan_.ranks();
     if (r > 0) {
       const Memory to = last ? mine : staging_.summed(own.count);
-      exchange_.reduce_with_norm(to, std::array{so_far, part}, {sums, own.first, blamed_so_far_[r], last});
+      exchange_.reduce_with_norm(to, std::array{so_far, part},
+                                 {work.sums, own.first, blamed_so_far_[r], last && work.squares});
       so_far = to;
     } else {
       so_far = part;
@@ -137,9 +138,10 @@ void OwnWork::reduce_with_norm(CollectiveCall& call) {
   if (own.count == 0) return;
   const Memory sum = elements(call.data, own.first - call.work.bucket.first, own.count, sizeof(float));
   if (plan_.is_filtered(shape))
-    add_up_packed_with_norm(shape.bucket, sum, own, call.work.sums);
+    add_up_packed_with_norm(shape.bucket, sum, own, call.work);
   else
-    exchange_.reduce_with_norm(sum, gradients_of(shape, call.data, own), {call.work.sums, own.first, group_.blamed});
+    exchange_.reduce_with_norm(sum, gradients_of(shape, call.data, own),
+                               {call.work.sums, own.first, group_.blamed, call.work.squares});
   const Point done = exchange_.mark();
   for (Round& round : call.rounds)
     if (plan_.has_own_work(round)) space_.timeline(done.line).wake(done.value, round);

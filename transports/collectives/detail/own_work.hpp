@@ -43,7 +43,8 @@ class OwnWork {
   std::span<const Memory> sums_of(const Round& round);
   std::span<const Memory> gradients_of(const RoundShape& shape, const Memory& gradients, const ElementRange& own);
   Memory add_up_packed(std::uint32_t bucket, const Memory& mine, const ElementRange& own);
-  void add_up_packed_with_norm(std::uint32_t bucket, const Memory& mine, const ElementRange& own, const Memory& sums);
+  void add_up_packed_with_norm(std::uint32_t bucket, const Memory& mine, const ElementRange& own,
+                               const BucketWork& work);
   template <class OfRank>
   std::span<const Memory> in_rank_order(Memory own, OfRank&& of_rank);
 

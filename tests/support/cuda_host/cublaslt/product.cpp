@@ -13,10 +13,13 @@ namespace {
 using cuda::host::process;
 
 const void* pointer_to(Address at) { return reinterpret_cast<const void*>(at); }
-Stored stored(Type type) { return type == Type::f32 ? Stored::f32 : Stored::bf16; }
+Stored stored(Type type) { return type == Type::f32 ? Stored::f32 : type == Type::f16 ? Stored::f16 : Stored::bf16; }
 
 std::string text_of(const LayoutState& of) {
-  return std::to_string(of.rows) + " x " + std::to_string(of.columns) + " " + (of.type == Type::f32 ? "f32" : "bf16") +
+  return std::to_string(of.rows) + " x " + std::to_string(of.columns) + " " +
+         (of.type == Type::f32   ? "f32"
+          : of.type == Type::f16 ? "f16"
+                                 : "bf16") +
          " with leading dimension " + std::to_string(of.leading);
 }
 

@@ -12,7 +12,9 @@ namespace {
 
 using cuda::host::process;
 
-Stored stored(DataType type) { return type == DataType::f32 ? Stored::f32 : Stored::bf16; }
+Stored stored(DataType type) {
+  return type == DataType::f32 ? Stored::f32 : type == DataType::f16 ? Stored::f16 : Stored::bf16;
+}
 const void* pointer_to(Address at) { return reinterpret_cast<const void*>(at); }
 
 /// 10 bits of the mantissa.
@@ -137,7 +139,7 @@ std::uint64_t TensorForm::count() const noexcept {
 }
 
 std::string TensorForm::text() const {
-  std::string said = type == DataType::f32 ? "f32" : "bf16";
+  std::string said = type == DataType::f32 ? "f32" : type == DataType::f16 ? "f16" : "bf16";
   const char* before = " [";
   for (const std::int64_t extent : extents) said += std::exchange(before, ", ") + std::to_string(extent);
   return said + "]";
