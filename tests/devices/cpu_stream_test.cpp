@@ -137,6 +137,7 @@ class CpuStream : public ::testing::Test {
     sink.stripe = {{GroupId{}, Rank{}, 0, count},
                    memory.parameters,
                    memory.bf16,
+                   DType::bf16,
                    {arena_->allocate(count * 4), arena_->allocate(count * 4)},
                    arena_->allocate(journal_bytes(2))};
     sink.gradients = {memory.gradients, arena_->allocate(count * 4), arena_->allocate(count * 4)};

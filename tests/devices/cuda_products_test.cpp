@@ -107,7 +107,7 @@ TEST(CudaProducts, AndTheirDeviceGiveEverythingBackWhicheverCallOfTheDriverFails
       const int code = gpu::exit_code_of([&] {
         (void)::setenv("TROUPE_CUDA_HOST_FAULT", fault.c_str(), 1);
         try {
-          Trial trial{{}};
+          Trial trial{{}, net()};
           trial.step(1);
           (void)trial.end();
         } catch (const Error&) {  // as it should

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "devices/cuda/cuda_device.hpp"
+#include "runtime/model/f16.hpp"
 #include "tests/contracts/device_world.hpp"
 #include "tests/support/gpu.hpp"
 
@@ -29,9 +30,9 @@ class Trial {
     std::vector<float> start(count);
     fill_initial(graph_, layout_, 3, start);
     memory_ = {put<float>(start), {}, put<float>(std::vector<float>(count))};
-    if (graph_.dtype() == DType::bf16) {
+    if (graph_.dtype() != DType::f32) {
       std::vector<std::uint16_t> image;
-      for (const float value : start) image.push_back(to_bf16(value));
+      for (const float value : start) image.push_back(graph_.dtype() == DType::f16 ? to_f16(value) : to_bf16(value));
       memory_.bf16 = put<std::uint16_t>(image);
     }
     replica_ = device_->compile(graph_, layout_, rows_, make_buckets(GroupId{}, graph_, layout_, 0), memory_);
@@ -46,7 +47,7 @@ class Trial {
   void step(std::uint64_t key, std::uint32_t rows = kTrialRows) {
     std::vector<std::byte> bytes(rows_.size_bytes());
     const BatchLayout::Entry& image = rows_.entry(kImage);
-    const bool is_f32 = graph_.dtype() == DType::f32;
+    const bool is_f32 = batch_type(graph_.dtype()) == DType::f32;
     for (std::uint64_t i = 0; i < kTrialRows * image.row_elements(); ++i) {
       const auto value = static_cast<float>(random_normal(key, i));
       const std::uint16_t rounded = to_bf16(value);
