@@ -51,12 +51,12 @@ std::optional<LibraryConvolution> make(ConvolutionKind kind, const ConvolutionSh
 }  // namespace
 
 std::string text_of(const ConvolutionForm& f) {
-  return text(name_of(f.kind), ' ', name_of(f.type), ' ', f.images, 'x', f.height, 'x', f.width, 'x',
-              f.channels, " to ", f.out_height, 'x', f.out_width, 'x', f.filters, " kernel ", f.kernel_height, 'x',
-              f.kernel_width, " padding ", f.padding_height, 'x', f.padding_width, " stride ", f.stride_height, 'x',
-              f.stride_width, " dilation ", f.dilation_height, 'x', f.dilation_width, " groups ", f.groups,
-              f.has_bias ? " bias" : "", f.has_relu ? " relu" : "", f.adds ? " adds" : "", " aligned ",
-              f.images_alignment, ' ', f.weights_alignment, ' ', f.output_alignment, ' ', f.bias_alignment);
+  return text(name_of(f.kind), ' ', name_of(f.type), ' ', f.images, 'x', f.height, 'x', f.width, 'x', f.channels,
+              " to ", f.out_height, 'x', f.out_width, 'x', f.filters, " kernel ", f.kernel_height, 'x', f.kernel_width,
+              " padding ", f.padding_height, 'x', f.padding_width, " stride ", f.stride_height, 'x', f.stride_width,
+              " dilation ", f.dilation_height, 'x', f.dilation_width, " groups ", f.groups, f.has_bias ? " bias" : "",
+              f.has_relu ? " relu" : "", f.adds ? " adds" : "", " aligned ", f.images_alignment, ' ',
+              f.weights_alignment, ' ', f.output_alignment, ' ', f.bias_alignment);
 }
 
 std::optional<LibraryConvolution> library_convolution(const ConvolveArgs& args, const void* bias, bool has_relu) {

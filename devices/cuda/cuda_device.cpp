@@ -97,7 +97,8 @@ class CudaDevice final : public HostDevice {
   CudaDevice(AddressSpace& space, std::shared_ptr<const Gpu> gpu, std::chrono::milliseconds wait_deadline,
              Libraries libraries, const std::string& by)
       : HostDevice(space), gpu_(std::move(gpu)), state_(gpu_, space, wait_deadline, std::move(libraries)) {
-    traits_ = {"cuda", text(gpu_->description(), by), gpu_->processors(), gpu_->has_bf16(), MemoryKind::device, /*f16=*/true};
+    traits_ = {"cuda",      text(gpu_->description(), by), gpu_->processors(), gpu_->has_bf16(), MemoryKind::device,
+               /*f16=*/true};
   }
   ~CudaDevice() override { end_imports(); }
   CudaDevice(const CudaDevice&) = delete;

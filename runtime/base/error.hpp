@@ -56,8 +56,8 @@ class Error : public std::runtime_error {
 /// peers lost).
 int exit_code(Code code) noexcept;
 
-/// A stream for texts, which writes numbers alike whatever locale the application has set: without separators of thousands,
-/// with a decimal point.
+/// A stream for texts, which writes numbers alike whatever locale the application has set: without separators of
+/// thousands, with a decimal point.
 class TextStream : public std::ostringstream {
  public:
   TextStream() { imbue(std::locale::classic()); }

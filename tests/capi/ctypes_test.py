@@ -301,7 +301,8 @@ class CFunctions(unittest.TestCase):
         session.free()
 
     def test_two_sessions_take_steps_in_turn(self):
-        sessions = [self.on_data("train.steps=5"), self.on_own("train.steps=5")]
+        sessions = [self.on_data("train.steps=5"),
+                    self.on_own("train.steps=5", f"report.dir='{self.folder.name}/other'")]
         for _ in range(5):
             self.assertEqual(sessions[0].next()[0], OK, error())
             self.assertEqual(sessions[0].step()[0], OK, error())

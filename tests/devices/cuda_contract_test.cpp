@@ -59,7 +59,9 @@ class CudaModels : public LayerContract {
 
 TEST_P(CudaModels, HaveTheGradientsOfTheReference) { compare_models(DType::f32, tolerance_of(DType::f32)); }
 TEST_P(CudaModels, HaveNearlyTheGradientsOfTheReferenceInBf16) { compare_models(DType::bf16, {0.3, 0.03}); }
-TEST_P(CudaModels, HaveNearlyTheGradientsOfTheReferenceInF16) { compare_models(DType::f16, {0.3 / 8, 0.03 / 8}); }
+TEST_P(CudaModels, HaveNearlyTheGradientsOfTheReferenceInF16) {
+  compare_models(DType::f16, {0.3 / kRootOf8, 0.03 / 8});
+}
 
 /// Products of unhandy extents: dense layers at several places, a convolution of single pixels, heads of attention.
 class CudaProducts : public LayerContract {
@@ -129,7 +131,7 @@ class CudaConvolutions : public LayerContract {
   Graph branches(DType dtype) const {
     Shape image{{9, 7, 5}};
     return {"branches",
-            {{std::string{kImage}, image, dtype}, {std::string{kLabel}, {}, DType::i32, kLayerClasses}},
+            {{std::string{kImage}, image, batch_type(dtype)}, {std::string{kLabel}, {}, DType::i32, kLayerClasses}},
             dtype,
             {{"a", Conv2d{.filters = 8, .kernel = {3, 3}, .padding = {1, 1}}},
              {"b", Conv2d{.filters = 4, .kernel = {3, 3}, .padding = {1, 1}}, {"a"}},
@@ -151,6 +153,7 @@ class CudaConvolutions : public LayerContract {
 
 TEST_P(CudaConvolutions, HaveTheGradientsOfTheReferenceWithUnhandyExtents) { compare_all(DType::f32); }
 TEST_P(CudaConvolutions, HaveTheGradientsOfTheReferenceWithUnhandyExtentsInBf16) { compare_all(DType::bf16); }
+TEST_P(CudaConvolutions, HaveTheGradientsOfTheReferenceWithUnhandyExtentsInF16) { compare_all(DType::f16); }
 
 #if defined(__SANITIZE_THREAD__)
 // They take minutes there. cuda_threads_test looks for races within kernels, the suites above for those around them.

@@ -28,9 +28,7 @@ struct Make {
   }
   Made operator()(const Relu&) const { return make_relu(builder, fused_layer); }
   Made operator()(const Tanh&) const { return make_eltwise(builder, fused_layer, Activation::tanh); }
-  Made operator()(const Sigmoid&) const {
-    return make_eltwise(builder, fused_layer, Activation::sigmoid);
-  }
+  Made operator()(const Sigmoid&) const { return make_eltwise(builder, fused_layer, Activation::sigmoid); }
   Made operator()(const Gelu&) const { return make_gelu(builder, fused_layer); }
   Made operator()(const Dropout& dropout) const { return make_dropout(builder, fused_layer, dropout); }
   Made operator()(const Add&) const { return make_sum(builder, fused_layer); }

@@ -32,8 +32,8 @@ bool is_skipped(const Rule& rule, const StepSums& total) noexcept {
 
 Status judge_step(const Rule& rule, Step step, const StepSums& total, const Graph& graph, const Layout& layout) {
   const bool skipped = is_skipped(rule, total);
-  const bool continues = skipped ? rule.skips_non_finite || rule.scales_loss
-                                 : std::isfinite(total.loss) && total.bad_gradient == 0;
+  const bool continues =
+      skipped ? rule.skips_non_finite || rule.scales_loss : std::isfinite(total.loss) && total.bad_gradient == 0;
   if (continues) return {};
   return {Code::device_fault,
           text("step ", step.value, ": ", describe_bad(total, graph, layout), " is not finite",

@@ -51,8 +51,8 @@ struct TimedBucket {
   bool at_end = false;          // exchanged after the backward pass
 };
 
-/// How much longer a step takes because of calls that run one at a time, in the order in which the backward pass has the
-/// gradients, beside the rest of that pass. The next forward pass waits for all of them.
+/// How much longer a step takes because of calls that run one at a time, in the order in which the backward pass has
+/// the gradients, beside the rest of that pass. The next forward pass waits for all of them.
 double exposed_calls_s(std::span<const LayerTime> layers, std::span<const TimedBucket> buckets);
 
 }  // namespace troupe::detail

@@ -395,7 +395,7 @@ TEST(Config, WrongOverridesAreAnsweredWithTheirName) {
       {"data.batch=ten", "--set data.batch: is the text \"ten\", but takes an integer"},
       {"data.batch=0", "--set data.batch: is the integer 0, but takes an integer from 1"},
       {"data.batch:100", "--set \"data.batch:100\": has no key and value; write --set data.batch=100"},
-      {"report.dir=r\xe9sum", "--set report.dir: cannot read \"r\xe9sum\" as a value"},
+      {"report.dir=r\xe9sum", "--set report.dir: cannot read \"r\\xe9sum\" as a value"},
       {"data.batch=1e2", "--set data.batch: is the number 100.0, but takes an integer"},
       {"data.path=\"a",
        "--set data.path: cannot read \"\\\"a\" as a value; lists are written [500, 500], text in quotes"},

@@ -1,6 +1,5 @@
 #include "transports/bootstrap/detail/joined.hpp"
 
-
 #include "runtime/base/error.hpp"
 
 namespace troupe::bootstrap {

@@ -101,7 +101,8 @@ Status read_tensor(DescriptorState& of, std::string& mistake) {
     return wrong(mistake, "strides that are not those of " + tensor.text() + " with channels next to each other");
   if (tensor.alignment < 1 || (tensor.alignment & (tensor.alignment - 1)) != 0)
     return wrong(mistake, "an alignment of " + std::to_string(tensor.alignment) + " bytes");
-  if (tensor.type != DataType::f32 && tensor.type != DataType::f16 && tensor.type != DataType::bf16) return Status::not_supported;
+  if (tensor.type != DataType::f32 && tensor.type != DataType::f16 && tensor.type != DataType::bf16)
+    return Status::not_supported;
   return Status::success;
 }
 
