@@ -74,7 +74,7 @@ TEST_F(F16Job, LearnsNearlyWhatF32LearnsUnderOtherPoliciesAndRules) {
 }
 
 TEST_F(F16Job, LeavesOutWhatOverflowsAndTellsOfItsScale) {
-  Program rtrun{f16(2, 2, {"train.epochs=2", "model.loss_scale_start=16777216", "model.loss_scale_steps=10"})};
+  Program rtrun{f16(2, 2, {"train.epochs=2", "model.loss_scale_start=16777216", "model.loss_scale_steps=1000"})};
   EXPECT_EQ(rtrun.wait(90s), 0) << rtrun.err();
   EXPECT_THAT(rtrun.err(), HasSubstr("step 0 was left out: the gradient of "));
   EXPECT_THAT(rtrun.err(), HasSubstr("is not finite with a loss scale of 16777216\n"));
@@ -119,7 +119,7 @@ TEST_F(F16Job, GoesOnFromACheckpointWithItsScaleAsIfItHadNotEnded) {
 }
 
 TEST_F(F16Job, EndsWhereASmallerScaleDoesNotHelp) {
-  Program rtrun{f16(1, 1, {"train.epochs=2", "optimizer.rate=1e30", "model.loss_scale_start=2"})};
+  Program rtrun{f16(1, 1, {"train.epochs=2", "optimizer.rate=1000", "model.loss_scale_start=2"})};
   EXPECT_EQ(rtrun.wait(90s), 1) << rtrun.err();
   EXPECT_THAT(rtrun.err(),
               HasSubstr("is not finite with a loss scale of 1, which is the smallest; lower optimizer.rate"));
