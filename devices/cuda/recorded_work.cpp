@@ -17,7 +17,7 @@ void LaunchList::add(const Launch& launch, const void* args) {
   Launch placed = launch;
   placed.args_at = static_cast<std::uint32_t>(bytes.size());
   bytes.resize(bytes.size() + aligned_bytes(launch.args_bytes));
-  std::memcpy(bytes.data() + placed.args_at, args, launch.args_bytes);
+  if (launch.args_bytes != 0) std::memcpy(bytes.data() + placed.args_at, args, launch.args_bytes);
   launches.push_back(placed);
 }
 
