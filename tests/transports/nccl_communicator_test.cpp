@@ -112,9 +112,11 @@ class HeldSteps {
       (void)view(r).stream->mark();
     });
   }
-  bool is_behind_first_bucket(std::uint32_t r, std::uint64_t step) {
-    std::uint64_t& word = *view(r).space->address_of<std::uint64_t>(reached_[r]);
-    return std::atomic_ref{word}.load() == step + 1;
+  /// Polls what a stream copies, without a point: one would wait for the exchange, too. For the thread sanitizer that
+  /// is a race; nothing else depends on the word.
+  __attribute__((no_sanitize("thread"))) bool is_behind_first_bucket(std::uint32_t r, std::uint64_t step) {
+    const std::uint64_t* const word = view(r).space->address_of<std::uint64_t>(reached_[r]);
+    return __atomic_load_n(word, __ATOMIC_RELAXED) == step + 1;
   }
   void let_go_on(std::uint64_t step) {
     for (std::uint32_t r = 0; r < gates_.size(); ++r) view(r).space->timeline(gates_[r]).signal(step + 1);
