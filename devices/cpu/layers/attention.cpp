@@ -1,8 +1,7 @@
 #include "devices/cpu/kernels/attention.hpp"
 
-#include <omp.h>
-
 #include "devices/cpu/layers/layers.hpp"
+#include "devices/cpu/parallel.hpp"
 
 namespace troupe::cpu {
 namespace {
@@ -16,7 +15,7 @@ struct AttentionPass {
   const AttentionKernels* kernels = nullptr;
   AttentionHead head;  // the shape of each
   std::size_t rows = 0, heads = 0;
-  std::uint32_t threads = 1;
+  std::size_t threads = 1;
   memory input, output;         // [rows, length, 3 width], [rows, length, width]
   memory logarithms;            // f32 [rows, heads, length]
   memory room;                  // f32 [threads, elements of a call's scratch memory]
@@ -50,10 +49,9 @@ struct AttentionPass {
     auto* const pass = backward ? kernels->of<Element>().backward : kernels->of<Element>().forward;
     const std::size_t room_size = room_elements(backward);
     auto* const first = static_cast<float*>(room.get_data_handle());
-#pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
-    for (std::size_t number = 0; number < rows * heads; ++number)
-      pass(loops, head, tensors_of<Element>(number),
-           first + static_cast<std::size_t>(omp_get_thread_num()) * room_size);
+    for_each_in_parallel(threads, rows * heads, [&](std::size_t number, std::size_t thread) {
+      pass(loops, head, tensors_of<Element>(number), first + thread * room_size);
+    });
   }
 };
 
@@ -66,7 +64,7 @@ class AttentionCalls final : public LayerCalls {
     pass_.head = {length, width / attention.heads, 3 * width, width, attention.causal};
     pass_.rows = builder.rows();
     pass_.heads = attention.heads;
-    pass_.threads = static_cast<std::uint32_t>(omp_get_max_threads());
+    pass_.threads = usable_threads();
     pass_.input = builder.tensor(fused_layer.inputs.front()).value;
     pass_.output = builder.tensor(fused_layer.output).value;
     pass_.logarithms = builder.places().take(builder.matrix(builder.rows(), pass_.heads * length, Type::f32));

@@ -1,10 +1,9 @@
-#include <omp.h>
-
 #include <algorithm>
 
 #include "devices/cpu/kernels/one_channel.hpp"
 #include "devices/cpu/layers/lane_convolution.hpp"
 #include "devices/cpu/layers/layers.hpp"
+#include "devices/cpu/parallel.hpp"
 #include "runtime/compute/winograd.hpp"
 
 namespace troupe::cpu {
@@ -25,8 +24,7 @@ T* elements(const memory& of) {
 /// What convolve_one_channel works on.
 struct OneChannelCall {
   OneChannelConvolution of;
-  std::int64_t images;
-  int threads;
+  std::size_t images, threads;
   memory input, weights, bias, packed, padded_bias, output;  // bias: none where there is none
 
   void operator()(const Kernels&) const {
@@ -37,11 +35,11 @@ struct OneChannelCall {
     if (bias) std::copy_n(elements<const float>(bias), of.filters, biases);
     const auto* const from = elements<const std::uint16_t>(input);
     auto* const to = elements<std::uint16_t>(output);
-    const auto from_size = static_cast<std::int64_t>(of.height * of.width);
-    const auto to_size = static_cast<std::int64_t>(of.output_height() * of.output_width() * of.filters);
-#pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
-    for (std::int64_t image = 0; image < images; ++image)
+    const std::size_t from_size = of.height * of.width;
+    const std::size_t to_size = of.output_height() * of.output_width() * of.filters;
+    for_each_in_parallel(threads, images, [&](std::size_t image, std::size_t) {
       convolve_one_channel(of, from + image * from_size, words, biases, to + image * to_size);
+    });
   }
 };
 
@@ -122,7 +120,7 @@ class ConvolutionCalls final : public LayerCalls {
     };
     OneChannelCall call{.of = of,
                         .images = builder_.rows(),
-                        .threads = omp_get_max_threads(),
+                        .threads = usable_threads(),
                         .input = builder_.value_as(fused_layer_.inputs.front(), input_),
                         .weights = builder_.weights(fused_layer_.first_parameter, plain_weights(Type::bf16)),
                         .bias = conv_.bias ? builder_.bias(fused_layer_.first_parameter + 1, bias_) : memory{},

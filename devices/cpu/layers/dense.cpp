@@ -1,9 +1,8 @@
-#include <omp.h>
-
 #include <algorithm>
 
 #include "devices/cpu/kernels/dense.hpp"
 #include "devices/cpu/layers/layers.hpp"
+#include "devices/cpu/parallel.hpp"
 
 namespace troupe::cpu {
 namespace {
@@ -30,15 +29,11 @@ struct OwnDense {
 
   void operator()(const Kernels&) const {
     const std::size_t groups = (of.units + DenseKernels::kUnits - 1) / DenseKernels::kUnits;
-    const auto parts = static_cast<std::int64_t>(std::min(threads, groups));
-    if (parts == 1) return compute(0, of.units, 0);
-#pragma omp parallel for schedule(static) num_threads(static_cast <int>(parts))
-    for (std::int64_t part = 0; part < parts; ++part) {
-      const auto first_unit = [&](std::int64_t index) {
-        return groups * static_cast<std::size_t>(index) / static_cast<std::size_t>(parts) * DenseKernels::kUnits;
-      };
-      compute(first_unit(part), std::min(of.units, first_unit(part + 1)), static_cast<std::size_t>(part));
-    }
+    const std::size_t parts = std::min(threads, groups);
+    const auto first_unit = [&](std::size_t part) { return groups * part / parts * DenseKernels::kUnits; };
+    for_each_in_parallel(parts, parts, [&](std::size_t part, std::size_t) {
+      compute(first_unit(part), std::min(of.units, first_unit(part + 1)), part);
+    });
   }
 
   void compute(std::size_t first_unit, std::size_t end_unit, std::size_t part) const {
@@ -118,7 +113,7 @@ class DenseCalls final : public LayerCalls {
 
   void forward_by(const DenseKernels& kernels, Calls& calls) {
     builder_.choose_own(fused_layer_, "forward", kernels.name);
-    const auto threads = static_cast<std::size_t>(omp_get_max_threads());
+    const auto threads = usable_threads();
     const auto place = [&](std::size_t count) { return builder_.places().take(builder_.matrix(1, count, Type::f32)); };
     const bool relu = fused_layer_.activation == Activation::relu;
     const memory stored_output = as(output_, builder_.tensor(fused_layer_.output).value);

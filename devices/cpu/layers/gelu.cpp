@@ -1,8 +1,7 @@
-#include <omp.h>
-
 #include <algorithm>
 
 #include "devices/cpu/layers/layers.hpp"
+#include "devices/cpu/parallel.hpp"
 
 namespace troupe::cpu {
 namespace {
@@ -17,7 +16,7 @@ class GeluCalls final : public LayerCalls {
       : builder_(builder),
         fused_layer_(fused_layer),
         count_(builder.rows() * builder.tensor(fused_layer.output).width),
-        threads_(static_cast<std::uint32_t>(omp_get_max_threads())) {}
+        threads_(usable_threads()) {}
 
   void forward(Calls& calls) override {
     builder_.choose_own(fused_layer_, "forward", kName);
@@ -52,17 +51,19 @@ class GeluCalls final : public LayerCalls {
 
   template <class Element>
   static void run(void (*loop)(Element*, const Element*, std::size_t), const memory& to, const memory& from,
-                  std::uint64_t count, std::uint32_t threads) {
+                  std::uint64_t count, std::size_t threads) {
     auto* const first = static_cast<Element*>(to.get_data_handle());
     const auto* const read = static_cast<const Element*>(from.get_data_handle());
-#pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
-    for (std::uint64_t at = 0; at < count; at += kPart) loop(first + at, read + at, std::min(kPart, count - at));
+    for_each_in_parallel(threads, (count + kPart - 1) / kPart, [&](std::size_t part, std::size_t) {
+      const std::uint64_t at = part * kPart;
+      loop(first + at, read + at, std::min(kPart, count - at));
+    });
   }
 
   ProgramBuilder& builder_;
   const FusedLayer& fused_layer_;
   const std::uint64_t count_;
-  const std::uint32_t threads_;
+  const std::size_t threads_;
 };
 
 }  // namespace

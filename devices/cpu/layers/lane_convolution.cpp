@@ -1,8 +1,8 @@
 #include "devices/cpu/layers/lane_convolution.hpp"
 
-#include <omp.h>
-
 #include <algorithm>
+
+#include "devices/cpu/parallel.hpp"
 
 namespace troupe::cpu {
 
@@ -17,12 +17,9 @@ struct LanePasses::Groups {
   /// Calls act(group, images of the group, thread).
   template <class Act>
   void for_each(std::size_t each, Act&& act) const {
-    const auto groups = static_cast<std::int64_t>(count(each));
-#pragma omp parallel for schedule(static) num_threads(static_cast <int>(threads)) if (threads > 1)
-    for (std::int64_t g = 0; g < groups; ++g) {
-      const auto group = static_cast<std::size_t>(g);
-      act(group, std::min(each, images - group * each), static_cast<std::size_t>(omp_get_thread_num()));
-    }
+    for_each_in_parallel(threads, count(each), [&](std::size_t group, std::size_t thread) {
+      act(group, std::min(each, images - group * each), thread);
+    });
   }
   std::byte* image(const dnnl::memory& images_at, std::size_t index, std::size_t elements) const {
     return static_cast<std::byte*>(images_at.get_data_handle()) + index * elements * element_bytes;
@@ -101,14 +98,11 @@ struct ToWeights {
       kernels.arrange_gradient(of, count, groups.image(gradient, group * each, of.output_elements()),
                                address<>(gradient_lanes) + group * kernels.gradient_words(of));
     });
-    const auto blocks = static_cast<std::int64_t>(kernels.filter_blocks(of));
     const std::size_t words = kernels.to_weights_words(of), count = groups.count(each);
-#pragma omp parallel for schedule(static) num_threads(static_cast <int>(groups.threads)) if (groups.threads > 1)
-    for (std::int64_t block = 0; block < blocks; ++block) {
-      kernels.to_weights(of, count, address<>(input_lanes), address<>(gradient_lanes), static_cast<std::size_t>(block),
-                         address<float>(weights), address<float>(bias),
-                         address<>(scratch) + static_cast<std::size_t>(omp_get_thread_num()) * words);
-    }
+    for_each_in_parallel(groups.threads, kernels.filter_blocks(of), [&](std::size_t block, std::size_t thread) {
+      kernels.to_weights(of, count, address<>(input_lanes), address<>(gradient_lanes), block, address<float>(weights),
+                         address<float>(bias), address<>(scratch) + thread * words);
+    });
   }
 };
 
@@ -138,7 +132,7 @@ constexpr std::size_t kMostToWeights = 1U << 19;  // of the input of all groups,
 }  // namespace
 
 LanePasses::LanePasses(ProgramBuilder& builder, const FusedLayer& fused_layer, const Conv2d& conv)
-    : builder_(builder), of_(shape_of(fused_layer, conv)), threads_(static_cast<std::size_t>(omp_get_max_threads())) {
+    : builder_(builder), of_(shape_of(fused_layer, conv)), threads_(usable_threads()) {
   const bool bf16 = builder.computed() == ProgramBuilder::Type::bf16;
   const auto usable = usable_lane_kernels(bf16);
   const bool is_plain = conv.groups == 1 && conv.dilation.height == 1 && conv.dilation.width == 1 &&

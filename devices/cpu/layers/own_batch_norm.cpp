@@ -1,5 +1,3 @@
-#include <omp.h>
-
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -7,6 +5,7 @@
 
 #include "devices/cpu/kernels/norms.hpp"
 #include "devices/cpu/layers/layers.hpp"
+#include "devices/cpu/parallel.hpp"
 
 namespace troupe::cpu {
 namespace {
@@ -70,9 +69,7 @@ struct NormOfBatch : NormTensors {
 
   template <class Act>
   void for_pieces(Act&& act) const {
-    const auto all = static_cast<std::int64_t>(pieces());
-#pragma omp parallel for schedule(static) num_threads(static_cast <int>(threads)) if (threads > 1)
-    for (std::int64_t index = 0; index < all; ++index) act(static_cast<std::size_t>(index));
+    for_each_in_parallel(threads, pieces(), [&](std::size_t index, std::size_t) { act(index); });
   }
   /// A second pass goes backward: it finds the last pieces of the first one in the second-level cache.
   template <class Act>
@@ -181,7 +178,7 @@ class OwnBatchNormCalls final : public LayerCalls {
     NormOfBatch<Element>& to = *norm_;
     to.kernels = &kernels;
     set_shape();
-    to.threads = static_cast<std::size_t>(omp_get_max_threads());
+    to.threads = usable_threads();
     to.relu = fused_layer.activation == Activation::relu;
     to.to_input = builder.tensor(fused_layer.inputs.front()).trained;
     to.epsilon = norm.epsilon;

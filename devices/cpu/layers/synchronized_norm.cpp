@@ -1,11 +1,10 @@
-#include <omp.h>
-
 #include <algorithm>
 #include <cmath>
 #include <memory>
 #include <vector>
 
 #include "devices/cpu/layers/layers.hpp"
+#include "devices/cpu/parallel.hpp"
 #include "runtime/compute/rank_gather.hpp"
 
 namespace troupe::cpu {
@@ -85,9 +84,7 @@ struct NormPass : NormTensors {
             std::min(each, shape.rows - row));
       }
     };
-    if (threads == 1) return run(0);
-#pragma omp parallel for num_threads(static_cast <int>(threads)) schedule(static, 1)
-    for (std::size_t thread = 0; thread < threads; ++thread) run(thread);
+    for_each_in_parallel(threads, threads, [&](std::size_t part, std::size_t) { run(part); });
   }
 
   /// `count` elements from `first` on in f32: in place, or converted into `room`.
@@ -233,7 +230,7 @@ class SynchronizedNormCalls final : public LayerCalls {
     static_cast<NormTensors&>(pass) = take_norm_tensors(builder, fused_layer, pass.shape.channels);
     builder.add_statistic({pass.mean, fused_layer.first_parameter + kRunningMean, 1});
     builder.add_statistic({pass.variance, fused_layer.first_parameter + kRunningVariance, 1});
-    pass.make_room(static_cast<std::size_t>(omp_get_max_threads()));
+    pass.make_room(usable_threads());
   }
 
   GatheredBytes gathered() const override {
