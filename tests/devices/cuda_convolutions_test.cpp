@@ -6,8 +6,8 @@
 #include "devices/cuda/engine_choices.hpp"
 #include "tests/devices/cuda_trial.hpp"
 
-// What computes a CUDA device's convolutions, and what happens where a library cannot. What it computes is compared
-// with the reference in cuda_contract_test.
+// What computes a CUDA device's convolutions, and what happens where a library cannot. Which library is opened is in
+// cuda_libraries_test. What it computes is compared with the reference in cuda_contract_test.
 namespace troupe {
 namespace {
 
@@ -27,44 +27,14 @@ Graph net(DType dtype = DType::f32) {
 CudaDeviceOptions by_cudnn() { return {.products = "own", .convolutions = "cudnn"}; }
 CudaDeviceOptions by_own() { return {.products = "own", .convolutions = "own"}; }
 
-std::string described(const CudaDeviceOptions& options) { return Trial{options, net()}.description(); }
-
-TEST(CudaConvolutions, AreByTheLibraryWhereThereIsOne) {
-  if (!gpu::is_stand_in()) GTEST_SKIP() << "a machine may have no library, or another version";
-  expect_says(said_with({}, [] { return described({}); }), {"convolutions by cuDNN 9.19.0"});
-  expect_says(said_with({}, [] { return described({.tf32 = true}); }), {"convolutions by cuDNN 9.19.0 in TF32"});
-}
-
-TEST(CudaConvolutions, AreByKernelsOfOursWithALineWhereThereIsNoLibrary) {
-  const auto without = [] { return described({.cudnn = "libno-such-library.so"}); };
-  expect_says(said_with({}, without), {"convolutions by own kernels (libno-such-library.so: cannot open"});
-}
-
-TEST(CudaConvolutions, AreByKernelsOfOursWithALineWhereTheLibraryDoesNotStart) {
-  if (!gpu::is_stand_in()) GTEST_SKIP() << "a real library has no errors on command";
-  expect_says(
-      said_with({{"TROUPE_CUDA_HOST_FAULT", "cudnnCreate=cudnn_not_initialized"}}, [] { return described({}); }),
-      {"convolutions by own kernels (cuDNN, a handle on Stand-in", "the library was not initialized"});
-}
-
 TEST(CudaConvolutions, AreNotByALibraryOfAnotherMajorVersion) {
   if (!gpu::is_stand_in()) GTEST_SKIP() << "a real library has one version";
   for (const char* const version : {"8907", "100000"})
-    expect_says(said_with({{"TROUPE_CUDA_HOST_CUDNN", version}}, [] { return described({}); }),
+    expect_says(said_with({{"TROUPE_CUDA_HOST_CUDNN", version}},
+                          [] {
+                            return Trial{{}, net()}.description();
+                          }),
                 {"convolutions by own kernels (cuDNN ", "is not one of version 9"});
-}
-
-TEST(CudaConvolutions, AreChosenByAVariableOrAnOption) {
-  expect_says(said_with({{"TROUPE_CUDA_CONVOLUTIONS", "own"}}, [] { return described({}); }),
-              {"convolutions by own kernels (as TROUPE_CUDA_CONVOLUTIONS"});
-  expect_says(said_with({{"TROUPE_CUDA_CONVOLUTIONS", "fast"}}, [] { return described({}); }),
-              {"invalid: TROUPE_CUDA_CONVOLUTIONS is \"fast\"", "write \"cudnn\" or \"own\""});
-  expect_says(
-      said_with({{"TROUPE_CUDA_CONVOLUTIONS", "cudnn"}}, [] { return described({.cudnn = "libno-such-library.so"}); }),
-      {"environment: there is no usable cuDNN (libno-such-library.so", "LD_LIBRARY_PATH"});
-  if (!gpu::is_stand_in()) return;
-  expect_says(said_with({{"TROUPE_CUDA_CONVOLUTIONS", "own"}}, [] { return described({.convolutions = "cudnn"}); }),
-              {"convolutions by cuDNN"});
 }
 
 /// How far a step's gradients are from those by kernels of ours, where the stand-in has such errors.

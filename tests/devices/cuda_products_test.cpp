@@ -1,7 +1,7 @@
 #include "tests/devices/cuda_trial.hpp"
 
-// What computes a CUDA device's products, and what happens where a library cannot. What it computes is compared with
-// the reference in cuda_contract_test.
+// What computes a CUDA device's products, and what happens where a library cannot. Which library is opened is in
+// cuda_libraries_test. What it computes is compared with the reference in cuda_contract_test.
 namespace troupe {
 namespace {
 
@@ -17,47 +17,17 @@ Graph net(DType dtype = DType::f32) {
            {"loss", SoftmaxCrossEntropy{}}}};
 }
 
-std::string described(const CudaDeviceOptions& options) { return Trial{options, net()}.description(); }
-
 std::vector<float> gradients_by(const CudaDeviceOptions& options, DType dtype = DType::f32) {
   return gradients_of(net(dtype), options);
 }
 
-TEST(CudaProducts, AreByTheLibraryWhereThereIsOne) {
-  if (!gpu::is_stand_in()) GTEST_SKIP() << "a machine may have no library, or another version";
-  expect_says(said_with({}, [] { return described({}); }), {"products by cuBLASLt 13.1.0"});
-  expect_says(said_with({}, [] { return described({.tf32 = true}); }), {"products by cuBLASLt 13.1.0 in TF32"});
-}
-
-TEST(CudaProducts, AreByKernelsOfOursWithALineWhereThereIsNoLibrary) {
-  const auto without = [] { return described({.cublaslt = "libno-such-library.so"}); };
-  expect_says(said_with({}, without), {"products by own kernels (libno-such-library.so: cannot open"});
-}
-
-TEST(CudaProducts, AreByKernelsOfOursWithALineWhereTheLibraryDoesNotStart) {
-  if (!gpu::is_stand_in()) GTEST_SKIP() << "a real library has no errors on command";
-  expect_says(
-      said_with({{"TROUPE_CUDA_HOST_FAULT", "cublasLtCreate=cublaslt_not_initialized"}}, [] { return described({}); }),
-      {"products by own kernels (cuBLASLt, a handle on Stand-in", "the library was not initialized"});
-}
-
 TEST(CudaProducts, AreNotByALibraryThatTheDriverIsTooOldFor) {
   if (!gpu::is_stand_in()) GTEST_SKIP() << "a real driver has one version";
-  expect_says(said_with({{"TROUPE_CUDA_HOST_DRIVER", "12040"}}, [] { return described({}); }),
+  expect_says(said_with({{"TROUPE_CUDA_HOST_DRIVER", "12040"}},
+                        [] {
+                          return Trial{{}, net()}.description();
+                        }),
               {"products by own kernels (libcublasLt.so.12: "});
-}
-
-TEST(CudaProducts, AreChosenByAVariableOrAnOption) {
-  expect_says(said_with({{"TROUPE_CUDA_PRODUCTS", "own"}}, [] { return described({}); }),
-              {"products by own kernels (as TROUPE_CUDA_PRODUCTS"});
-  expect_says(said_with({{"TROUPE_CUDA_PRODUCTS", "tensor"}}, [] { return described({}); }),
-              {"invalid: TROUPE_CUDA_PRODUCTS is \"tensor\"", "write \"cublaslt\" or \"own\""});
-  expect_says(said_with({{"TROUPE_CUDA_PRODUCTS", "cublaslt"}},
-                        [] { return described({.cublaslt = "libno-such-library.so"}); }),
-              {"environment: there is no usable cuBLASLt (libno-such-library.so", "LD_LIBRARY_PATH"});
-  if (!gpu::is_stand_in()) return;
-  expect_says(said_with({{"TROUPE_CUDA_PRODUCTS", "own"}}, [] { return described({.products = "cublaslt"}); }),
-              {"products by cuBLASLt"});
 }
 
 /// How far a step's gradients are from those by kernels of ours, where the stand-in has such errors.
