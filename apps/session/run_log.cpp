@@ -105,6 +105,8 @@ constexpr std::array kColumns{
     Column{"lr", [](const EpochReport& r) { return number_above_zero(r.rate); }},
     Column{"skipped", [](const EpochReport& r) { return std::to_string(r.skipped); }},
 };
+/// The column of f16 jobs alone.
+constexpr std::string_view kLossScale = "loss_scale";
 constexpr std::size_t kIteration = 2;
 static_assert(kColumns[kIteration].name == "iteration");
 
@@ -155,7 +157,8 @@ std::string epoch_json(const EpochReport& report) {
 }
 
 bool is_log_key(const std::string& name) {
-  if (name == "switches" || name == "ranks" || name == "event" || name == "generated_text") return true;
+  if (name == "switches" || name == "ranks" || name == "event" || name == "generated_text" || name == kLossScale)
+    return true;
   return std::ranges::any_of(kColumns, [&](const Column& column) { return column.name == name; });
 }
 
@@ -233,15 +236,17 @@ std::string CsvLog::lines(const std::vector<std::string>& rows) const {
 void CsvLog::add(const EpochReport& report) {
   std::vector<std::string> cells;
   for (const Column& column : kColumns) cells.push_back(column.cell(report));
-  for (const ReportedValue& reported : report.values) {
-    auto at = static_cast<std::size_t>(std::ranges::find(columns_, reported.name) - columns_.begin());
+  const auto put = [&](std::string_view name, double value) {
+    const auto at = static_cast<std::size_t>(std::ranges::find(columns_, name) - columns_.begin());
     if (at == columns_.size()) {
-      columns_.push_back(reported.name);
+      columns_.emplace_back(name);
       wider_ = true;
     }
     cells.resize(std::max(cells.size(), at + 1));
-    cells[at] = number(reported.value);
-  }
+    cells[at] = number(value);
+  };
+  if (report.loss_scale > 0) put(kLossScale, report.loss_scale);
+  for (const ReportedValue& reported : report.values) put(reported.name, reported.value);
   if (waiting_.size() == kMostWaitingRows) waiting_.erase(waiting_.begin());
   waiting_.push_back(row_of(cells));
   if (file_.is_there() && !wider_) {

@@ -294,6 +294,20 @@ TEST_F(LogTable, GetsAColumnForAValueThatComesLater) {
   EXPECT_EQ(cell(4, "b"), "");
 }
 
+TEST_F(LogTable, HasTheLossScaleOfJobsThatHaveOne) {
+  EpochReport scaled = epoch_of(1, {{"a", 1}});
+  scaled.loss_scale = 32768;
+  CsvLog table{path_};
+  table.add(scaled);
+  scaled = epoch_of(2);
+  scaled.loss_scale = 0.5;
+  table.add(scaled);
+  EXPECT_TRUE(rows()[0].ends_with(",skipped,loss_scale,a")) << rows()[0];
+  EXPECT_EQ(cell(1, "loss_scale"), "32768");
+  EXPECT_EQ(cell(2, "loss_scale"), "0.5");
+  EXPECT_TRUE(is_log_key("loss_scale")) << "a program's value would be in the same column";
+}
+
 TEST_F(LogTable, IsReplacedAsAWholeForANewColumnAndOtherwiseWrittenALineAtATime) {
   const auto file_id = [&] {
     struct stat now {};
