@@ -8,6 +8,7 @@ namespace troupe::cuda::host {
 std::uint64_t Words::add(Address word, Write write) {
   auto& writes = writes_[word];
   write.number = ++last_;
+  if (!write.seen) unseen_.insert(word);
   writes.push_back(std::move(write));
   if (writes.size() > kRemembered) writes.pop_front();
   return last_;
@@ -49,17 +50,21 @@ void Words::acquired(Address word, std::uint64_t value, Clock& cpu, Clock& waite
 }
 
 void Words::seen_by_cpu(Clock& cpu) {
-  for (auto& [word, writes] : writes_) {
-    if (std::all_of(writes.begin(), writes.end(), [](const Write& write) { return write.seen; })) continue;
+  std::erase_if(unseen_, [&](Address word) {
     const std::uint64_t value = __atomic_load_n(reinterpret_cast<const std::uint64_t*>(word), __ATOMIC_ACQUIRE);
+    std::deque<Write>& writes = writes_[word];
     for (Write& write : writes) {
       if (write.seen || !write.is_done(value)) continue;
       cpu.join(write.clock);
       write.seen = true;
     }
-  }
+    return std::ranges::all_of(writes, &Write::seen);
+  });
 }
 
-void Words::forget(Range range) { writes_.erase(writes_.lower_bound(range.begin), writes_.lower_bound(range.end())); }
+void Words::forget(Range range) {
+  writes_.erase(writes_.lower_bound(range.begin), writes_.lower_bound(range.end()));
+  unseen_.erase(unseen_.lower_bound(range.begin), unseen_.lower_bound(range.end()));
+}
 
 }  // namespace troupe::cuda::host

@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <map>
+#include <set>
 
 #include "tests/support/cuda_host/races.hpp"
 
@@ -44,6 +45,7 @@ class Words {
   static constexpr std::size_t kRemembered = 64;
   std::uint64_t last_ = 0;
   std::map<Address, std::deque<Write>> writes_;  // of a word, oldest first
+  std::set<Address> unseen_;                     // words with writes that are not seen: few
 };
 
 }  // namespace troupe::cuda::host
