@@ -17,6 +17,20 @@ Graph net(DType dtype = DType::f32) {
            {"loss", SoftmaxCrossEntropy{}}}};
 }
 
+/// ReLUs between dense layers, at several places and at one, with and without a bias.
+Graph hidden_relus(DType dtype) {
+  return {"hidden",
+          Shape{{5, 70}},
+          dtype,
+          {{"a", Dense{.units = 130, .flatten = false}},
+           {"r", Relu{}},
+           {"b", Dense{.units = 9, .flatten = false, .bias = false}},
+           {"c", Dense{.units = 33, .bias = false}},
+           {"t", Relu{}},
+           {"out", Dense{3}},
+           {"loss", SoftmaxCrossEntropy{}}}};
+}
+
 std::string described(const CudaDeviceOptions& options) { return Trial{options, net()}.description(); }
 
 std::vector<float> gradients_by(const CudaDeviceOptions& options, DType dtype = DType::f32) {
@@ -81,6 +95,39 @@ TEST(CudaProducts, AreTheSameWhereTheLibraryHasNoAlgorithmForSomeOfThem) {
     EXPECT_LT(bf16, 0.02);
   }
   EXPECT_EQ(distance_with("cublasLtMatmulAlgoGetHeuristic=cublaslt_not_supported", DType::f32), 0);
+}
+
+/// How a step with hidden ReLUs ends, where the kernel for gradients of curves fails.
+std::string ended_without_own_curves(const char* more_faults) {
+  const std::string faults = text("troupe_activate_back=illegal_address", more_faults);
+  return said_with({{"TROUPE_CUDA_HOST_FAULT", faults.c_str()}}, [] {
+    Trial trial{{.products = "cublaslt"}, hidden_relus(DType::f32)};
+    trial.step(1);
+    return text(name_of(trial.end().code()));
+  });
+}
+
+TEST(CudaProducts, GiveTheGradientsToWhatHiddenRelusHaveRead) {
+  if (!gpu::is_stand_in()) GTEST_SKIP() << "a real driver has no errors on command";
+  EXPECT_EQ(ended_without_own_curves(""), name_of(Code::ok));
+  EXPECT_EQ(ended_without_own_curves(",epilogue_relu_gradient=cublaslt_not_supported"), name_of(Code::device_fault));
+}
+
+TEST(CudaProducts, AreTheSameWhereTheLibraryHasNoMasksOrNoGradientsByThem) {
+  if (!gpu::is_stand_in()) GTEST_SKIP() << "a real library has no errors on command";
+  for (const char* const fault :
+       {"", "epilogue_relu_gradient=cublaslt_not_supported", "epilogue_relu_mask=cublaslt_not_supported",
+        "epilogue_relu_bias_mask=cublaslt_not_supported",
+        "epilogue_relu_bias_mask=cublaslt_not_supported,epilogue_relu_bias=cublaslt_not_supported"}) {
+    SCOPED_TRACE(fault);
+    EXPECT_LT(
+        std::stod(said_with({{"TROUPE_CUDA_HOST_FAULT", fault}},
+                            [] {
+                              return text(distance(gradients_of(hidden_relus(DType::f32), {.products = "cublaslt"}),
+                                                   gradients_of(hidden_relus(DType::f32), {.products = "own"})));
+                            })),
+        1e-5);
+  }
 }
 
 TEST(CudaProducts, EndTheStreamWithTheReasonWhenTheLibraryFails) {
