@@ -18,10 +18,10 @@ Graph net(DType dtype = DType::f32) {
 }
 
 /// ReLUs between dense layers, at several places and at one, with and without a bias.
-Graph hidden_relus(DType dtype) {
+Graph hidden_relus() {
   return {"hidden",
           Shape{{5, 70}},
-          dtype,
+          DType::f32,
           {{"a", Dense{.units = 130, .flatten = false}},
            {"r", Relu{}},
            {"b", Dense{.units = 9, .flatten = false, .bias = false}},
@@ -75,9 +75,9 @@ TEST(CudaProducts, AreChosenByAVariableOrAnOption) {
 }
 
 /// How far a step's gradients are from those by kernels of ours, where the stand-in has such errors.
-double distance_with(const char* fault, DType dtype) {
-  return std::stod(said_with({{"TROUPE_CUDA_HOST_FAULT", fault}}, [dtype] {
-    return text(distance(gradients_by({.products = "cublaslt"}, dtype), gradients_by({.products = "own"}, dtype)));
+double distance_with(const char* fault, const Graph& graph) {
+  return std::stod(said_with({{"TROUPE_CUDA_HOST_FAULT", fault}}, [&graph] {
+    return text(distance(gradients_of(graph, {.products = "cublaslt"}), gradients_of(graph, {.products = "own"})));
   }));
 }
 
@@ -89,19 +89,19 @@ TEST(CudaProducts, AreTheSameWhereTheLibraryHasNoAlgorithmForSomeOfThem) {
         "epilogue_relu_bias=cublaslt_not_supported,epilogue_bias=cublaslt_not_supported",
         "epilogue_none=cublaslt_not_supported", "cublasLtMatmulAlgoGetHeuristic:3=cublaslt_not_supported"}) {
     SCOPED_TRACE(fault);
-    const double f32 = distance_with(fault, DType::f32), bf16 = distance_with(fault, DType::bf16);
+    const double f32 = distance_with(fault, net(DType::f32)), bf16 = distance_with(fault, net(DType::bf16));
     EXPECT_LT(f32, 1e-5);
     EXPECT_GT(f32, 0) << "all products were computed by kernels of ours";
     EXPECT_LT(bf16, 0.02);
   }
-  EXPECT_EQ(distance_with("cublasLtMatmulAlgoGetHeuristic=cublaslt_not_supported", DType::f32), 0);
+  EXPECT_EQ(distance_with("cublasLtMatmulAlgoGetHeuristic=cublaslt_not_supported", net(DType::f32)), 0);
 }
 
 /// How a step with hidden ReLUs ends, where the kernel for gradients of curves fails.
 std::string ended_without_own_curves(const char* more_faults) {
   const std::string faults = text("troupe_activate_back=illegal_address", more_faults);
   return said_with({{"TROUPE_CUDA_HOST_FAULT", faults.c_str()}}, [] {
-    Trial trial{{.products = "cublaslt"}, hidden_relus(DType::f32)};
+    Trial trial{{.products = "cublaslt"}, hidden_relus()};
     trial.step(1);
     return text(name_of(trial.end().code()));
   });
@@ -120,13 +120,7 @@ TEST(CudaProducts, AreTheSameWhereTheLibraryHasNoMasksOrNoGradientsByThem) {
         "epilogue_relu_bias_mask=cublaslt_not_supported",
         "epilogue_relu_bias_mask=cublaslt_not_supported,epilogue_relu_bias=cublaslt_not_supported"}) {
     SCOPED_TRACE(fault);
-    EXPECT_LT(
-        std::stod(said_with({{"TROUPE_CUDA_HOST_FAULT", fault}},
-                            [] {
-                              return text(distance(gradients_of(hidden_relus(DType::f32), {.products = "cublaslt"}),
-                                                   gradients_of(hidden_relus(DType::f32), {.products = "own"})));
-                            })),
-        1e-5);
+    EXPECT_LT(distance_with(fault, hidden_relus()), 1e-5);
   }
 }
 
