@@ -18,7 +18,7 @@ struct HiddenRelu {
 inline std::vector<HiddenRelu> hidden_relus(const Graph& graph) {
   const std::vector<std::uint32_t> readers = reader_counts(graph);
   const auto fields = static_cast<std::uint32_t>(graph.fields().size());
-  // Of the layer that this one alone reads; null: there is none.
+  // Of the layer whose output this one alone reads; null: there is none.
   const auto read_by = [&](std::uint32_t layer) -> const Operation* {
     const std::uint32_t tensor = graph.inputs_of(layer).front();
     return tensor < fields || readers[tensor] != 1 ? nullptr : &graph.layers()[tensor - fields].operation;
