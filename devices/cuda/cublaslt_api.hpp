@@ -27,12 +27,30 @@ enum class Type : unsigned { f32 = 0, f16 = 2, bf16 = 14 };
 enum class Compute : unsigned { f32 = 68, tf32 = 77 };
 enum class Transposition : std::int32_t { none = 0, transposed = 1 };
 /// What happens to the sums before they are stored. bias: a vector of D's rows is added to each column. sums_of_b: the
-/// sum over the inner extent of each column of op(B) is stored, too.
-enum class Epilogue : std::uint32_t { none = 1, relu = 2, bias = 4, relu_bias = 6, sums_of_b = 512 };
+/// sum over the inner extent of each column of op(B) is stored, too. ..._mask: a bit for each element is stored, too,
+/// whether the ReLU lets it pass; relu_gradient: by such a mask, what did not pass becomes 0.
+enum class Epilogue : std::uint32_t {
+  none = 1,
+  relu = 2,
+  bias = 4,
+  relu_bias = 6,
+  relu_mask = 130,
+  relu_bias_mask = 134,
+  relu_gradient = 136,
+  sums_of_b = 512,
+};
 /// How the parts of a product whose inner extent is cut are added up; bits. Of none, a product has one part.
 enum class Reduction : std::uint32_t { none = 0, in_f32 = 2 };
 
-enum class DescAttribute : unsigned { transposition_a = 3, transposition_b = 4, epilogue = 7, bias_pointer = 8 };
+/// mask_stride: bits of a mask from one column of D to the next, a multiple of 128.
+enum class DescAttribute : unsigned {
+  transposition_a = 3,
+  transposition_b = 4,
+  epilogue = 7,
+  bias_pointer = 8,
+  mask_pointer = 11,
+  mask_stride = 12,
+};
 enum class LayoutAttribute : unsigned { batches = 5, batch_stride = 6 };
 enum class PreferenceAttribute : unsigned {
   workspace_bytes = 1,

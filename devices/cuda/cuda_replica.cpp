@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "runtime/model/dropout.hpp"
+#include "runtime/model/hidden_relus.hpp"
 #include "runtime/model/layer_kinds.hpp"
 #include "runtime/model/reader_counts.hpp"
 
@@ -148,6 +149,11 @@ void CudaReplica::find_relus(const Graph& graph) {
     Stage* const writer = writers[reader.read[0]];
     if (writer != nullptr && readers[reader.read[0]] == 1) writer->relu = &reader;
   }
+  same_gradients_ = same_;
+  for (const HiddenRelu& hidden : hidden_relus(graph)) {
+    stages_[hidden.relu].after = &stages_[hidden.after];
+    same_gradients_[stages_[hidden.before].written] = stages_[hidden.relu].written;
+  }
 }
 
 /// None where weights are not in the GPU's memory: libraries read them from there no faster than kernels of ours do.
@@ -173,7 +179,7 @@ void CudaReplica::find_rooms(const Graph& graph) {
 void CudaReplica::use_gradients(const Graph& graph, std::vector<Use>& uses) const {
   std::uint32_t turn = 0;
   const auto take_turn = [&](std::uint32_t tensor) {
-    Use& use = uses[same_[tensor]];
+    Use& use = uses[same_gradients_[tensor]];
     if (!graph.is_trained(tensor)) return;
     if (!use.is_used) use.first = turn;
     use.is_used = true, use.last = turn;
@@ -219,7 +225,8 @@ void CudaReplica::take_memory(const Graph& graph, const MathLibraries& libraries
   for (const Stage& stage : stages_) {
     if (!stage.is_loss && same_[stage.written] == stage.written)
       places[stage.written] = take(rows * tensors_[stage.written].width() * bytes_of(tensors_[stage.written].type));
-    kept.push_back(take(stage.room.kept));
+    const bool has_mask = stage.after != nullptr && libraries.products != nullptr;
+    kept.push_back(take(has_mask ? relu_mask_bytes(rows, tensors_[stage.written].shape) : stage.room.kept));
     most.scratch = std::max(most.scratch, stage.room.scratch);
     most.math.summed_columns = std::max(most.math.summed_columns, stage.room.math.summed_columns);
     most.math.landed_bytes = std::max(most.math.landed_bytes, stage.room.math.landed_bytes);
@@ -234,7 +241,8 @@ void CudaReplica::take_memory(const Graph& graph, const MathLibraries& libraries
   memory_ = DeviceMemory{device_.gpu(), bytes};
   for (std::uint32_t t = 0; t < tensors_.size(); ++t) {
     tensors_[t].at = memory_.at() + places[t];
-    if (uses[t].is_used) tensors_[t].gradient = memory_.at() + gradients + uses[t].place;
+    if (const Use& use = uses[same_gradients_[t]]; use.is_used)
+      tensors_[t].gradient = memory_.at() + gradients + use.place;
   }
   for (std::size_t l = 0; l < stages_.size(); ++l) stages_[l].work.kept = memory_.at() + kept[l];
   samples_ = memory_.as<std::uint64_t>(samples);
@@ -324,12 +332,27 @@ void CudaReplica::step_without_rows(CudaStream& stream, Memory sums, BucketSink&
   for (const Bucket& bucket : buckets_) sink.ready(bucket, stream);
 }
 
+/// The layer before a hidden ReLU with that, and its mask, where the one after it will give the gradient by the mask.
+/// False: nothing is done.
+bool CudaReplica::forward_with_mask(Stage& stage, const Pass& pass) {
+  Stage& relu = *stage.relu;
+  if (relu.after == nullptr) return false;
+  LayerWork& after = relu.after->work;
+  after.relu_mask = nullptr;
+  if (!pass.training || !has_relu_gradient(std::get<Dense>(relu.after->operation), after, relu.work.kept, pass) ||
+      !forward_with_relu(stage.operation, stage.work, *relu.work.output, relu.work.kept, pass))
+    return false;
+  after.relu_mask = relu.work.kept;
+  return true;
+}
+
 /// A product and the ReLU behind it are one call of a library where it has that. Then the tensor between them is not
 /// written, and nobody reads it: a ReLU's backward pass reads what it has put out.
 void CudaReplica::forward_of(Stage& stage, const Pass& pass) {
   if (stage.is_done) return;
   if (stage.relu != nullptr) {
-    stage.relu->is_done = forward_with_relu(stage.operation, stage.work, *stage.relu->work.output, pass);
+    stage.relu->is_done = forward_with_mask(stage, pass) ||
+                          forward_with_relu(stage.operation, stage.work, *stage.relu->work.output, nullptr, pass);
     if (stage.relu->is_done) return;
   }
   forward(stage.work, stage.operation, pass);
@@ -358,7 +381,9 @@ void CudaReplica::step(Stream& stream, Memory batch, std::uint32_t rows, Memory 
   }
   std::size_t next = 0;
   for (auto stage = stages_.rbegin(); stage != stages_.rend(); ++stage) {
-    if (stage->has_backward) {
+    // Of a hidden ReLU: the layer after it has given it already.
+    const bool has_gradient = stage->after != nullptr && stage->after->work.relu_mask != nullptr;
+    if (stage->has_backward && !has_gradient) {
       queue.begin_work(WorkKind::compute, "backward");
       const LayerRange range{queue, "backward", stage->name};
       backward(stage->work, stage->operation, pass);

@@ -33,7 +33,8 @@ class CudaReplica final : public Replica {
     std::vector<std::uint32_t> read;  // tensors
     std::uint32_t written = 0;        // of a loss: none
     Stage* relu = nullptr;            // alone reads what this one writes; null: there is no such stage
-    bool is_done = false;             // in this forward pass, together with the one that it reads
+    Stage* after = nullptr;  // of a hidden ReLU: the dense layer that reads it (runtime/model/hidden_relus.hpp)
+    bool is_done = false;    // in this forward pass, together with the one that it reads
     bool is_loss = false;
     bool has_backward = false;           // what it puts out depends on a parameter
     std::vector<std::uint32_t> buckets;  // that its parameters are in, and no stage before reads
@@ -66,6 +67,7 @@ class CudaReplica final : public Replica {
   void prepare_stages();
   CudaStream& own(Stream& stream, const Memory& batch, std::uint32_t rows) const;
   MathLibraries libraries_for(const ReplicaMemory& memory) const;
+  bool forward_with_mask(Stage& stage, const Pass& pass);
   void forward_of(Stage& stage, const Pass& pass);
   Pass pass_on(CudaStream& stream, std::uint32_t rows, Memory sums, bool trains);
   void step_without_rows(CudaStream& stream, Memory sums, BucketSink& sink);
@@ -77,7 +79,8 @@ class CudaReplica final : public Replica {
   float* gradients_ = nullptr;
   Stored type_ = Stored::f32;  // of activations
   std::vector<Tensor> tensors_;
-  std::vector<std::uint32_t> same_;  // by tensor: the one whose memory it has
+  std::vector<std::uint32_t> same_;            // by tensor: the one whose memory it has
+  std::vector<std::uint32_t> same_gradients_;  // likewise for the gradient to it
   std::vector<Field> fields_;
   std::vector<Stage> stages_;                   // by layer
   std::vector<std::uint32_t> last_layers_;      // by bucket: when the backward pass has come there, it is finished

@@ -66,12 +66,11 @@ void Math::multiply_here(CudaStream& stream, MultiplyArgs& args) const {
 }
 
 /// False: the library cannot, and nothing is done.
-bool Math::multiply_by_library(CudaStream& stream, const MultiplyArgs& args, lt::Epilogue epilogue,
-                               const void* vector) const {
+bool Math::multiply_by_library(CudaStream& stream, const MultiplyArgs& args, const ProductEpilogue& epilogue) const {
   if (libraries_.products == nullptr) return false;
   auto product = library_product(args);
   if (!product) return false;
-  product->form.epilogue = epilogue, product->form.vector = vector;
+  product->form.epilogue = epilogue;
   const ProductPlan* const plan = libraries_.products->plan(product->form);
   if (plan == nullptr) return false;
   for (std::uint32_t c = 0; c < product->calls; ++c) {
@@ -100,9 +99,9 @@ const void* bias_for(const ProductTo& to, const std::uint16_t* bf16_bias) noexce
 /// Where the library does not add the bias itself, a kernel of ours does.
 bool Math::multiply_with_bias(CudaStream& stream, const MultiplyArgs& args, const std::uint16_t* bf16_bias) const {
   if (const void* const bias = bias_for(args.to, bf16_bias);
-      bias != nullptr && multiply_by_library(stream, args, lt::Epilogue::bias, bias))
+      bias != nullptr && multiply_by_library(stream, args, {lt::Epilogue::bias, bias}))
     return true;
-  if (!multiply_by_library(stream, args, lt::Epilogue::none, nullptr)) return false;
+  if (!multiply_by_library(stream, args, {})) return false;
   add_bias(stream, args.to, args.extents.rows, args.extents.columns);
   return true;
 }
@@ -113,15 +112,31 @@ void Math::add_bias(CudaStream& stream, const ProductTo& to, std::uint64_t rows,
 }
 
 void Math::multiply(CudaStream& stream, MultiplyArgs& args, const std::uint16_t* bf16_bias) const {
-  const bool is_done = args.to.bias == nullptr ? multiply_by_library(stream, args, lt::Epilogue::none, nullptr)
-                                               : multiply_with_bias(stream, args, bf16_bias);
+  const bool is_done =
+      args.to.bias == nullptr ? multiply_by_library(stream, args, {}) : multiply_with_bias(stream, args, bf16_bias);
   if (!is_done) multiply_here(stream, args);
 }
 
-bool Math::multiply_with_relu(CudaStream& stream, const MultiplyArgs& args, const std::uint16_t* bf16_bias) const {
-  if (args.to.bias == nullptr) return multiply_by_library(stream, args, lt::Epilogue::relu, nullptr);
+bool Math::multiply_with_relu(CudaStream& stream, const MultiplyArgs& args, const std::uint16_t* bf16_bias,
+                              std::byte* mask) const {
+  using lt::Epilogue;
+  if (args.to.bias == nullptr)
+    return multiply_by_library(stream, args, {mask == nullptr ? Epilogue::relu : Epilogue::relu_mask, nullptr, mask});
   const void* const bias = bias_for(args.to, bf16_bias);
-  return bias != nullptr && multiply_by_library(stream, args, lt::Epilogue::relu_bias, bias);
+  const Epilogue kind = mask == nullptr ? Epilogue::relu_bias : Epilogue::relu_bias_mask;
+  return bias != nullptr && multiply_by_library(stream, args, {kind, bias, mask});
+}
+
+bool Math::has_relu_gradient(const MultiplyArgs& args, const std::byte* mask) const {
+  if (libraries_.products == nullptr) return false;
+  auto product = library_product(args);
+  if (!product) return false;
+  product->form.epilogue = {lt::Epilogue::relu_gradient, nullptr, mask};
+  return libraries_.products->plan(product->form) != nullptr;
+}
+
+void Math::multiply_to_relu(CudaStream& stream, const MultiplyArgs& args, const std::byte* mask) const {
+  (void)multiply_by_library(stream, args, {lt::Epilogue::relu_gradient, nullptr, mask});
 }
 
 // A library's product does not know whether the stream has failed (product_library.hpp), and other ranks may be reading
@@ -134,7 +149,7 @@ bool Math::multiply_and_bring(CudaStream& stream, const MultiplyArgs& args, floa
   MultiplyArgs landing = args;
   landing.to.at = landing_;
   const auto epilogue = sums == nullptr ? lt::Epilogue::none : lt::Epilogue::sums_of_b;
-  if (!multiply_by_library(stream, landing, epilogue, sums)) return false;
+  if (!multiply_by_library(stream, landing, {epilogue, sums})) return false;
   const auto bring = [&](void* to, const void* from, std::uint64_t size) {
     MoveColumnsArgs move{nullptr, {to, Stored::f32, 0}, from, 1, size, 0, size, 0, size, Stored::f32,
                          0,       args.to.factor};

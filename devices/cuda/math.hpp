@@ -47,8 +47,15 @@ class Math {
 
   /// To memory of the replica that no other rank reads. `bf16_bias`: the bias once more, for results in bf16.
   void multiply(CudaStream& stream, MultiplyArgs& args, const std::uint16_t* bf16_bias = nullptr) const;
-  /// The same, and what is below 0 becomes 0. False: nothing is done, since only a library can.
-  bool multiply_with_relu(CudaStream& stream, const MultiplyArgs& args, const std::uint16_t* bf16_bias) const;
+  /// The same, and what is below 0 becomes 0. `mask`: of relu_mask_bytes(), at a multiple of 256; gets a bit for each
+  /// result, whether it was above 0; null: nobody asks. False: nothing is done, since only a library can.
+  bool multiply_with_relu(CudaStream& stream, const MultiplyArgs& args, const std::uint16_t* bf16_bias,
+                          std::byte* mask) const;
+  /// Whether multiply_to_relu() can: only a library does.
+  bool has_relu_gradient(const MultiplyArgs& args, const std::byte* mask) const;
+  /// A product that is the gradient to what a ReLU has put out, by the ReLU's mask: gives the gradient to what the ReLU
+  /// has read.
+  void multiply_to_relu(CudaStream& stream, const MultiplyArgs& args, const std::byte* mask) const;
   /// To gradients, which other ranks may be reading still. `sums`: of the columns of the product's left operand, f32,
   /// times the product's factor to `sums_to`; null: none are asked for.
   void multiply_to_gradient(CudaStream& stream, MultiplyArgs& args, SumColumnsArgs* sums, float* sums_to) const;
@@ -69,8 +76,7 @@ class Math {
   template <class Args>
   void launch(CudaStream& stream, Args& args, const ProductExtents& extents, std::uint64_t bias_width) const;
   void multiply_here(CudaStream& stream, MultiplyArgs& args) const;
-  bool multiply_by_library(CudaStream& stream, const MultiplyArgs& args, lt::Epilogue epilogue,
-                           const void* vector) const;
+  bool multiply_by_library(CudaStream& stream, const MultiplyArgs& args, const ProductEpilogue& epilogue) const;
   bool multiply_with_bias(CudaStream& stream, const MultiplyArgs& args, const std::uint16_t* bf16_bias) const;
   bool multiply_and_bring(CudaStream& stream, const MultiplyArgs& args, float* sums_to) const;
   std::uint64_t own_scratch_bytes() const noexcept;

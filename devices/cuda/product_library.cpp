@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "devices/cuda/library_choice.hpp"
+#include "runtime/model/hidden_relus.hpp"
 
 namespace troupe::cuda {
 namespace {
@@ -68,8 +69,13 @@ class RecordMaker {
     using Attribute = lt::DescAttribute;
     set(library_.desc_set, made, Attribute::transposition_a, transposition(form_.transposes_a));
     set(library_.desc_set, made, Attribute::transposition_b, transposition(form_.transposes_b));
-    set(library_.desc_set, made, Attribute::epilogue, form_.epilogue);
-    if (form_.vector != nullptr) set(library_.desc_set, made, Attribute::bias_pointer, form_.vector);
+    const ProductEpilogue& epilogue = form_.epilogue;
+    set(library_.desc_set, made, Attribute::epilogue, epilogue.kind);
+    if (epilogue.vector != nullptr) set(library_.desc_set, made, Attribute::bias_pointer, epilogue.vector);
+    if (epilogue.mask != nullptr) {
+      set(library_.desc_set, made, Attribute::mask_pointer, epilogue.mask);
+      set(library_.desc_set, made, Attribute::mask_stride, static_cast<std::int64_t>(relu_mask_stride(form_.d.rows)));
+    }
     return made;
   }
   Made<lt::LayoutRecord> layout(const ColumnMajor& of) const {

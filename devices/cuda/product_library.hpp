@@ -25,13 +25,20 @@ struct ColumnMajor {
   friend auto operator<=>(const ColumnMajor&, const ColumnMajor&) = default;
 };
 
+/// What happens to the sums of a product before they are stored.
+struct ProductEpilogue {
+  lt::Epilogue kind = lt::Epilogue::none;
+  const void* vector = nullptr;  // the bias, or where the sums of B go; of D's type
+  const void* mask = nullptr;    // of a ReLU (runtime/model/hidden_relus.hpp), written or read; only without a batch
+  friend auto operator<=>(const ProductEpilogue&, const ProductEpilogue&) = default;
+};
+
 /// A product without its addresses: D = op(A) op(B), for each matrix of a batch.
 struct ProductForm {
   ColumnMajor a, b, d;
   bool transposes_a = false, transposes_b = false;
   std::uint32_t batches = 1;
-  lt::Epilogue epilogue = lt::Epilogue::none;
-  const void* vector = nullptr;  // the bias, or where the sums of B go; of D's type
+  ProductEpilogue epilogue{};
   friend auto operator<=>(const ProductForm&, const ProductForm&) = default;
 };
 

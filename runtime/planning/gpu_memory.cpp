@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/memory/lifetimes.hpp"
+#include "runtime/model/hidden_relus.hpp"
 #include "runtime/model/layer_kinds.hpp"
 
 // Mirrors what devices/cuda/cuda_replica.cpp takes, which a plan must know on machines without a GPU, too. A test
@@ -33,6 +34,9 @@ class ReplicaMemoryOf {
     for (std::uint32_t t = 0; t < tensors; ++t) same_.push_back(t);
     for (std::uint32_t l = 0; l < graph.layers().size(); ++l)
       if (is_flatten(l)) same_[graph.output_tensor(l)] = same_[graph.inputs_of(l).front()];
+    same_gradients_ = same_;
+    for (const HiddenRelu& hidden : hidden_relus_)
+      same_gradients_[graph.output_tensor(hidden.before)] = graph.output_tensor(hidden.relu);
   }
 
   GpuReplicaBytes all() const {
@@ -46,7 +50,7 @@ class ReplicaMemoryOf {
       scratch = std::max(scratch, scratch_of(l));
     }
     activations += gradients() + on_a_boundary(scratch) + on_a_boundary(sizeof(std::uint64_t));
-    return {activations, kProductParts, kWorkspace + landing()};
+    return {activations, kProductParts, kWorkspace + landing() + relu_masks()};
   }
 
  private:
@@ -115,6 +119,12 @@ class ReplicaMemoryOf {
     }
     return most;
   }
+  std::uint64_t relu_masks() const {
+    std::uint64_t bytes = 0;
+    for (const HiddenRelu& hidden : hidden_relus_)
+      bytes += on_a_boundary(relu_mask_bytes(rows_, graph_.output_of(hidden.relu)));
+    return bytes;
+  }
   /// They share memory: each is in use from the first layer of the backward pass that writes it to the one that reads
   /// it.
   std::uint64_t gradients() const {
@@ -122,7 +132,7 @@ class ReplicaMemoryOf {
     std::uint32_t turn = 0;
     const auto take_turn = [&](std::uint32_t tensor) {
       if (!graph_.is_trained(tensor)) return;
-      std::optional<Lifetime>& use = uses[same_[tensor]];
+      std::optional<Lifetime>& use = uses[same_gradients_[tensor]];
       if (!use) use = Lifetime{turn, turn};
       use->last = turn;
     };
@@ -143,7 +153,9 @@ class ReplicaMemoryOf {
   const Graph& graph_;
   const std::uint64_t rows_;
   const std::uint64_t element_bytes_;
-  std::vector<std::uint32_t> same_;  // by tensor: the one whose memory it has
+  const std::vector<HiddenRelu> hidden_relus_ = hidden_relus(graph_);
+  std::vector<std::uint32_t> same_;            // by tensor: the one whose memory it has
+  std::vector<std::uint32_t> same_gradients_;  // likewise for the gradient to it
 };
 
 }  // namespace

@@ -40,6 +40,9 @@ struct LayerWork {
   const Tensor* output = nullptr;     // of a loss: null
   std::vector<LayerParameter> parameters{};
   std::byte* kept = nullptr;  // memory from the forward to the backward pass
+  /// Of the ReLU that has put out the input, in this step: backward() gives the gradient to what that has read. Null:
+  /// it gives the one to what that has put out.
+  const std::byte* relu_mask = nullptr;
   bool is_first_loss = false, is_last_loss = false;
 };
 
@@ -73,8 +76,12 @@ void prepare(const LayerWork& work, const Operation& operation, const Tensor* re
 void forward(const LayerWork& work, const Operation& operation, const Pass& pass);
 /// Whether a convolution is one product of matrices: each pixel's channels times the weights.
 bool is_affine(const Conv2d& conv) noexcept;
-/// The layer and the ReLU behind it, which writes `to`, at once. False: nothing is done, each is to be computed alone.
-bool forward_with_relu(const Operation& operation, const LayerWork& work, const Tensor& to, const Pass& pass);
+/// The layer and the ReLU behind it, which writes `to`, at once. `mask`: of a dense layer, where the ReLU's mask goes;
+/// null: none is written. False: nothing is done, each is to be computed alone.
+bool forward_with_relu(const Operation& operation, const LayerWork& work, const Tensor& to, std::byte* mask,
+                       const Pass& pass);
+/// Whether backward() of a dense layer can with this relu_mask.
+bool has_relu_gradient(const Dense& dense, const LayerWork& work, const std::byte* mask, const Pass& pass);
 /// Of a loss: nothing, since its forward pass gives the gradient, too.
 void backward(const LayerWork& work, const Operation& operation, const Pass& pass);
 

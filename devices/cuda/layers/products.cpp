@@ -57,8 +57,18 @@ void forward(const Affine& of, const LayerWork& work, const Pass& pass) {
   pass.math.multiply(pass.stream, args, bf16_bias(of, work));
 }
 
-bool forward_with_relu(const Affine& of, const LayerWork& work, const Tensor& to, const Pass& pass) {
-  return pass.math.multiply_with_relu(pass.stream, product_of(of, work, to), bf16_bias(of, work));
+bool forward_with_relu(const Affine& of, const LayerWork& work, const Tensor& to, std::byte* mask, const Pass& pass) {
+  return pass.math.multiply_with_relu(pass.stream, product_of(of, work, to), bf16_bias(of, work), mask);
+}
+
+MultiplyArgs product_to_input(const Affine& of, const LayerWork& work) {
+  MultiplyArgs args{};
+  args.to = gradient_to(work.gradients[0]);
+  args.place = matrix(nullptr, work.gradients[0].type, of.inner, 1);
+  args.a = matrix(work.output->gradient, work.output->gradient_type, of.units, 1);
+  args.b = matrix(work.parameters[0].values, work.parameters[0].type, of.inner, 1);
+  args.extents = {1, of.rows, of.inner, of.units};
+  return args;
 }
 
 void backward(const Affine& of, const LayerWork& work, const Pass& pass) {
@@ -74,12 +84,8 @@ void backward(const Affine& of, const LayerWork& work, const Pass& pass) {
   pass.math.multiply_to_gradient(pass.stream, to_weights, of.has_bias ? &to_bias : nullptr,
                                  of.has_bias ? work.parameters[1].gradient : nullptr);
   if (work.gradients[0].at == nullptr) return;
-  MultiplyArgs to_input{};
-  to_input.to = gradient_to(work.gradients[0]);
-  to_input.place = matrix(nullptr, work.gradients[0].type, of.inner, 1);
-  to_input.a = matrix(output.gradient, output.gradient_type, of.units, 1);
-  to_input.b = matrix(work.parameters[0].values, work.parameters[0].type, of.inner, 1);
-  to_input.extents = {1, of.rows, of.inner, of.units};
+  MultiplyArgs to_input = product_to_input(of, work);
+  if (work.relu_mask != nullptr) return pass.math.multiply_to_relu(pass.stream, to_input, work.relu_mask);
   pass.math.multiply(pass.stream, to_input);
 }
 
@@ -178,12 +184,17 @@ void prepare(const LayerWork& work, const Operation& operation, const Tensor* re
   if (work.gradients[0].at != nullptr) math.prepare(to_images_args(*conv, work, rows));
 }
 
-bool forward_with_relu(const Operation& operation, const LayerWork& work, const Tensor& to, const Pass& pass) {
+bool has_relu_gradient(const Dense& dense, const LayerWork& work, const std::byte* mask, const Pass& pass) {
+  return pass.math.has_relu_gradient(product_to_input(affine_of(dense, work, pass.rows), work), mask);
+}
+
+bool forward_with_relu(const Operation& operation, const LayerWork& work, const Tensor& to, std::byte* mask,
+                       const Pass& pass) {
   if (const auto* const dense = std::get_if<Dense>(&operation))
-    return forward_with_relu(affine_of(*dense, work, pass.rows), work, to, pass);
+    return forward_with_relu(affine_of(*dense, work, pass.rows), work, to, mask, pass);
   const auto* const conv = std::get_if<Conv2d>(&operation);
   if (conv == nullptr) return false;
-  if (is_affine(*conv)) return forward_with_relu(affine_of(*conv, work, pass.rows), work, to, pass);
+  if (is_affine(*conv)) return forward_with_relu(affine_of(*conv, work, pass.rows), work, to, nullptr, pass);
   const ConvolveArgs args = forward_args(*conv, work, to, pass.rows);
   if (!pass.math.has_relu(args, bf16_bias(*conv, work))) return false;
   bring_channels_last(work, args.shape, pass);

@@ -77,6 +77,75 @@ struct Products : Rig {
   }
 };
 
+/// What a ReLU's mask needs.
+struct Masks : Products {
+  DevicePointer mask;
+  std::int64_t stride = 128;
+
+  explicit Masks(lt::Epilogue epilogue) {
+    (void)cublaslt.desc_set(desc, lt::DescAttribute::epilogue, &epilogue, sizeof epilogue);
+    mask = memory(kSide * 128 / 64);
+    fill(mask, kSide * 128 / 64, own, 0);
+    must(driver.stream_synchronize, own);
+  }
+  [[gnu::always_inline]] void multiply() {
+    const void* const at = words_at(mask);
+    (void)cublaslt.desc_set(desc, lt::DescAttribute::mask_pointer, &at, sizeof at);
+    (void)cublaslt.desc_set(desc, lt::DescAttribute::mask_stride, &stride, sizeof stride);
+    Products::multiply();
+  }
+};
+
+int mask_without_an_address() {
+  Masks rig{lt::Epilogue::relu_mask};
+  rig.mask = 0;
+  rig.multiply();
+  rig.finish();
+  return 0;
+}
+
+int mask_with_a_stride_of_no_multiple_of_128() {
+  Masks rig{lt::Epilogue::relu_mask};
+  rig.stride = 80;
+  rig.multiply();
+  rig.finish();
+  return 0;
+}
+
+int mask_at_an_odd_place() {
+  Masks rig{lt::Epilogue::relu_mask};
+  rig.mask += 8;
+  rig.multiply();
+  rig.finish();
+  return 0;
+}
+
+int mask_over_the_result() {
+  Masks rig{lt::Epilogue::relu_mask};
+  rig.mask = rig.d;
+  rig.multiply();
+  rig.finish();
+  return 0;
+}
+
+int mask_out_of_range() {
+  Masks rig{lt::Epilogue::relu_mask};
+  rig.mask = rig.memory(kSide * 128 / 64 - 1);
+  rig.multiply();
+  rig.finish();
+  return 0;
+}
+
+int mask_read_before_it_is_written() {
+  Masks rig{lt::Epilogue::relu_gradient};
+  const StreamHandle other = rig.stream();
+  rig.add("writer", rig.mask, rig.b, kSide * 128 / 64, other);
+  rig.multiply();
+  (void)rig.driver.stream_synchronize(other);
+  rig.finish();
+  return 0;
+}
+
 int product_with_too_small_a_workspace() {
   Products rig;
   rig.workspace_bytes = 64;
@@ -267,6 +336,13 @@ std::vector<Mistake> mistakes_with_products() {
                      {"wrong product", kProduct, "a workspace of 64 bytes, where the algorithm needs 640"}),
       TROUPE_MISTAKE(product_with_a_workspace_at_an_odd_place,
                      {"wrong product", kProduct, "a workspace at no multiple of 256 bytes"}),
+      TROUPE_MISTAKE(mask_without_an_address, {"wrong product", "an epilogue without the address of its mask"}),
+      TROUPE_MISTAKE(mask_with_a_stride_of_no_multiple_of_128,
+                     {"wrong product", "a mask with a stride of 80 bits for 80 rows"}),
+      TROUPE_MISTAKE(mask_at_an_odd_place, {"wrong product", kProduct, "a mask at no multiple of 16 bytes"}),
+      TROUPE_MISTAKE(mask_over_the_result, {"wrong product", kProduct, "a mask that overlaps a matrix"}),
+      TROUPE_MISTAKE(mask_out_of_range, {"out of range", kProduct, "from cuMemAlloc_v2"}),
+      TROUPE_MISTAKE(mask_read_before_it_is_written, {"race, ", "kernel writer on stream 2", kProduct}),
       TROUPE_MISTAKE(leading_dimension_below_the_rows, {"wrong product", "cublasLtMatmulAlgoGetHeuristic",
                                                         "leading dimension 79, which is less than its rows"}),
       TROUPE_MISTAKE(layouts_that_do_not_match,

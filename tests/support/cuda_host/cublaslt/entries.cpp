@@ -72,6 +72,9 @@ const char* fault_name(Epilogue epilogue) {
     case Epilogue::relu: return "epilogue_relu";
     case Epilogue::bias: return "epilogue_bias";
     case Epilogue::relu_bias: return "epilogue_relu_bias";
+    case Epilogue::relu_mask: return "epilogue_relu_mask";
+    case Epilogue::relu_bias_mask: return "epilogue_relu_bias_mask";
+    case Epilogue::relu_gradient: return "epilogue_relu_gradient";
     case Epilogue::sums_of_b: return "epilogue_sums_of_b";
   }
   return "epilogue_unknown";
@@ -99,6 +102,23 @@ bool overlaps(Address a, std::uint64_t a_bytes, Address b, std::uint64_t b_bytes
   return a < b + b_bytes && b < a + a_bytes;
 }
 
+Address address(const void* at) { return reinterpret_cast<Address>(at); }
+
+/// What is wrong with the place of a ReLU's mask; empty: nothing.
+std::string mistake_with_mask(const Product& product) {
+  constexpr std::uint64_t kMaskAlignment = 16;
+  const Form& form = product.form;
+  const Address mask = address(form.desc.mask);
+  const std::uint64_t size_bytes = form.mask_bytes();
+  if (size_bytes == 0) return {};
+  if (mask % kMaskAlignment != 0) return "a mask at no multiple of 16 bytes";
+  if (overlaps(mask, size_bytes, product.a, form.a.span_bytes()) ||
+      overlaps(mask, size_bytes, product.b, form.b.span_bytes()) ||
+      overlaps(mask, size_bytes, product.d, form.d.span_bytes()))
+    return "a mask that overlaps a matrix";
+  return {};
+}
+
 __attribute__((destructor)) void end_of_process() {
   const std::lock_guard lock{process().mutex};
   known().handles.report_leaks();
@@ -106,8 +126,6 @@ __attribute__((destructor)) void end_of_process() {
   known().layouts.report_leaks();
   known().preferences.report_leaks();
 }
-
-Address address(const void* at) { return reinterpret_cast<Address>(at); }
 
 }  // namespace
 }  // namespace host
@@ -176,6 +194,8 @@ TROUPE_EXPORT Status cublasLtMatmulDescSetAttribute(Desc desc, DescAttribute att
     case DescAttribute::transposition_b: return set(state->b, value, size_bytes);
     case DescAttribute::epilogue: return set(state->epilogue, value, size_bytes);
     case DescAttribute::bias_pointer: return set(state->vector, value, size_bytes);
+    case DescAttribute::mask_pointer: return set(state->mask, value, size_bytes);
+    case DescAttribute::mask_stride: return set(state->mask_stride, value, size_bytes);
   }
   return Status::invalid_value;
 }
@@ -272,6 +292,7 @@ TROUPE_EXPORT Status cublasLtMatmul(Handle handle, Desc desc, const void* alpha,
   if (mistake.empty() && (overlaps(product.a, product.form.a.span_bytes(), product.d, size_d) ||
                           overlaps(product.b, product.form.b.span_bytes(), product.d, size_d)))
     mistake = "a D that overlaps an operand";
+  if (mistake.empty()) mistake = mistake_with_mask(product);
   if (!mistake.empty()) return misuse("wrong product", here->text() + " is given " + mistake);
   auto operation = std::make_shared<const cuda::host::Operation>(
       cuda::host::Operation{here, [product, here, handle](Run& run) {

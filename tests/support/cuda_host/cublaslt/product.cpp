@@ -44,6 +44,7 @@ std::vector<float> packed(const LayoutState& of, const void* at, std::uint64_t b
 struct Found {
   const void *a, *b, *vector;
   void *d, *vector_to;
+  std::uint8_t* mask;
   float* workspace;
 };
 
@@ -56,6 +57,12 @@ void add_terms(std::vector<float>& sums, const std::vector<float>& a, const floa
     const float* const column = a.data() + k * m;
     for (std::uint64_t i = 0; i < m; ++i) sums[i] += column[i] * factor;
   }
+}
+
+bool is_set(const std::uint8_t* mask, std::uint64_t bit) { return (mask[bit / 8] >> (bit % 8) & 1U) != 0; }
+void set_bit(std::uint8_t* mask, std::uint64_t bit, bool value) {
+  const auto one = static_cast<std::uint8_t>(1U << (bit % 8));
+  mask[bit / 8] = static_cast<std::uint8_t>(value ? mask[bit / 8] | one : mask[bit / 8] & ~one);
 }
 
 void store_column(const Product& product, const Found& found, std::uint64_t batch, std::uint64_t j,
@@ -71,7 +78,10 @@ void store_column(const Product& product, const Found& found, std::uint64_t batc
     float value = product.alpha * sums[i];
     if (product.beta != 0) value += product.beta * load(found.d, type, first + i);
     if (has_bias) value += load(found.vector, type, i);
+    const std::uint64_t bit = j * static_cast<std::uint64_t>(form.desc.mask_stride) + i;
+    if (has_relu && has_mask(form.desc.epilogue)) set_bit(found.mask, bit, value > 0);
     if (has_relu) value = value > 0 ? value : 0.0F;
+    if (form.desc.epilogue == Epilogue::relu_gradient && !is_set(found.mask, bit)) value = 0;
     store(found.d, type, first + i, value);
   }
 }
@@ -99,10 +109,15 @@ void compute_batch(const Product& product, const Found& found, std::uint64_t bat
 }
 
 bool has_vector(Epilogue epilogue) {
-  return epilogue == Epilogue::bias || epilogue == Epilogue::relu_bias || epilogue == Epilogue::sums_of_b;
+  return epilogue == Epilogue::bias || epilogue == Epilogue::relu_bias || epilogue == Epilogue::relu_bias_mask ||
+         epilogue == Epilogue::sums_of_b;
 }
 
 }  // namespace
+
+bool has_mask(Epilogue epilogue) noexcept {
+  return epilogue == Epilogue::relu_mask || epilogue == Epilogue::relu_bias_mask || epilogue == Epilogue::relu_gradient;
+}
 
 std::uint64_t LayoutState::span_bytes() const noexcept {
   if (rows == 0 || columns == 0 || batches == 0) return 0;
@@ -114,6 +129,10 @@ std::uint64_t LayoutState::span_bytes() const noexcept {
 std::uint64_t Form::vector_count() const noexcept {
   if (!has_vector(desc.epilogue)) return 0;
   return desc.epilogue == Epilogue::sums_of_b ? n() : m();
+}
+
+std::uint64_t Form::mask_bytes() const noexcept {
+  return has_mask(desc.epilogue) ? n() * static_cast<std::uint64_t>(desc.mask_stride) / 8 : 0;
 }
 
 std::string Form::mistake() const {
@@ -129,6 +148,11 @@ std::string Form::mistake() const {
     return "layouts with different numbers of batches";
   if (c.type != d.type || c.rows != d.rows || c.columns != d.columns) return "layouts of C and D that differ";
   if (has_vector(desc.epilogue) && desc.vector == nullptr) return "an epilogue without the address of its vector";
+  if (!has_mask(desc.epilogue)) return {};
+  if (desc.mask == nullptr) return "an epilogue without the address of its mask";
+  if (desc.mask_stride % 128 != 0 || desc.mask_stride < static_cast<std::int64_t>(m()))
+    return "a mask with a stride of " + std::to_string(desc.mask_stride) + " bits for " + std::to_string(m()) + " rows";
+  if (d.batches != 1) return "one mask for " + std::to_string(d.batches) + " matrices";
   return {};
 }
 
@@ -145,7 +169,7 @@ std::uint64_t Form::digest() const noexcept {
     found = (found ^ static_cast<std::uint64_t>(value)) * 1099511628211ULL;
     found ^= found >> 29U;
   };
-  add(desc.compute), add(desc.a), add(desc.b), add(desc.epilogue);
+  add(desc.compute), add(desc.a), add(desc.b), add(desc.epilogue), add(desc.mask_stride);
   for (const LayoutState* const layout : {&a, &b, &c, &d})
     add(layout->type), add(layout->rows), add(layout->columns), add(layout->leading), add(layout->batches),
         add(layout->stride);
@@ -172,6 +196,8 @@ cuda::host::Uses Product::uses() const {
   if (beta != 0) add(pointer_to(d), form.d.span_bytes(), Access::reads);
   add(form.desc.vector, form.vector_count() * form.d.element_bytes(),
       form.desc.epilogue == Epilogue::sums_of_b ? Access::writes : Access::reads);
+  add(form.desc.mask, form.mask_bytes(),
+      form.desc.epilogue == Epilogue::relu_gradient ? Access::reads : Access::writes);
   add(pointer_to(d), form.d.span_bytes(), Access::writes);
   add(pointer_to(workspace), chosen.workspace_bytes, Access::writes);
   return found;
@@ -186,6 +212,7 @@ void run_product(Run& run, const Product& product, const PlacePtr& place) {
                     vector,
                     memory.at(product.d),
                     vector,
+                    static_cast<std::uint8_t*>(memory.at(reinterpret_cast<Address>(product.form.desc.mask))),
                     static_cast<float*>(memory.at(product.workspace))};
   run.lock.unlock();
   for (std::int32_t batch = 0; batch < product.form.d.batches; ++batch)

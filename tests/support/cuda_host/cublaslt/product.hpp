@@ -21,6 +21,8 @@ struct DescState {
   Transposition a = Transposition::none, b = Transposition::none;
   Epilogue epilogue = Epilogue::none;
   const void* vector = nullptr;
+  const void* mask = nullptr;
+  std::int64_t mask_stride = 0;  // in bits
 };
 struct LayoutState {
   Type type = Type::f32;
@@ -48,11 +50,12 @@ struct Form {
   std::uint64_t n() const noexcept { return d.columns; }
   std::uint64_t k() const noexcept { return desc.a == Transposition::none ? a.columns : a.rows; }
   std::uint64_t vector_count() const noexcept;  // 0: there is none
+  std::uint64_t mask_bytes() const noexcept;    // 0: there is none
   /// What is wrong with it for everybody; empty: nothing.
   std::string mistake() const;
   /// Whether there is an algorithm for such types.
   bool is_supported() const noexcept;
-  /// The same for the same product, but for the vector's address.
+  /// The same for the same product, but for the addresses of the vector and the mask.
   std::uint64_t digest() const noexcept;
 };
 
@@ -70,6 +73,9 @@ static_assert(sizeof(Chosen) == sizeof(Algorithm));
 
 /// Cut into parts where the inner extent is long and the workspace takes the parts.
 Chosen choose(const Form& form, const PreferenceState& preference) noexcept;
+
+/// Whether the epilogue writes or reads a ReLU's mask.
+bool has_mask(Epilogue epilogue) noexcept;
 
 /// With addresses.
 struct Product {
