@@ -44,6 +44,14 @@ class NcclJob : public CudaJob {
     EXPECT_FALSE(wanted.empty());
     EXPECT_EQ(train(job(ranks, ranks, with(kNccl, settings))), wanted);
   }
+  /// The losses of ranks with a GPU each, the first half of them on one node and the others on another.
+  std::vector<double> losses_on(const NamespaceCluster& nodes, std::uint32_t ranks, const char* collectives,
+                                Settings settings) {
+    settings.insert(settings.begin(), "train.epochs=1");
+    (void)run_ranks(std::vector<ProgramStart>(ranks, job(ranks, ranks, with(collectives, std::move(settings)))),
+                    &nodes);
+    return losses();
+  }
   /// What rtrun prints, if it ends well, when it is called with this word.
   std::string told(const char* word, ProgramStart start) {
     start.arguments.insert(start.arguments.begin() + 1, word);
@@ -131,9 +139,7 @@ TEST_F(NcclJob, OfSeveralNodesLearnsWhatOtherMeansLearn) {
   if (const std::string reason = why_no_namespaces(); !reason.empty()) GTEST_SKIP() << reason;
   const NamespaceCluster nodes{2};
   const auto on_nodes = [&](std::uint32_t ranks, const char* collectives, Settings settings) {
-    settings.emplace_back("train.epochs=1");
-    (void)run_ranks(std::vector<ProgramStart>(ranks, job(ranks, ranks, with(collectives, settings))), &nodes);
-    return losses();
+    return losses_on(nodes, ranks, collectives, std::move(settings));
   };
   const std::vector<double> of_two = on_nodes(2, kOwn, {});
   EXPECT_FALSE(of_two.empty());
@@ -142,6 +148,25 @@ TEST_F(NcclJob, OfSeveralNodesLearnsWhatOtherMeansLearn) {
   const std::vector<double> of_four = train(job(4, 4, with(kOwn, {"train.epochs=1"})));
   EXPECT_EQ(on_nodes(4, kNccl, {}), of_four);
   expect_near(on_nodes(4, kNccl, {"train.deterministic=false"}), of_four);
+}
+
+/// Both add up within the nodes first, in the same order.
+TEST_F(NcclJob, WithinNodesLearnsToTheLastBitWhatTheirSharedMemoryLearns) {
+  if (const std::string reason = why_no_namespaces(); !reason.empty()) GTEST_SKIP() << reason;
+  const NamespaceCluster nodes{2};
+  for (const Settings& settings : std::vector<Settings>{
+           {},
+           {"model.dtype=bf16", "optimizer.clip_norm=1"},
+           {"model.units=[600, 600]", "train.steps=8", "evaluate.every_epochs=0", "update.compress=bf16"},
+           {"update.policy=local_sgd", "update.every_steps=4", "optimizer.rule=adam", "optimizer.rate=0.001"}}) {
+    SCOPED_TRACE(settings.empty() ? "sync" : settings.front());
+    const std::vector<double> wanted = losses_on(nodes, 4, kOwn, settings);
+    EXPECT_FALSE(wanted.empty());
+    EXPECT_EQ(losses_on(nodes, 4, kNcclInNodes, settings), wanted);
+  }
+  const std::vector<double> of_gpus = losses_on(nodes, 4, kNcclInNodes, {});
+  (void)run_ranks(std::vector<ProgramStart>(4, job(0, 4, on("cpu", {"train.epochs=1"}))), &nodes);
+  expect_near(of_gpus, losses());
 }
 
 TEST_F(NcclJob, GoesOnFromACheckpointAlsoWithOtherMeans) {
@@ -176,6 +201,21 @@ TEST_F(NcclJob, NamesTheRankOfAnotherNodeThatIsKilled) {
   EXPECT_EQ(ranks[0]->wait(10s), 4) << ranks[0]->err();
   EXPECT_THAT(ranks[0]->err(), HasSubstr("rank 1"));
   EXPECT_THAT(ranks[0]->err(), Not(HasSubstr("cuda stand-in")));
+}
+
+/// The node's other rank waits in NCCL for the one that has lost its counterpart.
+TEST_F(NcclJob, WithinNodesEndsAllRanksWhenOneOfAnotherNodeIsKilled) {
+  if (const std::string reason = why_no_namespaces(); !reason.empty()) GTEST_SKIP() << reason;
+  const NamespaceCluster nodes{2};
+  Settings settings{"train.epochs=100000", "data.batch=20", "evaluate.every_epochs=0", kNcclInNodes};
+  const auto ranks = start_ranks(std::vector<ProgramStart>(4, job(4, 4, on("cuda", settings))), &nodes);
+  ASSERT_TRUE(ranks[0]->wait_until(trains, 60s)) << ranks[0]->out() << ranks[0]->err();
+  ranks[2]->signal(SIGKILL);
+  for (const std::size_t survivor : {0U, 1U, 3U}) {
+    EXPECT_EQ(ranks[survivor]->wait(10s), 4) << ranks[survivor]->err();
+    EXPECT_THAT(ranks[survivor]->err(), HasSubstr("rank 2"));
+    EXPECT_THAT(ranks[survivor]->err(), Not(HasSubstr("cuda stand-in")));
+  }
 }
 
 TEST_F(NcclJob, EndsWithTheReasonWhenNcclReportsAnError) {
@@ -241,6 +281,8 @@ TEST_F(NcclJob, IsRefusedInOneLineWhereItCannotBe) {
   expect_refused(job(0, 2, on("cpu", {kNccl})), 2, "computes on a CPU");
   expect_refused(job(2, 2, with(kNccl, {"update.policy=async"})), 2, "hosting shards");
   expect_refused(job(2, 2, with(kNccl, {"update.compress=bf16"})), 2, "is compressed (update.compress)");
+  expect_refused(job(2, 2, with(kNcclInNodes, {})), 2,
+                 "cluster.collectives = \"nccl_in_nodes\": NCCL cannot be used: all ranks are on one node");
   expect_refused(without_nccl(job(2, 2, with(kNccl, {}))), 3, wanted + "there is no usable NCCL");
   expect_refused(with_variable(job(2, 2, with(kNccl, {})), "TROUPE_CUDA_HOST_NCCL", "21704"), 3,
                  wanted + "libnccl.so.2 is NCCL 2.17, Troupe needs 2.18 at least");

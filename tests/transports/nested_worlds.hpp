@@ -90,7 +90,7 @@ class NestedWorld final : public DeviceGroup {
         .stripes = {},
         .parameters = views_[r].parameters,
         .staging = {},
-        .room = 8000};
+        .room = 1 << 16};
     for (const Rank rank : node) group.members.push_back(members_[rank.value]);
     group.staging = views_[r].take(nccl_staging_bytes(group));
     return std::make_unique<NcclCommunicator>(*spaces_[r], *node_streams_.back(), std::move(group),
