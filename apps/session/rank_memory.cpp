@@ -396,26 +396,20 @@ std::vector<DirectGroup> direct_groups(const Plan& plan, const GroupPlan& group,
 }
 
 NcclGroup nccl_group(const Plan& plan, const GroupPlan& group, Rank self) {
+  NcclGroup made;
+  made.rank_ordered = !plan.nccl_adds;
+  made.room = nccl_room_bytes(plan);
   if (plan.has_two_levels()) {
-    const std::vector<Rank> members = plan.node_members(self);
-    return {.rank = Rank{plan.ranks.at(self.value).local_rank},
-            .id = {},
-            .members = std::vector<NcclMember>(members.size()),
-            .names = members,
-            .stripes = {},
-            .parameters = {},
-            .staging = {},
-            .room = nccl_room_bytes(plan)};
+    made.rank = Rank{plan.ranks.at(self.value).local_rank};
+    made.names = plan.node_members(self);
+    made.members.resize(made.names.size());
+    return made;
   }
-  return {.rank = self,
-          .id = {},
-          .members = std::vector<NcclMember>(plan.world_size()),
-          .stripes = group.stripes,
-          .parameters = {},
-          .staging = {},
-          .buckets = group.buckets,
-          .rank_ordered = !plan.nccl_adds,
-          .room = nccl_room_bytes(plan)};
+  made.rank = self;
+  made.members.resize(plan.world_size());
+  made.stripes = group.stripes;
+  made.buckets = group.buckets;
+  return made;
 }
 
 NcclMember find_nccl_member(const Arena& arena, const GroupPlan& group) {

@@ -555,7 +555,9 @@ PolicyNeeds needs_of(const Plan& plan) {
 
 std::uint64_t nccl_room_bytes(const Plan& plan) noexcept {
   constexpr std::uint64_t kMost = 256 << 10, kOfAll = 8 << 20, kLine = 64;
-  return std::min(kMost, kOfAll / plan.world_size() / kLine * kLine);
+  std::size_t ranks = 1;  // of the largest communicator
+  for (const std::vector<Rank>& set : plan.levels.front().sets) ranks = std::max(ranks, set.size());
+  return std::min(kMost, kOfAll / ranks / kLine * kLine);
 }
 
 bool keeps_residual(const Plan& plan, const GroupPlan& group) {

@@ -155,33 +155,62 @@ TEST_F(NcclJob, WithinNodesLearnsToTheLastBitWhatTheirSharedMemoryLearns) {
   if (const std::string reason = why_no_namespaces(); !reason.empty()) GTEST_SKIP() << reason;
   const NamespaceCluster nodes{2};
   for (const Settings& settings : std::vector<Settings>{
-           {},
            {"model.dtype=bf16", "optimizer.clip_norm=1"},
            {"model.units=[600, 600]", "train.steps=8", "evaluate.every_epochs=0", "update.compress=bf16"},
            {"update.policy=local_sgd", "update.every_steps=4", "optimizer.rule=adam", "optimizer.rate=0.001"}}) {
-    SCOPED_TRACE(settings.empty() ? "sync" : settings.front());
+    SCOPED_TRACE(settings.front());
     const std::vector<double> wanted = losses_on(nodes, 4, kOwn, settings);
     EXPECT_FALSE(wanted.empty());
     EXPECT_EQ(losses_on(nodes, 4, kNcclInNodes, settings), wanted);
   }
-  const std::vector<double> of_gpus = losses_on(nodes, 4, kNcclInNodes, {});
-  (void)run_ranks(std::vector<ProgramStart>(4, job(0, 4, on("cpu", {"train.epochs=1"}))), &nodes);
-  expect_near(of_gpus, losses());
 }
 
-TEST_F(NcclJob, GoesOnFromACheckpointAlsoWithOtherMeans) {
-  const Settings whole{"evaluate.every_epochs=0", "checkpoint.every_steps=8"};
-  const auto run = [&](const char* collectives, std::initializer_list<const char*> more) {
-    Settings settings = whole;
-    settings.insert(settings.end(), more.begin(), more.end());
-    return train(job(2, 2, with(collectives, settings)));
+/// Three ranks are two on one node and one on the other.
+TEST_F(NcclJob, WithinNodesLearnsWhatRanksOnCpusLearn) {
+  if (const std::string reason = why_no_namespaces(); !reason.empty()) GTEST_SKIP() << reason;
+  const NamespaceCluster nodes{2};
+  for (const std::uint32_t ranks : {3U, 4U}) {
+    const std::vector<double> of_gpus = losses_on(nodes, ranks, kNcclInNodes, {});
+    (void)run_ranks(std::vector<ProgramStart>(ranks, job(0, ranks, on("cpu", {"train.epochs=1"}))), &nodes);
+    expect_near(of_gpus, losses());
+  }
+}
+
+TEST_F(NcclJob, WithinNodesGoesOnInANewView) {
+  if (const std::string reason = why_no_namespaces(); !reason.empty()) GTEST_SKIP() << reason;
+  const NamespaceCluster nodes{2};
+  Settings settings{"train.epochs=100000", "data.batch=20", "evaluate.every_epochs=0", kNcclInNodes};
+  const auto ranks = start_ranks(std::vector<ProgramStart>(4, job(4, 4, on("cuda", settings))), &nodes);
+  ASSERT_TRUE(ranks[0]->wait_until(trains, 60s)) << ranks[0]->out() << ranks[0]->err();
+  for (const char* const request : {"rebuild", "stop"}) {
+    ProgramStart start = folder_.rtrun();
+    start.arguments = {RTRUN_PROGRAM, "control", "run", request};
+    start.run_by(nodes.enter(0));
+    Program control{start};
+    EXPECT_EQ(control.wait(30s), 0) << control.err();
+  }
+  for (const auto& rank : ranks) {
+    EXPECT_EQ(rank->wait(20s), 0) << rank->err();
+    EXPECT_THAT(rank->err(), Not(HasSubstr("cuda stand-in")));
+  }
+  EXPECT_THAT(ranks[0]->err(), HasSubstr("in a new view (number 2)"));
+}
+
+/// Also with what compression has held back.
+TEST_F(NcclJob, WithinNodesGoesOnFromACheckpointAlsoWithOtherMeans) {
+  if (const std::string reason = why_no_namespaces(); !reason.empty()) GTEST_SKIP() << reason;
+  const NamespaceCluster nodes{2};
+  const auto run = [&](const char* collectives, const char* steps, const char* resume) {
+    const Settings settings{"evaluate.every_epochs=0", "checkpoint.every_steps=8", "update.compress=bf16", steps,
+                            resume};
+    return losses_on(nodes, 4, collectives, settings);
   };
-  const std::vector<double> at_once = run(kNccl, {"train.steps=40"});
+  const std::vector<double> at_once = run(kNcclInNodes, "train.steps=16", "checkpoint.resume=never");
   ASSERT_FALSE(at_once.empty());
-  for (const char* const second : {kNccl, kOwn}) {
+  for (const char* const second : {kNcclInNodes, kOwn}) {
     std::filesystem::remove_all(folder_.path() / "run" / "checkpoints");
-    (void)run(kNccl, {"train.steps=24"});
-    const std::vector<double> again = run(second, {"train.steps=40", "checkpoint.resume=auto"});
+    (void)run(kNcclInNodes, "train.steps=8", "checkpoint.resume=never");
+    const std::vector<double> again = run(second, "train.steps=16", "checkpoint.resume=auto");
     ASSERT_FALSE(again.empty());
     EXPECT_EQ(again.back(), at_once.back());
   }
