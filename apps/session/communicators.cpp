@@ -41,7 +41,11 @@ std::vector<Counterparts> make_sets(const CommunicatorParts& parts, const GroupP
 }  // namespace
 
 std::unique_ptr<Communicator> make_communicator(const CommunicatorParts& parts, const GroupPlan& group,
-                                                const GroupMemory& memory) {
+                                                const GroupMemory& memory, std::unique_ptr<NcclCommunicator> nccl) {
+  if (nccl != nullptr)
+    return std::make_unique<NestedCommunicator>(parts.space, *parts.node,
+                                                nested_group(parts.plan, group, parts.self, memory), std::move(nccl),
+                                                make_sets(parts, group, memory));
   if (!parts.plan.shares_memory()) return std::move(make_direct(parts, group, memory).front());
   if (parts.plan.is_in_one_arena())
     return std::make_unique<ArenaCommunicator>(
@@ -57,11 +61,12 @@ std::unique_ptr<NcclCommunicator> make_nccl_communicator(const NcclParts& parts,
   all.id = parts.id;
   const std::vector<Rank> near = parts.plan.node_members(parts.self);
   for (std::size_t m = 0; m < near.size(); ++m)
-    all.members[near[m].value] = find_nccl_member(parts.space.arena(parts.node_arenas[m]), group);
+    all.members[parts.plan.has_two_levels() ? m : near[m].value] =
+        find_nccl_member(parts.space.arena(parts.node_arenas[m]), group);
   all.parameters = memory.parameters;
   all.bf16 = memory.bf16;
   if (has_16_bits(parts.plan.dtype)) all.copy_type = parts.plan.dtype;
-  all.staging = memory.staging.front();
+  all.staging = memory.nccl_staging;
   return std::make_unique<NcclCommunicator>(parts.space, parts.stream, std::move(all),
                                             NcclOptions{.call_deadline = parts.call_deadline});
 }

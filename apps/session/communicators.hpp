@@ -22,8 +22,8 @@ struct CommunicatorParts {
   DirectChannel* channel = nullptr;
   Stream* exchange = nullptr;      // of the device; the bulk lane enqueues on it
   const Filter* filter = nullptr;  // the group's; null: none
-  Stream* node = nullptr;          // of the device, for this group alone, if the plan has two levels
-  Trace* trace = nullptr;          // null: nothing is traced
+  Stream* node = nullptr;  // of the device, if the plan has two levels: with NCCL of all groups, otherwise of this
+  Trace* trace = nullptr;  // null: nothing is traced
 };
 
 /// The same for NCCL.
@@ -37,10 +37,13 @@ struct NcclParts {
   std::chrono::milliseconds call_deadline;
 };
 
-/// The communicator of one group, with the levels of the plan, which are not NCCL's. `memory` is this rank's.
+/// The communicator of one group, with the levels of the plan. `memory` is this rank's. `nccl`: what
+/// make_nccl_communicator made, if NCCL is the level within nodes.
 std::unique_ptr<Communicator> make_communicator(const CommunicatorParts& parts, const GroupPlan& group,
-                                                const GroupMemory& memory);
-/// The communicator of one group over NCCL, which has begun to connect. Throws Error as NcclCommunicator does.
+                                                const GroupMemory& memory,
+                                                std::unique_ptr<NcclCommunicator> nccl = nullptr);
+/// The communicator of one group over NCCL, with all ranks or those of the node, as the plan says, which has begun to
+/// connect. Throws Error as NcclCommunicator does.
 std::unique_ptr<NcclCommunicator> make_nccl_communicator(const NcclParts& parts, const GroupPlan& group,
                                                          const GroupMemory& memory);
 

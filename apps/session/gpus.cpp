@@ -72,8 +72,8 @@ std::uint32_t find_nccl(const Settings& settings, const Topology& node, std::siz
   const std::string& wanted = settings.cluster.collectives;
   if (wanted == "own" || node.accelerators.empty() || ranks < 2) return 0;
   const FoundNccl found = find_nccl();
-  TROUPE_CHECK(wanted != "nccl" || found.version != 0, Code::environment,
-               "cluster.collectives = \"nccl\": ", found.why);
+  TROUPE_CHECK(wanted == "auto" || found.version != 0, Code::environment, "cluster.collectives = \"", wanted,
+               "\": ", found.why);
   return found.version;
 }
 

@@ -22,7 +22,7 @@ struct OwnGpus {
 OwnGpus find_gpus(const Settings& settings, const Topology& node);
 /// NCCL's number of the version that this process can use, if ranks of the job may exchange over NCCL: it has GPUs, and
 /// there are other ranks; otherwise 0, and no library is opened. Throws Error{environment} with what to do where
-/// cluster.collectives = "nccl" and there is none.
+/// cluster.collectives asks for NCCL and there is none.
 std::uint32_t find_nccl(const Settings& settings, const Topology& node, std::size_t ranks);
 /// Whether ranks of a session may compute on GPUs: the app brings neither a device nor a model of its own. A program
 /// that embeds a session may read its tensors, which a GPU's memory would hide, so there "auto" is the CPU.

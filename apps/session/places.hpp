@@ -19,7 +19,7 @@ struct PlaceBlob {
   bool device_memory = false;         // its parameters are in its device's memory
   CheckpointStart start;              // only rank 0's counts; for a view that continues from memory, its first step
   std::vector<std::uint32_t> rows{};  // rank 0's: by rank, in the first steps; empty: equal parts
-  std::vector<NcclId> nccl{};         // rank 0's: by group, for this view; empty: the plan does not use NCCL
+  std::vector<NcclId> nccl{};         // by group, for this view; see View::nccl_leader(); empty: it makes none
 };
 
 std::vector<std::byte> encode(const PlaceBlob& place);

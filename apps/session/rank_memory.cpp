@@ -115,7 +115,7 @@ class GroupTaker {
       m.own.residual = own_.take(group_.count * sizeof(float));
       m.sent = sent_ranges(plan_, group_, self_);
     }
-    if (plan_.levels.size() > 1) take_node_part(m);
+    if (plan_.has_two_levels()) take_node_part(m);
     m.ready = arena_.make_timeline();
     arena_.publish(name_in(group_, "ready"), m.ready);
     m.published = arena_.make_timeline();
@@ -134,21 +134,25 @@ class GroupTaker {
 
  private:
   void take_nccl_part(GroupMemory& m) {
-    m.staging.push_back(own_.take(nccl_staging_bytes(nccl_group(plan_, group_, self_))));
+    m.nccl_staging = own_.take(nccl_staging_bytes(nccl_group(plan_, group_, self_)));
     m.calls = {.progress = arena_.make_timeline(), .ended = arena_.make_timeline()};
     arena_.publish(name_in(group_, kNcclProgress), m.calls.progress);
     arena_.publish(name_in(group_, kNcclEnded), m.calls.ended);
   }
 
   void take_node_part(GroupMemory& m) {
+    m.verdict = own_.take(sizeof(StepSums));
+    m.node_sums = own_.take(sizeof(StepSums));
+    m.found = own_.take(sizeof(StepSums));
+    if (!plan_.shares_memory()) {
+      m.updated = arena_.make_timeline();
+      return;
+    }
+    arena_.publish(name_in(group_, "verdict"), m.verdict);
     m.handed = arena_.make_timeline();
     arena_.publish(name_in(group_, "handed"), m.handed);
     m.measured = arena_.make_timeline();
     arena_.publish(name_in(group_, "measured"), m.measured);
-    m.verdict = own_.take(sizeof(StepSums));
-    arena_.publish(name_in(group_, "verdict"), m.verdict);
-    m.node_sums = own_.take(sizeof(StepSums));
-    m.found = own_.take(sizeof(StepSums));
     if (!plan_.leads_node(self_)) return;
     m.updated = arena_.make_timelines(group_.buckets.size());
     arena_.publish(name_in(group_, "updated"), m.updated);
@@ -323,7 +327,7 @@ namespace {
 void find_lines(GroupMemory& g, const Arena& arena, const Plan& plan, const GroupPlan& group, Rank rank) {
   g.ready = require_line(arena, name_in(group, "ready"));
   g.published = require_line(arena, name_in(group, "published"));
-  if (plan.levels.size() == 1) return;
+  if (!plan.has_two_levels()) return;
   g.handed = require_line(arena, name_in(group, "handed"));
   g.measured = require_line(arena, name_in(group, "measured"));
   g.verdict = require(arena, name_in(group, "verdict"));
@@ -382,7 +386,7 @@ std::vector<DirectGroup> direct_groups(const Plan& plan, const GroupPlan& group,
     if (place == set.end()) continue;
     const Rank own{static_cast<std::uint32_t>(place - set.begin())};
     DirectGroup& made = all.emplace_back(
-        plan.levels.size() == 1
+        !plan.has_two_levels()
             ? all_ranks(plan, group, own)
             : between_nodes(counterpart_group(level, s, group.stripes, group.buckets), own, nodes_of(plan)));
     made.id = {static_cast<std::uint32_t>(group.id.value * level.sets.size() + s)};
@@ -392,15 +396,20 @@ std::vector<DirectGroup> direct_groups(const Plan& plan, const GroupPlan& group,
 }
 
 NcclGroup nccl_group(const Plan& plan, const GroupPlan& group, Rank self) {
-  return {.rank = self,
-          .id = {},
-          .members = std::vector<NcclMember>(plan.world_size()),
-          .stripes = group.stripes,
-          .parameters = {},
-          .staging = {},
-          .buckets = group.buckets,
-          .rank_ordered = !plan.nccl_adds,
-          .room = nccl_room_bytes(plan)};
+  NcclGroup made;
+  made.rank_ordered = !plan.nccl_adds;
+  made.room = nccl_room_bytes(plan);
+  if (plan.has_two_levels()) {
+    made.rank = Rank{plan.ranks.at(self.value).local_rank};
+    made.names = plan.node_members(self);
+    made.members.resize(made.names.size());
+    return made;
+  }
+  made.rank = self;
+  made.members.resize(plan.world_size());
+  made.stripes = group.stripes;
+  made.buckets = group.buckets;
+  return made;
 }
 
 NcclMember find_nccl_member(const Arena& arena, const GroupPlan& group) {
@@ -453,6 +462,22 @@ NodeGroup node_group(const AddressSpace& space, const Plan& plan, const GroupPla
     all.members.push_back({arena_member(group, rank), its.handed, its.measured, its.verdict});
     if (plan.leads_node(all.names[m])) all.updated = its.updated;
   }
+  return all;
+}
+
+NestedGroup nested_group(const Plan& plan, const GroupPlan& group, Rank self, const GroupMemory& own) {
+  NestedGroup all{.rank = self,
+                  .members = plan.node_members(self),
+                  .stripes = group.stripes,
+                  .buckets = group.buckets,
+                  .between = plan.levels.back(),
+                  .parameters = own.parameters,
+                  .bf16 = own.bf16,
+                  .updated = own.updated,
+                  .node_sums = own.node_sums,
+                  .found = own.found,
+                  .verdict = own.verdict};
+  if (has_16_bits(plan.dtype)) all.copy_type = plan.dtype;
   return all;
 }
 

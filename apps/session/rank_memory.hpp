@@ -13,6 +13,7 @@
 #include "transports/collectives/arena_communicator.hpp"
 #include "transports/collectives/direct_communicator.hpp"
 #include "transports/collectives/hierarchical_communicator.hpp"
+#include "transports/collectives/nested_communicator.hpp"
 #include "transports/nccl/nccl_communicator.hpp"
 
 namespace troupe {
@@ -31,14 +32,15 @@ struct GroupMemory {
   Memory norm_scratch;   // in which the ranks of a node add them up; empty likewise
   std::vector<StripeMemory> stripes;  // this rank's, at least one: parts of parameters and bf16, state and journals
   std::vector<Stripe> sent;           // the ranges whose residual `own` keeps; the owner is the sender's index
-  std::vector<Memory> staging;        // one for each set of ranks with which it exchanges over a transport or NCCL
+  std::vector<Memory> staging;        // one for each set of ranks with which it exchanges over a transport
+  Memory nccl_staging;                // of the device's; empty: the plan does not use NCCL
   NcclMember calls;                   // of NCCL; shown to the node's other ranks
   TimelineId ready;                   // gradients written
   TimelineId published;               // stripe updated
   // If the exchange has a level within nodes and one between nodes; see NodeGroup.
   TimelineId handed, measured;
   Memory verdict, node_sums, found;  // each is one StepSums
-  TimelineId updated;                // of the leader: the first of its buckets' lines
+  TimelineId updated;  // of the leader: the first of its buckets' lines; with NCCL each rank's own, of all buckets
 };
 
 /// The memory of one rank: totals, evaluations, digests, snapshot, staging and lines are in its arena, the rest where
@@ -97,7 +99,8 @@ RankMemory find_rank_memory(const Arena& arena, const Plan& plan, Rank rank);
 /// otherwise with its counterparts. Without memory, view and `filter`.
 std::vector<DirectGroup> direct_groups(const Plan& plan, const GroupPlan& group, Rank self);
 
-/// What a rank exchanges of a group over NCCL, with all ranks. Without memory, id and the members' lines.
+/// What a rank exchanges of a group over NCCL, with all ranks or, if there are two levels, in plain operations with
+/// those of its node. Without memory, id and the members' lines.
 NcclGroup nccl_group(const Plan& plan, const GroupPlan& group, Rank self);
 /// What a rank of the node, whose opened arena this is, shows of its calls of NCCL.
 NcclMember find_nccl_member(const Arena& arena, const GroupPlan& group);
@@ -109,6 +112,9 @@ ArenaGroup arena_group(const AddressSpace& space, const Plan& plan, const GroupP
 /// The same for nodes that exchange with others; `own` is this rank's memory.
 NodeGroup node_group(const AddressSpace& space, const Plan& plan, const GroupPlan& group,
                      std::span<const ArenaId> arenas, Rank self, const GroupMemory& own);
+
+/// The same for nodes within which NCCL exchanges.
+NestedGroup nested_group(const Plan& plan, const GroupPlan& group, Rank self, const GroupMemory& own);
 
 /// ExchangeMemory::stripes for ranks that are all on one node; `own` is this rank's memory.
 std::vector<StripeMemory> stripes_in_reach(const AddressSpace& space, const Plan& plan, const GroupPlan& group,

@@ -158,7 +158,7 @@ void Resumed::load_residual(const JoinedJob& job, HostCopies& copies, const Grou
                             const GroupMemory& memory) {
   const auto& tensors = job.graph.parameters();
   const PolicyKind next = next_policy(job, group);
-  const std::size_t senders = job.plan.shares_memory() ? job.plan.nodes.size() : job.plan.world_size();
+  const std::size_t senders = job.plan.has_two_levels() ? job.plan.nodes.size() : job.plan.world_size();
   std::vector<float> kept;
   for (const Stripe& range : memory.sent) {
     for (std::size_t i = 0; i < tensors.size(); ++i) {

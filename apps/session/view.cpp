@@ -332,10 +332,10 @@ PlaceBlob View::own_place(Blocking& blocking) {
                  .settings_hash = options_.configuration.hash(),
                  .arena = arena_->ticket(),
                  .device_memory = uses_device_memory()};
-  if (!leads_job()) return mine;
-  if (joined_.plan.uses_nccl()) {
+  if (makes_nccl_ids()) {
     for (std::size_t group = 0; group < joined_.plan.groups.size(); ++group) mine.nccl.push_back(make_nccl_id());
   }
+  if (!leads_job()) return mine;
   if (before_) {
     mine.start = before_->start;
     if (record_->shares_measured) mine.rows = record_->shares_measured->rows;
@@ -367,9 +367,10 @@ void View::exchange_places(Blocking& blocking) {
                  mine.device_memory ? rank : joined_.place.rank,
                  " in the host's; one job cannot have both: give all ranks devices of one kind");
   }
-  TROUPE_CHECK(!joined_.plan.uses_nccl() || places_[0].nccl.size() == joined_.plan.groups.size(), Code::corrupt,
-               "rank 0 gave ", places_[0].nccl.size(), " ids for NCCL, and there are ", joined_.plan.groups.size(),
-               " groups");
+  const std::uint32_t from = nccl_leader();
+  TROUPE_CHECK(!joined_.plan.uses_nccl() || places_[from].nccl.size() == joined_.plan.groups.size(), Code::corrupt,
+               "rank ", from, " gave ", places_[from].nccl.size(), " ids for NCCL, and there are ",
+               joined_.plan.groups.size(), " groups");
 }
 
 /// Two jobs in one folder would use the same numbers for their checkpoints and remove each other's files.
@@ -638,7 +639,7 @@ void View::add_loader(TrainingParts& parts) {
     if (rank.node != joined_.mine().node) continue;
     loader.ranks.push_back(rank.rank);
     // Otherwise this memory is mapped already.
-    if (joined_.plan.uses_transport() && !joined_.plan.shares_memory() && rank.rank != joined_.self())
+    if (joined_.plan.uses_transport() && !joined_.plan.has_two_levels() && rank.rank != joined_.self())
       map_arena(rank.rank);
   }
   parts.node_loader.emplace(std::move(loader));

@@ -155,7 +155,14 @@ class View {
   std::uint32_t threads_for(const RankPlan& mine);
   std::unique_ptr<Stream> traced_stream(TraceRow* row);
   void make_communicators(Blocking& blocking);
-  void make_nccl_communicators(Blocking& blocking);
+  std::unique_ptr<NcclCommunicator> make_nccl(Blocking& blocking, const GroupPlan& group,
+                                              std::span<const ArenaId> arenas);
+  /// The rank that makes the ids by which this rank's groups of NCCL connect. Within a node it is one of the node,
+  /// since NCCL need not get through to others.
+  std::uint32_t nccl_leader() const {
+    return joined_.plan.has_two_levels() ? joined_.plan.nodes[joined_.mine().node].leader : 0;
+  }
+  bool makes_nccl_ids() const { return joined_.plan.uses_nccl() && nccl_leader() == joined_.self().value; }
   std::string nccl_progress() const;
   std::vector<ArenaId> node_arenas() const;
   std::unique_ptr<Exchange> make_exchange(const GroupPlan& group);

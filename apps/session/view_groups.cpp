@@ -6,33 +6,31 @@
 
 namespace troupe {
 
-/// A rank that dies while the others connect ends their waits.
-void View::make_nccl_communicators(Blocking& blocking) {
-  const std::vector<ArenaId> arenas = node_arenas();
+/// Connects a group. A rank that dies while the others connect ends their waits.
+std::unique_ptr<NcclCommunicator> View::make_nccl(Blocking& blocking, const GroupPlan& group,
+                                                  std::span<const ArenaId> arenas) {
   const auto stream = lane_resources_->device->stream();
-  for (const GroupPlan& group : joined_.plan.groups) {
-    std::unique_ptr<NcclCommunicator> made;
-    try {
-      made = make_nccl_communicator({.space = space_,
-                                     .plan = joined_.plan,
-                                     .self = joined_.self(),
-                                     .node_arenas = arenas,
-                                     .id = places_[0].nccl[group.id.value],
-                                     .stream = *stream,
-                                     .call_deadline = settings().faults.exchange},
-                                    group, memory_.groups[group.id.value]);
+  try {
+    auto made = make_nccl_communicator({.space = space_,
+                                        .plan = joined_.plan,
+                                        .self = joined_.self(),
+                                        .node_arenas = arenas,
+                                        .id = places_[nccl_leader()].nccl[group.id.value],
+                                        .stream = *stream,
+                                        .call_deadline = settings().faults.exchange},
+                                       group, memory_.groups[group.id.value]);
+    {
       const auto losses = job_.group().listen([&made](Peer, const Status& why) { made->abort(why); });
       made->connect(blocking, deadline_);
-    } catch (const Error& error) {
-      if (error.code() == Code::peer_lost) throw;
-      fail(error.code(), text(error.what(), "; cluster.collectives = \"own\" does without NCCL"));
     }
-    lane_resources_->communicators.push_back(std::move(made));
+    return made;
+  } catch (const Error& error) {
+    if (error.code() == Code::peer_lost) throw;
+    fail(error.code(), text(error.what(), "; cluster.collectives = \"own\" does without NCCL"));
   }
 }
 
 void View::make_communicators(Blocking& blocking) {
-  if (joined_.plan.uses_nccl()) return make_nccl_communicators(blocking);
   LaneResources& lane_resources = *lane_resources_;
   const Plan& plan = joined_.plan;
   const std::vector<ArenaId> arenas = node_arenas();
@@ -41,7 +39,12 @@ void View::make_communicators(Blocking& blocking) {
     lane_resources.exchange_stream = traced_stream(trace_.exchange);
   }
   const auto make = [&](const GroupPlan& group, const GroupMemory& memory, const Filter* filter) {
-    lane_resources.node_streams.push_back(plan.levels.size() > 1 ? traced_stream(trace_.node) : nullptr);
+    // Kernels of two communicators of NCCL that wait for peers at once may keep each other from running.
+    const bool has_stream = plan.uses_nccl() && !lane_resources.node_streams.empty();
+    if (!has_stream)
+      lane_resources.node_streams.push_back(plan.has_two_levels() ? traced_stream(trace_.node) : nullptr);
+    auto nccl = plan.uses_nccl() ? make_nccl(blocking, group, arenas) : nullptr;
+    if (!plan.has_two_levels() && nccl != nullptr) return std::unique_ptr<Communicator>{std::move(nccl)};
     auto made = make_communicator({.space = space_,
                                    .plan = plan,
                                    .self = joined_.self(),
@@ -53,7 +56,7 @@ void View::make_communicators(Blocking& blocking) {
                                    .filter = filter,
                                    .node = lane_resources.node_streams.back().get(),
                                    .trace = trace_.kept()},
-                                  group, memory);
+                                  group, memory, std::move(nccl));
     TROUPE_CHECK(!uses_device_memory() || made->traits().device_memory, Code::unsupported, "group ", group.name,
                  " is exchanged by a communicator that takes no device memory; give the ranks devices that work in the "
                  "host's (SessionOptions::make_device)");

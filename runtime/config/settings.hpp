@@ -33,7 +33,7 @@ struct Settings {
     std::string remote_shell = "ssh";  // words of a shell command, to which a host and a command are appended
     std::uint16_t port = 0;            // TCP port to which ranks of several hosts connect; 0: chosen automatically
     std::string transport = "auto";    // auto, shm, tcp
-    std::string collectives = "auto";  // auto, nccl, own
+    std::string collectives = "auto";  // auto, nccl, nccl_in_nodes, own
   } cluster;
   struct Data {
     std::string source = "idx";  // idx, cifar10, folder, map, shards, voc, text, generated

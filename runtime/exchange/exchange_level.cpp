@@ -43,8 +43,12 @@ std::vector<ExchangeLevel> nccl_levels(std::span<const std::vector<Rank>> nodes)
   return {{LevelMeans::nccl, {all_ranks(nodes)}}};
 }
 
+std::vector<ExchangeLevel> nccl_in_nodes_levels(std::span<const std::vector<Rank>> nodes) {
+  return {{LevelMeans::nccl, {nodes.begin(), nodes.end()}}, {LevelMeans::transport, counterpart_sets(nodes)}};
+}
+
 std::string_view name_of(std::span<const ExchangeLevel> levels) noexcept {
-  if (levels.size() > 1) return "hierarchical";
+  if (levels.size() > 1) return levels.front().means == LevelMeans::nccl ? "nccl_in_nodes" : "hierarchical";
   switch (levels.empty() ? LevelMeans::arena : levels.front().means) {
     case LevelMeans::arena: return "arena";
     case LevelMeans::transport: return "direct";

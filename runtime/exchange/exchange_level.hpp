@@ -19,7 +19,7 @@ enum class LevelMeans : std::uint8_t {
 
 /// One level of a plan's exchange: sets of ranks; each set exchanges among itself. If there are several levels, a set
 /// of the first reduces its ranks' data, the sets of the next level exchange the results, and the ranks of the first
-/// set read the outcome in place.
+/// set read the outcome in place, or are given it by NCCL.
 struct ExchangeLevel {
   LevelMeans means = LevelMeans::arena;
   std::vector<std::vector<Rank>> sets;
@@ -37,7 +37,10 @@ std::vector<ExchangeLevel> exchange_levels(std::span<const std::vector<Rank>> no
 /// One level of all ranks on these nodes, with NCCL.
 std::vector<ExchangeLevel> nccl_levels(std::span<const std::vector<Rank>> nodes);
 
-/// "arena", "direct", "hierarchical" or "nccl".
+/// Two levels: NCCL on each node, and sets of counterparts between them.
+std::vector<ExchangeLevel> nccl_in_nodes_levels(std::span<const std::vector<Rank>> nodes);
+
+/// "arena", "direct", "hierarchical", "nccl" or "nccl_in_nodes".
 std::string_view name_of(std::span<const ExchangeLevel> levels) noexcept;
 
 /// The part of a group that a set of counterparts exchanges: the stripes of its ranks that are in their own set.

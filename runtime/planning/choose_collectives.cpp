@@ -27,11 +27,28 @@ std::string version_text(std::uint32_t version) {
   return text(version / 10000, '.', version / 100 % 100, '.', version % 100);
 }
 
+using Nodes = std::vector<std::vector<Rank>>;
+
+/// The ranks between which NCCL exchanges.
+enum class Reach { job, node };
+
+std::size_t most_ranks(const Nodes& nodes) {
+  return std::ranges::max_element(nodes, {}, &std::vector<Rank>::size)->size();
+}
+
+std::string refusal_of_ranks(const Plan& plan, const Nodes& nodes, Reach reach) {
+  if (plan.world_size() < 2) return "one rank exchanges nothing";
+  if (reach == Reach::node && nodes.size() < 2) return "all ranks are on one node";
+  if (reach == Reach::node && most_ranks(nodes) < 2) return "no node has several ranks";
+  const std::size_t ranks = reach == Reach::node ? most_ranks(nodes) : plan.world_size();
+  if (ranks > kMostNcclRanks)
+    return text("it is used for at most ", kMostNcclRanks, " ranks, and there are ", ranks,
+                reach == Reach::node ? " on a node" : "");
+  return {};
+}
+
 /// NCCL takes one GPU for each rank. Namespaces of a host share its GPUs.
 std::string refusal_of_devices(const Plan& plan) {
-  if (plan.world_size() < 2) return "one rank exchanges nothing";
-  if (plan.world_size() > kMostNcclRanks)
-    return text("it is used for at most ", kMostNcclRanks, " ranks, and there are ", plan.world_size());
   std::map<std::pair<std::string, std::string>, const RankPlan*> users;  // by host and GPU
   for (const RankPlan& rank : plan.ranks) {
     if (rank.device != "cuda") return text(title_of(plan, rank), " computes on a CPU");
@@ -43,13 +60,13 @@ std::string refusal_of_devices(const Plan& plan) {
   return {};
 }
 
-std::string refusal_of_exchange(const Plan& plan) {
+std::string refusal_of_exchange(const Plan& plan, Reach reach) {
   if (plan.gathered_bytes != 0) return "layers of the model gather numbers from all ranks";
   std::size_t beside = 0;
   for (const GroupPlan& group : plan.groups) {
     const PolicyNeeds needs = needs_of(group.policies);
     if (needs.hosted) return text("group \"", group.name, "\" has a policy (async, ssp, easgd) with hosting shards");
-    if (group.filter.kind != FilterKind::none)
+    if (reach == Reach::job && group.filter.kind != FilterKind::none)
       return text("group \"", group.name, "\" is compressed (update.compress), which NCCL does not do");
     if (needs.side_stream) ++beside;
   }
@@ -61,15 +78,16 @@ std::string refusal_of_exchange(const Plan& plan) {
   return {};
 }
 
-Refusal refusal_of_library(const Plan& plan, const PlanInputs& inputs) {
-  std::uint32_t common = 0;
+Refusal refusal_of_library(const Plan& plan, const PlanInputs& inputs, Reach reach) {
+  std::map<std::uint32_t, std::uint32_t> versions;  // by node, or of all in place of node 0's
   for (const RankPlan& rank : plan.ranks) {
     const RankFacts& facts = inputs.ranks.at(rank.rank.value);
     if (!facts.gpus) continue;
     if (facts.nccl == 0)
       return {text(title_of(plan, rank), " finds no usable libnccl.so.2 (2.18 or newer)"), Code::environment};
-    if (common == 0) common = facts.nccl;
-    if (facts.nccl != common)
+    const auto [at, is_first] = versions.emplace(reach == Reach::node ? rank.node : 0, facts.nccl);
+    const std::uint32_t common = at->second;
+    if (!is_first && facts.nccl != common)
       return {text(title_of(plan, rank), " has NCCL ", version_text(facts.nccl), ", ranks before it have ",
                    version_text(common), "; install the same on every host"),
               Code::environment};
@@ -77,10 +95,11 @@ Refusal refusal_of_library(const Plan& plan, const PlanInputs& inputs) {
   return {};
 }
 
-Refusal nccl_refusal(const Plan& plan, const PlanInputs& inputs) {
+Refusal nccl_refusal(const Plan& plan, const PlanInputs& inputs, const Nodes& nodes, Reach reach) {
+  if (std::string why = refusal_of_ranks(plan, nodes, reach); !why.empty()) return {std::move(why)};
   if (std::string why = refusal_of_devices(plan); !why.empty()) return {std::move(why)};
-  if (std::string why = refusal_of_exchange(plan); !why.empty()) return {std::move(why)};
-  return refusal_of_library(plan, inputs);
+  if (std::string why = refusal_of_exchange(plan, reach); !why.empty()) return {std::move(why)};
+  return refusal_of_library(plan, inputs, reach);
 }
 
 bool are_all_on_gpus(const Plan& plan) {
@@ -90,19 +109,27 @@ bool are_all_on_gpus(const Plan& plan) {
 }  // namespace
 
 std::vector<ExchangeLevel> choose_levels(Plan& plan, const Settings& settings, const PlanInputs& inputs) {
-  std::vector<std::vector<Rank>> nodes(plan.nodes.size());
+  Nodes nodes(plan.nodes.size());
   for (const RankPlan& rank : plan.ranks) nodes[rank.node].push_back(rank.rank);
   const std::string& wanted = settings.cluster.collectives;
-  const Refusal refusal = wanted == "own" ? Refusal{"cluster.collectives = \"own\""} : nccl_refusal(plan, inputs);
-  TROUPE_CHECK(wanted != "nccl" || refusal.why.empty(), refusal.code,
-               "cluster.collectives = \"nccl\": NCCL cannot be used: ", refusal.why, "; or write \"auto\" or \"own\"");
-  if (refusal.why.empty()) {
-    const bool several = std::ranges::any_of(nodes, [](const auto& node) { return node.size() > 1; });
-    plan.nccl_adds = nodes.size() > 1 && several && !plan.deterministic;
+  const auto refusal = [&](Reach reach, const char* name) {
+    if (wanted != "auto" && wanted != name) return Refusal{text("cluster.collectives = \"", wanted, '"')};
+    Refusal found = nccl_refusal(plan, inputs, nodes, reach);
+    TROUPE_CHECK(wanted == "auto" || found.why.empty(), found.code, "cluster.collectives = \"", wanted,
+                 "\": NCCL cannot be used: ", found.why, "; or write \"auto\" or \"own\"");
+    return found;
+  };
+  const Refusal of_job = refusal(Reach::job, "nccl");
+  if (of_job.why.empty()) {
+    plan.nccl_adds = nodes.size() > 1 && most_ranks(nodes) > 1 && !plan.deterministic;
     return nccl_levels(nodes);
   }
+  if (refusal(Reach::node, "nccl_in_nodes").why.empty()) {
+    plan.reasons.push_back(text("NCCL does not exchange between the nodes: ", of_job.why, "."));
+    return nccl_in_nodes_levels(nodes);
+  }
   if (plan.world_size() > 1 && are_all_on_gpus(plan))
-    plan.reasons.push_back(text("NCCL is not used: ", refusal.why, "."));
+    plan.reasons.push_back(text("NCCL is not used: ", of_job.why, "."));
   // A shard serves all ranks in the same way, so if a policy may be hosted, nodes are not distinguished.
   return exchange_levels(nodes, needs_of(plan).hosted);
 }

@@ -215,7 +215,7 @@ class StepCosts {
   void look_up_ways() {
     if (plan_.uses_nccl()) {
       nccl_ = detail::nccl_way(plan_, figures_);
-      return;
+      if (!plan_.has_two_levels()) return;
     }
     if (slowest_.gpu && !plan_.uses_transport()) {
       wire_.seconds = once(slowest_.gpu->signal_s);
@@ -271,7 +271,7 @@ class StepCosts {
   }
   /// The number of nodes, or of ranks if each sends for itself.
   std::uint32_t members() const {
-    return plan_.shares_memory() ? static_cast<std::uint32_t>(plan_.nodes.size()) : plan_.world_size();
+    return plan_.has_two_levels() ? static_cast<std::uint32_t>(plan_.nodes.size()) : plan_.world_size();
   }
 
   PredictedStep compute(const std::vector<GroupStep>& groups) const {
@@ -281,7 +281,7 @@ class StepCosts {
     add_to(step, StepPart::compute, slowest_.compute_s);
     for (std::size_t g = 0; g < groups.size(); ++g) add_passes(step, plan_.groups[g], groups[g]);
     if (exchanges_ && plan_.uses_transport()) add_wire(step, groups);
-    if (exchanges_ && plan_.uses_nccl()) add_nccl(step, groups);
+    if (exchanges_ && plan_.uses_nccl() && !plan_.has_two_levels()) add_nccl(step, groups);
     add_load(step);
     return step;
   }
@@ -355,20 +355,32 @@ class StepCosts {
   }
 
   detail::ExchangeLink link_of(const GroupPlan& group, Sent sent) const {
-    const double local = plan_.shares_memory() ? slowest_.local_ranks : 1;
+    const double local = plan_.has_two_levels() ? slowest_.local_ranks : 1;
     const std::size_t slots = sent == Sent::delta ? kMaxOuterSlots : state_slots(group);
     detail::ExchangeLink link;
     link.nodes = members();
     link.latency_s = wire_.seconds.median;
     link.bytes_per_second =
-        wire_.bytes_per_second.median / (plan_.shares_memory() ? 1 : static_cast<double>(slowest_.local_ranks));
+        wire_.bytes_per_second.median / (plan_.has_two_levels() ? 1 : static_cast<double>(slowest_.local_ranks));
     link.sent_bytes_per_element = group.filter.kind == FilterKind::bf16 ? 2 : kF32;
     link.reduce_s_per_element =
         local > 1 ? pass_s(static_cast<double>(group.count), local, 1) / static_cast<double>(group.count) / local : 0;
+    if (plan_.uses_nccl())
+      link.reduce_s_per_element += kF32 * nccl_.gradient_s_per_byte + nccl_.call_s / 2 / mean_bucket(group);
     link.update_s_per_element =
         update_s(static_cast<double>(group.count), slots, members()) / static_cast<double>(group.count) / local;
     link.chunk_elements = chunk_elements(group.count);
     return link;
+  }
+
+  static double mean_bucket(const GroupPlan& group) {
+    return static_cast<double>(group.count) / static_cast<double>(group.buckets.size());
+  }
+
+  /// NCCL gives out a bucket's parameters within a node while others are on their way, but the last one's.
+  double give_out_s(const GroupPlan& group) const {
+    if (!plan_.uses_nccl()) return 0;
+    return kF32 * mean_bucket(group) * nccl_.parameter_s_per_byte + nccl_.call_s / 2;
   }
 
   /// The transport's time between nodes, and the part of it that the step waits for.
@@ -387,11 +399,11 @@ class StepCosts {
                            .at_end = does.sent == Sent::delta || does.behind});
       const detail::ExchangeTimeline timeline = detail::exchange_timeline(slowest_.layers, buckets, link, tail_s);
       if (does.behind)
-        behind_s += timeline.link_busy_s + 2 * link.latency_s;
+        behind_s += timeline.link_busy_s + 2 * link.latency_s + give_out_s(group);
       else
-        exposed_s += timeline.exposed_s;
+        exposed_s += timeline.exposed_s + give_out_s(group);
       // The rank's core moves the data that it sends and receives, and updates its own stripe.
-      const double share = static_cast<double>(group.count) / (plan_.shares_memory() ? slowest_.local_ranks : 1);
+      const double share = static_cast<double>(group.count) / (plan_.has_two_levels() ? slowest_.local_ranks : 1);
       const double others = static_cast<double>(link.nodes - 1) / link.nodes;
       moving_s += (2 * share * others * (link.sent_bytes_per_element + kF32) / mover_ +
                    link.update_s_per_element * static_cast<double>(group.count) / link.nodes) *

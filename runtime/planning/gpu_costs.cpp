@@ -195,6 +195,12 @@ Edge ring_within_nodes(const Plan& plan, CostLookup& figures) {
   return slowest;
 }
 
+/// The number of ranks between which NCCL exchanges.
+double largest_group(const Plan& plan) {
+  const auto& sets = plan.levels.front().sets;
+  return static_cast<double>(std::ranges::max_element(sets, {}, &std::vector<Rank>::size)->size());
+}
+
 /// What a node's network devices send together.
 Edge between_nodes(const Plan& plan, CostLookup& figures) {
   if (plan.nodes.size() < 2) return {};
@@ -265,10 +271,10 @@ NcclWay nccl_way(const Plan& plan, CostLookup& figures) {
   (void)figures.take_guess();
   const Edge within = ring_within_nodes(plan, figures);
   const bool within_guessed = figures.take_guess();
-  const Edge between = between_nodes(plan, figures);
+  const Edge between = plan.has_two_levels() ? Edge{} : between_nodes(plan, figures);
   const bool between_guessed = figures.take_guess();
-  const double ranks = plan.world_size(), others = (ranks - 1) / ranks;
-  const double local = ranks / static_cast<double>(plan.nodes.size());
+  const double ranks = largest_group(plan), others = (ranks - 1) / ranks;
+  const double local = static_cast<double>(plan.world_size()) / static_cast<double>(plan.nodes.size());
   const double slowest = std::min(within.bytes_per_second, between.bytes_per_second);
   const double step_s = std::max(within.seconds, between.seconds);
   const auto use = [&](const char* what, double value, const char* unit, bool guessed) {
@@ -276,13 +282,13 @@ NcclWay nccl_way(const Plan& plan, CostLookup& figures) {
   };
   if (plan.nodes.size() < plan.world_size())
     use("the slowest link of NCCL's ring within a node", within.bytes_per_second / kGiga, "GB/s", within_guessed);
-  if (plan.nodes.size() > 1)
+  if (plan.nodes.size() > 1 && !plan.has_two_levels())
     use("from a node to others, all its network devices", between.bytes_per_second / kGiga, "GB/s", between_guessed);
   use("a step of NCCL's ring", step_s * 1e6, "us", within_guessed || between_guessed);
   NcclWay way{.gradient_s_per_byte = others / slowest,
               .parameter_s_per_byte = others / slowest,
               .call_s = 2 * (ranks - 1) * step_s};
-  if (!plan.nccl_adds && plan.nodes.size() > 1 && local > 1)
+  if (!plan.nccl_adds && !plan.has_two_levels() && plan.nodes.size() > 1 && local > 1)
     way.gradient_s_per_byte =
         std::max(others / within.bytes_per_second, local * (ranks - local) / ranks / between.bytes_per_second);
   if (within_guessed || between_guessed) figures.mark_guess();

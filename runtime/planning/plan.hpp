@@ -132,7 +132,10 @@ struct Plan {
   bool shares_memory() const noexcept { return levels.front().means == LevelMeans::arena; }
   /// Whether gradients are sent over the transport: to other nodes, or to ranks that are treated like other nodes.
   bool uses_transport() const noexcept { return levels.back().means == LevelMeans::transport; }
+  /// Whether NCCL exchanges between all ranks or, if there are two levels, between those of each node.
   bool uses_nccl() const noexcept { return levels.front().means == LevelMeans::nccl; }
+  /// Whether the ranks of a node add up their gradients before they exchange with counterparts on other nodes.
+  bool has_two_levels() const noexcept { return levels.size() > 1; }
   /// Whether all ranks exchange in the shared memory of their node.
   bool is_in_one_arena() const noexcept { return shares_memory() && !uses_transport(); }
   /// The ranks on the node of `rank`, by local rank.

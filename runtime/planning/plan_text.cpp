@@ -225,6 +225,10 @@ std::string filter_text(const Plan& plan, const FilterSettings& filter) {
 std::string_view how(const Plan& plan, const GroupPlan& group) {
   if (needs_of(group.policies).hosted)
     return "each rank sends it to the owners of its stripes and reads parameters from them";
+  if (plan.uses_nccl() && plan.has_two_levels())
+    return "NCCL adds it up within each node; each rank sends its part to its counterparts on the other nodes, which "
+           "are "
+           "its owners, and they send parameters back, which NCCL gives to the node's ranks";
   if (plan.uses_nccl())
     return plan.nccl_adds ? "NCCL adds it up at the owners of its stripes, who update and send parameters back"
                           : "NCCL sends it to the owners of its stripes, who reduce, update and send parameters back";

@@ -177,6 +177,11 @@ std::string why(const Plan& plan, std::size_t buckets) {
       text(", in ", buckets, buckets == 1 ? " bucket" : " buckets", ", each as soon as it is ready.");
   if (plan.world_size() == 1)
     return "One rank: no gradients are exchanged, and the update is one pass over its memory.";
+  if (plan.uses_nccl() && plan.has_two_levels())
+    return text("The ", plan.world_size(), " ranks are on ", plan.nodes.size(),
+                " nodes, each with a GPU of its own: NCCL adds up the gradients of a node's ranks, in rank order, and "
+                "each rank exchanges its share of the sums with its counterparts on the other nodes over the transport",
+                in_buckets);
   if (plan.uses_nccl())
     return text("Each of the ", plan.world_size(), " ranks has a GPU of its own: NCCL exchanges their gradients",
                 plan.nccl_adds ? " and adds them up, in an order of its own (train.deterministic: in rank order)"
@@ -343,7 +348,7 @@ GroupSums sums_of(const Plan& plan, const GroupPlan& group) {
     sums.own.at(stripe.owner.value) += stripe.count;
     sums.largest = std::max(sums.largest, stripe.count);
   }
-  if (plan.levels.size() > 1) sums.sets.resize(plan.levels.back().sets.size());
+  if (plan.has_two_levels()) sums.sets.resize(plan.levels.back().sets.size());
   for (const RankPlan& rank : plan.ranks)
     if (!sums.sets.empty()) sums.sets.at(rank.local_rank) += sums.own[rank.rank.value];
   if (plan.uses_transport()) sums.chunks = cut_into_chunks(group.buckets, chunk_elements(group.count)).size();
@@ -398,7 +403,7 @@ std::uint64_t staging_bytes(const GroupPlan& group, const GroupSums& sums, const
 std::uint64_t staging_bytes(const Plan& plan, const GroupPlan& group, const GroupSums& sums, Rank rank,
                             std::uint64_t ranks_of_node) {
   const std::uint64_t own = sums.own.at(rank.value), buckets = group.buckets.size();
-  if (!plan.shares_memory())
+  if (!plan.has_two_levels())
     return staging_bytes(group, sums, {plan.world_size() - 1, buckets, sums.chunks, own, group.count});
   const std::uint64_t nodes = plan.nodes.size();
   std::uint64_t bytes = 0;
@@ -409,19 +414,24 @@ std::uint64_t staging_bytes(const Plan& plan, const GroupPlan& group, const Grou
   return bytes;
 }
 
+/// The ranks of one communicator of NCCL.
+std::uint64_t ranks_of_nccl(const Plan& plan, std::uint64_t ranks_of_node) {
+  return plan.has_two_levels() ? ranks_of_node : plan.world_size();
+}
+
 /// What ranks show each other with a call of NCCL, the parts of its plain operations, and the gradients that the owner
-/// of a bucket's largest part gets from the others.
-std::uint64_t nccl_bytes(const Plan& plan, const GroupSums& sums) {
+/// of a bucket's largest part gets from the others. Within nodes there are plain operations alone.
+std::uint64_t nccl_bytes(const Plan& plan, const GroupSums& sums, std::uint64_t ranks_of_node) {
   constexpr std::uint64_t kAlign = 64;
-  const std::uint64_t ranks = plan.world_size();
-  return ranks * (kAlign + sizeof(StepSums) + 2 * nccl_room_bytes(plan)) +
-         (ranks - 1) * (sums.largest * sizeof(float) + kAlign);
+  const std::uint64_t ranks = ranks_of_nccl(plan, ranks_of_node);
+  const std::uint64_t from_each = plan.has_two_levels() ? 0 : sums.largest * sizeof(float) + kAlign;
+  return ranks * (kAlign + sizeof(StepSums) + 2 * nccl_room_bytes(plan)) + (ranks - 1) * from_each;
 }
 
 /// The elements that a rank packs, for all sets of ranks with which it exchanges.
 std::uint64_t packed_elements(const Plan& plan, const GroupPlan& group, const GroupSums& sums, Rank rank,
                               std::uint64_t ranks_of_node) {
-  if (!plan.shares_memory()) return group.count;
+  if (!plan.has_two_levels()) return group.count;
   std::uint64_t elements = 0;
   for (std::size_t set = plan.ranks.at(rank.value).local_rank; set < sums.sets.size(); set += ranks_of_node)
     elements += sums.sets[set];
@@ -446,7 +456,7 @@ void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, con
   needs.journal += plan.is_in_one_arena() && own != 0 ? journals * group.buckets.size() : 0;
   needs.journal += sums.relief;
   needs.staging += crosses ? staging_bytes(plan, group, sums, rank, ranks_of_node) : 0;
-  needs.device_staging += plan.uses_nccl() ? nccl_bytes(plan, sums) : 0;
+  needs.device_staging += plan.uses_nccl() ? nccl_bytes(plan, sums, ranks_of_node) : 0;
   needs.words += 5 * sizeof(StepSums);
   if (needs_tensor_norms(group.kind)) {
     needs.words += squares_bytes(group);
@@ -464,10 +474,12 @@ void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, con
 
 /// The replica's own memory on a GPU, and NCCL's. The library for products is taken only where weights are in the
 /// GPU's.
-void add_gpu(MemoryNeeds& needs, const Plan& plan, const PlanSums& sums) {
+void add_gpu(MemoryNeeds& needs, const Plan& plan, const PlanSums& sums, std::uint64_t ranks_of_node) {
   needs.activations = sums.on_gpu.activations;
   needs.products = sums.on_gpu.products + (plan.in_gpu_memory ? sums.on_gpu.library : 0);
-  if (plan.uses_nccl()) needs.nccl = plan.groups.size() * detail::nccl_buffer_bytes(plan.world_size());
+  if (plan.uses_nccl())
+    needs.nccl =
+        plan.groups.size() * detail::nccl_buffer_bytes(static_cast<std::uint32_t>(ranks_of_nccl(plan, ranks_of_node)));
 }
 
 MemoryNeeds memory_of(const Plan& plan, const Graph& graph, const PlanSums& sums, Rank rank) {
@@ -492,7 +504,7 @@ MemoryNeeds memory_of(const Plan& plan, const Graph& graph, const PlanSums& sums
   if (plan.digest_steps != 0) needs.words += digest_bytes(graph.parameters().size());
   needs.data = plan.reads_data(rank) ? plan.data_bytes : 0;
   needs.activations = sums.activations;
-  if (plan.ranks[rank.value].device == "cuda") add_gpu(needs, plan, sums);
+  if (plan.ranks[rank.value].device == "cuda") add_gpu(needs, plan, sums, local);
   if (shares && !leads) needs.peers = parameters + half;
   if (plan.node_loader && plan.leads_node(rank)) needs.peers += (local - 1) * needs.pool;
   for (std::size_t g = 0; g < plan.groups.size(); ++g)
@@ -543,7 +555,9 @@ PolicyNeeds needs_of(const Plan& plan) {
 
 std::uint64_t nccl_room_bytes(const Plan& plan) noexcept {
   constexpr std::uint64_t kMost = 256 << 10, kOfAll = 8 << 20, kLine = 64;
-  return std::min(kMost, kOfAll / plan.world_size() / kLine * kLine);
+  std::size_t ranks = 1;  // of the largest communicator
+  for (const std::vector<Rank>& set : plan.levels.front().sets) ranks = std::max(ranks, set.size());
+  return std::min(kMost, kOfAll / ranks / kLine * kLine);
 }
 
 bool keeps_residual(const Plan& plan, const GroupPlan& group) {

@@ -11,7 +11,7 @@ struct Place {
   start @3 :Start;        # rank 0's, which is valid for all
   deviceMemory @4 :Bool;  # it trains in its device's own memory
   rows @5 :List(UInt32);  # rank 0's: by rank, for the first steps; empty: equal shares
-  ncclIds @6 :List(Data); # rank 0's: of each group, if the plan uses NCCL
+  ncclIds @6 :List(Data); # of rank 0 or of nodes' leaders: of each group, if the plan uses NCCL
 
   # The position from which the job continues, and the names of its checkpoints.
   struct Start {

@@ -16,6 +16,7 @@ namespace troupe::testing {
 
 inline constexpr const char* kOwn = "cluster.collectives=\"own\"";
 inline constexpr const char* kNccl = "cluster.collectives=\"nccl\"";
+inline constexpr const char* kNcclInNodes = "cluster.collectives=\"nccl_in_nodes\"";
 
 /// Jobs of rtrun whose ranks compute on GPUs, over the stand-ins for the CUDA driver and for NCCL, which make a process
 /// fail if they have something to report.

@@ -44,6 +44,14 @@ class NcclJob : public CudaJob {
     EXPECT_FALSE(wanted.empty());
     EXPECT_EQ(train(job(ranks, ranks, with(kNccl, settings))), wanted);
   }
+  /// The losses of ranks with a GPU each, the first half of them on one node and the others on another.
+  std::vector<double> losses_on(const NamespaceCluster& nodes, std::uint32_t ranks, const char* collectives,
+                                Settings settings) {
+    settings.insert(settings.begin(), "train.epochs=1");
+    (void)run_ranks(std::vector<ProgramStart>(ranks, job(ranks, ranks, with(collectives, std::move(settings)))),
+                    &nodes);
+    return losses();
+  }
   /// What rtrun prints, if it ends well, when it is called with this word.
   std::string told(const char* word, ProgramStart start) {
     start.arguments.insert(start.arguments.begin() + 1, word);
@@ -131,9 +139,7 @@ TEST_F(NcclJob, OfSeveralNodesLearnsWhatOtherMeansLearn) {
   if (const std::string reason = why_no_namespaces(); !reason.empty()) GTEST_SKIP() << reason;
   const NamespaceCluster nodes{2};
   const auto on_nodes = [&](std::uint32_t ranks, const char* collectives, Settings settings) {
-    settings.emplace_back("train.epochs=1");
-    (void)run_ranks(std::vector<ProgramStart>(ranks, job(ranks, ranks, with(collectives, settings))), &nodes);
-    return losses();
+    return losses_on(nodes, ranks, collectives, std::move(settings));
   };
   const std::vector<double> of_two = on_nodes(2, kOwn, {});
   EXPECT_FALSE(of_two.empty());
@@ -144,19 +150,67 @@ TEST_F(NcclJob, OfSeveralNodesLearnsWhatOtherMeansLearn) {
   expect_near(on_nodes(4, kNccl, {"train.deterministic=false"}), of_four);
 }
 
-TEST_F(NcclJob, GoesOnFromACheckpointAlsoWithOtherMeans) {
-  const Settings whole{"evaluate.every_epochs=0", "checkpoint.every_steps=8"};
-  const auto run = [&](const char* collectives, std::initializer_list<const char*> more) {
-    Settings settings = whole;
-    settings.insert(settings.end(), more.begin(), more.end());
-    return train(job(2, 2, with(collectives, settings)));
+/// Both add up within the nodes first, in the same order.
+TEST_F(NcclJob, WithinNodesLearnsToTheLastBitWhatTheirSharedMemoryLearns) {
+  if (const std::string reason = why_no_namespaces(); !reason.empty()) GTEST_SKIP() << reason;
+  const NamespaceCluster nodes{2};
+  for (const Settings& settings : std::vector<Settings>{
+           {"model.dtype=bf16", "optimizer.clip_norm=1"},
+           {"model.units=[600, 600]", "train.steps=8", "evaluate.every_epochs=0", "update.compress=bf16"},
+           {"update.policy=local_sgd", "update.every_steps=4", "optimizer.rule=adam", "optimizer.rate=0.001"}}) {
+    SCOPED_TRACE(settings.front());
+    const std::vector<double> wanted = losses_on(nodes, 4, kOwn, settings);
+    EXPECT_FALSE(wanted.empty());
+    EXPECT_EQ(losses_on(nodes, 4, kNcclInNodes, settings), wanted);
+  }
+}
+
+/// Three ranks are two on one node and one on the other.
+TEST_F(NcclJob, WithinNodesLearnsWhatRanksOnCpusLearn) {
+  if (const std::string reason = why_no_namespaces(); !reason.empty()) GTEST_SKIP() << reason;
+  const NamespaceCluster nodes{2};
+  for (const std::uint32_t ranks : {3U, 4U}) {
+    const std::vector<double> of_gpus = losses_on(nodes, ranks, kNcclInNodes, {});
+    (void)run_ranks(std::vector<ProgramStart>(ranks, job(0, ranks, on("cpu", {"train.epochs=1"}))), &nodes);
+    expect_near(of_gpus, losses());
+  }
+}
+
+TEST_F(NcclJob, WithinNodesGoesOnInANewView) {
+  if (const std::string reason = why_no_namespaces(); !reason.empty()) GTEST_SKIP() << reason;
+  const NamespaceCluster nodes{2};
+  Settings settings{"train.epochs=100000", "data.batch=20", "evaluate.every_epochs=0", kNcclInNodes};
+  const auto ranks = start_ranks(std::vector<ProgramStart>(4, job(4, 4, on("cuda", settings))), &nodes);
+  ASSERT_TRUE(ranks[0]->wait_until(trains, 60s)) << ranks[0]->out() << ranks[0]->err();
+  for (const char* const request : {"rebuild", "stop"}) {
+    ProgramStart start = folder_.rtrun();
+    start.arguments = {RTRUN_PROGRAM, "control", "run", request};
+    start.run_by(nodes.enter(0));
+    Program control{start};
+    EXPECT_EQ(control.wait(30s), 0) << control.err();
+  }
+  for (const auto& rank : ranks) {
+    EXPECT_EQ(rank->wait(20s), 0) << rank->err();
+    EXPECT_THAT(rank->err(), Not(HasSubstr("cuda stand-in")));
+  }
+  EXPECT_THAT(ranks[0]->err(), HasSubstr("in a new view (number 2)"));
+}
+
+/// Also with what compression has held back.
+TEST_F(NcclJob, WithinNodesGoesOnFromACheckpointAlsoWithOtherMeans) {
+  if (const std::string reason = why_no_namespaces(); !reason.empty()) GTEST_SKIP() << reason;
+  const NamespaceCluster nodes{2};
+  const auto run = [&](const char* collectives, const char* steps, const char* resume) {
+    const Settings settings{"evaluate.every_epochs=0", "checkpoint.every_steps=8", "update.compress=bf16", steps,
+                            resume};
+    return losses_on(nodes, 4, collectives, settings);
   };
-  const std::vector<double> at_once = run(kNccl, {"train.steps=40"});
+  const std::vector<double> at_once = run(kNcclInNodes, "train.steps=16", "checkpoint.resume=never");
   ASSERT_FALSE(at_once.empty());
-  for (const char* const second : {kNccl, kOwn}) {
+  for (const char* const second : {kNcclInNodes, kOwn}) {
     std::filesystem::remove_all(folder_.path() / "run" / "checkpoints");
-    (void)run(kNccl, {"train.steps=24"});
-    const std::vector<double> again = run(second, {"train.steps=40", "checkpoint.resume=auto"});
+    (void)run(kNcclInNodes, "train.steps=8", "checkpoint.resume=never");
+    const std::vector<double> again = run(second, "train.steps=16", "checkpoint.resume=auto");
     ASSERT_FALSE(again.empty());
     EXPECT_EQ(again.back(), at_once.back());
   }
@@ -176,6 +230,21 @@ TEST_F(NcclJob, NamesTheRankOfAnotherNodeThatIsKilled) {
   EXPECT_EQ(ranks[0]->wait(10s), 4) << ranks[0]->err();
   EXPECT_THAT(ranks[0]->err(), HasSubstr("rank 1"));
   EXPECT_THAT(ranks[0]->err(), Not(HasSubstr("cuda stand-in")));
+}
+
+/// The node's other rank waits in NCCL for the one that has lost its counterpart.
+TEST_F(NcclJob, WithinNodesEndsAllRanksWhenOneOfAnotherNodeIsKilled) {
+  if (const std::string reason = why_no_namespaces(); !reason.empty()) GTEST_SKIP() << reason;
+  const NamespaceCluster nodes{2};
+  Settings settings{"train.epochs=100000", "data.batch=20", "evaluate.every_epochs=0", kNcclInNodes};
+  const auto ranks = start_ranks(std::vector<ProgramStart>(4, job(4, 4, on("cuda", settings))), &nodes);
+  ASSERT_TRUE(ranks[0]->wait_until(trains, 60s)) << ranks[0]->out() << ranks[0]->err();
+  ranks[2]->signal(SIGKILL);
+  for (const std::size_t survivor : {0U, 1U, 3U}) {
+    EXPECT_EQ(ranks[survivor]->wait(10s), 4) << ranks[survivor]->err();
+    EXPECT_THAT(ranks[survivor]->err(), HasSubstr("rank 2"));
+    EXPECT_THAT(ranks[survivor]->err(), Not(HasSubstr("cuda stand-in")));
+  }
 }
 
 TEST_F(NcclJob, EndsWithTheReasonWhenNcclReportsAnError) {
@@ -241,6 +310,8 @@ TEST_F(NcclJob, IsRefusedInOneLineWhereItCannotBe) {
   expect_refused(job(0, 2, on("cpu", {kNccl})), 2, "computes on a CPU");
   expect_refused(job(2, 2, with(kNccl, {"update.policy=async"})), 2, "hosting shards");
   expect_refused(job(2, 2, with(kNccl, {"update.compress=bf16"})), 2, "is compressed (update.compress)");
+  expect_refused(job(2, 2, with(kNcclInNodes, {})), 2,
+                 "cluster.collectives = \"nccl_in_nodes\": NCCL cannot be used: all ranks are on one node");
   expect_refused(without_nccl(job(2, 2, with(kNccl, {}))), 3, wanted + "there is no usable NCCL");
   expect_refused(with_variable(job(2, 2, with(kNccl, {})), "TROUPE_CUDA_HOST_NCCL", "21704"), 3,
                  wanted + "libnccl.so.2 is NCCL 2.17, Troupe needs 2.18 at least");

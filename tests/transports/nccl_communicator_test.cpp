@@ -1,5 +1,6 @@
 #include "tests/support/child_process.hpp"
 #include "tests/transports/nccl_worlds.hpp"
+#include "tests/transports/nested_worlds.hpp"
 
 // Ranks with a GPU each, over the stand-ins for the driver and for NCCL.
 namespace troupe::contracts {
@@ -21,6 +22,16 @@ CommunicatorCase by_bucket() {
 
 INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorContract, ::testing::Values(nccl_case(true), nccl_case(false), by_bucket()),
                          communicator_name);
+
+CommunicatorCase nested_case() {
+  const auto make = [](const GroupSpec& spec) {
+    return std::make_unique<NestedWorld>(spec, LoopbackAdversity{spec.seed + 1, 30, 40});
+  };
+  return {"AdverseNetwork", make, 1};
+}
+
+/// Within the nodes.
+INSTANTIATE_TEST_SUITE_P(NcclNested, CommunicatorContract, ::testing::Values(nested_case()), communicator_name);
 
 /// A group with one bucket.
 GroupSpec plain_group(std::uint32_t ranks) {

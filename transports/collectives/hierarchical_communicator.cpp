@@ -39,27 +39,12 @@ HierarchicalCommunicator::HierarchicalCommunicator(AddressSpace& space, Stream& 
       node_stream_(node_stream),
       group_(std::move(group)),
       sets_(std::move(sets)),
+      roles_(group_.between, group_.names, rank()),
       plain_(space, plain_group(group_)),
       agreed_(space) {
-  const std::vector<std::vector<Rank>>& all = group_.between.sets;
-  for (const std::vector<Rank>& set : all)
-    for (const Rank rank : set) ranks_ = std::max(ranks_, rank.value + 1);
-  nodes_.resize(ranks_);
-  for (std::uint32_t r = 0; r < ranks_; ++r) {
-    homes_.push_back(home_set(group_.between, Rank{r}));
-    const std::vector<Rank>& set = all[homes_[r]];
-    nodes_[r] = static_cast<std::uint32_t>(std::find(set.begin(), set.end(), Rank{r}) - set.begin());
-  }
   TROUPE_CHECK(!sets_.empty() && group_.names.size() == group_.members.size(), Code::invalid, "rank ",
                group_.rank.value, " of a node has ", sets_.size(), " sets of counterparts, and ", group_.names.size(),
                " of ", group_.members.size(), " members have names");
-  for (const std::vector<Rank>& set : all) {
-    const Rank host = set[nodes_[rank().value]];
-    const auto place = std::find(group_.names.begin(), group_.names.end(), host);
-    TROUPE_CHECK(place != group_.names.end(), Code::invalid, "rank ", host.value, " is not on the node of rank ",
-                 rank().value);
-    hosts_.push_back(static_cast<std::uint32_t>(place - group_.names.begin()));
-  }
   for (std::uint32_t b = 0; b < group_.buckets.size(); ++b)
     lines_.emplace_back(*this, TimelineId{group_.updated.arena, group_.updated.index + b});
 }
@@ -99,38 +84,6 @@ std::span<const Memory> HierarchicalCommunicator::of_members(const Memory& part)
   return parts_;
 }
 
-/// Calls `what(set, work)` for each range of the bucket that this rank reduces, with the work for that range. Empty
-/// ranges are left out, except those whose messages carry a step's sums.
-template <class What>
-void HierarchicalCommunicator::for_each_range(const BucketWork& work, What&& what) {
-  for (Counterparts& set : sets_) {
-    bool first = work.first;
-    for (const Bucket& range : set.group.ranges_of(work.bucket.index)) {
-      const bool with_sums = std::exchange(first, false);
-      if (range.count == 0 && !with_sums) continue;
-      BucketWork part = work;
-      part.bucket = range;
-      part.first = with_sums;
-      part.gradients = elements(work.gradients, range.first - work.bucket.first, range.count, sizeof(float));
-      what(set, part);
-    }
-  }
-}
-
-namespace {
-
-/// This rank's part of a range, with the set's rank numbers; empty if another rank owns it.
-StripeMemory part_of(const Counterparts& set, const Bucket& range, std::span<const StripeMemory> mine, Rank self) {
-  const Stripe& stripe = set.group.stripes[range.index];
-  StripeMemory part;
-  if (set.group.ranks[stripe.owner.value] == self && !mine.empty()) part = mine.front();
-  part.stripe = stripe;
-  if (set.group.ranks[stripe.owner.value] != self) part.stripe.count = 0;
-  return part;
-}
-
-}  // namespace
-
 /// The point at which all parts of a call for the bucket are done; there may be none.
 Point HierarchicalCommunicator::joined(std::uint32_t bucket) {
   if (points_.empty()) points_.push_back(node_stream_.mark());
@@ -164,7 +117,7 @@ Point HierarchicalCommunicator::reduce_update_gather(Stream& stream, const Bucke
       parts_.push_back(slice(member.plain.sums, work.sums.offset - shown.offset, sizeof(StepSums)));
     node_stream_.sum_up(group_.node_sums, parts_);
   }
-  for_each_range(work, [&](Counterparts& set, BucketWork& part) {
+  for_each_range(sets_, work, [&](Counterparts& set, BucketWork& part) {
     part.sums = group_.node_sums;
     if (part.bucket.count > 0) node_stream_.reduce(part.gradients, of_members(part.gradients));
     const StripeMemory owned = part_of(set, part.bucket, mine, rank());
@@ -179,7 +132,7 @@ Point HierarchicalCommunicator::gather_gradients(Stream& stream, const BucketWor
                                                  std::span<const StripeMemory> mine) {
   take_over(stream, work);
   if (work.first) node_stream_.clear(group_.found);
-  for_each_range(work, [&](Counterparts& set, BucketWork& part) {
+  for_each_range(sets_, work, [&](Counterparts& set, BucketWork& part) {
     if (part.bucket.count > 0)
       node_stream_.reduce_with_norm(part.gradients, of_members(part.gradients),
                                     {group_.found, part.bucket.first, group_.names, /*squares=*/false});
@@ -215,37 +168,21 @@ Point HierarchicalCommunicator::agree(Stream& stream, const BucketWork& work) {
 Point HierarchicalCommunicator::update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
                                               std::span<const StripeMemory> mine) {
   node_stream_.wait(stream.mark());
-  for_each_range(work, [&](Counterparts& set, BucketWork& part) {
+  for_each_range(sets_, work, [&](Counterparts& set, BucketWork& part) {
     const StripeMemory owned = part_of(set, part.bucket, mine, rank());
     points_.push_back(set.communicator->update_gather(node_stream_, part, rule, {&owned, 1}));
   });
   return done_with(work.bucket.index);
 }
 
-/// The parts with owners within the node: the member that belongs to the home set of the part's owner.
-std::vector<OwnedPart> HierarchicalCommunicator::within_node(std::span<const OwnedPart> parts) const {
-  std::vector<OwnedPart> mapped(parts.begin(), parts.end());
-  for (OwnedPart& part : mapped) part.owner = Rank{hosts_[homes_.at(part.owner.value)]};
-  return mapped;
-}
-
-/// The parts whose owners have this home set, with the set's rank numbers.
-std::vector<OwnedPart> HierarchicalCommunicator::between_nodes(const Counterparts& set,
-                                                               std::span<const OwnedPart> parts) const {
-  std::vector<OwnedPart> mapped;
-  for (const OwnedPart& part : parts)
-    if (homes_.at(part.owner.value) == set.set) mapped.push_back({Rank{nodes_[part.owner.value]}, part.data});
-  return mapped;
-}
-
 void HierarchicalCommunicator::reduce_scatter(Stream& stream, std::span<const OwnedPart> parts) {
-  plain_.reduce_scatter(stream, within_node(parts));
-  for (Counterparts& set : sets_) set.communicator->reduce_scatter(stream, between_nodes(set, parts));
+  plain_.reduce_scatter(stream, roles_.within_node(parts));
+  for (Counterparts& set : sets_) set.communicator->reduce_scatter(stream, roles_.between_nodes(set, parts));
 }
 
 void HierarchicalCommunicator::all_gather(Stream& stream, std::span<const OwnedPart> parts) {
-  for (Counterparts& set : sets_) set.communicator->all_gather(stream, between_nodes(set, parts));
-  plain_.all_gather(stream, within_node(parts));
+  for (Counterparts& set : sets_) set.communicator->all_gather(stream, roles_.between_nodes(set, parts));
+  plain_.all_gather(stream, roles_.within_node(parts));
 }
 
 void HierarchicalCommunicator::barrier(Stream& stream) {

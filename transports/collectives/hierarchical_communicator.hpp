@@ -2,13 +2,13 @@
 
 #include <cstdint>
 #include <deque>
-#include <memory>
 #include <span>
 #include <vector>
 
 #include "runtime/compute/point_join.hpp"
 #include "runtime/exchange/exchange_level.hpp"
 #include "transports/collectives/arena_communicator.hpp"
+#include "transports/collectives/counterparts.hpp"
 
 namespace troupe {
 
@@ -32,13 +32,6 @@ struct NodeGroup {
   Memory node_sums, found;          // a StepSums each: the node's, and the faults that this rank found
 };
 
-/// A set of counterparts to which this rank belongs.
-struct Counterparts {
-  std::size_t set = 0;  // its index in NodeGroup::between
-  CounterpartGroup group;
-  std::unique_ptr<Communicator> communicator;  // for its ranges and stripes
-};
-
 /// Collectives of ranks on several nodes. The ranks of a node reduce their gradients in place; each exchanges its share
 /// of the sum with its counterparts on the other nodes, and the resulting parameters are in the node's one copy, which
 /// all its ranks read. So each sum is sent between two nodes once, however many ranks they have. Values are added in
@@ -57,7 +50,7 @@ class HierarchicalCommunicator final : public Communicator {
 
   CommunicatorTraits traits() const noexcept override;
   Rank rank() const noexcept override { return group_.names[group_.rank.value]; }
-  std::uint32_t ranks() const noexcept override { return ranks_; }
+  std::uint32_t ranks() const noexcept override { return roles_.ranks(); }
   // Of any size, as in the arena's and the transport's communicators.
   void reduce_scatter(Stream& stream, std::span<const OwnedPart> parts) override;
   void all_gather(Stream& stream, std::span<const OwnedPart> parts) override;
@@ -78,24 +71,17 @@ class HierarchicalCommunicator final : public Communicator {
   void take_over(Stream& stream, const BucketWork& work);
   void sum_up_node(Memory NodeMember::*sums);
   std::span<const Memory> of_members(const Memory& part);
-  template <class What>
-  void for_each_range(const BucketWork& work, What&& what);
   Point joined(std::uint32_t bucket);
   Point done_with(std::uint32_t bucket);
-  std::vector<OwnedPart> within_node(std::span<const OwnedPart> parts) const;
-  std::vector<OwnedPart> between_nodes(const Counterparts& set, std::span<const OwnedPart> parts) const;
 
   AddressSpace& space_;
   Stream& node_stream_;
   const NodeGroup group_;
   std::vector<Counterparts> sets_;
+  const NodeRoles roles_;
   ArenaCommunicator plain_;
-  PointJoin agreed_;  // of the sets, for each verdict
-  std::uint32_t ranks_ = 0;
-  std::vector<std::size_t> homes_;    // by rank of the job: the index of its home set
-  std::vector<std::uint32_t> hosts_;  // by set: the member of this node that belongs to it
-  std::vector<std::uint32_t> nodes_;  // by rank of the job
-  std::deque<BucketLine> lines_;      // by bucket
+  PointJoin agreed_;              // of the sets, for each verdict
+  std::deque<BucketLine> lines_;  // by bucket
   std::uint64_t handed_ = 0;
   std::uint64_t verdicts_ = 0;
   std::vector<Point> measured_;  // for the next verdict

@@ -47,7 +47,8 @@ struct NcclWay {
 };
 /// A ring over n ranks: (n - 1) / n of the bytes pass its slowest edge, twice. Between nodes the edge is what all the
 /// network devices of a node's ranks send together. Where nodes with several GPUs exchange and NCCL does not add up,
-/// each rank sends its own gradients to the other nodes. Source: Patarasuk, Yuan 2009 (bandwidth optimal all-reduce).
+/// each rank sends its own gradients to the other nodes. With two levels there is a ring within each node. Source:
+/// Patarasuk, Yuan 2009 (bandwidth optimal all-reduce).
 NcclWay nccl_way(const Plan& plan, CostLookup& figures);
 
 }  // namespace troupe::detail

@@ -87,6 +87,35 @@ TEST(Collectives, NcclAddsUpWhereSeveralGpusOfANodeExchangeWithOtherNodes) {
   EXPECT_FALSE(adds(seen_on({with_gpus("a", {0}), with_gpus("b", {0})}, {1, 1}), false));
 }
 
+TEST(Collectives, NcclStaysWithinNodesWhereItCannotExchangeBetweenThem) {
+  const PlanInputs wide = seen_on({with_gpus("a", {0, 1}), with_gpus("b", {0})}, {2, 1});
+  const auto plan_with = [&](const char* wanted, FilterKind filter, std::uint32_t version_on_b) {
+    PlanInputs inputs = wide;
+    inputs.ranks[2].nccl = version_on_b;
+    Settings settings = with_collectives(wanted);
+    settings.filter.kind = filter;
+    return plan_of(settings, inputs);
+  };
+  EXPECT_EQ(name_of(plan_with("auto", FilterKind::none, kVersion).levels), "nccl");
+  for (const Plan& plan : {plan_with("auto", FilterKind::bf16, kVersion), plan_with("auto", FilterKind::none, 23004),
+                           plan_with("nccl_in_nodes", FilterKind::none, kVersion)}) {
+    EXPECT_EQ(name_of(plan.levels), "nccl_in_nodes");
+    EXPECT_TRUE(plan.uses_nccl() && plan.uses_transport() && plan.has_two_levels() && plan.in_gpu_memory);
+    EXPECT_FALSE(plan.shares_memory() || plan.nccl_adds);
+    EXPECT_EQ(plan.levels.front().sets, (std::vector<std::vector<Rank>>{{Rank{0}, Rank{1}}, {Rank{2}}}));
+    EXPECT_EQ(plan.levels.back().sets, (std::vector<std::vector<Rank>>{{Rank{0}, Rank{2}}, {Rank{1}, Rank{2}}}));
+    EXPECT_THAT(plan.reasons, Contains(HasSubstr("NCCL does not exchange between the nodes: ")));
+    EXPECT_THAT(plan.reasons, Contains(HasSubstr("NCCL adds up the gradients of a node's ranks")));
+    EXPECT_THAT(describe(plan), AllOf(HasSubstr("route    nccl_in_nodes"), HasSubstr("which NCCL gives to the node")));
+  }
+  EXPECT_EQ(name_of(plan_with("auto", FilterKind::none, 0).levels), "hierarchical") << "rank 2 has no library";
+  EXPECT_THAT(refusal([&] { (void)plan_with("nccl_in_nodes", FilterKind::none, 0); }, Code::environment),
+              HasSubstr("\"nccl_in_nodes\": NCCL cannot be used: rank 2 on node b finds no usable libnccl.so.2"));
+  const PlanInputs thin = seen_on({with_gpus("a", {0}), with_gpus("b", {0})}, {1, 1});
+  EXPECT_THAT(refusal([&] { (void)plan_of(with_collectives("nccl_in_nodes"), thin); }),
+              HasSubstr("no node has several ranks"));
+}
+
 struct Obstacle {
   const char* name;
   std::function<void(Settings&, PlanInputs&)> put;

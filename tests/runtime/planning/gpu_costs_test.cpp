@@ -192,6 +192,24 @@ TEST(GpuCosts, BetweenNodesTheSlowestEdgeIsTheNetworkAndTheRankOrderSendsMore) {
   EXPECT_DOUBLE_EQ(job.predicted(figures).mean[StepPart::exchange], (2 * 0.5 + 0.75) * bytes / 1e9);
 }
 
+TEST(GpuCosts, NcclWithinNodesSendsEachSumBetweenThemOnce) {
+  CostFigures figures = fast_figures(2);
+  figures.measured.messages = {
+      {.means = "network", .same_node = false, .seconds = exactly(0), .bytes_per_second = exactly(1e9)}};
+  GpuJob job = sgd_job();
+  job.ranks = {2, 2}, job.gpus = 2;
+  job.settings.train.deterministic = true;
+  const double by_all = job.predicted(figures).mean[StepPart::exchange];
+  job.settings.cluster.collectives = "nccl_in_nodes";
+  ASSERT_EQ(name_of(job.plan(one_layer()).levels), "nccl_in_nodes");
+  const double by_node = job.predicted(figures).mean[StepPart::exchange];
+  EXPECT_LT(by_node, by_all);
+  // Half of the gradients and half of the parameters over each link between the GPUs of a node.
+  for (GpuLinkFigure& link : figures.measured.gpu_links)
+    if (link.from != GpuLinkFigure::kHost && link.to != GpuLinkFigure::kHost) link.bytes_per_second = exactly(1e8);
+  EXPECT_GT(job.predicted(figures).mean[StepPart::exchange], by_node + 2 * 0.5 * kElements * 4 / 1e8 * 0.99);
+}
+
 TEST(GpuCosts, RoundsBesideTheNextStepCostWhatItDoesNotCover) {
   CostFigures figures = fast_figures(2);
   for (GpuLinkFigure& link : figures.measured.gpu_links) link.bytes_per_second = exactly(1e9);
