@@ -8,8 +8,6 @@
 namespace troupe::cpu {
 namespace {
 
-constexpr std::uint64_t kBlockChannels = 16;  // channels
-
 /// What a layer requires of the layouts of its tensors.
 enum class LayoutDemand : std::uint8_t {
   none,      // each may have any layout
@@ -37,7 +35,9 @@ LayoutDemand demand_of(const troupe::Operation& operation) {
       operation);
 }
 
-bool may_have_blocks(const Shape& shape) { return shape.extents.size() == 3 && shape.extents[2] % kBlockChannels == 0; }
+bool may_have_blocks(const Shape& shape) {
+  return shape.extents.size() == 3 && shape.extents[2] % kBlockChannels == 0 && shape.extents[2] > kBlockChannels;
+}
 
 /// Sets of tensors that must have the same layout; some of them must not be in blocks.
 class Alike {

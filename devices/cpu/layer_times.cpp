@@ -1,5 +1,7 @@
 #include "devices/cpu/layer_times.hpp"
 
+#include <time.h>
+
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -19,23 +21,80 @@ using cpu::StepProgram;
 
 /// Work that is shorter is repeated for this time in each round, so that the clock and the scheduler disturb it less.
 constexpr std::chrono::microseconds kRound{2000};
+/// Work that is longer is seldom run without an interruption on a busy machine. To ask for a thread's CPU time takes
+/// a few microseconds.
+constexpr std::chrono::microseconds kLong{200};
+
+/// What a time is the difference of.
+enum class TimeOf : std::uint8_t { clock, thread };
+
+double now_us(TimeOf of) {
+  if (of == TimeOf::clock) return std::chrono::duration<double, std::micro>(Clock::now().time_since_epoch()).count();
+  timespec used{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) * 1e6 + static_cast<double>(used.tv_nsec) / 1e3;
+}
 
 template <class Work>
-double once(Work&& work) {
-  const auto begun = Clock::now();
+double once(TimeOf of, Work&& work) {
+  const double begun = now_us(of);
   work();
-  return std::chrono::duration<double, std::micro>(Clock::now() - begun).count();
+  return now_us(of) - begun;
+}
+
+/// How to measure work of `threads` threads that took `spent` the first time. The CPU time of one of several threads is
+/// not the time of their work.
+TimeOf time_for(std::uint32_t threads, Clock::duration spent) {
+  return threads == 1 && spent > kLong ? TimeOf::thread : TimeOf::clock;
 }
 
 /// Something to measure; of the repetitions in a round, the fastest counts.
 template <class Work>
-double best_of_round(Work&& work) {
+double best_of_round(std::uint32_t threads, Work&& work) {
   const auto begun = Clock::now();
+  work();
+  const TimeOf of = time_for(threads, Clock::now() - begun);
   double best = std::numeric_limits<double>::max();
-  do best = std::min(best, once(work));
+  do best = std::min(best, once(of, work));
   while (Clock::now() - begun < kRound);
   return best;
 }
+
+/// Whole steps are run between the layers and take about as long as these in all, so that both have the same
+/// conditions.
+class Steps {
+ public:
+  Steps(MeasuredProgram& program, std::uint32_t threads) : program_(program) {
+    run();
+    const auto begun = Clock::now();
+    run();
+    of_ = time_for(threads, Clock::now() - begun);
+  }
+  void run_if_behind() {
+    if (in_steps_ < (Clock::now() - begun_) / 2) measure();
+  }
+  /// The fastest ones, one for each round.
+  std::vector<double> fastest(std::uint32_t rounds) {
+    while (us_.size() < rounds) measure();
+    std::vector<double> found(us_.begin(), us_.begin() + rounds);
+    for (std::size_t i = rounds; i < us_.size(); ++i) found[i % rounds] = std::min(found[i % rounds], us_[i]);
+    return found;
+  }
+
+ private:
+  void run() { program_.step(std::numeric_limits<double>::max()); }
+  void measure() {
+    const auto begun = Clock::now();
+    us_.push_back(once(of_, [&] { run(); }));
+    in_steps_ += Clock::now() - begun;
+  }
+
+  MeasuredProgram& program_;
+  TimeOf of_ = TimeOf::clock;
+  const Clock::time_point begun_ = Clock::now();
+  Clock::duration in_steps_{};
+  std::vector<double> us_;
+};
 
 /// Of the products of a pass.
 std::uint64_t flops_of(const Graph& graph, std::uint32_t rows, const StepProgram::LayerPass& part) {
@@ -44,24 +103,28 @@ std::uint64_t flops_of(const Graph& graph, std::uint32_t rows, const StepProgram
   return graph.is_trained(graph.inputs_of(part.layer).front()) ? 2 * forward : forward;
 }
 
+struct Repeats {
+  std::uint32_t threads, rounds;
+};
+
 /// Measures the device and oneDNN's primitives alternately.
 void measure_part(const MeasuredProgram& program, const StepProgram::LayerPass& part,
                   const std::vector<std::vector<cpu::OfferedPrimitive>>& offers, const dnnl::stream& stream,
-                  std::uint32_t rounds, LayerTime& to) {
+                  const Repeats& how, LayerTime& to) {
   std::vector<std::vector<std::vector<double>>> offered(offers.size());
   for (std::size_t work = 0; work < offers.size(); ++work) offered[work].resize(offers[work].size());
   program.run(part);
-  for (std::uint32_t round = 0; round < rounds; ++round) {
-    to.us.push_back(best_of_round([&] { program.run(part); }));
+  for (std::uint32_t round = 0; round < how.rounds; ++round) {
+    to.us.push_back(best_of_round(how.threads, [&] { program.run(part); }));
     for (std::size_t work = 0; work < offers.size(); ++work)
       for (std::size_t i = 0; i < offers[work].size(); ++i)
-        offered[work][i].push_back(best_of_round([&] { offers[work][i].primitive.execute(stream); }));
+        offered[work][i].push_back(best_of_round(how.threads, [&] { offers[work][i].primitive.execute(stream); }));
   }
-  if (!offers.empty()) to.best_us.resize(rounds);
+  if (!offers.empty()) to.best_us.resize(how.rounds);
   for (std::size_t work = 0; work < offers.size(); ++work) {
     const auto fastest =
         std::ranges::min_element(offered[work], {}, [](const auto& us) { return *std::ranges::min_element(us); });
-    for (std::uint32_t round = 0; round < rounds; ++round) to.best_us[round] += (*fastest)[round];
+    for (std::uint32_t round = 0; round < how.rounds; ++round) to.best_us[round] += (*fastest)[round];
     to.best += text(to.best.empty() ? "" : " + ",
                     offers[work][static_cast<std::size_t>(fastest - offered[work].begin())].implementation);
   }
@@ -79,9 +142,7 @@ StepTimes measure_layers(const Graph& graph, std::uint32_t rows, std::uint32_t t
   const dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   const dnnl::stream stream{engine};
   StepTimes times;
-  const auto step = [&] { program.step(std::numeric_limits<double>::max()); };
-  step();
-  for (std::uint32_t round = 0; round < rounds; ++round) times.us.push_back(once(step));
+  Steps steps{program, threads};
   for (const StepProgram::LayerPass& part : program.parts()) {
     const troupe::Layer& layer = graph.layers()[part.layer];
     LayerTime& to = times.layers.emplace_back();
@@ -89,8 +150,11 @@ StepTimes measure_layers(const Graph& graph, std::uint32_t rows, std::uint32_t t
     to.kind = kind_of(layer.operation).name;
     to.backward = part.backward;
     to.flops = flops_of(graph, rows, part);
-    measure_part(program, part, cpu::offered_primitives(graph, rows, part, engine, stream), stream, rounds, to);
+    measure_part(program, part, cpu::offered_primitives(graph, rows, part, engine, stream), stream, {threads, rounds},
+                 to);
+    steps.run_if_behind();
   }
+  times.us = steps.fastest(rounds);
   return times;
 }
 

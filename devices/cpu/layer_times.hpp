@@ -25,7 +25,8 @@ struct StepTimes {
 };
 
 /// Runs the layers of `graph` on `rows` random samples, each pass alone, and whole steps, alternately, in `rounds`
-/// rounds, on the calling thread and `threads` - 1 more. The best primitive is the fastest of all implementations: in
+/// rounds, on the calling thread and `threads` - 1 more. With one thread, what takes longer than 0.2 ms is measured by
+/// the thread's CPU time, everything else by the clock. The best primitive is the fastest of all implementations: in
 /// plain layouts, in blocks of channels, in the layout that oneDNN prefers, and by Winograd's algorithm if there is
 /// one. The time for packing is counted for the device, but not for the best primitive. Work that the device fuses into
 /// a layer is counted for that layer: the activation after it in its forward pass, the slope of the activation before

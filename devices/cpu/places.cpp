@@ -64,6 +64,9 @@ void Places::assign_offsets() {
   void* const pages = mmap(nullptr, assigned_.size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   TROUPE_CHECK_ERRNO(pages != MAP_FAILED, Code::out_of_memory, "cannot get ", assigned_.size_bytes,
                      " bytes for activations");
+  // A step goes through more memory than the processor has translations of small pages for. A system without large ones
+  // refuses, which changes nothing.
+  madvise(pages, assigned_.size_bytes, MADV_HUGEPAGE);
   first_ = static_cast<std::byte*>(pages);
   arena_ = {first_, UnmapPages{assigned_.size_bytes}};
 }

@@ -180,6 +180,11 @@ memory::desc ProgramBuilder::image(const Shape& shape, std::uint32_t tensor, Typ
           in_blocks(tensor) ? memory::format_tag::nChw16c : memory::format_tag::nhwc};
 }
 
+memory::desc ProgramBuilder::image_beside(std::uint32_t other, const Shape& shape, std::uint32_t tensor,
+                                          Type type) const {
+  return image(shape, shape.extents.at(2) == kBlockChannels ? other : tensor, type);
+}
+
 memory ProgramBuilder::field(std::string_view name) const {
   const auto at = std::ranges::find(graph_.fields(), name, &Field::name);
   return places_.field(static_cast<std::size_t>(at - graph_.fields().begin()),

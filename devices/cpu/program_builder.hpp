@@ -94,6 +94,8 @@ class ProgramBuilder {
   /// [rows, height, width, channels] in the layout of `tensor`; oneDNN lists the dimensions as rows, channels, height,
   /// width.
   Descriptor image(const Shape& shape, std::uint32_t tensor, Type type) const;
+  /// The same of an image that a layer uses together with `other`: one block of channels is described as `other` is.
+  Descriptor image_beside(std::uint32_t other, const Shape& shape, std::uint32_t tensor, Type type) const;
   /// `desc` in the stored type.
   Descriptor as_stored(Descriptor desc) const;
   /// The graph's field of that name, i32 [rows, elements], in the step's batch. It has an address in steps; a field of

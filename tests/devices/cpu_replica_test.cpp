@@ -364,6 +364,50 @@ TEST_F(CpuReplica, ConvolvesByWinogradsAlgorithmWhereThatGains) {
   EXPECT_EQ(implementations_of(56, 4), 0U);  // no whole blocks
 }
 
+/// Images of 16 channels before and after images of `filters` channels. The convolution between the latter gains by
+/// Winograd's algorithm if they are whole blocks.
+Graph one_block_and_more(std::uint32_t filters) {
+  const auto conv = [](std::uint32_t to, std::uint32_t stride) {
+    return Conv2d{.filters = to, .kernel = {3, 3}, .stride = {stride, stride}, .padding = {1, 1}};
+  };
+  LayerList net;
+  net.add(Conv2d{.filters = 16, .kernel = {3, 3}, .padding = {1, 1}, .bias = false});
+  net.add(BatchNorm{});
+  const std::string relu = net.add(Relu{});
+  net.add(Add{}, {relu, net.add(conv(16, 1))});
+  net.add(conv(filters, 2));
+  net.add(conv(filters, 1));
+  net.add(Relu{});
+  net.add(conv(16, 1));
+  net.add(Relu{});
+  net.add(Dense{10});
+  return {"blocks", Shape{{16, 16, 3}}, DType::f32, net.finish()};
+}
+
+TEST_F(CpuReplica, HasTheGradientsOfTheReferenceWhereOneBlockOfChannelsMeetsMore) {
+  compare(1, one_block_and_more(32), 16, 5e-5, 1e-6);
+}
+
+TEST_F(CpuReplica, ConvolvesOneBlockOfChannelsAlikeInGraphsWithAndWithoutWinograd) {
+  if (!cpu::onednn_has_winograd()) GTEST_SKIP() << "no images are in blocks";
+  const auto lines_of = [&](std::uint32_t filters, const std::string& wanted) {
+    const Graph graph = one_block_and_more(filters);
+    const Layout layout{graph};
+    const auto replica = cpu_->compile(graph, layout, {16, graph.fields()}, make_buckets(GroupId{}, graph, layout, 0),
+                                       make_memory(graph, layout, 1));
+    std::vector<std::string> found;
+    std::istringstream lines{describe_cpu_replica(*replica)};
+    for (std::string line; std::getline(lines, line);)
+      if (line.find(wanted) != line.npos) found.push_back(line);
+    return found;
+  };
+  EXPECT_THAT(lines_of(32, "wino"),
+              ::testing::SizeIs(4));  // both forward passes, as batch norms have two, and gradients
+  EXPECT_THAT(lines_of(24, "wino"), ::testing::IsEmpty());
+  EXPECT_THAT(lines_of(32, "layer conv2d_2,"), ::testing::SizeIs(4));
+  EXPECT_EQ(lines_of(32, "layer conv2d_2,"), lines_of(24, "layer conv2d_2,"));
+}
+
 /// Convolutions of numbers of channels and filters that are no whole vectors.
 Graph small_channels(DType dtype, std::uint32_t channels, std::uint32_t filters) {
   LayerList net;

@@ -51,8 +51,10 @@ class ConvolutionCalls final : public LayerCalls {
       : builder_(builder),
         fused_layer_(fused_layer),
         conv_(conv),
-        input_(builder.image(fused_layer.input_shape, fused_layer.inputs.front(), builder.computed())),
-        output_(builder.image(fused_layer.output_shape, fused_layer.output, builder.computed())),
+        input_(builder.image_beside(fused_layer.output, fused_layer.input_shape, fused_layer.inputs.front(),
+                                    builder.computed())),
+        output_(builder.image_beside(fused_layer.inputs.front(), fused_layer.output_shape, fused_layer.output,
+                                     builder.computed())),
         bias_(conv.bias ? memory::desc{{conv.filters}, Type::f32, memory::format_tag::a} : memory::desc{}),
         winograd_(builder.computed() == Type::f32 && onednn_has_winograd() &&
                   gains_by_winograd(conv, fused_layer.input_shape, fused_layer.output_shape, builder.rows())),

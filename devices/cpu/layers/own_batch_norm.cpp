@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "devices/cpu/image_layouts.hpp"
 #include "devices/cpu/kernels/norms.hpp"
 #include "devices/cpu/layers/layers.hpp"
 #include "devices/cpu/parallel.hpp"
@@ -215,7 +216,6 @@ class OwnBatchNormCalls final : public LayerCalls {
 
  private:
   void set_shape() {
-    constexpr std::size_t kBlockChannels = 16;
     NormOfBatch<Element>& to = *norm_;
     const std::size_t all = builder_.rows() * fused_layer_.input_shape.count_elements();
     to.channels = to.width = fused_layer_.input_shape.extents.back();

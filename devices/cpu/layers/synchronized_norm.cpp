@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "devices/cpu/image_layouts.hpp"
 #include "devices/cpu/layers/layers.hpp"
 #include "devices/cpu/parallel.hpp"
 #include "runtime/compute/rank_gather.hpp"
@@ -259,7 +260,6 @@ class SynchronizedNormCalls final : public LayerCalls {
   }
 
   Planes planes() const {
-    constexpr std::size_t kBlockChannels = 16;
     const std::uint32_t input = fused_layer_.inputs.front();
     const std::size_t channels = fused_layer_.input_shape.extents.back();
     const std::size_t all = builder_.rows() * fused_layer_.input_shape.count_elements();
