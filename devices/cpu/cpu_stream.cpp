@@ -7,7 +7,6 @@
 #endif
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <utility>
