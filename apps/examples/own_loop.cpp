@@ -2,6 +2,7 @@
 // train.steps=100. With RANK, WORLD_SIZE, ... in the environment it is one rank of several.
 #include <iostream>
 
+#include "apps/session/openmp_polls.hpp"
 #include "apps/session/session.hpp"
 
 using namespace troupe;
@@ -31,6 +32,7 @@ int train(const std::string& file, const std::vector<std::string>& settings) {
 }
 
 int main(int argc, char** argv) {
+  restart_with_short_polls({argv, argv + argc});  // OpenMP reads its settings before main()
   if (argc < 2) return std::cerr << "usage: " << argv[0] << " app.toml [key=value ...]\n", 2;
   try {
     return train(argv[1], {argv + 2, argv + argc});

@@ -67,9 +67,9 @@ struct OwnModel {
   std::vector<Parameter> parameters;
   /// Overwrites every tensor's gradients with their sums over the batch's rows that count. Returns these rows' loss
   /// (also a sum), the number of correct ones, and the number of rows. Empty: the app calls exchange() itself.
-  OwnStep step;
+  OwnStep step{};
   /// The same for test samples, without gradients. Empty: there are no evaluations.
-  OwnStep evaluate;
+  OwnStep evaluate{};
 };
 
 }  // namespace troupe

@@ -76,18 +76,18 @@ struct OwnData {
 inline constexpr std::uint64_t kMostSamples = std::uint64_t{1} << 48U;
 
 struct SessionOptions {
-  Configuration configuration;
-  std::optional<DataPlace> data;    // absent: what data_request(configuration) finds
-  std::optional<OwnData> own_data;  // absent: `data`
+  Configuration configuration;      // the others may be left out without a warning of -Wextra: each has an initializer
+  std::optional<DataPlace> data{};  // absent: what data_request(configuration) finds
+  std::optional<OwnData> own_data{};  // absent: `data`
   /// Makes the model, instead of the one that the configuration names, on any device. Empty: the configuration's model.
-  BuildGraph graph;
+  BuildGraph graph{};
   /// A model that the app computes itself.
-  std::optional<OwnModel> model;
+  std::optional<OwnModel> model{};
   /// Not 0: the app brings its own samples, this number per epoch over all ranks. No data set is read, and only
   /// exchange() makes steps. Requires `model`. At most kMostSamples.
   std::uint64_t own_samples = 0;
-  MakeDevice make_device;            // empty: the CPU device
-  std::optional<LaunchPlace> place;  // absent: a job of one rank
+  MakeDevice make_device{};            // empty: the CPU device
+  std::optional<LaunchPlace> place{};  // absent: a job of one rank
   /// The ranks are this group's processes, and `place` is not used: all of them start the session, after their previous
   /// session has ended. configure_session() must have been called for its actor system, and its hellos must have
   /// topologies (discover(), as in ucx_group_options()). The group outlives the session, which neither stops nor leaves
@@ -103,7 +103,7 @@ struct SessionOptions {
   /// The caller has the lock of report.dir (FolderLock on report.lock) or sees to it in another way that no other job
   /// writes there. Otherwise a session with a log that no launcher has started takes it, until its run has ended.
   bool report_locked = false;
-  std::optional<std::chrono::milliseconds> time_limit;  // the run ends after this much training time (benchmarks)
+  std::optional<std::chrono::milliseconds> time_limit{};  // the run ends after this much training time (benchmarks)
 };
 
 /// How a run ended.

@@ -7,7 +7,6 @@
 #endif
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <utility>
@@ -49,6 +48,9 @@ T* address_of(AddressSpace& space, const Memory& memory, std::uint64_t size_byte
                size_bytes);
   return space.address_of<T>(memory);
 }
+
+/// The slices of a wait. A time in which the process was stopped takes one of them at most.
+constexpr int kWaitSlices = 8;
 
 }  // namespace
 
@@ -406,20 +408,35 @@ Status CpuStream::execute(const Operation& operation) {
   }
 }
 
+/// The wait is divided into slices, and one that ends late counts as if it had ended in time: while this process was
+/// stopped (by a batch system, or by a container that is paused), its peers probably were, too.
 Status CpuStream::execute(const AwaitPoint& operation) {
   if (!std::exchange(announced_, false) && operation.line->value() >= operation.value) return {};
-  // The text begins with the rank that is waited for, since a poisoned line can carry only a short text.
-  const TimelineId line = operation.line->id();
-  std::array<char, 32> whom{"this process"};
-  if (line.arena.value != 0) std::snprintf(whom.data(), whom.size(), "rank %u", creator_of(line.arena).value);
-  std::array<char, 160> what;
-  std::snprintf(what.data(), what.size(), "%s (faults.exchange_s) to reach %llu on line %u of arena %u", whom.data(),
-                static_cast<unsigned long long>(operation.value), line.index, line.arena.value);
+  const auto longest = std::max(std::chrono::milliseconds{1}, wait_deadline_ / kWaitSlices);
+  for (auto left = wait_deadline_; left.count() > 0;) {
+    const auto slice = std::min(left, longest);
+    Status status = wait_until(operation, Deadline::after(slice));
+    if (status.code() != Code::timeout || !operation.line->status().ok()) return status;
+    left -= slice;
+  }
+  return overdue(operation);
+}
+
+Status CpuStream::wait_until(const AwaitPoint& operation, Deadline deadline) {
+  constexpr std::string_view what = "a point of a stream";
   Blocking blocking = Blocking::on_thread("cpu-stream");
-  const Deadline deadline = Deadline::after(wait_deadline_);
-  if (waits_ == nullptr) return operation.line->wait(blocking, operation.value, deadline, what.data());
+  if (waits_ == nullptr) return operation.line->wait(blocking, operation.value, deadline, what);
   const UsualNumbers meanwhile;
-  return waits_->wait(blocking, *operation.line, operation.value, deadline, what.data());
+  return waits_->wait(blocking, *operation.line, operation.value, deadline, what);
+}
+
+/// The text begins with the rank that is waited for, since a poisoned line can carry only a short text.
+Status CpuStream::overdue(const AwaitPoint& operation) const {
+  const TimelineId line = operation.line->id();
+  const std::string whom = line.arena.value == 0 ? "this process" : text("rank ", creator_of(line.arena).value);
+  return {Code::timeout, text("waited ", wait_deadline_.count(), " ms for ", whom, " (faults.exchange_s) to reach ",
+                              operation.value, " on line ", line.index, " of arena ", line.arena.value,
+                              " (it stands at ", operation.line->value(), ")")};
 }
 
 /// Whether the next operation is a wait that ActiveWait may shorten and that has not been satisfied yet.

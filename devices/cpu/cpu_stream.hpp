@@ -71,6 +71,8 @@ class CpuStream final : public Stream {
   void note(const Operation& operation, const WorkLabel& label, Clock::time_point begun) const noexcept;
   Status execute(const Operation& operation);
   Status execute(const AwaitPoint& operation);
+  Status wait_until(const AwaitPoint& operation, Deadline deadline);
+  Status overdue(const AwaitPoint& operation) const;
   Status execute(const SignalPoint& operation);
   Status execute(const CopyBytes& operation);
   Status execute(const SumUp& operation);

@@ -91,6 +91,23 @@ TEST_F(LocalJob, StopsInOneProcessToo) {
   EXPECT_EQ(rtrun.wait(20s), 130) << rtrun.err();
 }
 
+TEST_F(LocalJob, StopsAndContinuesWithAllItsRanksAtCtrlZ) {
+  Program rtrun{folder_.rtrun(JobFolder::endless())};
+  ASSERT_TRUE(rtrun.wait_until(trains, 30s)) << rtrun.out() << rtrun.err();
+  const auto stopped = [](pid_t pid) {
+    std::ifstream file{"/proc/" + std::to_string(pid) + "/stat"};
+    return std::string{std::istreambuf_iterator<char>{file}, {}}.find(") T ") != std::string::npos;
+  };
+  auto processes = children_of(rtrun.pid());
+  processes.push_back(rtrun.pid());
+  rtrun.signal(SIGTSTP);
+  EXPECT_TRUE(becomes_true([&] { return std::all_of(processes.begin(), processes.end(), stopped); }, 10s));
+  rtrun.signal(SIGCONT);
+  EXPECT_TRUE(becomes_true([&] { return std::none_of(processes.begin(), processes.end(), stopped); }, 10s));
+  rtrun.signal(SIGINT);
+  EXPECT_EQ(rtrun.wait(20s), 130) << rtrun.err();
+}
+
 TEST_F(LocalJob, EndsAtOnceAfterASecondSignalThoughARankIsStuck) {
   Program rtrun{folder_.rtrun(endless_and_patient())};
   ASSERT_TRUE(rtrun.wait_until(trains, 30s)) << rtrun.out() << rtrun.err();

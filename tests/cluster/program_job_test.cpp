@@ -55,6 +55,18 @@ TEST_F(ProgramJob, TrainsByALoopOfTheAppsOwn) {
   EXPECT_EQ(rtrun.err(), "");
 }
 
+TEST_F(ProgramJob, CanLetOpenMpsThreadsPollBrieflyWithoutRtrun) {
+  Program loop{{.arguments = {example("own_loop"), "app.toml", "train.steps=1000000"},
+                .environment = {},
+                .unset = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"},
+                .folder = folder_.path()}};
+  ASSERT_TRUE(loop.wait_until([](const Program& p) { return p.out().find("step 100:") != std::string::npos; }, 60s))
+      << loop.err();
+  std::ifstream environment{"/proc/" + std::to_string(loop.pid()) + "/environ"};
+  const std::string variables{std::istreambuf_iterator<char>{environment}, {}};
+  EXPECT_NE(variables.find("GOMP_SPINCOUNT=1000"), std::string::npos);
+}
+
 TEST_F(ProgramJob, ThatOnlyExchangesGradientsKeepsALog) {
   Program rtrun{job({}, {example("own_gradients")})};
   EXPECT_EQ(rtrun.wait(60s), 0) << rtrun.err();

@@ -355,6 +355,26 @@ void pass(std::chrono::nanoseconds span) {
   for (const auto deadline = Deadline::after(span); !deadline.passed();) sched_yield();
 }
 
+/// Its first wait takes three times the deadline of the stream, as if the process had been stopped meanwhile; the line
+/// is signalled in the second one.
+struct StoppedWait final : ActiveWait {
+  void about_to_wait() noexcept override {}
+  Status wait(Blocking& blocking, Timeline& line, std::uint64_t at, Deadline, std::string_view what) override {
+    if (std::exchange(was_stopped, true)) line.signal(at);
+    return line.wait(blocking, at, Deadline::after(std::chrono::milliseconds{60}), what);
+  }
+  bool was_stopped = false;
+};
+
+TEST_F(CpuStream, DoesNotCountTheTimeInWhichItsProcessWasStopped) {
+  StoppedWait waits;
+  const auto device = make_cpu_device(space_, {.wait_deadline = std::chrono::milliseconds{20}, .waits = &waits});
+  const auto stream = device->stream();
+  stream->wait({arena_->make_timeline(), 1});
+  const Status status = reach(stream->mark());
+  EXPECT_TRUE(status.ok()) << status.text();
+}
+
 TEST_F(CpuStream, CountsAWaitForOthersAsExchange) {
   const auto device = make_cpu_device(space_, {});
   const auto stream = device->stream();

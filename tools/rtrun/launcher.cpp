@@ -100,6 +100,9 @@ class Job {
     const Fd secret_file = sealed_file(secret);
     const std::string& folder = options_.log_folder;
     if (!folder.empty()) remove_logs(folder);
+    const auto& sites = options_.sites;
+    if (std::all_of(sites.begin(), sites.end(), [](const RankSite& site) { return site.here; }))
+      signals_.take_suspend_too();
     const Rendezvous rendezvous = choose_rendezvous(options_.sites, options_.port);
     for (std::uint32_t rank = 0; rank < options_.sites.size(); ++rank) {
       const RankSite& site = options_.sites[rank];
@@ -263,6 +266,7 @@ class Job {
   void take_signal() {
     const int signal = signals_.take();
     if (signal == 0) return;
+    if (signal == SIGTSTP) return suspend();
     if (signal == SIGUSR1 && !options_.program.empty())
       return note(
           "SIGUSR1: only ranks that are rtrun report what they are doing; this job's ranks are another program");
@@ -275,6 +279,19 @@ class Job {
     note(fmt::format("{}: stopping after the current steps; a second signal stops at once", signal_name(signal)));
     pass_on(signal);
     kill_within(options_.stop);
+  }
+
+  /// The ranks are in process groups of their own, so Ctrl-Z reaches only this process. A job that is ending goes on,
+  /// since the time that it has for that does.
+  void suspend() {
+    if (kill_at_) return;
+    const auto pass_to_groups = [&](int signal) {
+      for (const RankEntry& entry : ranks_)
+        if (entry.alive) ::kill(-entry.pid, signal);
+    };
+    pass_to_groups(SIGSTOP);
+    ::raise(SIGSTOP);
+    pass_to_groups(SIGCONT);
   }
 
   void pass_on(int signal) {

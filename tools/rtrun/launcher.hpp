@@ -34,12 +34,13 @@ struct LaunchOptions {
 /// with "[rank 0] " before each line, as does the output of the other ranks; with a log folder only their lines that
 /// begin with `name` do, and all their lines are written to their logs. The first failure is repeated at the end.
 /// The first signal is passed on, and ranks have `stop` to end; a second one kills them. SIGUSR1 is only passed on,
-/// every time, but not to a `program`, which it might end. When a rank is lost the others have a moment to report it
-/// and are then killed. Nothing is left running when it returns; on other hosts soon after. If a rank on this machine
-/// is stopped, for example by SIGSTOP, this is reported, and soon after `dead` it counts as lost, unless all ranks are
-/// stopped; ranks that are connected notice it first. Returns the exit code of the job: 128 + signal if one came; 4 if
-/// a rank was killed by a signal that the launcher did not send; otherwise that of the first rank that failed. Throws
-/// Error{environment} if a rank cannot be started.
+/// every time, but not to a `program`, which it might end. SIGTSTP (Ctrl-Z) stops all ranks and this process, and they
+/// continue with it; if there are ranks on other hosts, it stops only this process. When a rank is lost the others have
+/// a moment to report it and are then killed. Nothing is left running when it returns; on other hosts soon after. If a
+/// rank on this machine is stopped, for example by SIGSTOP, this is reported, and soon after `dead` it counts as lost,
+/// unless all ranks are stopped; ranks that are connected notice it first. Returns the exit code of the job: 128 +
+/// signal if one came; 4 if a rank was killed by a signal that the launcher did not send; otherwise that of the first
+/// rank that failed. Throws Error{environment} if a rank cannot be started.
 int launch(Blocking& blocking, const Signals& signals, const LaunchOptions& options);
 
 }  // namespace troupe::rtrun

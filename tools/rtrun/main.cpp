@@ -14,6 +14,7 @@
 
 #include "apps/report/report_writer.hpp"
 #include "apps/report/timeline.hpp"
+#include "apps/session/openmp_polls.hpp"
 #include "apps/session/run_log.hpp"
 #include "apps/session/session.hpp"
 #include "runtime/base/new_file.hpp"
@@ -32,7 +33,6 @@
 #include "tools/rtrun/program.hpp"
 #include "tools/rtrun/rank.hpp"
 #include "tools/rtrun/sites.hpp"
-#include "tools/rtrun/spawn.hpp"
 #include "tools/terminal/terminal.hpp"
 #include "transports/bootstrap/bootstrap.hpp"
 
@@ -201,7 +201,7 @@ int run(const CommandLine& line, std::vector<std::string> arguments) {
   const bool may_be_rank = line.verb == Verb::train && line.program.empty();
   if (may_be_rank) check_address_space();
   check_folders(blocking, configuration);
-  if (may_be_rank) restart_with_few_spins(arguments);
+  if (may_be_rank) restart_with_short_polls(arguments);
   switch (line.verb) {
     case Verb::check:
       print_settings(configuration, look_for_data(configuration), host_list(configuration), std::cout);

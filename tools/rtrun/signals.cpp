@@ -19,16 +19,24 @@ Signals::Signals() {
   ::signal(SIGINT, SIG_DFL);
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGTTOU, SIG_IGN);
-  sigset_t taken;
-  sigemptyset(&taken);
-  sigaddset(&taken, SIGINT);
-  sigaddset(&taken, SIGTERM);
-  sigaddset(&taken, SIGUSR1);
+  sigemptyset(&taken_);
+  sigaddset(&taken_, SIGINT);
+  sigaddset(&taken_, SIGTERM);
+  sigaddset(&taken_, SIGUSR1);
   struct sigaction hangup {};
-  if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaddset(&taken, SIGHUP);
-  TROUPE_CHECK_ERRNO(::sigprocmask(SIG_BLOCK, &taken, &former_) == 0, Code::environment, "cannot block signals");
-  fd_ = Fd{::signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK)};
+  if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaddset(&taken_, SIGHUP);
+  TROUPE_CHECK_ERRNO(::sigprocmask(SIG_BLOCK, &taken_, &former_) == 0, Code::environment, "cannot block signals");
+  fd_ = Fd{::signalfd(-1, &taken_, SFD_CLOEXEC | SFD_NONBLOCK)};
   TROUPE_CHECK_ERRNO(fd_, Code::environment, "cannot make a descriptor for signals; look at `ulimit -n`");
+}
+
+void Signals::take_suspend_too() const {
+  struct sigaction suspend {};
+  if (::sigaction(SIGTSTP, nullptr, &suspend) != 0 || suspend.sa_handler == SIG_IGN) return;
+  sigset_t taken = taken_;
+  sigaddset(&taken, SIGTSTP);
+  TROUPE_CHECK_ERRNO(::sigprocmask(SIG_BLOCK, &taken, nullptr) == 0 && ::signalfd(fd_.get(), &taken, 0) == fd_.get(),
+                     Code::environment, "cannot read SIGTSTP");
 }
 
 int Signals::take() const noexcept {

@@ -20,6 +20,9 @@ class Signals {
   Signals();
   /// Readable when a signal is pending.
   int fd() const noexcept { return fd_.get(); }
+  /// From now on SIGTSTP (Ctrl-Z) is read from the descriptor, too, unless it is ignored. Other threads must block it.
+  /// Throws Error{environment}.
+  void take_suspend_too() const;
   /// The next pending signal, 0 if there is none. Never waits.
   int take() const noexcept;
   /// Gives a forked child the mask with which this process started, except that SIGUSR1 stays blocked: a rank that is
@@ -28,6 +31,7 @@ class Signals {
   void restore_in_child(bool own_program = true) const noexcept;
 
  private:
+  sigset_t taken_;
   sigset_t former_;
   Fd fd_;
 };

@@ -12,7 +12,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
+#include "apps/session/openmp_polls.hpp"
 #include "runtime/base/error.hpp"
 
 namespace troupe::rtrun {
@@ -56,11 +58,6 @@ std::vector<char*> pointers_to(std::vector<std::string>& strings) {
   result.push_back(nullptr);
   return result;
 }
-
-/// OpenMP's threads poll for milliseconds before they sleep, on cores that other threads need between layers and steps;
-/// so many looks are some tens of microseconds.
-constexpr const char* kOpenMpSpins = "GOMP_SPINCOUNT";
-constexpr const char* kFewSpins = "1000";
 
 /// Everything that the child needs, prepared before the fork: after it only async-signal-safe calls are allowed.
 struct ChildPlan {
@@ -145,16 +142,8 @@ std::vector<std::pair<std::string, std::string>> library_habits() {
   // UCX's messages belong on stderr, not into rank 0's table, and a crash is the launcher's to report.
   add("UCX_LOG_FILE", "stderr");
   add("UCX_HANDLE_ERRORS", "none");
-  if (std::getenv("OMP_WAIT_POLICY") == nullptr) add(kOpenMpSpins, kFewSpins);
+  if (auto polls = short_polls()) habits.push_back(std::move(*polls));
   return habits;
-}
-
-void restart_with_few_spins(const std::vector<std::string>& arguments) {
-  if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv(kOpenMpSpins) != nullptr) return;
-  std::vector<char*> argv;
-  for (const std::string& word : arguments) argv.push_back(const_cast<char*>(word.c_str()));  // execv changes nothing
-  argv.push_back(nullptr);
-  if (::setenv(kOpenMpSpins, kFewSpins, 0) == 0) ::execv("/proc/self/exe", argv.data());
 }
 
 Fd sealed_file(const std::string& content) {

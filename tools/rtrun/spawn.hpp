@@ -43,10 +43,6 @@ RankProcess spawn_rank(const Signals& signals, const RankStart& start);
 /// Variables for the libraries of a rank, which read them when they are loaded; without those that this process's
 /// environment decides.
 std::vector<std::pair<std::string, std::string>> library_habits();
-/// Begins this program again, with these arguments, its name first, and OpenMP's part of these habits, which OpenMP
-/// reads when it is loaded, before main(). Returns if the environment has a choice already, or if the program cannot be
-/// started again.
-void restart_with_few_spins(const std::vector<std::string>& arguments);
 
 /// A sealed memory file with `content`, which only this user's processes that inherit it can read; no name in any file
 /// system. Throws Error{environment}.
