@@ -37,7 +37,7 @@ fits() {
   [ -n "${give_up_at:-}" ] || return 0
   over=$(($(now) + $2 - give_up_at))
   [ "$over" -gt 0 ] || return 0
-  say "Left out: $1. It would take about $((($2 + 59) / 60)) min, $(((over + 59) / 60)) min more than there are"
+  say "Left out: $1. With what must follow, it would take about $((($2 + 59) / 60)) min, $(((over + 59) / 60)) min more than there are"
   return 1
 }
 

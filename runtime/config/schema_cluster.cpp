@@ -121,11 +121,9 @@ Keys cluster_keys() {
        one_of({"auto", "nccl", "nccl_in_nodes", "own"}), "what exchanges the gradients of ranks on GPUs", "\"auto\"",
        "nccl: NVIDIA's NCCL (libnccl.so.2, 2.18 or newer), for jobs whose ranks each have a GPU of their own; it is an "
        "error where it cannot be used. nccl_in_nodes: NCCL within each node, and the transport between nodes, where "
-       "NCCL "
-       "does not get through or gradients are compressed. own: Troupe's own collectives, in memory that the ranks of a "
-       "node share, and over the transport between nodes. auto: nccl where it can be used, otherwise nccl_in_nodes "
-       "where "
-       "that can; `rtrun plan` says which it is, and why."},
+       "NCCL does not get through or gradients are compressed. own: Troupe's own collectives, in memory that the ranks "
+       "of a node share, and over the transport between nodes. auto: nccl where it can be used, otherwise "
+       "nccl_in_nodes where that can; `rtrun plan` says which it is, and why."},
   };
 }
 

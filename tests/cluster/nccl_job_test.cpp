@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -43,6 +44,23 @@ class NcclJob : public CudaJob {
     const std::vector<double> wanted = train(job(ranks, ranks, with(kOwn, settings)));
     EXPECT_FALSE(wanted.empty());
     EXPECT_EQ(train(job(ranks, ranks, with(kNccl, settings))), wanted);
+  }
+  /// A run that ends after half its steps and goes on from its checkpoint, with `collectives` or with our own, has the
+  /// last loss of a run at once. `run` trains with collectives and settings and returns the losses.
+  void expect_to_go_on(const char* collectives,
+                       const std::function<std::vector<double>(const char*, const Settings&)>& run) {
+    const auto run_to = [&](const char* means, const char* steps, const char* resume) {
+      return run(means, {"evaluate.every_epochs=0", "checkpoint.every_steps=8", steps, resume});
+    };
+    const std::vector<double> at_once = run_to(collectives, "train.steps=16", "checkpoint.resume=never");
+    ASSERT_FALSE(at_once.empty());
+    for (const char* const second : {collectives, kOwn}) {
+      std::filesystem::remove_all(folder_.path() / "run" / "checkpoints");
+      (void)run_to(collectives, "train.steps=8", "checkpoint.resume=never");
+      const std::vector<double> again = run_to(second, "train.steps=16", "checkpoint.resume=auto");
+      ASSERT_FALSE(again.empty());
+      EXPECT_EQ(again.back(), at_once.back());
+    }
   }
   /// The losses of ranks with a GPU each, the first half of them on one node and the others on another.
   std::vector<double> losses_on(const NamespaceCluster& nodes, std::uint32_t ranks, const char* collectives,
@@ -196,24 +214,20 @@ TEST_F(NcclJob, WithinNodesGoesOnInANewView) {
   EXPECT_THAT(ranks[0]->err(), HasSubstr("in a new view (number 2)"));
 }
 
+TEST_F(NcclJob, GoesOnFromACheckpointAlsoWithOtherMeans) {
+  expect_to_go_on(kNccl, [&](const char* collectives, const Settings& settings) {
+    return train(job(2, 2, with(collectives, settings)));
+  });
+}
+
 /// Also with what compression has held back.
 TEST_F(NcclJob, WithinNodesGoesOnFromACheckpointAlsoWithOtherMeans) {
   if (const std::string reason = why_no_namespaces(); !reason.empty()) GTEST_SKIP() << reason;
   const NamespaceCluster nodes{2};
-  const auto run = [&](const char* collectives, const char* steps, const char* resume) {
-    const Settings settings{"evaluate.every_epochs=0", "checkpoint.every_steps=8", "update.compress=bf16", steps,
-                            resume};
-    return losses_on(nodes, 4, collectives, settings);
-  };
-  const std::vector<double> at_once = run(kNcclInNodes, "train.steps=16", "checkpoint.resume=never");
-  ASSERT_FALSE(at_once.empty());
-  for (const char* const second : {kNcclInNodes, kOwn}) {
-    std::filesystem::remove_all(folder_.path() / "run" / "checkpoints");
-    (void)run(kNcclInNodes, "train.steps=8", "checkpoint.resume=never");
-    const std::vector<double> again = run(second, "train.steps=16", "checkpoint.resume=auto");
-    ASSERT_FALSE(again.empty());
-    EXPECT_EQ(again.back(), at_once.back());
-  }
+  expect_to_go_on(kNcclInNodes, [&](const char* collectives, Settings settings) {
+    settings.emplace_back("update.compress=bf16");
+    return losses_on(nodes, 4, collectives, std::move(settings));
+  });
 }
 
 TEST_F(NcclJob, EndsWithin4SecondsAndWithCode4WhenARankIsKilled) {
