@@ -94,11 +94,13 @@ class Roofline {
   double rate_of(std::uint32_t layer, double flops) {
     const Operation& operation = graph_.layers()[layer].operation;
     const bool by_library = has_library(operation) && plan_.in_gpu_memory;
-    const bool is_bf16 = graph_.dtype() == DType::bf16;
-    const std::string dtype = is_bf16 ? "bf16" : by_library && figures_.uses_tf32() ? "tf32" : "f32";
+    // f16 is not measured. Units for products have one speed for both types of 16 bits.
+    const bool is_f16 = graph_.dtype() == DType::f16;
+    const bool has_16_bits = is_f16 || graph_.dtype() == DType::bf16;
+    const std::string dtype = has_16_bits ? "bf16" : by_library && figures_.uses_tf32() ? "tf32" : "f32";
     const double rate =
         figures_.gpu_flops(speeds_.figure, dtype, by_library, product_rows(graph_, layer, plan_.batch), weights_);
-    if (by_library && has_other_library(operation)) figures_.mark_guess();
+    if (is_f16 || (by_library && has_other_library(operation))) figures_.mark_guess();
     Most& most = rates_[dtype + (by_library && !speeds_.figure.compute.empty() ? " by a library" : " by own kernels")];
     if (flops > most.flops) most = {flops, rate};
     return rate;

@@ -271,6 +271,16 @@ TEST(GpuCosts, ATypeThatWasNotMeasuredIsTakenAsF32AndMarked) {
   EXPECT_THAT(found.basis, Contains(HasSubstr("Products in bf16 were not measured on a GPU")));
 }
 
+TEST(GpuCosts, F16IsTakenAsBf16AndMarked) {
+  CostFigures figures = fast_figures(1);
+  figures.measured.gpus[0].compute = {products("f32", 1e9), products("bf16", 8e9)};
+  const Prediction of_bf16 = sgd_job().predicted(figures, one_layer(DType::bf16));
+  const Prediction of_f16 = sgd_job().predicted(figures, one_layer(DType::f16));
+  EXPECT_DOUBLE_EQ(of_f16.mean[StepPart::compute], of_bf16.mean[StepPart::compute]);
+  EXPECT_THAT(of_bf16.mean.modelled, Each(false));
+  EXPECT_THAT(of_f16.mean.modelled, ElementsAre(false, true, false, false, false));
+}
+
 TEST(GpuCosts, AGpuOfAnotherModelThanTheMeasuredOneIsModelled) {
   CostFigures figures = fast_figures(1);
   figures.measured.gpus[0].model = "A100";
