@@ -84,6 +84,12 @@ configure() {
       return 1; }
 }
 
+# kernels_left_out: whether build/release is still as quickstart sets it up where there is no GPU.
+kernels_left_out() {
+  local cache=build/release/CMakeCache.txt
+  grep -qs '^TROUPE_WITH_CUDA:STRING=OFF' $cache && grep -qs '^TROUPE_BUILD_TESTS:BOOL=OFF' $cache
+}
+
 # progress JOBS: ninja's lines, as how much is built and about how long the rest takes: one line that changes on a terminal,
 # elsewhere one every tenth of the way. The last JOBS steps may be long ones (the GPU kernels): it tells no time for them.
 # What went wrong is passed on as it is.

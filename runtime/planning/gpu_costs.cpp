@@ -16,7 +16,7 @@ namespace {
 using topology::GpuFigure;
 using topology::GpuLinkFigure;
 
-constexpr double kF32 = sizeof(float), kGiga = 1e9;
+constexpr double kGiga = 1e9;
 /// Of a step of a ring between nodes that was not measured. Source: NCCL's model of its own speed (tuning.cc: ring,
 /// simple protocol).
 constexpr double kNetworkSeconds = 14e-6;
@@ -71,7 +71,7 @@ class Roofline {
     for (const Parameter& parameter : graph.parameters()) {
       const auto count = static_cast<double>(parameter.count_elements());
       of_layer_[parameter.layer].weights += count * static_cast<double>(size_bytes(graph.dtype()));
-      of_layer_[parameter.layer].gradients += count * kF32;
+      of_layer_[parameter.layer].gradients += count * sizeof(float);
     }
   }
 
