@@ -12,11 +12,11 @@
 
 namespace troupe {
 
+struct MembershipParts;
 /// Owns the view: every process has one, rank 0's is the coordinator. It waits for all members and begins the view. It
 /// learns of deaths: of processes from the bootstrap's watch, heartbeats and the transport, of this process's actors
 /// from CAF, of the coordinator from all of these, of other members also from the coordinator. It ends the view after a
 /// death, and ends the run when all members have finished.
-struct MembershipParts;
 using MembershipActor =
     ActorOf<Takes<MembershipParts>, Takes<PeerLost>, Takes<Committed>, Takes<DeviceFinished>, Takes<Reported>,
             Takes<CheckpointsDone>, Takes<JoinView>, Takes<ViewBegins>, Takes<MemberFinished>, Takes<LeaveView>,

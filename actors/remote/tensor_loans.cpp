@@ -8,7 +8,8 @@
 namespace troupe::remote {
 namespace {
 
-/// This number of tokens are sent at once, without waiting for a quieter round.
+/// Returned loans wait for flush(), which the lane calls once a round, and are sent together. This many are not kept
+/// waiting.
 constexpr std::size_t kGivenBackAtOnce = 32;
 
 }  // namespace
@@ -39,7 +40,7 @@ bool TensorLoans::reached(Point point) const {
   return point.value == 0 || context_.space.timeline(point.line).value() >= point.value;
 }
 
-/// Memory that only a device can access must not be sent to where the host would access it.
+/// Refuses a tensor in memory that only a device can access where the message would make a host read or write it.
 Status TensorLoans::check_kind(const Tensor& tensor, bool by_reference) const {
   const Memory memory = tensor.memory();
   if (memory.size_bytes == 0) return {};
@@ -102,7 +103,8 @@ Status TensorLoans::plan(PeerState& to, std::span<const Tensor> tensors, TensorP
 
 void TensorLoans::take_back(std::span<const wire::TensorRecord> records) {
   for (const wire::TensorRecord& record : records) {
-    if (record.by_reference != 0) lent_.erase(record.token);  // otherwise it is a sink's key
+    // Otherwise the token is no loan's: it is the key of the receiver's memory for the tensor.
+    if (record.by_reference != 0) lent_.erase(record.token);
   }
 }
 
@@ -165,7 +167,7 @@ void TensorLoans::give_back(PeerState& from, std::uint64_t token) {
   if (from.given_back.size() >= kGivenBackAtOnce) send_given_back(from);
 }
 
-/// All in one frame.
+/// Sends all tokens that wait for this peer in one frame.
 void TensorLoans::send_given_back(PeerState& to) {
   if (to.given_back.empty()) return;
   const std::span<const std::uint64_t> more = std::span(to.given_back).subspan(1);

@@ -86,7 +86,7 @@ struct SessionOptions {
   /// Not 0: the app brings its own samples, this number per epoch over all ranks. No data set is read, and only
   /// exchange() makes steps. Requires `model`. At most kMostSamples.
   std::uint64_t own_samples = 0;
-  MakeDevice make_device{};            // empty: the CPU device
+  MakeDevice make_device{};            // empty: what placement.device says
   std::optional<LaunchPlace> place{};  // absent: a job of one rank
   /// The ranks are this group's processes, and `place` is not used: all of them start the session, after their previous
   /// session has ended. configure_session() must have been called for its actor system, and its hellos must have

@@ -9,11 +9,10 @@
 #include <filesystem>
 #include <span>
 
+#include "apps/session/device_kinds.hpp"
 #include "apps/session/host_replica.hpp"
 #include "apps/session/run_log.hpp"
-#include "devices/cpu/cpu_device.hpp"
 #include "devices/cpu/try_threads.hpp"
-#include "devices/cuda/cuda_device.hpp"
 #include "runtime/compute/library_stream.hpp"
 #include "runtime/compute/rules/verdict.hpp"
 #include "runtime/onnx/onnx_import.hpp"
@@ -390,7 +389,7 @@ void View::make_device() {
     const auto spin = mine.may_spin ? kPollLane : std::chrono::microseconds::zero();
     lane_resources_->waits = std::make_unique<LaneWait>(job_.group().bulk(), spin);
   }
-  lane_resources_->device = device_for(job_.place().rank());
+  lane_resources_->device = make_device_for(job_.place().rank());
   const DeviceTraits& traits = lane_resources_->device->traits();
   TROUPE_CHECK(joined_.plan.dtype != DType::f16 || traits.f16, Code::invalid, "model.dtype = \"f16\": a ", traits.kind,
                " device does not compute in f16; write \"bf16\" or \"f32\"");
@@ -449,17 +448,13 @@ std::unique_ptr<Stream> View::traced_stream(TraceRow* row) {
   return stream;
 }
 
-std::unique_ptr<Device> View::device_for(const RankPlan& mine) {
+std::unique_ptr<Device> View::make_device_for(const RankPlan& mine) {
   // Ranks that push to shards may be ahead of others by more than any deadline; their workers monitor the progress.
   const auto deadline = needs_of(joined_.plan).hosted ? kWithWatch : settings().faults.exchange;
-  if (options_.make_device) return options_.make_device({space_, mine, deadline, lane_resources_->waits.get()});
-  if (mine.device == "cuda")
-    return make_cuda_device(space_, {.bus = mine.gpu, .wait_deadline = deadline, .tf32 = settings().model.tf32});
-  return make_cpu_device(space_, {.cpus = mine.cpus,
-                                  .threads = threads_for(mine),
-                                  .may_spin = mine.may_spin,
-                                  .wait_deadline = deadline,
-                                  .waits = lane_resources_->waits.get()});
+  const DeviceContext context{space_, mine, deadline, lane_resources_->waits.get()};
+  if (options_.make_device) return options_.make_device(context);
+  return make_planned_device(context,
+                             {.cpu_threads = [&] { return threads_for(mine); }, .tf32 = settings().model.tf32});
 }
 
 /// As many as its plan says, or as the trial of the run's first view chose.

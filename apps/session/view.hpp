@@ -151,7 +151,7 @@ class View {
   void take_evaluation(Step step, const EpochReport& line);
   void note_resumed(const CheckpointStart& start);
   void make_steps(Blocking& blocking);
-  std::unique_ptr<Device> device_for(const RankPlan& mine);
+  std::unique_ptr<Device> make_device_for(const RankPlan& mine);
   std::uint32_t threads_for(const RankPlan& mine);
   std::unique_ptr<Stream> traced_stream(TraceRow* row);
   void make_communicators(Blocking& blocking);

@@ -53,7 +53,8 @@ FutexTimeline::~FutexTimeline() {
 }
 
 void FutexTimeline::signal(std::uint64_t to) noexcept {
-  // Only the owner signals, so the difference is right even if the poison's bit is set in between.
+  // Nobody else moves the value between the two calls. A poisoner may set its bit between them, which an addition,
+  // other than a store of `to`, leaves set.
   add(to - value());
 }
 
@@ -64,8 +65,8 @@ void FutexTimeline::add(std::uint64_t count) noexcept {
   if (asleep) {
     bool others;
     {
-      // The wakers of this object count as one sleeper, for which a system call would be wasted: run_due() calls them.
-      // The mutex keeps note_next() from changing the count between the two reads.
+      // All wakers of this object together are counted as one of the word's sleepers, though run_due() calls them
+      // without a system call. note_next() changes both that number and `counted_`, under this mutex.
       const std::lock_guard lock{mutex_};
       others = word_.sleepers.load(std::memory_order_seq_cst) > (counted_ ? 1u : 0u);
     }
@@ -119,7 +120,7 @@ void FutexTimeline::wake(std::uint64_t at, Waker& waker) {
     std::call_once(watched_, [this] { watch_->watch(*this); });
   }
   enter(at, waker);
-  // A signaller that raised the value before it could see the entry has not run the waker.
+  // Who signalled before enter() has not seen this waker, so this thread looks once more.
   if (word_.value.load(std::memory_order_seq_cst) >= at) run_due();
 }
 
@@ -148,8 +149,8 @@ void FutexTimeline::note_next() noexcept {
 
 /// A waker is removed under the mutex, so it is called once even if several threads are here, and it is called without
 /// the mutex, because it may register the next waker. The status is read before the values: if a point was reached
-/// before the poison, the waker gets the point and not the poison. A poison after that read is not missed, because then
-/// the poisoner, or the watch, calls run_due() again.
+/// before the poison, the waker gets the point and not the poison. A poison that comes after the status was read is not
+/// missed: who poisons the line calls run_due() afterwards, and in other processes their LineWatch does.
 void FutexTimeline::run_due() noexcept {
   const Status end = status();
   for (;;) {

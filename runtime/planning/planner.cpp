@@ -18,8 +18,8 @@
 #include "runtime/memory/timeline.hpp"
 #include "runtime/model/layout.hpp"
 #include "runtime/planning/detail/activation_bytes.hpp"
+#include "runtime/planning/detail/assign_gpus.hpp"
 #include "runtime/planning/detail/choose_collectives.hpp"
-#include "runtime/planning/detail/choose_devices.hpp"
 #include "runtime/planning/detail/choose_network.hpp"
 #include "runtime/planning/detail/fit_memory.hpp"
 #include "runtime/planning/detail/gpu_memory.hpp"
@@ -124,7 +124,7 @@ std::vector<const Topology*> place_on_nodes(Plan& plan, const Settings& settings
     const NodePlan& first = plan.nodes[nodes.front()];
     std::vector<std::string> of_host;
     const Topology& topology = *topologies.at(first.identity);
-    detail::choose_devices(settings.placement, inputs, topology, first.host, ranks, of_host);
+    detail::assign_gpus(settings.placement, inputs, topology, first.host, ranks, of_host);
     detail::place_on_cores(settings.placement, topology, first.host, ranks,
                            /*with_lanes=*/plan.ranks.size() > 1, of_host);
     reasons.add(first.host, of_host);

@@ -5,7 +5,7 @@
 
 namespace troupe {
 
-/// The number type of gradients and deltas when they are sent between processes. Sums, parameters and the optimizer's
+/// The number type of gradients and deltas when they are sent to other nodes. Sums, parameters and the optimizer's
 /// state stay f32.
 enum class FilterKind : std::uint8_t {
   none,

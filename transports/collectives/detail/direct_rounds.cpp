@@ -6,7 +6,8 @@
 namespace troupe::collectives {
 namespace {
 
-/// The number of calls that may be in progress at all ranks together, of any series: two of each.
+/// The number of calls that may be in progress at all ranks together. Series of calls are those of each bucket, plain
+/// operations, and those for sums. A rank may have two calls of each in progress, and another one be two of each ahead.
 std::size_t remembered_calls(const Ownership& ownership) { return 4 * (ownership.count_buckets() + 2); }
 
 }  // namespace
@@ -71,7 +72,8 @@ void DirectRounds::begin(CollectiveCall& call) {
   sender_.pump();
 }
 
-/// Handles rounds that the window has counted. Both counts are in order; a round may be gathered and over at once.
+/// Brings the channel up to what its window has counted. Rounds are gathered in order, and are over in order; in one
+/// call a round may be found to be both.
 void DirectRounds::advance(std::size_t index) {
   Channel& channel = channels_[index];
   while (channel.gathered < channel.window.gathered()) gathered(*channel.rounds[++channel.gathered % 2]);
@@ -97,8 +99,8 @@ void DirectRounds::over(Round& round) {
   if (last) advance_verdicts();  // a call in the queue may have waited for this one
 }
 
-/// Gives calls in the verdict queue their turns, as far as possible. A turn may call this function again; then next()
-/// returns null, so turns do not nest.
+/// Gives calls in the verdict queue their turns, as far as possible. A turn may call this function again;
+/// between pop() and passed() next() returns null, so turns do not nest.
 void DirectRounds::advance_verdicts() {
   while (CollectiveCall* const call = verdicts_.next()) {
     if (!may_take_turn(*call)) return;
@@ -114,11 +116,13 @@ bool DirectRounds::may_take_turn(CollectiveCall& call) {
     case RoundPart::gradients: return call.gathered == call.rounds.size();
     case RoundPart::sums:
       if (call.gathered > 0) return true;
-      // It begins when everything measured so far is in the sums: finish_measuring() calls arrived_at() a second time.
+      // The norms must be in the sums first: when they are, finish_measuring() calls arrived_at() for this call again,
+      // which then begins it.
       if (calls_.is_next(call) && !std::exchange(call.begun, true)) work_.finish_measuring(call);
       return false;
     case RoundPart::parameters:
-      // A caller that waits for the update also reads the total that was agreed on, so that must be complete.
+      // Who waits for an update also reads the totals by which it was decided, so the call that agreed on them ends
+      // first.
       return calls_.is_next(call) && calls_.ended(calls_.of_sums()) >= agreed_;
     case RoundPart::all: break;  // never in the queue
   }
@@ -139,7 +143,8 @@ void DirectRounds::own_work_done(Round& round) noexcept {
     RoundWindow& window = channels_[channel].window;
     const std::uint64_t sequence = round.shape.sequence;
     if (plan_.has_result(round, plan_.self())) {
-      window.results_leave();  // before the round may be over: until they are sent, no later round overwrites them
+      window.results_leave();  // first, so that the round is not over, and its results not overwritten, before they are
+                               // sent
       send(round.results);
     }
     window.own_work_done(sequence);
@@ -186,8 +191,8 @@ void DirectRounds::finished(Flow& flow) {
   calls_.release(flow.round.call);
 }
 
-/// Checks and decodes the head of a message. Throws Error for a message that may not come now; nothing for one of an
-/// earlier view.
+/// Checks and decodes the head of a message. Throws Error for a message that must not come now. Returns nothing for
+/// a message of an earlier view, which is ignored.
 std::optional<DirectHead> DirectRounds::accept(Peer from, std::span<const std::byte> bytes, std::uint64_t size_bytes) {
   const DirectGroup& group = plan_.group();
   const std::optional<DirectHead> head = decode(bytes);

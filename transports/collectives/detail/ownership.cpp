@@ -28,7 +28,7 @@ Ownership::Ownership(std::span<const Stripe> stripes, std::span<const Bucket> bu
       owned += common.count;
     }
     TROUPE_CHECK(owned == bucket.count, Code::invalid, "bucket ", b, " of ", bucket.count, " elements: ", owned,
-                 " of them have a tenant");
+                 " of them have an owner");
   }
   first_chunk_.push_back(chunk);
   for (const Chunk& one : chunks_)

@@ -12,8 +12,8 @@ namespace troupe::detail {
 /// with the fewest ranks among those that its process may use, or the CPU. Adds to `reasons` what is not obvious.
 /// Throws Error{environment} where placement.device = "cuda" and there is no GPU, Error{unsupported} where it cannot
 /// compute the graph, Error{invalid} where the GPUs take no more ranks.
-void choose_devices(const Settings::Placement& placement, const PlanInputs& inputs, const Topology& node,
-                    const std::string& host, const std::vector<RankPlan*>& ranks, std::vector<std::string>& reasons);
+void assign_gpus(const Settings::Placement& placement, const PlanInputs& inputs, const Topology& node,
+                 const std::string& host, const std::vector<RankPlan*>& ranks, std::vector<std::string>& reasons);
 
 /// Whether all ranks can train in the memory of GPUs: each has one, and the GPUs of a node reach each other's memory.
 /// Adds to the plan's reasons why some ranks' GPUs do not do for that.

@@ -1,4 +1,4 @@
-#include "runtime/planning/detail/choose_devices.hpp"
+#include "runtime/planning/detail/assign_gpus.hpp"
 
 #include <algorithm>
 #include <map>
@@ -78,8 +78,8 @@ class GpusOfHost {
 
 }  // namespace
 
-void choose_devices(const Settings::Placement& placement, const PlanInputs& inputs, const Topology& node,
-                    const std::string& host, const std::vector<RankPlan*>& ranks, std::vector<std::string>& reasons) {
+void assign_gpus(const Settings::Placement& placement, const PlanInputs& inputs, const Topology& node,
+                 const std::string& host, const std::vector<RankPlan*>& ranks, std::vector<std::string>& reasons) {
   const bool asked = placement.device == "cuda";
   if (placement.device == "cpu") return;
   GpusOfHost gpus{node, asked};
