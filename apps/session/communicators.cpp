@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "apps/session/exchange_groups.hpp"
+
 namespace troupe {
 namespace {
 

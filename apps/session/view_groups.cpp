@@ -1,6 +1,7 @@
 // What a rank has for each parameter group: its communicator and its exchange.
 
 #include "apps/session/communicators.hpp"
+#include "apps/session/exchange_groups.hpp"
 #include "apps/session/view.hpp"
 #include "runtime/exchange/communicator_gather.hpp"
 

@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
+#include "apps/session/exchange_groups.hpp"
 #include "apps/session/joined_job.hpp"
 #include "apps/session/places.hpp"
-#include "apps/session/rank_memory.hpp"
 #include "devices/cpu/cpu_device.hpp"
 #include "runtime/base/thread_affinity.hpp"
 #include "runtime/data/batch_cursor.hpp"
