@@ -8,6 +8,7 @@
 #include "apps/models/models.hpp"
 #include "devices/cpu/cpu_device.hpp"
 #include "devices/cpu/kernels/image_lanes.hpp"
+#include "devices/cpu/kernels/one_channel_gradient.hpp"
 #include "devices/cpu/onednn.hpp"
 #include "devices/reference/reference_device.hpp"
 #include "runtime/base/blocking.hpp"
@@ -474,6 +475,37 @@ TEST_P(CpuReplicaOf, HasTheSameGradientsOnAnyNumberOfThreadsByItsOwnKernels) {
   net.add(BatchNorm{});
   net.add(GlobalAveragePool{});
   expect_same_gradients_on_any_number_of_threads({"own kernels", Shape{{12, 12, 8}}, GetParam(), net.finish()}, 64);
+}
+
+/// A convolution of images of one channel, and pools that leave out a row and a column.
+Graph one_channel_and_pools(DType dtype) {
+  LayerList net;
+  net.add(Conv2d{.filters = 20, .kernel = {4, 5}});
+  net.add(Tanh{});
+  net.add(MaxPool{});
+  net.add(Conv2d{.filters = 6, .kernel = {2, 2}});
+  net.add(Relu{});
+  net.add(MaxPool{});
+  net.add(Dense{10});
+  return {"one channel", Shape{{18, 19, 1}}, dtype, net.finish()};
+}
+
+TEST_P(CpuReplicaOf, HasTheGradientsOfTheReferenceForImagesOfOneChannelAndPools) {
+  const bool bf16 = GetParam() == DType::bf16;
+  for (const std::uint64_t key : {1U, 2U, 3U})
+    compare(key, one_channel_and_pools(GetParam()), bf16 ? 0.15 : 1e-5, bf16 ? 0.02 : 1e-6);
+}
+
+TEST_F(CpuReplica, HasTheSameGradientsOfImagesOfOneChannelOnAnyNumberOfThreads) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the thread sanitizer does not see the barriers of OpenMP's threads";
+#endif
+  if (cpu::usable_one_channel_gradients().empty()) GTEST_SKIP() << "there are no such kernels for this processor";
+  LayerList net;
+  net.add(Conv2d{.filters = 20, .kernel = {4, 5}});
+  net.add(MaxPool{});
+  net.add(GlobalAveragePool{});
+  expect_same_gradients_on_any_number_of_threads({"one channel", Shape{{18, 19, 1}}, DType::f32, net.finish()}, 21);
 }
 
 TEST_P(CpuReplicaOf, HasTheSameGradientsOfAttentionAndGeluOnAnyNumberOfThreads) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "devices/cpu/kernels/one_channel.hpp"
+#include "devices/cpu/kernels/one_channel_gradient.hpp"
 #include "devices/cpu/layers/lane_convolution.hpp"
 #include "devices/cpu/layers/layers.hpp"
 #include "devices/cpu/parallel.hpp"
@@ -43,6 +44,36 @@ struct OneChannelCall {
   }
 };
 
+/// The sums of OneChannelGradient over all images. These are divided into kParts parts, each one thread's work, whose
+/// sums are added in their order: the result does not depend on the number of threads.
+struct OneChannelGradientCall {
+  const OneChannelGradient* kernel;
+  OneChannelConvolution of;
+  std::size_t images, threads;
+  memory input, gradient, weights, bias, of_parts;  // bias: none where there is none
+
+  static constexpr std::size_t kParts = 16;
+  /// [kernel height x kernel width + 1, filters], which the last row makes the biases.
+  std::size_t sums() const { return (of.kernel_height * of.kernel_width + 1) * of.filters; }
+
+  void operator()(const Kernels& kernels) const {
+    auto* const parts = elements<float>(of_parts);
+    for_each_in_parallel(threads, kParts, [&](std::size_t part, std::size_t) {
+      float* const to = parts + part * sums();
+      std::fill_n(to, sums(), 0.0F);
+      for (std::size_t image = part * images / kParts; image < (part + 1) * images / kParts; ++image) {
+        kernel->add(of, elements<const float>(input) + image * of.height * of.width,
+                    elements<const float>(gradient) + image * of.output_height() * of.output_width() * of.filters, to);
+      }
+    });
+    for (std::size_t part = 1; part < kParts; ++part) kernels.add(parts, parts, parts + part * sums(), sums());
+    const std::size_t taps = of.kernel_height * of.kernel_width;
+    for (std::size_t t = 0; t < taps; ++t)
+      for (std::size_t f = 0; f < of.filters; ++f) elements<float>(weights)[f * taps + t] = parts[t * of.filters + f];
+    if (bias) std::copy_n(parts + taps * of.filters, of.filters, elements<float>(bias));
+  }
+};
+
 /// Images stay as they lie. Weights are packed as the implementation wants them, which
 /// costs next to nothing beside what they are used for: each one is used for every place of every image.
 class ConvolutionCalls final : public LayerCalls {
@@ -82,7 +113,9 @@ class ConvolutionCalls final : public LayerCalls {
     add_backward(builder_, fused_layer_, calls, gradients, [&](const memory& gradient, const memory& input_gradient) {
       const memory stored_gradient{builder_.as_stored(output_), builder_.engine(), gradient.get_data_handle()};
       const memory output_gradient = builder_.operand(calls, stored_gradient);
-      if (lanes_.gain_to_weights()) {
+      if (suits_one_channel_gradient()) {
+        to_weights_of_one_channel(calls, output_gradient);
+      } else if (lanes_.gain_to_weights()) {
         to_weights_in_lanes(calls, output_gradient);
       } else {
         to_weights(calls, output_gradient);
@@ -99,24 +132,55 @@ class ConvolutionCalls final : public LayerCalls {
     memory written, wide, kept;
   };
 
+  bool is_one_channel() const {
+    const auto is = [](const Size2& size, std::uint32_t value) { return size.height == value && size.width == value; };
+    return fused_layer_.input_shape.extents[2] == 1 && is(conv_.stride, 1) && is(conv_.dilation, 1) &&
+           is(conv_.padding, 0) && conv_.groups == 1;
+  }
+  OneChannelConvolution one_channel() const {
+    return {.height = fused_layer_.input_shape.extents[0],
+            .width = fused_layer_.input_shape.extents[1],
+            .kernel_height = conv_.kernel.height,
+            .kernel_width = conv_.kernel.width,
+            .filters = conv_.filters,
+            .relu = fused_layer_.activation == Activation::relu};
+  }
+
   /// Where convolve_one_channel can do the forward pass.
   bool suits_one_channel() const {
-    const auto is = [](const Size2& size, std::uint32_t value) { return size.height == value && size.width == value; };
-    const bool is_plain = fused_layer_.input_shape.extents[2] == 1 && is(conv_.stride, 1) && is(conv_.dilation, 1) &&
-                          is(conv_.padding, 0) && conv_.groups == 1;
     const bool has_activation =
         fused_layer_.activation == Activation::none || fused_layer_.activation == Activation::relu;
-    return is_plain && has_activation && conv_.kernel.width > 1 && conv_.filters <= OneChannelConvolution::kLanes &&
-           builder_.computed() == Type::bf16 && may_convolve_one_channel();
+    return is_one_channel() && has_activation && conv_.kernel.width > 1 &&
+           conv_.filters <= OneChannelConvolution::kLanes && builder_.computed() == Type::bf16 &&
+           may_convolve_one_channel();
+  }
+
+  /// Where OneChannelGradient can compute the gradient to the weights.
+  bool suits_one_channel_gradient() const {
+    return is_one_channel() && builder_.computed() == Type::f32 && conv_.filters % OneChannelGradient::kFilters == 0 &&
+           !builder_.in_blocks(fused_layer_.output) && !usable_one_channel_gradients().empty();
+  }
+
+  void to_weights_of_one_channel(Calls& calls, const memory& gradient) {
+    OneChannelGradientCall call{
+        .kernel = usable_one_channel_gradients().back(),
+        .of = one_channel(),
+        .images = builder_.rows(),
+        .threads = usable_threads(),
+        .input = operand_input(calls),
+        .gradient = gradient,
+        .weights = builder_.gradient(fused_layer_.first_parameter, plain_weights(Type::f32)),
+        .bias = conv_.bias ? builder_.gradient(fused_layer_.first_parameter + 1, bias_) : memory{},
+        .of_parts = {}};
+    call.of_parts = builder_.places().take(builder_.matrix(OneChannelGradientCall::kParts, call.sums(), Type::f32));
+    builder_.choose_own(fused_layer_, "gradient of the weights", call.kernel->name);
+    std::vector<memory> used{call.input, call.gradient, call.weights, call.of_parts};
+    if (call.bias) used.push_back(call.bias);
+    calls.emplace_back(OwnWork{std::move(used), std::move(call)});
   }
 
   void forward_of_one_channel(Calls& calls) {
-    const OneChannelConvolution of{.height = fused_layer_.input_shape.extents[0],
-                                   .width = fused_layer_.input_shape.extents[1],
-                                   .kernel_height = conv_.kernel.height,
-                                   .kernel_width = conv_.kernel.width,
-                                   .filters = conv_.filters,
-                                   .relu = fused_layer_.activation == Activation::relu};
+    const OneChannelConvolution of = one_channel();
     const auto place = [&](std::size_t count, Type type) {
       return builder_.places().take(builder_.matrix(1, count, type));
     };

@@ -1,4 +1,7 @@
+#include "devices/cpu/image_layouts.hpp"
+#include "devices/cpu/kernels/max_pool.hpp"
 #include "devices/cpu/layers/layers.hpp"
+#include "devices/cpu/parallel.hpp"
 
 namespace troupe::cpu {
 namespace {
@@ -76,10 +79,111 @@ class PoolCalls final : public LayerCalls {
   memory workspace_;  // empty if nothing is noted
 };
 
+/// What both passes of MaxPoolKernels read and write. A plane is an image, or where images are in blocks, a block of
+/// channels of one. It is one thread's work.
+template <class Element>
+struct PooledPlanes {
+  const MaxPoolKernels<Element>* kernels = nullptr;
+  PooledImage of;
+  std::size_t planes = 0, threads = 1;
+  memory input, output, choices;  // of the backward pass: the gradients to them
+
+  template <class T>
+  static T* plane(const memory& all, std::size_t index, std::size_t elements) {
+    return static_cast<T*>(all.get_data_handle()) + index * elements;
+  }
+  void forward() const {
+    for_each_in_parallel(threads, planes, [&](std::size_t index, std::size_t) {
+      kernels->forward(of, plane<const Element>(input, index, of.input_elements()),
+                       plane<Element>(output, index, of.output_elements()),
+                       plane<std::uint16_t>(choices, index, kernels->choice_words(of)));
+    });
+  }
+  void backward() const {
+    for_each_in_parallel(threads, planes, [&](std::size_t index, std::size_t) {
+      kernels->backward(of, plane<const Element>(output, index, of.output_elements()),
+                        plane<const std::uint16_t>(choices, index, kernels->choice_words(of)),
+                        plane<Element>(input, index, of.input_elements()));
+    });
+  }
+};
+
+/// By kernels of our own.
+template <class Element>
+class OwnMaxPoolCalls final : public LayerCalls {
+ public:
+  OwnMaxPoolCalls(ProgramBuilder& builder, const FusedLayer& fused_layer)
+      : builder_(builder),
+        fused_layer_(fused_layer),
+        input_(builder.image(fused_layer.input_shape, fused_layer.inputs.front(), builder.computed())),
+        output_(builder.image(fused_layer.output_shape, fused_layer.inputs.front(), builder.computed())) {
+    const auto& extents = fused_layer.input_shape.extents;
+    const bool blocks = builder.in_blocks(fused_layer.inputs.front());
+    planes_.kernels = usable_max_pools<Element>().back();
+    planes_.of = {.height = extents[0],
+                  .width = extents[1],
+                  .channels = blocks ? kBlockChannels : extents[2],
+                  .relu = fused_layer.activation == Activation::relu};
+    planes_.planes = builder.rows() * (extents[2] / planes_.of.channels);
+    planes_.threads = usable_threads();
+    const std::size_t words = planes_.planes * planes_.kernels->choice_words(planes_.of);  // of 16 bits, in pairs
+    planes_.choices = builder.places().take(builder.matrix(1, words / 2, ProgramBuilder::Type::s32));
+  }
+
+  void forward(Calls& calls) override {
+    builder_.choose_own(fused_layer_, "forward", planes_.kernels->name);
+    const memory kept = builder_.value_as(fused_layer_.output, builder_.as_stored(output_));
+    const memory output = builder_.result(kept);
+    PooledPlanes<Element> pass = planes_;
+    pass.input = builder_.operand(calls, builder_.value_as(fused_layer_.inputs.front(), builder_.as_stored(input_)));
+    pass.output = output;
+    add(calls, pass, [pass](const Kernels&) { pass.forward(); });
+    if (fused_layer_.activation != Activation::none && !pass.of.relu)
+      add_activation(builder_, calls, fused_layer_.activation, output);
+    builder_.convert(calls, output, kept);
+  }
+
+  void backward(Calls& calls, Gradients& gradients) override {
+    add_backward(builder_, fused_layer_, calls, gradients, [&](const memory& gradient, const memory& input_gradient) {
+      if (!input_gradient) return;
+      builder_.choose_own(fused_layer_, "gradient of the input", planes_.kernels->name);
+      const auto& engine = builder_.engine();
+      const memory kept{builder_.as_stored(input_), engine, input_gradient.get_data_handle()};
+      PooledPlanes<Element> pass = planes_;
+      pass.output = builder_.operand(calls, {builder_.as_stored(output_), engine, gradient.get_data_handle()});
+      pass.input = builder_.result(kept);
+      add(calls, pass, [pass](const Kernels&) { pass.backward(); });
+      builder_.convert(calls, pass.input, kept);
+    });
+  }
+
+ private:
+  static void add(Calls& calls, const PooledPlanes<Element>& pass, std::function<void(const Kernels&)> run) {
+    calls.emplace_back(OwnWork{{pass.input, pass.output, pass.choices}, std::move(run)});
+  }
+
+  ProgramBuilder& builder_;
+  const FusedLayer& fused_layer_;
+  const memory::desc input_, output_;
+  PooledPlanes<Element> planes_;  // without input and output
+};
+
+/// Where MaxPoolKernels can do it: windows of 2 x 2 that do not overlap.
+template <class Element>
+bool suits_own_max_pool(const PoolWindow& window) {
+  const auto is = [](const Size2& size, std::uint32_t value) { return size.height == value && size.width == value; };
+  return window.algorithm == dnnl::algorithm::pooling_max && is(window.kernel, 2) && is(window.stride, 2) &&
+         is(window.padding, 0) && !usable_max_pools<Element>().empty();
+}
+
 }  // namespace
 
 std::unique_ptr<LayerCalls> make_pool(ProgramBuilder& builder, const FusedLayer& fused_layer,
                                       const PoolWindow& window) {
+  const bool f32 = builder.computed() == ProgramBuilder::Type::f32;
+  if (f32 && suits_own_max_pool<float>(window)) return std::make_unique<OwnMaxPoolCalls<float>>(builder, fused_layer);
+  if (!f32 && suits_own_max_pool<std::uint16_t>(window))
+    return std::make_unique<OwnMaxPoolCalls<std::uint16_t>>(builder, fused_layer);
   return std::make_unique<PoolCalls>(builder, fused_layer, window);
 }
 

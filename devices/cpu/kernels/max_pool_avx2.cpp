@@ -1,0 +1,40 @@
+#include <immintrin.h>
+
+#include "devices/cpu/kernels/max_pool.hpp"
+
+namespace troupe::cpu {
+namespace {
+
+struct Lanes {
+  static constexpr std::size_t kLanes = 8;
+  using Vector = __m256;
+  using Element = float;
+
+  static Vector load(const float* from) { return _mm256_loadu_ps(from); }
+  static void store(float* to, Vector value) { _mm256_storeu_ps(to, value); }
+  static __m256i first(std::size_t count) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  }
+  static Vector load_part(const float* from, std::size_t count) { return _mm256_maskload_ps(from, first(count)); }
+  static void store_part(float* to, Vector value, std::size_t count) { _mm256_maskstore_ps(to, first(count), value); }
+
+  static Vector ordered(Vector value) { return value; }
+  static Vector greater(Vector a, Vector b) { return _mm256_cmp_ps(a, b, _CMP_GT_OQ); }
+  static Vector choose(Vector mask, Vector then, Vector other) { return _mm256_blendv_ps(other, then, mask); }
+  static unsigned bits(Vector mask) { return static_cast<unsigned>(_mm256_movemask_ps(mask)); }
+  static Vector where(unsigned bits, Vector value) {
+    const __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    const __m256i set = _mm256_and_si256(_mm256_set1_epi32(static_cast<int>(bits)), bit);
+    return _mm256_and_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(set, bit)), value);
+  }
+  /// NaN stays: max() returns its second operand then.
+  static Vector positive(Vector value) { return _mm256_max_ps(_mm256_setzero_ps(), value); }
+};
+
+#include "devices/cpu/kernels/max_pool.inc"
+
+}  // namespace
+
+const MaxPoolKernels<float> kAvx2MaxPool{"own:max_pool_avx2", choice_words, forward, backward};
+
+}  // namespace troupe::cpu

@@ -1,0 +1,34 @@
+#include <immintrin.h>
+
+#include "devices/cpu/kernels/max_pool.hpp"
+
+namespace troupe::cpu {
+namespace {
+
+struct Lanes {
+  static constexpr std::size_t kLanes = 16;
+  using Vector = __m512;
+  using Element = float;
+
+  static Vector load(const float* from) { return _mm512_loadu_ps(from); }
+  static void store(float* to, Vector value) { _mm512_storeu_ps(to, value); }
+  static __mmask16 first(std::size_t count) { return static_cast<__mmask16>((1U << count) - 1); }
+  static Vector load_part(const float* from, std::size_t count) { return _mm512_maskz_loadu_ps(first(count), from); }
+  static void store_part(float* to, Vector value, std::size_t count) { _mm512_mask_storeu_ps(to, first(count), value); }
+
+  static Vector ordered(Vector value) { return value; }
+  static __mmask16 greater(Vector a, Vector b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
+  static Vector choose(__mmask16 mask, Vector then, Vector other) { return _mm512_mask_mov_ps(other, mask, then); }
+  static unsigned bits(__mmask16 mask) { return mask; }
+  static Vector where(unsigned bits, Vector value) { return _mm512_maskz_mov_ps(static_cast<__mmask16>(bits), value); }
+  /// NaN stays: max() returns its second operand then.
+  static Vector positive(Vector value) { return _mm512_max_ps(_mm512_setzero_ps(), value); }
+};
+
+#include "devices/cpu/kernels/max_pool.inc"
+
+}  // namespace
+
+const MaxPoolKernels<float> kAvx512MaxPool{"own:max_pool_avx512", choice_words, forward, backward};
+
+}  // namespace troupe::cpu

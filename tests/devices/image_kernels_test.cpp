@@ -1,0 +1,146 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "devices/cpu/kernels/max_pool.hpp"
+#include "devices/cpu/kernels/one_channel_gradient.hpp"
+#include "runtime/base/random.hpp"
+#include "runtime/model/layout.hpp"
+
+namespace troupe::cpu {
+namespace {
+
+std::vector<float> normal_floats(std::uint64_t key, std::size_t count) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<float>(random_normal(key, i));
+  return values;
+}
+
+/// The sums of one image in f64, [kernel elements + 1, filters].
+std::vector<double> weight_sums(const OneChannelConvolution& of, const std::vector<float>& image,
+                                const std::vector<float>& gradient) {
+  const std::size_t taps = of.kernel_height * of.kernel_width;
+  std::vector<double> sums((taps + 1) * of.filters);
+  for (std::size_t o = 0; o < gradient.size(); ++o) {
+    const std::size_t f = o % of.filters, x = o / of.filters % of.output_width();
+    const std::size_t y = o / of.filters / of.output_width();
+    sums[taps * of.filters + f] += gradient[o];
+    for (std::size_t t = 0; t < taps; ++t) {
+      const std::size_t element = (y + t / of.kernel_width) * of.width + x + t % of.kernel_width;
+      sums[t * of.filters + f] += static_cast<double>(gradient[o]) * image[element];
+    }
+  }
+  return sums;
+}
+
+void compare_one_channel(const OneChannelGradient& kernel, const OneChannelConvolution& of) {
+  SCOPED_TRACE(testing::Message() << kernel.name << ", " << of.filters << " filters of " << of.kernel_height << " x "
+                                  << of.kernel_width);
+  const auto image = normal_floats(1, of.height * of.width);
+  const auto gradient = normal_floats(2, of.output_height() * of.output_width() * of.filters);
+  const auto wanted = weight_sums(of, image, gradient);
+  const auto before = normal_floats(3, wanted.size());
+  std::vector<float> sums = before;
+  kernel.add(of, image.data(), gradient.data(), sums.data());
+  for (std::size_t i = 0; i < sums.size(); ++i) ASSERT_NEAR(sums[i], before[i] + wanted[i], 2e-4) << "sum " << i;
+}
+
+TEST(OneChannelGradient, AddsTheSumsOfF64ForAnySizeOnEveryInstructionSet) {
+  if (usable_one_channel_gradients().empty()) GTEST_SKIP() << "needs AVX2";
+  for (const OneChannelGradient* kernel : usable_one_channel_gradients())
+    for (const std::size_t filters : {4U, 8U, 16U, 20U, 28U, 36U})
+      for (const std::size_t kernel_width : {1U, 3U, 5U, 8U})
+        compare_one_channel(*kernel, {9, 12, 1 + filters % 5, kernel_width, filters});
+}
+
+float value_in(float of) { return of; }
+float value_in(std::uint16_t of) { return from_bf16(of); }
+
+/// Small whole numbers, so that many elements of a window are equal.
+template <class Element>
+std::vector<Element> whole_numbers(std::uint64_t key, std::size_t count) {
+  std::vector<Element> made(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto value = static_cast<float>(random_below(key, i, 7)) - 3;
+    if constexpr (sizeof(Element) == sizeof(float))
+      made[i] = value;
+    else
+      made[i] = to_bf16(value);
+  }
+  return made;
+}
+
+/// The place of the first largest element of an output element's window.
+template <class Element>
+std::size_t largest_of(const PooledImage& of, const std::vector<Element>& image, std::size_t output) {
+  const std::size_t c = output % of.channels, x = output / of.channels % of.output_width();
+  const std::size_t y = output / of.channels / of.output_width();
+  std::size_t largest = (2 * y * of.width + 2 * x) * of.channels + c;
+  const std::size_t first = largest;
+  for (const std::size_t step : {of.channels, of.width * of.channels, (of.width + 1) * of.channels})
+    if (value_in(image[first + step]) > value_in(image[largest])) largest = first + step;
+  return largest;
+}
+
+template <class Element>
+void compare_pool(const MaxPoolKernels<Element>& kernels, const PooledImage& of) {
+  SCOPED_TRACE(testing::Message() << kernels.name << ", " << of.height << " x " << of.width << " x " << of.channels);
+  constexpr Element kUntouched{77};
+  constexpr std::size_t kGuard = 32;
+  const auto image = whole_numbers<Element>(1, of.input_elements());
+  const auto gradient = whole_numbers<Element>(2, of.output_elements());
+  std::vector<float> to_input(of.input_elements());
+  std::vector<Element> output(of.output_elements() + kGuard, kUntouched), found(to_input.size() + kGuard, kUntouched);
+  std::vector<std::uint16_t> choices(kernels.choice_words(of));
+  kernels.forward(of, image.data(), output.data(), choices.data());
+  kernels.backward(of, gradient.data(), choices.data(), found.data());
+  for (std::size_t o = 0; o < of.output_elements(); ++o) {
+    const std::size_t largest = largest_of(of, image, o);
+    const float value = value_in(image[largest]);
+    ASSERT_EQ(value_in(output[o]), of.relu ? std::max(value, 0.0F) : value) << "output " << o;
+    to_input[largest] = value_in(gradient[o]);
+  }
+  for (std::size_t i = 0; i < to_input.size(); ++i) ASSERT_EQ(value_in(found[i]), to_input[i]) << "gradient " << i;
+  for (std::size_t i = 0; i < kGuard; ++i) {
+    ASSERT_EQ(output[of.output_elements() + i], kUntouched);
+    ASSERT_EQ(found[to_input.size() + i], kUntouched);
+  }
+}
+
+template <class Element>
+void compare_pools() {
+  for (const MaxPoolKernels<Element>* kernels : usable_max_pools<Element>())
+    for (const std::size_t channels : {1U, 7U, 8U, 16U, 20U, 33U})
+      for (const std::size_t height : {2U, 5U})
+        for (const std::size_t width : {2U, 7U})
+          compare_pool(*kernels, {height, width, channels, (channels + width) % 2 == 0});
+}
+
+TEST(MaxPoolKernels, ChooseTheFirstLargestElementOfEachWindowForAnySizeOnEveryInstructionSet) {
+  compare_pools<float>();
+  compare_pools<std::uint16_t>();
+}
+
+/// One window of elements that are all `value`, with ReLU.
+template <class Element>
+void expect_nan_to_stay(Element value) {
+  for (const MaxPoolKernels<Element>* kernels : usable_max_pools<Element>()) {
+    const PooledImage of{2, 2, 3, true};
+    const std::vector<Element> image(of.input_elements(), value);
+    std::vector<Element> output(of.output_elements());
+    std::vector<std::uint16_t> choices(kernels->choice_words(of));
+    kernels->forward(of, image.data(), output.data(), choices.data());
+    EXPECT_TRUE(std::isnan(value_in(output[2]))) << kernels->name;
+  }
+}
+
+TEST(MaxPoolKernels, KeepNaNsBehindARelu) {
+  for (const float nan : {std::nanf(""), -std::nanf("")}) {
+    expect_nan_to_stay(nan);
+    expect_nan_to_stay(to_bf16(nan));
+  }
+}
+
+}  // namespace
+}  // namespace troupe::cpu
