@@ -179,7 +179,8 @@ class GroupTaker {
       }
     }
     if (needs_.outer_state) outer.state[0] = take("outer", size);
-    if (!plan_.is_in_one_arena()) return;
+    // Nobody could finish the update of a rank that is alone.
+    if (!plan_.is_in_one_arena() || plan_.world_size() == 1) return;
     part.journal = take("journal", journal_bytes(slots_) * group_.buckets.size());
     if (needs_.whole_state)
       outer.journal = take("outer_journal", journal_bytes(kMaxOuterSlots) * group_.buckets.size());

@@ -453,7 +453,7 @@ void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, con
     if (plan.saves) needs.snapshot += packed_elements(plan, group, sums, rank, ranks_of_node) * sizeof(float);
   }
   const std::uint64_t journals = journal_bytes(slots) + (policy.whole_state ? journal_bytes(kMaxOuterSlots) : 0);
-  needs.journal += plan.is_in_one_arena() && own != 0 ? journals * group.buckets.size() : 0;
+  needs.journal += plan.is_in_one_arena() && plan.world_size() > 1 && own != 0 ? journals * group.buckets.size() : 0;
   needs.journal += sums.relief;
   needs.staging += crosses ? staging_bytes(plan, group, sums, rank, ranks_of_node) : 0;
   needs.device_staging += plan.uses_nccl() ? nccl_bytes(plan, sums, ranks_of_node) : 0;

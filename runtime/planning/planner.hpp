@@ -62,7 +62,7 @@ struct MemoryNeeds {
   std::uint64_t weights = 0;         // the ranks' own weights under policies that need them, and weights put aside
   std::uint64_t gradients = 0;       // f32
   std::uint64_t state = 0;           // the optimizer's, for this rank's stripe, and filters' rounding errors
-  std::uint64_t journal = 0;         // of restartable updates: if all ranks share memory, one per bucket
+  std::uint64_t journal = 0;         // of restartable updates: one per bucket if all ranks, two or more, share memory
   std::uint64_t snapshot = 0;        // of jobs that save: a copy of this rank's stripe and its state
   std::uint64_t pool = 0;            // the loader's slots; training and evaluation share them
   std::uint64_t staging = 0;         // data that other ranks send to this one, and data that it packs

@@ -182,23 +182,19 @@ TEST(AttentionKernels, CarryNaNsToTheOutputsThatReadThem) {
 }
 
 TEST(GeluKernels, ComputeItAndItsSlopeWithTheSameBitsOnEveryInstructionSet) {
-  std::vector<float> values(1003), slopes(1003);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = static_cast<float>(i) / 50 - 10;
-    slopes[i] = static_cast<float>(random_normal(3, i));
-  }
-  std::vector<std::uint16_t> half(values.size()), half_slopes(values.size());
+  std::vector<float> values(1003);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i) / 50 - 10;
+  std::vector<std::uint16_t> half(values.size());
   std::ranges::transform(values, half.begin(), to_bf16);
-  std::ranges::transform(slopes, half_slopes.begin(), to_bf16);
   for (const Kernels* kernels : usable_kernels()) {
     SCOPED_TRACE(kernels->name);
     const std::size_t count = values.size();
-    std::vector<float> found(count), wanted(count), back = slopes, wanted_back = slopes;
-    std::vector<std::uint16_t> half_found(count), half_back = half_slopes;
-    kernels->gelu_f32(found.data(), values.data(), count);
-    kernels->gelu_slope_f32(back.data(), values.data(), count);
-    kernels->gelu_bf16(half_found.data(), half.data(), count);
-    kernels->gelu_slope_bf16(half_back.data(), half.data(), count);
+    std::vector<float> alone(count), found(count), wanted(count), back(count), wanted_back(count);
+    std::vector<std::uint16_t> half_alone(count), half_found(count), half_back(count);
+    kernels->gelu_f32(alone.data(), values.data(), count);
+    kernels->gelu_with_slope_f32(found.data(), back.data(), values.data(), count);
+    kernels->gelu_bf16(half_alone.data(), half.data(), count);
+    kernels->gelu_with_slope_bf16(half_found.data(), half_back.data(), half.data(), count);
     for (std::size_t i = 0; i < count; ++i) {
       const auto distribution = [](double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); };
       const auto slope = [&](double x) {
@@ -206,15 +202,33 @@ TEST(GeluKernels, ComputeItAndItsSlopeWithTheSameBitsOnEveryInstructionSet) {
       };
       const double x = values[i], rounded = from_bf16(half[i]);
       EXPECT_NEAR(found[i], x * distribution(x), 1e-6) << x;
-      EXPECT_NEAR(back[i], slopes[i] * slope(x), 1e-6 * (1 + std::abs(slopes[i]))) << x;
-      const double expected = rounded * distribution(rounded), of = from_bf16(half_slopes[i]) * slope(rounded);
+      EXPECT_NEAR(back[i], slope(x), 1e-6) << x;
+      const double expected = rounded * distribution(rounded), of = slope(rounded);
       EXPECT_NEAR(from_bf16(half_found[i]), expected, 1e-6 + 4e-3 * std::abs(expected)) << rounded;
       EXPECT_NEAR(from_bf16(half_back[i]), of, 1e-6 + 4e-3 * std::abs(of)) << rounded;
     }
-    kBaselineKernels.gelu_f32(wanted.data(), values.data(), count);
-    kBaselineKernels.gelu_slope_f32(wanted_back.data(), values.data(), count);
+    kBaselineKernels.gelu_with_slope_f32(wanted.data(), wanted_back.data(), values.data(), count);
+    EXPECT_EQ(alone, wanted);
     EXPECT_EQ(found, wanted);
     EXPECT_EQ(back, wanted_back);
+    EXPECT_EQ(half_alone, half_found);
+  }
+}
+
+TEST(GeluKernels, MultiplyGradientsBySlopes) {
+  const std::vector<float> values{1.5F, -2, 0, 3}, by{2, 0.25F, 7, -0.5F}, wanted{3, -0.5F, 0, -1.5F};
+  const auto rounded = [](const std::vector<float>& numbers) {
+    std::vector<std::uint16_t> half(numbers.size());
+    std::ranges::transform(numbers, half.begin(), to_bf16);
+    return half;
+  };
+  for (const Kernels* kernels : usable_kernels()) {
+    std::vector<float> found = values;
+    kernels->multiply_f32(found.data(), by.data(), found.size());
+    EXPECT_EQ(found, wanted) << kernels->name;
+    std::vector<std::uint16_t> half = rounded(values);
+    kernels->multiply_bf16(half.data(), rounded(by).data(), half.size());
+    EXPECT_EQ(half, rounded(wanted)) << kernels->name;
   }
 }
 

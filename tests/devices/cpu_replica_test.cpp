@@ -239,6 +239,26 @@ TEST_F(CpuReplica, HasTheGradientsOfTheReferenceWhereLayersBranchAndLossesAreSev
   for (std::uint64_t key = 400; key < 440; ++key) compare(key, random_branches(key, DType::bf16), 0.2, 0.02);
 }
 
+/// A dense layer's output is added to its input, which a second loss reads, too, if that loss is there.
+Graph residual_connection(bool with_a_loss_inside) {
+  std::vector<Field> fields{{"image", {{24}}, DType::f32}, {"label", {}, DType::i32, 24}};
+  std::vector<Layer> layers{
+      {"first", Dense{24}, {"image"}}, {"norm", LayerNorm{}, {"first"}}, {"made", Dense{24}, {"norm"}}};
+  if (with_a_loss_inside) {
+    fields.push_back({"kind", {}, DType::i32, 24});
+    layers.push_back({"inside", SoftmaxCrossEntropy{0.5}, {"first", "kind"}});
+  }
+  layers.push_back({"sum", Add{}, {"first", "made"}});
+  layers.push_back({"out", Dense{24}, {"sum"}});
+  layers.push_back({"loss", SoftmaxCrossEntropy{}, {"out", "label"}});
+  return {"residual", std::move(fields), DType::f32, std::move(layers)};
+}
+
+TEST_F(CpuReplica, HasTheGradientsOfTheReferenceAtResidualConnectionsOfManyRows) {
+  for (const bool with_a_loss_inside : {false, true})
+    compare(7, residual_connection(with_a_loss_inside), 300, 1e-5, 1e-6);
+}
+
 Graph mnist_mlp(DType dtype) {
   return {"mlp",
           Shape{{784}},

@@ -96,9 +96,12 @@ struct Kernels {
   /// to[i] = from[i] times the distribution function of N(0, 1) at from[i].
   void (*gelu_f32)(float* to, const float* from, std::size_t count);
   void (*gelu_bf16)(std::uint16_t* to, const std::uint16_t* from, std::size_t count);
-  /// gradient[i] *= the slope of that at from[i].
-  void (*gelu_slope_f32)(float* gradient, const float* from, std::size_t count);
-  void (*gelu_slope_bf16)(std::uint16_t* gradient, const std::uint16_t* from, std::size_t count);
+  /// The same; and slope[i] = the slope of that at from[i].
+  void (*gelu_with_slope_f32)(float* to, float* slope, const float* from, std::size_t count);
+  void (*gelu_with_slope_bf16)(std::uint16_t* to, std::uint16_t* slope, const std::uint16_t* from, std::size_t count);
+  /// to[i] *= by[i].
+  void (*multiply_f32)(float* to, const float* by, std::size_t count);
+  void (*multiply_bf16)(std::uint16_t* to, const std::uint16_t* by, std::size_t count);
 };
 
 extern const Kernels kBaselineKernels;

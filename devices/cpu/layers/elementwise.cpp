@@ -84,7 +84,9 @@ class SumCalls final : public LayerCalls {
       calls.emplace_back(Elementwise{ElementwiseKind::add, output, output, input(i), count});
   }
 
-  /// Every summand has the sum's gradient. The last summand that has no gradient yet takes over the sum's place.
+  /// Every summand has the sum's gradient. The last summand that has no gradient yet takes over the sum's place;
+  /// another one gets a copy, or the same place if the last summand's gradient is used up before anything is added
+  /// there.
   void backward(Calls& calls, Gradients& gradients) override {
     Gradients::Place gradient = gradients.use(fused_layer_.output);
     const auto is_trained = [&](std::uint32_t tensor) { return builder_.tensor(tensor).trained; };
@@ -93,7 +95,7 @@ class SumCalls final : public LayerCalls {
       if (gradients.has(*at)) {
         gradients.add(calls, *at, gradient.value);
       } else if (std::any_of(at + 1, fused_layer_.inputs.end(), is_trained)) {
-        gradients.copy(calls, *at, gradient.value);
+        share_or_copy(calls, gradients, at, gradient);
       } else {
         gradient.masked = false;
         gradients.contribute(calls, *at, gradient);
@@ -102,6 +104,26 @@ class SumCalls final : public LayerCalls {
   }
 
  private:
+  using Summand = std::vector<std::uint32_t>::const_iterator;
+
+  void share_or_copy(Calls& calls, Gradients& gradients, Summand at, Gradients::Place gradient) const {
+    const bool is_the_last_but_one = at + 2 == fused_layer_.inputs.end();
+    if (!is_the_last_but_one || builder_.activation_of(*at) != Activation::none || !is_next_and_only_read(at[1]))
+      return gradients.copy(calls, *at, gradient.value);
+    gradient.masked = false;
+    gradients.contribute(calls, *at, std::move(gradient));
+  }
+
+  /// Whether the backward pass goes on with the layer that computes `tensor`, without a loss in between, and that layer
+  /// leaves the gradient to it as it is.
+  bool is_next_and_only_read(std::uint32_t tensor) const {
+    const std::vector<FusedLayer>& layers = builder_.fused_layers();
+    if (&fused_layer_ == &layers.front() || builder_.tensor(tensor).readers != 1) return false;
+    const FusedLayer& before = *(&fused_layer_ - 1);
+    return before.layer + 1 == fused_layer_.layer && before.output == tensor && before.activation == Activation::none &&
+           std::holds_alternative<Dense>(builder_.graph().layers()[before.layer].operation);
+  }
+
   ProgramBuilder& builder_;
   const FusedLayer& fused_layer_;
 };

@@ -8,26 +8,53 @@ namespace {
 
 using dnnl::memory;
 
-/// Own loops, since oneDNN's backward pass with AVX-512 takes twice as long as one with AVX2. Threads share the tensor
-/// in parts that stay in the caches.
+/// Own loops, since oneDNN's backward pass with AVX-512 takes twice as long as one with AVX2. The slope costs little
+/// where the function is computed, because both need the same exponential, so the forward pass keeps it, and the input
+/// need not be kept. Threads share the tensor in parts that stay in the caches.
 class GeluCalls final : public LayerCalls {
  public:
   GeluCalls(ProgramBuilder& builder, const FusedLayer& fused_layer)
       : builder_(builder),
         fused_layer_(fused_layer),
-        count_(builder.rows() * builder.tensor(fused_layer.output).width),
+        width_(builder.tensor(fused_layer.output).width),
         threads_(usable_threads()) {}
 
   void forward(Calls& calls) override {
+    if (!builder_.tensor(fused_layer_.output).trained) return evaluation(calls);
     builder_.choose_own(fused_layer_, "forward", kName);
-    add(calls, builder_.tensor(fused_layer_.output).value, &Kernels::gelu_f32, &Kernels::gelu_bf16);
+    slope_ = builder_.places().take(builder_.matrix(builder_.rows(), width_, builder_.stored()));
+    const memory to = output(), from = input();
+    add(calls, {to, slope_, from}, [=, slope = slope_](const Kernels& kernels, const Part& part) {
+      if (is_f32(to))
+        kernels.gelu_with_slope_f32(part.of<float>(to), part.of<float>(slope), part.of<float>(from), part.count);
+      else
+        kernels.gelu_with_slope_bf16(part.of<Half>(to), part.of<Half>(slope), part.of<Half>(from), part.count);
+    });
+  }
+
+  bool has_evaluation() const override { return true; }
+  void evaluation(Calls& calls) override {
+    builder_.choose_own(fused_layer_, "evaluation", kName);
+    const memory to = output(), from = input();
+    add(calls, {to, from}, [=](const Kernels& kernels, const Part& part) {
+      if (is_f32(to))
+        kernels.gelu_f32(part.of<float>(to), part.of<float>(from), part.count);
+      else
+        kernels.gelu_bf16(part.of<Half>(to), part.of<Half>(from), part.count);
+    });
   }
 
   /// The gradient to the input takes the place of the output's gradient.
   void backward(Calls& calls, Gradients& gradients) override {
     Gradients::Place gradient = gradients.use(fused_layer_.output);
     builder_.choose_own(fused_layer_, "backward", kName);
-    add(calls, gradient.value, &Kernels::gelu_slope_f32, &Kernels::gelu_slope_bf16);
+    add(calls, {gradient.value, slope_},
+        [to = gradient.value, slope = slope_](const Kernels& kernels, const Part& part) {
+          if (is_f32(to))
+            kernels.multiply_f32(part.of<float>(to), part.of<float>(slope), part.count);
+          else
+            kernels.multiply_bf16(part.of<Half>(to), part.of<Half>(slope), part.count);
+        });
     gradient.masked = false;
     gradients.contribute(calls, fused_layer_.inputs.front(), std::move(gradient));
   }
@@ -35,35 +62,36 @@ class GeluCalls final : public LayerCalls {
  private:
   static constexpr const char* kName = "own:gelu";
   static constexpr std::uint64_t kPart = 16384;  // elements
-  template <class Element>
-  using Loop = void (*Kernels::*)(Element* to, const Element* from, std::size_t count);
+  using Half = std::uint16_t;
 
-  void add(Calls& calls, const memory& to, Loop<float> f32, Loop<std::uint16_t> bf16) const {
-    const memory from =
-        builder_.value_as(fused_layer_.inputs.front(), builder_.tensor(fused_layer_.output).value.get_desc());
-    calls.emplace_back(OwnWork{{to, from}, [=, count = count_, threads = threads_](const Kernels& kernels) {
-                                 if (is_f32(to))
-                                   run(kernels.*f32, to, from, count, threads);
-                                 else
-                                   run(kernels.*bf16, to, from, count, threads);
-                               }});
-  }
+  /// Some elements of each tensor.
+  struct Part {
+    std::uint64_t first, count;
+    template <class Element>
+    Element* of(const memory& tensor) const {
+      return static_cast<Element*>(tensor.get_data_handle()) + first;
+    }
+  };
 
-  template <class Element>
-  static void run(void (*loop)(Element*, const Element*, std::size_t), const memory& to, const memory& from,
-                  std::uint64_t count, std::size_t threads) {
-    auto* const first = static_cast<Element*>(to.get_data_handle());
-    const auto* const read = static_cast<const Element*>(from.get_data_handle());
-    for_each_in_parallel(threads, (count + kPart - 1) / kPart, [&](std::size_t part, std::size_t) {
-      const std::uint64_t at = part * kPart;
-      loop(first + at, read + at, std::min(kPart, count - at));
-    });
+  const memory& output() const { return builder_.tensor(fused_layer_.output).value; }
+  memory input() const { return builder_.value_as(fused_layer_.inputs.front(), output().get_desc()); }
+
+  /// Adds the call of act(kernels, part) for all parts of the tensors.
+  template <class Act>
+  void add(Calls& calls, std::vector<memory> used, Act act) const {
+    calls.emplace_back(
+        OwnWork{std::move(used), [act, count = builder_.rows() * width_, threads = threads_](const Kernels& kernels) {
+                  for_each_in_parallel(threads, (count + kPart - 1) / kPart, [&](std::size_t part, std::size_t) {
+                    act(kernels, Part{part * kPart, std::min(kPart, count - part * kPart)});
+                  });
+                }});
   }
 
   ProgramBuilder& builder_;
   const FusedLayer& fused_layer_;
-  const std::uint64_t count_;
+  const std::uint64_t width_;
   const std::size_t threads_;
+  memory slope_;  // from the forward pass
 };
 
 }  // namespace
