@@ -42,7 +42,8 @@ TEST(CudaPools, AreTheSameWhereTheLibraryHasNoPlanForSomeOfThem) {
     const std::string apart =
         distance_with({{"XDG_CACHE_HOME", folder.path().c_str()}, {"TROUPE_CUDA_HOST_FAULT", fault}}, dtype);
     EXPECT_LT(std::stod(apart), dtype == DType::f32 ? 1e-5 : 0.02) << apart;
-    if (dtype == DType::f32) EXPECT_GT(std::stod(apart), 0) << "all pools were computed by kernels of ours";
+    if (dtype != DType::f32) continue;
+    EXPECT_GT(std::stod(apart), 0) << "all pools were computed by kernels of ours";
   }
 }
 
