@@ -1,18 +1,17 @@
 #include "devices/cuda/convolution_form.hpp"
 
-#include <algorithm>
-
+#include "devices/cuda/dnn_operation.hpp"
 #include "runtime/base/error.hpp"
 
 namespace troupe::cuda {
 namespace {
 
-/// The largest power of two that divides the address, at most 256.
-std::uint32_t alignment_of(const void* at) noexcept {
-  constexpr std::uintptr_t kMost = 256;
-  const auto address = reinterpret_cast<std::uintptr_t>(at);
-  return at == nullptr ? 0 : static_cast<std::uint32_t>(std::min(address & (~address + 1), kMost));
-}
+using dnn::Attribute;
+using dnn::DescriptorType;
+using dnn::ElementType;
+
+/// Of tensors that lie between two operations.
+constexpr std::int64_t kBetween = 100;
 
 const char* name_of(ConvolutionKind kind) noexcept {
   switch (kind) {
@@ -23,29 +22,127 @@ const char* name_of(ConvolutionKind kind) noexcept {
   return "unknown";
 }
 
-const char* name_of(Stored type) noexcept {
-  switch (type) {
-    case Stored::f32: return "f32";
-    case Stored::bf16: return "bf16";
-    case Stored::f16: return "f16";
-  }
-  return "unknown";
+/// Of an operation by its kind.
+struct OperationAttributes {
+  DescriptorType type;
+  Attribute images, weights, output, convolution, alpha, beta;
+};
+constexpr OperationAttributes kForward{DescriptorType::convolution_forward,
+                                       Attribute::forward_images,
+                                       Attribute::forward_weights,
+                                       Attribute::forward_output,
+                                       Attribute::forward_convolution,
+                                       Attribute::forward_alpha,
+                                       Attribute::forward_beta};
+constexpr OperationAttributes kToImages{DescriptorType::convolution_to_images,
+                                        Attribute::to_images_images,
+                                        Attribute::to_images_weights,
+                                        Attribute::to_images_output,
+                                        Attribute::to_images_convolution,
+                                        Attribute::to_images_alpha,
+                                        Attribute::to_images_beta};
+constexpr OperationAttributes kToWeights{DescriptorType::convolution_to_weights,
+                                         Attribute::to_weights_images,
+                                         Attribute::to_weights_weights,
+                                         Attribute::to_weights_output,
+                                         Attribute::to_weights_convolution,
+                                         Attribute::to_weights_alpha,
+                                         Attribute::to_weights_beta};
+
+const OperationAttributes& attributes_of(ConvolutionKind kind) noexcept {
+  if (kind == ConvolutionKind::forward) return kForward;
+  return kind == ConvolutionKind::to_images ? kToImages : kToWeights;
 }
 
-std::optional<LibraryConvolution> make(ConvolutionKind kind, const ConvolutionShape& s, Stored type,
-                                       const ConvolutionPlaces& places) {
-  if (s.count_in() == 0 || s.count_out() == 0 || s.count_weights() == 0) return std::nullopt;
-  LibraryConvolution made{.form = {.kind = kind, .type = type, .has_bias = places.bias != nullptr}, .places = places};
-  ConvolutionForm& form = made.form;
-  form.images = s.images, form.height = s.height, form.width = s.width, form.channels = s.channels;
-  form.out_height = s.out_height, form.out_width = s.out_width, form.filters = s.filters, form.groups = s.groups;
-  form.kernel_height = s.kernel_height, form.kernel_width = s.kernel_width;
-  form.padding_height = s.padding_height, form.padding_width = s.padding_width;
-  form.dilation_height = s.dilation_height, form.dilation_width = s.dilation_width;
-  form.stride_height = s.stride_height, form.stride_width = s.stride_width;
-  form.images_alignment = alignment_of(places.images), form.weights_alignment = alignment_of(places.weights);
-  form.output_alignment = alignment_of(places.output), form.bias_alignment = alignment_of(places.bias);
+/// The operations of one form.
+class Builder {
+ public:
+  Builder(const ConvolutionForm& form, Descriptors& made) : form_(form), made_(made) {}
+  std::vector<dnn::Descriptor> operations();
+
+ private:
+  dnn::Descriptor tensor(std::int64_t id, const DnnExtents& extents, std::uint32_t alignment);
+  dnn::Descriptor convolution();
+  dnn::Descriptor operation(dnn::Descriptor output);
+  dnn::Descriptor pointwise(dnn::PointwiseMode mode, dnn::Descriptor x, dnn::Descriptor b, dnn::Descriptor y);
+
+  const ConvolutionForm& form_;
+  Descriptors& made_;
+};
+
+/// Sums between two operations stay f32.
+dnn::Descriptor Builder::tensor(std::int64_t id, const DnnExtents& extents, std::uint32_t alignment) {
+  return describe(made_, {id, extents, alignment == 0 ? dnn::DataType::f32 : data_type_of(form_.type), alignment});
+}
+
+dnn::Descriptor Builder::convolution() {
+  using Pair = std::array<std::int64_t, 2>;
+  const Pair paddings{form_.padding_height, form_.padding_width}, strides{form_.stride_height, form_.stride_width},
+      dilations{form_.dilation_height, form_.dilation_width};
+  const dnn::Descriptor made = made_.make(DescriptorType::convolution);
+  const auto set_pair = [&](Attribute attribute, const Pair& pair) {
+    made_.set(made, attribute, ElementType::int64, pair);
+  };
+  made_.set_one(made, Attribute::convolution_compute, ElementType::data_type, dnn::DataType::f32);
+  made_.set_one(made, Attribute::convolution_mode, ElementType::convolution_mode,
+                dnn::ConvolutionMode::cross_correlation);
+  made_.set_one(made, Attribute::convolution_spatial_dims, ElementType::int64, std::int64_t{2});
+  set_pair(Attribute::convolution_pre_paddings, paddings);
+  set_pair(Attribute::convolution_post_paddings, paddings);
+  set_pair(Attribute::convolution_dilations, dilations);
+  set_pair(Attribute::convolution_strides, strides);
+  made_.finalize(made);
   return made;
+}
+
+/// The groups follow from the channels of images and weights.
+dnn::Descriptor Builder::operation(dnn::Descriptor output) {
+  const OperationAttributes& of = attributes_of(form_.kind);
+  const DnnExtents images{form_.images, form_.channels, form_.height, form_.width};
+  const DnnExtents weights{form_.filters, form_.channels / form_.groups, form_.kernel_height, form_.kernel_width};
+  const dnn::Descriptor made = made_.make(of.type);
+  made_.set_one(made, of.images, ElementType::descriptor, tensor(kConvolutionImages, images, form_.images_alignment));
+  made_.set_one(made, of.weights, ElementType::descriptor,
+                tensor(kConvolutionWeights, weights, form_.weights_alignment));
+  made_.set_one(made, of.output, ElementType::descriptor, output);
+  made_.set_one(made, of.convolution, ElementType::descriptor, convolution());
+  made_.set_one(made, of.alpha, ElementType::f32, 1.0F);
+  made_.set_one(made, of.beta, ElementType::f32, form_.adds ? 1.0F : 0.0F);
+  made_.finalize(made);
+  return made;
+}
+
+dnn::Descriptor Builder::pointwise(dnn::PointwiseMode mode, dnn::Descriptor x, dnn::Descriptor b, dnn::Descriptor y) {
+  const dnn::Descriptor what = made_.make(DescriptorType::pointwise);
+  made_.set_one(what, Attribute::pointwise_mode, ElementType::pointwise_mode, mode);
+  made_.set_one(what, Attribute::pointwise_compute, ElementType::data_type, dnn::DataType::f32);
+  made_.finalize(what);
+  const dnn::Descriptor made = made_.make(DescriptorType::pointwise_operation);
+  made_.set_one(made, Attribute::pointwise_operation_pointwise, ElementType::descriptor, what);
+  made_.set_one(made, Attribute::pointwise_operation_x, ElementType::descriptor, x);
+  if (b != nullptr) made_.set_one(made, Attribute::pointwise_operation_b, ElementType::descriptor, b);
+  made_.set_one(made, Attribute::pointwise_operation_y, ElementType::descriptor, y);
+  made_.finalize(made);
+  return made;
+}
+
+/// The convolution, then the bias, then the ReLU. What lies between two of them is in no memory.
+std::vector<dnn::Descriptor> Builder::operations() {
+  const DnnExtents extents{form_.images, form_.filters, form_.out_height, form_.out_width},
+      one_each{1, form_.filters, 1, 1};
+  const dnn::Descriptor output = tensor(kConvolutionOutput, extents, form_.output_alignment);
+  std::int64_t next_id = kBetween;
+  const auto place_before = [&](bool is_last) { return is_last ? output : tensor(next_id++, extents, 0); };
+  dnn::Descriptor last = place_before(!form_.has_bias && !form_.has_relu);
+  std::vector<dnn::Descriptor> all{operation(last)};
+  if (form_.has_bias) {
+    const dnn::Descriptor sum = place_before(!form_.has_relu);
+    all.push_back(
+        pointwise(dnn::PointwiseMode::add, last, tensor(kConvolutionBias, one_each, form_.bias_alignment), sum));
+    last = sum;
+  }
+  if (form_.has_relu) all.push_back(pointwise(dnn::PointwiseMode::relu, last, nullptr, output));
+  return all;
 }
 
 }  // namespace
@@ -59,26 +156,8 @@ std::string text_of(const ConvolutionForm& f) {
               f.weights_alignment, ' ', f.output_alignment, ' ', f.bias_alignment);
 }
 
-std::optional<LibraryConvolution> library_convolution(const ConvolveArgs& args, const void* bias, bool has_relu) {
-  if (args.images_type != args.to.type || args.weights_type != args.to.type) return std::nullopt;
-  auto made = make(ConvolutionKind::forward, args.shape, args.to.type,
-                   {.images = args.images, .weights = args.weights, .output = args.to.at, .bias = bias});
-  if (made) made->form.has_relu = has_relu, made->form.adds = args.to.adds != 0;
-  return made;
-}
-
-std::optional<LibraryConvolution> library_convolution(const ConvolveToImagesArgs& args) {
-  if (args.gradient_type != args.to.type || args.weights_type != args.to.type) return std::nullopt;
-  auto made = make(ConvolutionKind::to_images, args.shape, args.to.type,
-                   {.images = args.to.at, .weights = args.weights, .output = args.gradient});
-  if (made) made->form.adds = args.to.adds != 0;
-  return made;
-}
-
-std::optional<LibraryConvolution> library_convolution(const ConvolveToWeightsArgs& args, void* to) {
-  if (args.gradient_type != args.images_type) return std::nullopt;
-  return make(ConvolutionKind::to_weights, args.shape, args.images_type,
-              {.images = args.images, .weights = to, .output = args.gradient});
+std::vector<dnn::Descriptor> operations_of(const ConvolutionForm& form, Descriptors& made) {
+  return Builder{form, made}.operations();
 }
 
 }  // namespace troupe::cuda

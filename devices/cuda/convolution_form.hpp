@@ -2,10 +2,10 @@
 
 #include <compare>
 #include <cstdint>
-#include <optional>
 #include <string>
+#include <vector>
 
-#include "devices/cuda/kernels/convolutions.hpp"
+#include "devices/cuda/descriptors.hpp"
 
 namespace troupe::cuda {
 
@@ -28,28 +28,13 @@ struct ConvolutionForm {
   friend auto operator<=>(const ConvolutionForm&, const ConvolutionForm&) = default;
 };
 
+// Ids of its tensors.
+inline constexpr std::int64_t kConvolutionImages = 1, kConvolutionWeights = 2, kConvolutionOutput = 3,
+                              kConvolutionBias = 4;
+
 /// One line that is another one for each form.
 std::string text_of(const ConvolutionForm& form);
-
-/// Where the tensors of a form lie. The result is the output, the gradient to the images or that to the weights.
-struct ConvolutionPlaces {
-  const void* images = nullptr;
-  const void* weights = nullptr;
-  const void* output = nullptr;
-  const void* bias = nullptr;
-};
-
-/// A convolution of kernels of ours as a library's.
-struct LibraryConvolution {
-  ConvolutionForm form;
-  ConvolutionPlaces places;
-};
-
-// Without a value: a library has it not, since an extent is 0 or the tensors have different types.
-/// `bias`: of the result's type; null: none is added.
-std::optional<LibraryConvolution> library_convolution(const ConvolveArgs& args, const void* bias, bool has_relu);
-std::optional<LibraryConvolution> library_convolution(const ConvolveToImagesArgs& args);
-/// The result lands at `to`, in the images' type and in the order of ConvolutionForm.
-std::optional<LibraryConvolution> library_convolution(const ConvolveToWeightsArgs& args, void* to);
+/// The convolution, and what follows it in the same kernel.
+std::vector<dnn::Descriptor> operations_of(const ConvolutionForm& form, Descriptors& made);
 
 }  // namespace troupe::cuda

@@ -91,13 +91,21 @@ static_assert(sizeof(GpuTicket) <= sizeof(RegionTicket::bytes));
 /// Equal in processes that know each other's ids: same boot of the same host, same pid namespace.
 std::uint64_t place_of_processes() { return std::hash<std::string>{}(text(boot_id(), '/', pid_namespace())); }
 
+/// Why there is no library.
+struct WhyOwn {
+  std::string products, dnn;
+};
+
 class CudaDevice final : public HostDevice {
  public:
-  /// `by`: what computes its layers, for its description.
+  /// `why_own`: why libraries are absent, for its description.
   CudaDevice(AddressSpace& space, std::shared_ptr<const Gpu> gpu, std::chrono::milliseconds wait_deadline,
-             Libraries libraries, const std::string& by)
-      : HostDevice(space), gpu_(std::move(gpu)), state_(gpu_, space, wait_deadline, std::move(libraries)) {
-    traits_ = {"cuda",      text(gpu_->description(), by), gpu_->processors(), gpu_->has_bf16(), MemoryKind::device,
+             Libraries libraries, WhyOwn why_own)
+      : HostDevice(space),
+        gpu_(std::move(gpu)),
+        state_(gpu_, space, wait_deadline, std::move(libraries)),
+        why_own_(std::move(why_own)) {
+    traits_ = {"cuda",      description(), gpu_->processors(), gpu_->has_bf16(), MemoryKind::device,
                /*f16=*/true};
   }
   ~CudaDevice() override { end_imports(); }
@@ -161,10 +169,20 @@ class CudaDevice final : public HostDevice {
 
   std::unique_ptr<Replica> compile(const Graph& graph, const Layout& layout, const BatchLayout& batch,
                                    const std::vector<Bucket>& buckets, const ReplicaMemory& memory) override {
-    return std::make_unique<CudaReplica>(state_, graph, layout, batch, buckets, memory);
+    auto made = std::make_unique<CudaReplica>(state_, graph, layout, batch, buckets, memory);
+    traits_.description = description();  // libraries may have been found to be wrong for it
+    return made;
   }
 
  private:
+  std::string description() const {
+    const Libraries& libraries = state_.libraries();
+    const auto by = [](const auto& library, const std::string& why) {
+      return library != nullptr ? library->name() : text("own kernels (", why, ")");
+    };
+    return text(gpu_->description(), ", products by ", by(libraries.products, why_own_.products),
+                ", convolutions and pools by ", by(libraries.dnn, why_own_.dnn));
+  }
   DevicePointer open(const GpuTicket& ticket) {
     gpu_->use();
     DevicePointer at = 0;
@@ -184,6 +202,7 @@ class CudaDevice final : public HostDevice {
   std::unordered_map<ArenaId, DeviceMemory> own_;
   std::vector<DevicePointer> imported_;
   DeviceState state_;
+  const WhyOwn why_own_;
 };
 
 }  // namespace
@@ -245,17 +264,13 @@ std::unique_ptr<Device> make_cuda_device(AddressSpace& space, CudaDeviceOptions 
                options.wait_deadline.count(), " ms");
   const cuda::Driver driver = cuda::open_driver(options.driver);
   auto gpu = std::make_shared<const cuda::Gpu>(driver, cuda::ordinal_of(driver, options));
-  std::string why_own, by;
   cuda::Libraries libraries;
-  const auto say = [&](const char* what, const auto& library) {
-    by += text(", ", what, " by ", library != nullptr ? library->name() : text("own kernels (", why_own, ")"));
-  };
-  libraries.products = cuda::ProductLibrary::open(gpu, {options.products, options.cublaslt, options.tf32}, why_own);
-  say("products", libraries.products);
-  libraries.convolutions =
-      cuda::ConvolutionLibrary::open(gpu, {options.convolutions, options.cudnn, options.tf32}, why_own);
-  say("convolutions", libraries.convolutions);
-  return std::make_unique<cuda::CudaDevice>(space, std::move(gpu), options.wait_deadline, std::move(libraries), by);
+  cuda::WhyOwn why;
+  libraries.products =
+      cuda::ProductLibrary::open(gpu, {options.products, options.cublaslt, options.tf32}, why.products);
+  libraries.dnn = cuda::DnnLibrary::open(gpu, {options.convolutions, options.cudnn, options.tf32}, why.dnn);
+  return std::make_unique<cuda::CudaDevice>(space, std::move(gpu), options.wait_deadline, std::move(libraries),
+                                            std::move(why));
 }
 
 CudaGpus find_cuda_gpus(const std::string& library) {

@@ -19,15 +19,15 @@ struct CudaDeviceOptions {
   /// as the variable TROUPE_CUDA_PRODUCTS says, otherwise the library where there is one.
   std::string products;
   std::string cublaslt;  // its file, opened at run time; empty: libcublasLt.so.13, or .12
-  /// What computes convolutions. cudnn: NVIDIA's library, which must be there; own and empty: as above, by the variable
-  /// TROUPE_CUDA_CONVOLUTIONS.
+  /// What computes convolutions and pools. cudnn: NVIDIA's library, which must be there; own and empty: as above, by
+  /// the variable TROUPE_CUDA_CONVOLUTIONS.
   std::string convolutions;
   std::string cudnn;  // its file, opened at run time; empty: libcudnn.so.9
   bool tf32 = false;  // the libraries may round f32 operands to TF32 (10 bits of the mantissa)
 };
 
-/// A GPU of NVIDIA by the driver's own interface. The work of its streams is kernels of ours, cuBLASLt's products and
-/// cuDNN's convolutions; the description of its traits says what computes these, and why no library does. Its replicas
+/// A GPU of NVIDIA by the driver's own interface. The work of its streams is kernels of ours, products by cuBLASLt and
+/// layers by cuDNN; the description of its traits says what computes these, and why no library does. Its replicas
 /// compute any graph but those that cuda_refusal() names, and refuse these with Error{unsupported} naming the layer.
 /// `space` outlives the device. Throws Error{environment} where there is no GPU or none may be used, or a library that
 /// must be there is not, Error{unsupported} where this build cannot use it, each with what to do.

@@ -160,7 +160,7 @@ void CudaReplica::find_relus(const Graph& graph) {
 MathLibraries CudaReplica::libraries_for(const ReplicaMemory& memory) const {
   const Memory& weights = type_ != Stored::f32 ? memory.bf16 : memory.parameters;
   if (device_.space().region(weights.arena).kind != MemoryKind::device) return {};
-  return {device_.libraries().products.get(), device_.libraries().convolutions.get()};
+  return {device_.libraries().products.get(), device_.libraries().dnn.get()};
 }
 
 void CudaReplica::find_rooms(const Graph& graph) {
@@ -226,7 +226,9 @@ void CudaReplica::take_memory(const Graph& graph, const MathLibraries& libraries
     if (!stage.is_loss && same_[stage.written] == stage.written)
       places[stage.written] = take(rows * tensors_[stage.written].width() * bytes_of(tensors_[stage.written].type));
     const bool has_mask = stage.after != nullptr && libraries.products != nullptr;
-    kept.push_back(take(has_mask ? relu_mask_bytes(rows, tensors_[stage.written].shape) : stage.room.kept));
+    const std::uint64_t needed =
+        libraries.dnn != nullptr ? std::max(stage.room.kept, stage.room.dnn_kept) : stage.room.kept;
+    kept.push_back(take(has_mask ? relu_mask_bytes(rows, tensors_[stage.written].shape) : needed));
     most.scratch = std::max(most.scratch, stage.room.scratch);
     most.math.summed_columns = std::max(most.math.summed_columns, stage.room.math.summed_columns);
     most.math.landed_bytes = std::max(most.math.landed_bytes, stage.room.math.landed_bytes);
@@ -278,7 +280,7 @@ void CudaReplica::prepare_stages() {
     const Tensor* const relu = stage.relu != nullptr ? stage.relu->work.output : nullptr;
     prepare(stage.work, stage.operation, relu, static_cast<std::uint32_t>(batch_.rows()), stage.has_backward, *math_);
   }
-  if (device_.libraries().convolutions != nullptr) device_.libraries().convolutions->save_choices();
+  if (device_.libraries().dnn != nullptr) device_.libraries().dnn->save_choices();
 }
 
 CudaStream& CudaReplica::own(Stream& stream, const Memory& batch, std::uint32_t rows) const {

@@ -40,6 +40,9 @@ enum class DescriptorType : unsigned {
   graph = 15,
   variant_pack = 16,
   tensor = 17,
+  resample = 24,
+  resample_forward = 25,
+  resample_backward = 26,
 };
 
 enum class Attribute : unsigned {
@@ -98,6 +101,27 @@ enum class Attribute : unsigned {
   engine_graph = 1300,
   engine_index = 1301,
   engine_numerical_notes = 1303,
+  resample_mode = 1700,
+  resample_compute = 1701,
+  resample_spatial_dims = 1702,
+  resample_post_paddings = 1703,
+  resample_pre_paddings = 1704,
+  resample_strides = 1705,
+  resample_window = 1706,
+  resample_nan = 1707,
+  resample_padding_mode = 1708,
+  resample_forward_images = 1710,
+  resample_forward_output = 1711,
+  resample_forward_index = 1712,
+  resample_forward_alpha = 1713,
+  resample_forward_beta = 1714,
+  resample_forward_resample = 1716,
+  resample_backward_images = 1720,
+  resample_backward_output = 1721,
+  resample_backward_index = 1722,
+  resample_backward_alpha = 1723,
+  resample_backward_beta = 1724,
+  resample_backward_resample = 1725,
 };
 
 /// What the elements of an attribute are.
@@ -107,18 +131,30 @@ enum class ElementType : unsigned {
   boolean = 2,
   int64 = 3,
   f32 = 4,
+  f64 = 5,
   void_pointer = 6,
   convolution_mode = 7,
   heuristics_mode = 8,
   knob_type = 9,
+  nan_propagation = 10,
   numerical_note = 11,
   pointwise_mode = 14,
   descriptor = 15,
+  resample_mode = 21,
+  padding_mode = 22,
+  fraction = 26,
 };
 
-enum class DataType : unsigned { f32 = 0, f16 = 2, bf16 = 9 };
+enum class DataType : unsigned { f32 = 0, f16 = 2, i8 = 3, bf16 = 9 };
 enum class ConvolutionMode : unsigned { cross_correlation = 1 };
 enum class PointwiseMode : unsigned { add = 0, relu = 100 };
+/// What windows over images become.
+enum class ResampleMode : unsigned { max = 3, average_without_padding = 4 };
+enum class PaddingMode : unsigned { zero = 0, minus_infinity = 1 };
+enum class NanPropagation : unsigned { yes = 1 };
+struct Fraction {
+  std::int64_t numerator, denominator;
+};
 /// a: the library's model of how fast each engine is; fallback: engines that nearly always can.
 enum class HeuristicsMode : unsigned { fallback = 2, a = 3 };
 /// What an engine does with numbers.

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "devices/cuda/convolution_library.hpp"
+#include "devices/cuda/dnn_library.hpp"
 #include "devices/cuda/gpu.hpp"
 #include "devices/cuda/lanes.hpp"
 #include "devices/cuda/line_mirror.hpp"
@@ -69,7 +69,7 @@ class Recorder {
 /// What computes beside kernels of ours; null: they compute it.
 struct Libraries {
   std::unique_ptr<ProductLibrary> products;
-  std::unique_ptr<ConvolutionLibrary> convolutions;
+  std::unique_ptr<DnnLibrary> dnn;
 };
 
 /// What the streams and replicas of a device share. All memory is taken here and when streams and replicas are made: a

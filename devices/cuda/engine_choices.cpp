@@ -14,7 +14,7 @@
 #include "runtime/base/new_file.hpp"
 
 // A file of choices:
-//   troupe cudnn choices 1
+//   troupe cudnn choices 2
 //   <identity>
 //   <problem> = <engine> <knob>:<value> ...
 //   end <number of choices>
@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kTitle = "troupe cudnn choices 1", kIs = " = ", kEnd = "end ";
+constexpr std::string_view kTitle = "troupe cudnn choices 2", kIs = " = ", kEnd = "end ";
 
 template <class Number>
 Number number_in(std::string_view text) {

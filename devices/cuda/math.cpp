@@ -30,7 +30,7 @@ std::uint64_t Math::own_scratch_bytes() const noexcept {
 }
 
 std::uint64_t Math::scratch_bytes() const noexcept {
-  const bool has_library = libraries_.products != nullptr || libraries_.convolutions != nullptr;
+  const bool has_library = libraries_.products != nullptr || libraries_.dnn != nullptr;
   return own_scratch_bytes() + (has_library ? room_.landed_bytes : 0);
 }
 
@@ -170,10 +170,10 @@ void Math::multiply_to_gradient(CudaStream& stream, MultiplyArgs& args, SumColum
 
 namespace {
 
-std::optional<LibraryConvolution> convolution_with_relu(const ConvolveArgs& args, const std::uint16_t* bf16_bias) {
+std::optional<DnnOperation> convolution_with_relu(const ConvolveArgs& args, const std::uint16_t* bf16_bias) {
   const void* const bias = args.to.bias == nullptr ? nullptr : bias_for(args.to, bf16_bias);
   if (bias == nullptr && args.to.bias != nullptr) return std::nullopt;
-  return library_convolution(args, bias, true);
+  return dnn_operation(args, bias, true);
 }
 
 }  // namespace
@@ -191,51 +191,51 @@ std::byte* Math::grow_workspace(std::uint64_t size_bytes) {
 }
 
 /// Whether a library has a plan, with as much memory as that takes.
-bool Math::prepare(const std::optional<LibraryConvolution>& what) {
-  if (libraries_.convolutions == nullptr || !what) return false;
-  return libraries_.convolutions->plan(
-             *what, [this](std::uint64_t size_bytes) { return grow_workspace(size_bytes); }) != nullptr;
+bool Math::prepare(const std::optional<DnnOperation>& what) {
+  if (libraries_.dnn == nullptr || !what) return false;
+  return libraries_.dnn->plan(*what, [this](std::uint64_t size_bytes) { return grow_workspace(size_bytes); }) !=
+         nullptr;
 }
 
 void Math::prepare(const ConvolveArgs& args, const std::uint16_t* bf16_bias, bool with_relu) {
   if (with_relu && prepare(convolution_with_relu(args, bf16_bias))) return;
   const void* const bias = args.to.bias == nullptr ? nullptr : bias_for(args.to, bf16_bias);
-  if (bias != nullptr && prepare(library_convolution(args, bias, false))) return;
-  (void)prepare(library_convolution(args, nullptr, false));
+  if (bias != nullptr && prepare(dnn_operation(args, bias, false))) return;
+  (void)prepare(dnn_operation(args, nullptr, false));
 }
-void Math::prepare(const ConvolveToImagesArgs& args) { (void)prepare(library_convolution(args)); }
-void Math::prepare(const ConvolveToWeightsArgs& args) { (void)prepare(library_convolution(args, landing_)); }
+void Math::prepare(const ConvolveToImagesArgs& args) { (void)prepare(dnn_operation(args)); }
+void Math::prepare(const ConvolveToWeightsArgs& args) { (void)prepare(dnn_operation(args, landing_)); }
 
 /// Null: the library cannot.
-const ConvolutionPlan* Math::plan_of(const std::optional<LibraryConvolution>& what) const {
-  if (libraries_.convolutions == nullptr || !what) return nullptr;
+const DnnPlan* Math::plan_of(const std::optional<DnnOperation>& what) const {
+  if (libraries_.dnn == nullptr || !what) return nullptr;
   const Workspace taken = [this](std::uint64_t size_bytes) {
     return size_bytes <= workspace_.size_bytes() ? workspace_.at() : nullptr;
   };
-  return libraries_.convolutions->plan_in_step(*what, taken);
+  return libraries_.dnn->plan_in_step(*what, taken);
 }
 
 /// False: the library cannot, and nothing is done.
-bool Math::convolve_by_library(CudaStream& stream, const std::optional<LibraryConvolution>& what) const {
-  const ConvolutionPlan* const plan = plan_of(what);
+bool Math::run_by_library(CudaStream& stream, const std::optional<DnnOperation>& what) const {
+  const DnnPlan* const plan = plan_of(what);
   if (plan == nullptr) return false;
-  const ConvolutionCall call{plan, what->places, workspace_.at()};
-  stream.launch_library(*libraries_.convolutions, std::as_bytes(std::span{&call, 1}));
+  const DnnCall call{plan, what->places, workspace_.at()};
+  stream.launch_library(*libraries_.dnn, std::as_bytes(std::span{&call, 1}));
   return true;
 }
 
 /// As multiply_with_bias().
 bool Math::convolve_with_bias(CudaStream& stream, const ConvolveArgs& args, const std::uint16_t* bf16_bias) const {
   if (const void* const bias = bias_for(args.to, bf16_bias);
-      bias != nullptr && convolve_by_library(stream, library_convolution(args, bias, false)))
+      bias != nullptr && run_by_library(stream, dnn_operation(args, bias, false)))
     return true;
-  if (!convolve_by_library(stream, library_convolution(args, nullptr, false))) return false;
+  if (!run_by_library(stream, dnn_operation(args, nullptr, false))) return false;
   add_bias(stream, args.to, args.shape.count_out() / args.shape.filters, args.shape.filters);
   return true;
 }
 
 void Math::convolve(CudaStream& stream, ConvolveArgs& args, const std::uint16_t* bf16_bias) const {
-  const bool is_done = args.to.bias == nullptr ? convolve_by_library(stream, library_convolution(args, nullptr, false))
+  const bool is_done = args.to.bias == nullptr ? run_by_library(stream, dnn_operation(args, nullptr, false))
                                                : convolve_with_bias(stream, args, bf16_bias);
   if (is_done) return;
   args.to.count = args.shape.count_out();
@@ -247,11 +247,11 @@ bool Math::has_relu(const ConvolveArgs& args, const std::uint16_t* bf16_bias) co
 }
 
 void Math::convolve_with_relu(CudaStream& stream, const ConvolveArgs& args, const std::uint16_t* bf16_bias) const {
-  (void)convolve_by_library(stream, convolution_with_relu(args, bf16_bias));
+  (void)run_by_library(stream, convolution_with_relu(args, bf16_bias));
 }
 
 void Math::convolve_to_images(CudaStream& stream, ConvolveToImagesArgs& args) const {
-  if (convolve_by_library(stream, library_convolution(args))) return;
+  if (run_by_library(stream, dnn_operation(args))) return;
   args.to.count = args.shape.count_in();
   launch(stream, args, extents_of(args), 0);
 }
@@ -259,7 +259,7 @@ void Math::convolve_to_images(CudaStream& stream, ConvolveToImagesArgs& args) co
 /// As multiply_and_bring(). The library's order of weights is channels last, as is that of images.
 void Math::convolve_to_weights(CudaStream& stream, ConvolveToWeightsArgs& args) const {
   const ConvolutionShape& shape = args.shape;
-  if (convolve_by_library(stream, library_convolution(args, landing_))) {
+  if (run_by_library(stream, dnn_operation(args, landing_))) {
     PermuteArgs bring{};
     bring.to = {args.to.at, args.to.type, 0};
     bring.from = landing_, bring.from_type = args.images_type;
@@ -272,6 +272,35 @@ void Math::convolve_to_weights(CudaStream& stream, ConvolveToWeightsArgs& args) 
   }
   args.to.count = shape.count_weights();
   launch(stream, args, extents_of(args), 0);
+}
+
+// ---- Pools ----
+
+void Math::prepare(const PoolArgs& args, const PoolBackArgs* back, std::byte* index) {
+  (void)prepare(dnn_operation(args, nullptr));
+  if (back == nullptr) return;
+  const bool is_max = args.kind == PoolKind::max;
+  if (is_max && !prepare(dnn_operation(args, index))) return;
+  (void)prepare(dnn_operation(*back, is_max ? index : nullptr));
+}
+
+/// Whether a library computes both a max pool and its gradient. Else the gradient is found from input and output, and
+/// there is no use for an index.
+bool Math::writes_index(const PoolArgs& args, const PoolBackArgs& back, std::byte* index) const {
+  return args.kind == PoolKind::max && plan_of(dnn_operation(args, index)) != nullptr &&
+         plan_of(dnn_operation(back, index)) != nullptr;
+}
+
+void Math::pool(CudaStream& stream, PoolArgs& args, const PoolBackArgs* back, std::byte* index) const {
+  const bool has_index = back != nullptr && writes_index(args, *back, index);
+  if (!run_by_library(stream, dnn_operation(args, has_index ? index : nullptr)))
+    stream.launch(args, args.shape.count_out());
+}
+
+void Math::pool_back(CudaStream& stream, PoolBackArgs& args, const PoolArgs& forward, std::byte* index) const {
+  const bool has_index = writes_index(forward, args, index);
+  if (!run_by_library(stream, dnn_operation(args, has_index ? index : nullptr)))
+    stream.launch(args, args.shape.count_in());
 }
 
 void Math::cut(ColumnSums& sums) const noexcept {

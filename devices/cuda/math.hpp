@@ -21,22 +21,24 @@ struct MathRoom {
 /// The libraries that a replica uses; null: kernels of ours.
 struct MathLibraries {
   ProductLibrary* products = nullptr;
-  ConvolutionLibrary* convolutions = nullptr;
+  DnnLibrary* dnn = nullptr;
 };
 
-/// Where a replica's products of matrices, convolutions and sums over rows are enqueued: the one place that chooses
-/// what computes them. Products and convolutions by a library, where there is one and it has an algorithm; everything
-/// else by kernels of ours, products in as many parts as keep the processors busy.
+/// Where a replica's products of matrices, convolutions, pools and sums over rows are enqueued: the one place that
+/// chooses what computes them. Products, convolutions and pools by a library, where there is one and it has an
+/// algorithm; everything else by kernels of ours, products in as many parts as keep the processors busy.
 class Math {
  public:
   /// Takes the libraries' workspace of the GPU's memory.
   Math(const std::shared_ptr<const Gpu>& gpu, const MathLibraries& libraries, const MathRoom& room);
 
-  // Before the first step, with the arguments of that step: chooses how the convolution will be computed, and takes
-  // memory for it. What was not prepared is chosen when it is first enqueued, and has to do with that memory.
+  // Before the first step, with the arguments of that step: chooses how it will be computed, and takes memory for it.
+  // What was not prepared is chosen when it is first enqueued, and has to do with that memory.
   void prepare(const ConvolveArgs& args, const std::uint16_t* bf16_bias, bool with_relu);
   void prepare(const ConvolveToImagesArgs& args);
   void prepare(const ConvolveToWeightsArgs& args);
+  /// `back`: the gradient that will follow, with the same index; null: none will.
+  void prepare(const PoolArgs& args, const PoolBackArgs* back, std::byte* index);
 
   std::uint64_t scratch_bytes() const noexcept;
   /// `scratch`: of scratch_bytes(), in the GPU's memory, at a multiple of 256. As the workspace, it is for one stream
@@ -66,6 +68,11 @@ class Math {
   void convolve_with_relu(CudaStream& stream, const ConvolveArgs& args, const std::uint16_t* bf16_bias) const;
   void convolve_to_images(CudaStream& stream, ConvolveToImagesArgs& args) const;
   void convolve_to_weights(CudaStream& stream, ConvolveToWeightsArgs& args) const;
+  /// `back`: the gradient that will follow; null: none will. `index`: memory for it, of a byte for each element of the
+  /// output; only a library writes it, and only for a max pool whose gradient it computes, too.
+  void pool(CudaStream& stream, PoolArgs& args, const PoolBackArgs* back, std::byte* index) const;
+  /// The gradient of `forward`, which was enqueued in this step with the same index.
+  void pool_back(CudaStream& stream, PoolBackArgs& args, const PoolArgs& forward, std::byte* index) const;
   /// to[j] = the sum of column j times the factor, f32. `args` comes without parts.
   void sum_columns(CudaStream& stream, SumColumnsArgs& args, float* to, const Factor& factor) const;
   /// Chooses the parts of sums over columns, whose results (at most 16 bytes each) then find room in scratch().
@@ -82,9 +89,10 @@ class Math {
   std::uint64_t own_scratch_bytes() const noexcept;
   void add_bias(CudaStream& stream, const ProductTo& to, std::uint64_t rows, std::uint64_t columns) const;
   std::byte* grow_workspace(std::uint64_t size_bytes);
-  bool prepare(const std::optional<LibraryConvolution>& what);
-  const ConvolutionPlan* plan_of(const std::optional<LibraryConvolution>& what) const;
-  bool convolve_by_library(CudaStream& stream, const std::optional<LibraryConvolution>& what) const;
+  bool prepare(const std::optional<DnnOperation>& what);
+  const DnnPlan* plan_of(const std::optional<DnnOperation>& what) const;
+  bool run_by_library(CudaStream& stream, const std::optional<DnnOperation>& what) const;
+  bool writes_index(const PoolArgs& args, const PoolBackArgs& back, std::byte* index) const;
   bool convolve_with_bias(CudaStream& stream, const ConvolveArgs& args, const std::uint16_t* bf16_bias) const;
 
   const std::shared_ptr<const Gpu> gpu_;

@@ -16,6 +16,8 @@ namespace {
 constexpr std::uint64_t kF32 = sizeof(float);
 /// Source: cuBLAS documentation, cublasSetWorkspace (for Hopper and later).
 constexpr std::uint64_t kWorkspace = std::uint64_t{32} << 20;
+/// What a plan of cuDNN may need (DnnLibrary::kMostWorkspace). It works where products do.
+constexpr std::uint64_t kDnnWorkspace = std::uint64_t{256} << 20;
 /// Two blocks of 64 x 64 sums for each processor of the largest GPUs.
 constexpr std::uint64_t kMostProcessors = 192, kProductParts = 2 * kMostProcessors * 64 * 64 * kF32;
 /// Of what kernels keep (devices/cuda/kernels).
@@ -50,7 +52,7 @@ class ReplicaMemoryOf {
       scratch = std::max(scratch, scratch_of(l));
     }
     activations += gradients() + on_a_boundary(scratch) + on_a_boundary(sizeof(std::uint64_t));
-    return {activations, kProductParts, kWorkspace + landing() + relu_masks()};
+    return {activations, kProductParts, kWorkspace + landing() + relu_masks(), dnn()};
   }
 
  private:
@@ -105,19 +107,36 @@ class ReplicaMemoryOf {
       if (parameter.layer == layer) return parameter.count_elements();  // its first one
     return 0;
   }
-  /// Where the gradients to the weights and the bias of the largest layer land that a library computes.
+  /// Convolutions that are no products of matrices.
+  bool is_convolution(std::uint32_t layer) const {
+    const auto* const conv = std::get_if<Conv2d>(&graph_.layers()[layer].operation);
+    return conv != nullptr && !is_one_product(*conv);
+  }
+  /// Where the gradients to the weights of the largest layer land that a library computes; of products the bias's, too.
   std::uint64_t landing() const {
     std::uint64_t most = 0;
     for (std::uint32_t l = 0; l < graph_.layers().size(); ++l) {
       const Operation& operation = graph_.layers()[l].operation;
-      const auto* const conv = std::get_if<Conv2d>(&operation);
-      if (!std::holds_alternative<Dense>(operation) && (conv == nullptr || !is_one_product(*conv))) continue;
-      std::uint64_t bytes = 0;
+      if (!std::holds_alternative<Dense>(operation) && !std::holds_alternative<Conv2d>(operation)) continue;
+      std::uint64_t bytes = is_convolution(l) ? on_a_boundary(weights_of(l) * kF32) : 0;
       for (const Parameter& parameter : graph_.parameters())
-        if (parameter.layer == l) bytes += on_a_boundary(parameter.count_elements() * kF32);
+        if (parameter.layer == l && !is_convolution(l)) bytes += on_a_boundary(parameter.count_elements() * kF32);
       most = std::max(most, bytes);
     }
     return most;
+  }
+  /// The workspace for what cuDNN may compute, and the indices of max pools.
+  std::uint64_t dnn() const {
+    std::uint64_t kept = 0;
+    bool computes = false;
+    for (std::uint32_t l = 0; l < graph_.layers().size(); ++l) {
+      const Operation& operation = graph_.layers()[l].operation;
+      const bool is_max = std::holds_alternative<MaxPool>(operation);
+      if (is_max) kept += on_a_boundary(rows_ * width(graph_.output_tensor(l)));
+      computes = computes || is_max || is_convolution(l) || std::holds_alternative<AveragePool>(operation) ||
+                 std::holds_alternative<GlobalAveragePool>(operation);
+    }
+    return kept + (computes ? kDnnWorkspace - kWorkspace : 0);
   }
   std::uint64_t relu_masks() const {
     std::uint64_t bytes = 0;

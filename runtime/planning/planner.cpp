@@ -472,11 +472,10 @@ void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, con
   needs.peers += (local - 1) * (crosses ? (group.count + local - 1) / local : own) * sizeof(float);
 }
 
-/// The replica's own memory on a GPU, and NCCL's. The library for products is taken only where weights are in the
-/// GPU's.
+/// The replica's own memory on a GPU, and NCCL's. Libraries are taken only where weights are in the GPU's.
 void add_gpu(MemoryNeeds& needs, const Plan& plan, const PlanSums& sums, std::uint64_t ranks_of_node) {
   needs.activations = sums.on_gpu.activations;
-  needs.products = sums.on_gpu.products + (plan.in_gpu_memory ? sums.on_gpu.library : 0);
+  needs.products = sums.on_gpu.products + (plan.in_gpu_memory ? sums.on_gpu.library + sums.on_gpu.dnn : 0);
   if (plan.uses_nccl())
     needs.nccl =
         plan.groups.size() * detail::nccl_buffer_bytes(static_cast<std::uint32_t>(ranks_of_nccl(plan, ranks_of_node)));

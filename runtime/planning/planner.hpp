@@ -70,7 +70,7 @@ struct MemoryNeeds {
   std::uint64_t words = 0;           // directory page, timelines, sums, digests
   std::uint64_t data = 0;            // the samples as they were read; 0 if another rank of the node reads them
   std::uint64_t activations = 0;     // estimate: the device's outputs of layers and their gradients
-  std::uint64_t products = 0;        // on a GPU, estimate: for products by cuBLASLt and in parts
+  std::uint64_t products = 0;        // on a GPU, estimate: for what libraries compute, and products in parts
   std::uint64_t nccl = 0;            // on a GPU, estimate: NCCL's own buffers, as far as they are documented
   std::uint64_t peers = 0;           // used in the other arenas of its node, allocated by their ranks
   /// Size of the rank's arena, with 64 KiB to spare for alignment and small items.

@@ -1,7 +1,4 @@
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "devices/cuda/engine_choices.hpp"
 #include "tests/devices/cuda_trial.hpp"
@@ -10,8 +7,6 @@
 // cuda_libraries_test. What it computes is compared with the reference in cuda_contract_test.
 namespace troupe {
 namespace {
-
-namespace fs = std::filesystem;
 
 Graph net(DType dtype = DType::f32) {
   return {"net",
@@ -34,7 +29,7 @@ TEST(CudaConvolutions, AreNotByALibraryOfAnotherMajorVersion) {
                           [] {
                             return Trial{{}, net()}.description();
                           }),
-                {"convolutions by own kernels (cuDNN ", "is not one of version 9"});
+                {"convolutions and pools by own kernels (cuDNN ", "is not one of version 9"});
 }
 
 /// How far a step's gradients are from those by kernels of ours, where the stand-in has such errors.
@@ -61,25 +56,6 @@ TEST(CudaConvolutions, AreTheSameWhereTheLibraryHasNoPlanForSomeOfThem) {
   EXPECT_EQ(distance_with("cudnnBackendCreateDescriptor=cudnn_not_supported", DType::f32), 0);
 }
 
-/// A folder of its own, gone when the test ends.
-class TempFolder {
- public:
-  TempFolder() {
-    std::string name = (fs::temp_directory_path() / "troupe-choices-XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
-  }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-  ~TempFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 TEST(CudaConvolutions, EndTheStreamWithTheReasonWhenTheLibraryFails) {
   if (!gpu::is_stand_in()) GTEST_SKIP() << "a real library has no errors on command";
   const auto ended = [] {
@@ -88,25 +64,14 @@ TEST(CudaConvolutions, EndTheStreamWithTheReasonWhenTheLibraryFails) {
     const Status status = trial.end();
     return text(name_of(status.code()), ": ", status.text());
   };
-  // Each of the five plans was recorded once before, and for each an engine that refuses that was tried.
+  // Each of the five plans was recorded and run once before, and for each an engine that refuses the first was tried.
   const TempFolder folder;
   expect_says(said_with({{"XDG_CACHE_HOME", folder.path().c_str()},
-                         {"TROUPE_CUDA_HOST_FAULT", "cudnnBackendExecute:12=cudnn_execution_failed"}},
+                         {"TROUPE_CUDA_HOST_FAULT", "cudnnBackendExecute:17=cudnn_execution_failed"}},
                         ended),
-              {"device_fault: ", "cuDNN, a convolution on Stand-in", "the execution failed on the GPU"});
+              {"device_fault: ", "cuDNN on Stand-in", "the execution failed on the GPU"});
 }
 
-/// The one file of choices in a folder for caches; empty: there is none.
-fs::path file_in(const fs::path& folder) {
-  if (!fs::exists(folder / "troupe")) return {};
-  for (const auto& entry : fs::directory_iterator(folder / "troupe")) return entry.path();
-  return {};
-}
-std::string content_of(const fs::path& file) {
-  std::ostringstream read;
-  read << std::ifstream{file}.rdbuf();
-  return read.str();
-}
 /// What a step on a device of this process says, with a folder for caches.
 std::string described_with(const fs::path& folder, std::uint32_t rows = kTrialRows) {
   return said_with({{"XDG_CACHE_HOME", folder.c_str()}}, [rows] {
@@ -121,7 +86,7 @@ TEST(CudaConvolutions, AreChosenOnceAndKeptForTheNextRun) {
   const TempFolder folder;
   expect_says(described_with(folder.path()), {"cuDNN 9.19.0; done"});
   const std::string first = content_of(file_in(folder.path()));
-  expect_says(first, {"troupe cudnn choices 1\nStand-in", ", cuDNN 9.19.0, driver 13000\n",
+  expect_says(first, {"troupe cudnn choices 2\nStand-in", ", cuDNN 9.19.0, driver 13000\n",
                       "forward f32 7x8x6x3 to 8x6x8 kernel 3x3", " bias relu aligned ", " = 1 1:2\n", "\nend 5\n"});
   expect_says(described_with(folder.path()), {"cuDNN 9.19.0; done"});
   EXPECT_EQ(content_of(file_in(folder.path())), first);
@@ -178,6 +143,25 @@ TEST(CudaConvolutions, ChooseAnewWhereTheLibraryNoLongerHasAKeptChoice) {
     std::ofstream{file} << spoilt;
     expect_says(described_with(folder.path()), {"cuDNN 9.19.0; done"});
     EXPECT_EQ(content_of(file), good) << choice;
+  }
+}
+
+// Of an engine with settings the stand-in's results are then wrong.
+TEST(CudaConvolutions, AreComputedByTheNextEngineWhereOneComputesSomethingElseWhichTheDescriptionSays) {
+  if (!gpu::is_stand_in()) GTEST_SKIP() << "a real library computes nothing wrong on command";
+  for (const char* const wrong :
+       {"convolution_relu", "convolution_bias", "convolution_to_images", "convolution_to_weights"}) {
+    SCOPED_TRACE(wrong);
+    const TempFolder folder;
+    const auto described = [] {
+      const std::string said = Trial{by_cudnn(), net()}.description();  // later devices read what was chosen
+      const double apart = distance(gradients_of(net(), by_cudnn()), gradients_of(net(), by_own()));
+      return text(said, apart < 1e-5 ? "; right" : "; wrong");
+    };
+    expect_says(
+        said_with({{"XDG_CACHE_HOME", folder.path().c_str()}, {"TROUPE_CUDA_HOST_CUDNN_WRONG", wrong}}, described),
+        {" (not engine 1 for ", ": its results differ from those of own kernels by ", "; right"});
+    expect_says(content_of(file_in(folder.path())), {" = 0\n", " = 1 1:2\n"});
   }
 }
 

@@ -4,7 +4,10 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <sstream>
 #include <string>
 
 #include "devices/cuda/cuda_device.hpp"
@@ -127,4 +130,36 @@ inline void expect_says(const std::string& said, std::initializer_list<const cha
   for (const char* const part : parts) EXPECT_NE(said.find(part), said.npos) << said;
 }
 
+namespace fs = std::filesystem;
+
+/// A folder of its own, gone when the test ends.
+class TempFolder {
+ public:
+  TempFolder() {
+    std::string name = (fs::temp_directory_path() / "troupe-choices-XXXXXX").string();
+    path_ = ::mkdtemp(name.data());
+  }
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
+  ~TempFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+/// The one file of choices in a folder for caches; empty: there is none.
+inline fs::path file_in(const fs::path& folder) {
+  if (!fs::exists(folder / "troupe")) return {};
+  for (const auto& entry : fs::directory_iterator(folder / "troupe")) return entry.path();
+  return {};
+}
+inline std::string content_of(const fs::path& file) {
+  std::ostringstream read;
+  read << std::ifstream{file}.rdbuf();
+  return read.str();
+}
 }  // namespace troupe

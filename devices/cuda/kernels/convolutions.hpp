@@ -25,6 +25,17 @@ struct ConvolutionShape {
   constexpr std::uint64_t count_weights() const noexcept { return filters * taps() * channels_of_group(); }
 };
 
+#if !defined(__CUDACC__)
+/// Of a shape whose other members are known.
+inline void find_divisors(ConvolutionShape& s) noexcept {
+  s.by_image = divisor_of(s.height * s.width), s.by_width = divisor_of(s.width);
+  s.by_out_image = divisor_of(s.out_height * s.out_width), s.by_out_width = divisor_of(s.out_width);
+  s.by_kernel_width = divisor_of(s.kernel_width);
+  s.by_channels = divisor_of(s.channels / s.groups), s.by_filters = divisor_of(s.filters / s.groups);
+  s.by_stride_height = divisor_of(s.stride_height), s.by_stride_width = divisor_of(s.stride_width);
+}
+#endif
+
 /// The elements that the three products of a convolution read.
 struct ConvolutionReads {
   const ConvolutionShape& shape;

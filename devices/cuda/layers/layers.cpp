@@ -53,6 +53,7 @@ LayerRoom room_for(const Kind& kind, const LayerWork& work, std::uint32_t rows) 
       check_at_most(work.inputs.size(), kMostInputs, "inputs");
     if constexpr (std::is_same_v<Kind, Transpose>)
       check_at_most(work.output->shape.extents.size(), kMostExtents, "extents");
+    if constexpr (std::is_same_v<Kind, MaxPool>) room.dnn_kept = rows * work.output->width();  // the index
     if constexpr (std::is_same_v<Kind, BatchNorm>)
       room.kept = on_a_boundary(channels * sizeof(ChannelMoments)) + channels * sizeof(SlopeSums);
     if constexpr (std::is_same_v<Kind, LayerNorm> || std::is_same_v<Kind, L2Norm>)
@@ -78,6 +79,16 @@ LayerRoom room_for(const Attention& attention, const LayerWork& work, std::uint3
 
 LayerRoom room_for(const LayerWork& work, const Operation& operation, std::uint32_t rows) {
   return std::visit([&](const auto& kind) { return room_for(kind, work, rows); }, operation);
+}
+
+void prepare(const LayerWork& work, const Operation& operation, const Tensor* relu, std::uint32_t rows, bool trains,
+             Math& math) {
+  std::visit(
+      [&]<class Kind>(const Kind& kind) {
+        if constexpr (std::is_same_v<Kind, Conv2d>) prepare(kind, work, relu, rows, trains, math);
+        if constexpr (requires { prepare(kind, work, rows, trains, math); }) prepare(kind, work, rows, trains, math);
+      },
+      operation);
 }
 
 void forward(const LayerWork& work, const Operation& operation, const Pass& pass) {

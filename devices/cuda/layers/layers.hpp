@@ -63,6 +63,7 @@ struct Pass {
 /// Bytes that a layer keeps, and of scratch, for batches of `rows`.
 struct LayerRoom {
   std::uint64_t kept = 0, scratch = 0;
+  std::uint64_t dnn_kept = 0;  // at least, where cuDNN may compute the layer
   MathRoom math{};
 };
 /// Throws Error{unsupported} with the reason for what has no kernels.
@@ -71,6 +72,13 @@ LayerRoom room_for(const LayerWork& work, const Operation& operation, std::uint3
 /// What `math` can choose before the first step, for batches of `rows`. `relu`: the tensor that a ReLU behind the layer
 /// writes, where that alone reads the layer's; null: there is none. `trains`: there will be a backward pass.
 void prepare(const LayerWork& work, const Operation& operation, const Tensor* relu, std::uint32_t rows, bool trains,
+             Math& math);
+// Of the layers whose ReLU is computed apart.
+void prepare(const MaxPool& pool, const LayerWork& work, std::uint32_t rows, bool trains, Math& math);
+void prepare(const AveragePool& pool, const LayerWork& work, std::uint32_t rows, bool trains, Math& math);
+void prepare(const GlobalAveragePool& pool, const LayerWork& work, std::uint32_t rows, bool trains, Math& math);
+/// Of a convolution. `relu`: as above.
+void prepare(const Conv2d& conv, const LayerWork& work, const Tensor* relu, std::uint32_t rows, bool trains,
              Math& math);
 
 void forward(const LayerWork& work, const Operation& operation, const Pass& pass);

@@ -98,11 +98,7 @@ ConvolutionShape shape_of(const Conv2d& conv, const LayerWork& work, std::uint32
   s.padding_height = conv.padding.height, s.padding_width = conv.padding.width;
   s.dilation_height = conv.dilation.height, s.dilation_width = conv.dilation.width;
   s.stride_height = conv.stride.height, s.stride_width = conv.stride.width;
-  s.by_image = divisor_of(s.height * s.width), s.by_width = divisor_of(s.width);
-  s.by_out_image = divisor_of(s.out_height * s.out_width), s.by_out_width = divisor_of(s.out_width);
-  s.by_kernel_width = divisor_of(s.kernel_width);
-  s.by_channels = divisor_of(s.channels / s.groups), s.by_filters = divisor_of(s.filters / s.groups);
-  s.by_stride_height = divisor_of(s.stride_height), s.by_stride_width = divisor_of(s.stride_width);
+  find_divisors(s);
   return s;
 }
 
@@ -173,15 +169,14 @@ const std::uint16_t* bf16_bias(const Conv2d& conv, const LayerWork& work) {
 
 }  // namespace
 
-void prepare(const LayerWork& work, const Operation& operation, const Tensor* relu, std::uint32_t rows, bool trains,
+void prepare(const Conv2d& conv, const LayerWork& work, const Tensor* relu, std::uint32_t rows, bool trains,
              Math& math) {
-  const auto* const conv = std::get_if<Conv2d>(&operation);
-  if (conv == nullptr || is_affine(*conv)) return;
+  if (is_affine(conv)) return;
   const Tensor& to = relu != nullptr ? *relu : *work.output;
-  math.prepare(forward_args(*conv, work, to, rows), bf16_bias(*conv, work), relu != nullptr);
+  math.prepare(forward_args(conv, work, to, rows), bf16_bias(conv, work), relu != nullptr);
   if (!trains) return;
-  math.prepare(to_weights_args(*conv, work, rows));
-  if (work.gradients[0].at != nullptr) math.prepare(to_images_args(*conv, work, rows));
+  math.prepare(to_weights_args(conv, work, rows));
+  if (work.gradients[0].at != nullptr) math.prepare(to_images_args(conv, work, rows));
 }
 
 bool has_relu_gradient(const Dense& dense, const LayerWork& work, const std::byte* mask, const Pass& pass) {

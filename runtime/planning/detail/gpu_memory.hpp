@@ -11,6 +11,9 @@ struct GpuReplicaBytes {
   std::uint64_t activations = 0;  // outputs of all layers, which are kept, what layers keep beside them, gradients
   std::uint64_t products = 0;     // for products by own kernels, in parts
   std::uint64_t library = 0;      // for products by cuBLASLt: its workspace, where gradients to weights land, masks
+  /// For layers by cuDNN, at most: by how much they make the workspace larger, and what they keep. What its plans need,
+  /// only a GPU tells.
+  std::uint64_t dnn = 0;
 };
 /// Over `rows` rows. From the graph alone, so that all ranks get the same: GPUs with fewer processors than those of
 /// today, or of a compute capability below 9.0, need some MiB less. A test compares it with what the device takes.

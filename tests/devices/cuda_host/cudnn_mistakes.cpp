@@ -1,81 +1,18 @@
 // Mistakes with convolutions of cuDNN: rows of the table in mistakes_test.cpp.
-#include <array>
-#include <span>
-#include <utility>
-
-#include "devices/cuda/cudnn_api.hpp"
-#include "tests/devices/cuda_host/mistakes.hpp"
+#include "tests/devices/cuda_host/dnn_rig.hpp"
 
 namespace troupe::cuda::testing::mistakes {
 namespace {
 
-using dnn::Attribute;
-using dnn::DescriptorType;
-using dnn::ElementType;
-using Extents = std::array<std::int64_t, 4>;  // images, channels, height, width
-
 constexpr Extents kImages{2, 4, 6, 6}, kWeights{8, 4, 3, 3}, kOutput{2, 8, 4, 4};
-constexpr std::size_t kTensorWords = 1024;  // of 8 bytes: more than any of them has
-constexpr std::int64_t kInParts = 1;        // the stand-in's engine with a workspace, in at most 4 parts
 
-dnn::Library open_cudnn() {
-  std::string why;
-  const auto found = dnn::Library::load(why, "libcudnn.so.9");
-  if (found) return *found;
-  std::fprintf(stderr, "%s\n", why.c_str());
-  std::exit(98);
-}
+/// One convolution.
+struct Convolutions : DnnRig {
+  DevicePointer images, weights, output;
+  dnn::Descriptor tensor_of_images = nullptr;
 
-/// One convolution in f32, and everything that it needs. Its steps are inlined, so that a report names the program.
-struct Convolutions : Rig {
-  const dnn::Library cudnn = open_cudnn();
-  StreamHandle own;
-  DevicePointer images, weights, output, workspace;
-  dnn::Handle handle = nullptr;
-  std::vector<dnn::Descriptor> made;
-  dnn::Descriptor tensor_of_images = nullptr, operation = nullptr, graph = nullptr, plan = nullptr;
-
-  explicit Convolutions(int devices = 1) : Rig(devices), own(stream()) {
-    images = memory(kTensorWords), weights = memory(kTensorWords), output = memory(kTensorWords),
-    workspace = memory(kTensorWords);
-    for (const DevicePointer each : {images, weights, output}) fill(each, kTensorWords, own, 0);
-    must(driver.stream_synchronize, own);
-    (void)cudnn.create(&handle);
-    (void)cudnn.set_stream(handle, own);
-  }
-  dnn::Descriptor make(DescriptorType type) {
-    (void)cudnn.descriptor_create(type, &made.emplace_back());
-    return made.back();
-  }
-  template <class T>
-  [[gnu::always_inline]] dnn::Status set(dnn::Descriptor of, Attribute attribute, ElementType type,
-                                         std::span<const T> values) const {
-    const dnn::Status status =
-        cudnn.descriptor_set(of, attribute, type, static_cast<std::int64_t>(values.size()), values.data());
-    return status;
-  }
-  template <class T>
-  [[gnu::always_inline]] dnn::Status set(dnn::Descriptor of, Attribute attribute, ElementType type,
-                                         const T& value) const {
-    return set(of, attribute, type, std::span<const T>{&value, 1});
-  }
-  [[gnu::always_inline]] dnn::Descriptor finalized(dnn::Descriptor one) const {
-    const dnn::Status status = cudnn.descriptor_finalize(one);
-    (void)status;
-    return one;
-  }
-  [[gnu::always_inline]] dnn::Descriptor open_tensor(std::int64_t id, const Extents& extents, const Extents& strides) {
-    const dnn::Descriptor one = make(DescriptorType::tensor);
-    (void)set(one, Attribute::tensor_type, ElementType::data_type, dnn::DataType::f32);
-    (void)set(one, Attribute::tensor_dimensions, ElementType::int64, std::span<const std::int64_t>{extents});
-    (void)set(one, Attribute::tensor_strides, ElementType::int64, std::span<const std::int64_t>{strides});
-    (void)set(one, Attribute::tensor_id, ElementType::int64, id);
-    (void)set(one, Attribute::tensor_alignment, ElementType::int64, std::int64_t{16});
-    return one;
-  }
-  [[gnu::always_inline]] dnn::Descriptor tensor(std::int64_t id, const Extents& of) {
-    return finalized(open_tensor(id, of, {of[1] * of[2] * of[3], 1, of[1] * of[3], of[1]}));
-  }
+  explicit Convolutions(int devices = 1)
+      : DnnRig(devices), images(tensor_memory()), weights(tensor_memory()), output(tensor_memory()) {}
   [[gnu::always_inline]] dnn::Descriptor convolution() {
     constexpr std::array<std::int64_t, 2> kNone{0, 0}, kOne{1, 1};
     const dnn::Descriptor one = make(DescriptorType::convolution);
@@ -99,52 +36,19 @@ struct Convolutions : Rig {
     (void)set(one, Attribute::forward_beta, ElementType::f32, 0.0F);
     return one;
   }
-  [[gnu::always_inline]] dnn::Descriptor plan_with(dnn::Handle of) {
-    const dnn::Descriptor engine = make(DescriptorType::engine);
-    (void)set(engine, Attribute::engine_graph, ElementType::descriptor, graph);
-    (void)set(engine, Attribute::engine_index, ElementType::int64, kInParts);
-    const dnn::Descriptor knob = make(DescriptorType::knob_choice);
-    (void)set(knob, Attribute::knob_type, ElementType::knob_type, dnn::KnobType{1});
-    (void)set(knob, Attribute::knob_value, ElementType::int64, std::int64_t{2});
-    const dnn::Descriptor config = make(DescriptorType::config);
-    (void)set(config, Attribute::config_engine, ElementType::descriptor, finalized(engine));
-    (void)set(config, Attribute::config_knob_choices, ElementType::descriptor, finalized(knob));
-    const dnn::Descriptor one = make(DescriptorType::plan);
-    (void)set(one, Attribute::plan_handle, ElementType::handle, of);
-    (void)set(one, Attribute::plan_config, ElementType::descriptor, finalized(config));
-    return finalized(one);
-  }
+  using DnnRig::describe_graph;
   [[gnu::always_inline]] void describe_graph() {
     tensor_of_images = tensor(1, kImages);
-    operation = finalized(open_operation(tensor_of_images, kOutput));
-    graph = make(DescriptorType::graph);
-    (void)set(graph, Attribute::graph_handle, ElementType::handle, handle);
-    (void)set(graph, Attribute::graph_operations, ElementType::descriptor, operation);
-    (void)finalized(graph);
+    describe_graph(finalized(open_operation(tensor_of_images, kOutput)));
   }
   [[gnu::always_inline]] void describe() {
     describe_graph();
     plan = plan_with(handle);
   }
   [[gnu::always_inline]] dnn::Status run(std::size_t tensors = 3) {
-    const std::array<std::int64_t, 3> ids{1, 2, 3};
-    const std::array<std::uint64_t*, 3> places{words_at(images), words_at(weights), words_at(output)};
-    const dnn::Descriptor pack = make(DescriptorType::variant_pack);
-    (void)set(pack, Attribute::pack_ids, ElementType::int64, std::span{ids}.first(tensors));
-    (void)set(pack, Attribute::pack_pointers, ElementType::void_pointer,
-              std::span<std::uint64_t* const>{places}.first(tensors));
-    (void)set(pack, Attribute::pack_workspace, ElementType::void_pointer, words_at(workspace));
-    const dnn::Status status = cudnn.execute(handle, plan, finalized(pack));
+    const std::array<DevicePointer, 3> places{images, weights, output};
+    const dnn::Status status = run_at(std::span{places}.first(tensors));
     return status;
-  }
-  /// Without a mistake.
-  void end_descriptors() {
-    (void)driver.stream_synchronize(own);
-    for (const dnn::Descriptor each : made) (void)cudnn.descriptor_destroy(each);
-  }
-  void finish() {
-    end_descriptors();
-    (void)cudnn.destroy(handle);
   }
 };
 
@@ -353,7 +257,7 @@ int leaked_descriptor() {
 
 std::vector<Mistake> mistakes_with_convolutions() {
   constexpr const char *kRun = "cudnnBackendExecute on stream 1", *kSet = "cudnnBackendSetAttribute",
-                       *kEnd = "cudnnBackendFinalize", *kWrong = "wrong convolution";
+                       *kEnd = "cudnnBackendFinalize", *kWrong = "wrong graph";
   return {
       TROUPE_MISTAKE(strides_of_another_order, {kWrong, kEnd, "strides that are not those of f32 [2, 4, 6, 6]"}),
       TROUPE_MISTAKE(operation_of_a_tensor_that_is_not_finalized,
@@ -366,7 +270,7 @@ std::vector<Mistake> mistakes_with_convolutions() {
       TROUPE_MISTAKE(tensor_that_lacks_an_attribute, {kWrong, kEnd, "no attribute 900"}),
       TROUPE_MISTAKE(plan_of_another_handle_than_its_graph,
                      {kWrong, kEnd, "a plan with another handle than its graph's"}),
-      TROUPE_MISTAKE(convolution_without_a_workspace, {kWrong, kRun, "no workspace, where the plan needs 515 bytes"}),
+      TROUPE_MISTAKE(convolution_without_a_workspace, {kWrong, kRun, "no workspace, where the plan needs 2051 bytes"}),
       TROUPE_MISTAKE(convolution_with_too_small_a_workspace, {"out of range", kRun, "from cuMemAlloc_v2"}),
       TROUPE_MISTAKE(workspace_over_an_operand, {kWrong, kRun, "a workspace that overlaps tensor 1"}),
       TROUPE_MISTAKE(tensor_at_a_place_that_was_not_described,

@@ -20,5 +20,6 @@ struct Mistake {
 std::vector<Mistake> mistakes_with_collectives();
 std::vector<Mistake> mistakes_with_products();
 std::vector<Mistake> mistakes_with_convolutions();
+std::vector<Mistake> mistakes_with_pools();
 
 }  // namespace troupe::cuda::testing::mistakes

@@ -16,6 +16,13 @@ Rules operation_rules(Attribute images, Attribute weights, Attribute output, Att
           {convolution, descriptor}, {alpha, factor},       {beta, factor}};
 }
 
+Rules pool_rules(Attribute images, Attribute output, Attribute index, Attribute window, Attribute alpha,
+                 Attribute beta) {
+  const AttributeRule descriptor{ElementType::descriptor, 1, true}, factor{ElementType::f64, 1, true};
+  return {{images, descriptor}, {output, descriptor}, {index, {ElementType::descriptor, 1, false}},
+          {window, descriptor}, {alpha, factor},      {beta, factor}};
+}
+
 const std::map<DescriptorType, Rules>& all_rules() {
   using Type = ElementType;
   static const std::map<DescriptorType, Rules> rules{
@@ -43,6 +50,22 @@ const std::map<DescriptorType, Rules>& all_rules() {
       {DescriptorType::convolution_to_weights,
        operation_rules(to_weights_images, to_weights_weights, to_weights_output, to_weights_convolution,
                        to_weights_alpha, to_weights_beta)},
+      {DescriptorType::resample,
+       {{Attribute::resample_mode, {Type::resample_mode, 1, true}},
+        {resample_compute, {Type::data_type, 1, true}},
+        {resample_nan, {Type::nan_propagation, 1, true}},
+        {Attribute::resample_padding_mode, {Type::padding_mode, 1, true}},
+        {resample_spatial_dims, {Type::int64, 1, true}},
+        {resample_window, {Type::fraction, 2, true}},
+        {resample_pre_paddings, {Type::fraction, 2, true}},
+        {resample_post_paddings, {Type::fraction, 2, true}},
+        {resample_strides, {Type::fraction, 2, true}}}},
+      {DescriptorType::resample_forward,
+       pool_rules(resample_forward_images, resample_forward_output, resample_forward_index, resample_forward_resample,
+                  resample_forward_alpha, resample_forward_beta)},
+      {DescriptorType::resample_backward,
+       pool_rules(resample_backward_images, resample_backward_output, resample_backward_index,
+                  resample_backward_resample, resample_backward_alpha, resample_backward_beta)},
       {DescriptorType::pointwise_operation,
        {{pointwise_operation_pointwise, {Type::descriptor, 1, true}},
         {pointwise_operation_x, {Type::descriptor, 1, true}},
@@ -101,9 +124,9 @@ Status read_tensor(DescriptorState& of, std::string& mistake) {
     return wrong(mistake, "strides that are not those of " + tensor.text() + " with channels next to each other");
   if (tensor.alignment < 1 || (tensor.alignment & (tensor.alignment - 1)) != 0)
     return wrong(mistake, "an alignment of " + std::to_string(tensor.alignment) + " bytes");
-  if (tensor.type != DataType::f32 && tensor.type != DataType::f16 && tensor.type != DataType::bf16)
-    return Status::not_supported;
-  return Status::success;
+  const bool is_known = tensor.type == DataType::f32 || tensor.type == DataType::f16 || tensor.type == DataType::bf16 ||
+                        tensor.type == DataType::i8;
+  return is_known ? Status::success : Status::not_supported;
 }
 
 /// The attributes of an operation, in the order of operation_rules().
@@ -126,7 +149,7 @@ Status read_operation(DescriptorState& of, const PlacePtr& place, std::string& m
     const auto found = how->all<std::int64_t>(attribute);
     return std::array<std::int64_t, 2>{found[0], found[1]};
   };
-  Form form;
+  Convolution form;
   form.kind = of.type, form.images = images->tensor, form.weights = weights->tensor, form.output = output->tensor;
   form.padding = pair(convolution_pre_paddings), form.stride = pair(convolution_strides);
   form.dilation = pair(convolution_dilations);
@@ -143,15 +166,69 @@ Status read_operation(DescriptorState& of, const PlacePtr& place, std::string& m
                               form.weights.text() + ", output " + form.output.text());
   if (form.images.type != form.weights.type && of.type == DescriptorType::convolution_forward)
     return Status::not_supported;
-  of.form = form;
+  of.convolution = form;
+  return Status::success;
+}
+
+/// The attributes of a pool or of its gradient: images, output, index, window.
+std::array<Attribute, 4> pool_attributes(DescriptorType type) {
+  if (type == DescriptorType::resample_forward)
+    return {resample_forward_images, resample_forward_output, resample_forward_index, resample_forward_resample};
+  return {resample_backward_images, resample_backward_output, resample_backward_index, resample_backward_resample};
+}
+
+/// What is wrong with a pool for everybody.
+std::string mistake_in(const Pool& pool, const DescriptorState& how) {
+  const auto &in = pool.images.extents, &out = pool.output.extents;
+  bool fits = in[0] == out[0] && in[1] == out[1];
+  for (std::size_t i = 0; i < 2; ++i) {
+    const std::int64_t whole = in[i + 2] + 2 * pool.padding[i];
+    fits = fits && pool.window[i] <= whole && out[i + 2] == (whole - pool.window[i]) / pool.stride[i] + 1;
+  }
+  if (!fits) return "tensors that do not match: images " + pool.images.text() + ", output " + pool.output.text();
+  const bool is_max = pool.mode == ResampleMode::max;
+  if ((how.one<PaddingMode>(Attribute::resample_padding_mode) == PaddingMode::minus_infinity) != is_max)
+    return is_max ? "a max pool whose padding is not minus infinity" : "an average with a padding that is not zero";
+  if (pool.index && (!is_max || pool.index->extents != out))
+    return "an index " + pool.index->text() + " of an output " + pool.output.text();
+  if (is_max && pool.is_backward && !pool.index) return "the gradient of a max pool without an index";
+  return {};
+}
+
+Status read_pool(DescriptorState& of, const PlacePtr& place, std::string& mistake) {
+  const auto at = pool_attributes(of.type);
+  const Finder find{of, place};
+  const auto images = find.one(at[0]), output = find.one(at[1]), index = find.one(at[2]), how = find.one(at[3]);
+  if (!images || !output || !how) return Status::bad_param;
+  Pool pool;
+  const auto read_pair = [&](std::array<std::int64_t, 2>& to, Attribute attribute) {
+    const auto found = how->all<Fraction>(attribute);
+    bool is_whole = true;
+    for (std::size_t i = 0; i < 2; ++i) {
+      is_whole = is_whole && found[i].denominator == 1;
+      to[i] = found[i].numerator;
+    }
+    return is_whole;
+  };
+  std::array<std::int64_t, 2> behind{};
+  const bool is_whole = read_pair(pool.window, resample_window) && read_pair(pool.stride, resample_strides) &&
+                        read_pair(pool.padding, resample_pre_paddings) && read_pair(behind, resample_post_paddings);
+  pool.is_backward = of.type == DescriptorType::resample_backward;
+  pool.mode = how->one<ResampleMode>(Attribute::resample_mode);
+  pool.images = images->tensor, pool.output = output->tensor;
+  if (index) pool.index = index->tensor;
+  if (!is_whole || behind != pool.padding || pool.images.type != pool.output.type || pool.images.type == DataType::i8 ||
+      (pool.index && pool.index->type != DataType::i8))
+    return Status::not_supported;
+  if (std::string found = mistake_in(pool, *how); !found.empty()) return wrong(mistake, std::move(found));
+  of.work = std::make_shared<const Pool>(std::move(pool));
   return Status::success;
 }
 
 /// A convolution, or one with a bias, a ReLU or both behind it. Whatever lies between them is virtual.
-Status read_graph(DescriptorState& of, const PlacePtr& place, std::string& mistake) {
-  const auto operations = Finder{of, place}.all(graph_operations);
-  if (operations.empty() || !operations[0]->form) return Status::not_supported;
-  Form form = *operations[0]->form;
+Status read_convolution(DescriptorState& of, const std::vector<DescriptorPtr>& operations, const PlacePtr& place,
+                        std::string& mistake) {
+  Convolution form = *operations[0]->convolution;
   for (std::size_t i = 1; i < operations.size(); ++i) {
     const Finder find{*operations[i], place};
     const auto what = find.one(pointwise_operation_pointwise), x = find.one(pointwise_operation_x),
@@ -170,14 +247,27 @@ Status read_graph(DescriptorState& of, const PlacePtr& place, std::string& mista
       form.has_relu = true;
     form.output = y->tensor;
   }
-  std::map<std::int64_t, int> ids;
-  for (const TensorForm& tensor : form.tensors()) {
-    if (tensor.is_virtual) return wrong(mistake, "a virtual tensor that no operation puts out or reads");
-    if (++ids[tensor.id] > 1) return wrong(mistake, "two tensors with the id " + std::to_string(tensor.id));
-    if (tensor.type != form.images.type) return Status::not_supported;
-  }
+  for (const Computation::Operand& one : form.tensors())
+    if (one.tensor.type != form.images.type) return Status::not_supported;
   if (operations.size() > 1 && form.kind != DescriptorType::convolution_forward) return Status::not_supported;
-  of.form = form;
+  of.work = std::make_shared<const Convolution>(form);
+  return Status::success;
+}
+
+Status read_graph(DescriptorState& of, const PlacePtr& place, std::string& mistake) {
+  const auto operations = Finder{of, place}.all(graph_operations);
+  if (operations.empty()) return Status::bad_param;
+  if (operations[0]->convolution) {
+    if (const Status read = read_convolution(of, operations, place, mistake); read != Status::success) return read;
+  } else {
+    if (operations.size() != 1 || !operations[0]->work) return Status::not_supported;
+    of.work = operations[0]->work;
+  }
+  std::map<std::int64_t, int> ids;
+  for (const Computation::Operand& one : of.work->tensors()) {
+    if (one.tensor.is_virtual) return wrong(mistake, "a virtual tensor that no operation puts out or reads");
+    if (++ids[one.tensor.id] > 1) return wrong(mistake, "two tensors with the id " + std::to_string(one.tensor.id));
+  }
   return Status::success;
 }
 
@@ -186,8 +276,8 @@ Status read_engine(DescriptorState& of, const PlacePtr& place, std::string& mist
   const auto index = of.one<std::int64_t>(engine_index);
   if (!graph) return Status::bad_param;
   if (index < 0 || index >= kEngines) return Status::not_supported;
-  if (!graph->form) return wrong(mistake, "an engine without a graph");
-  of.form = graph->form, of.handle = graph->handle, of.config.engine = Engine{index};
+  if (!graph->work) return wrong(mistake, "an engine without a graph");
+  of.work = graph->work, of.handle = graph->handle, of.config.engine = Engine{index};
   return Status::success;
 }
 
@@ -195,7 +285,7 @@ Status read_config(DescriptorState& of, const PlacePtr& place) {
   const Finder find{of, place};
   const auto engine = find.one(config_engine);
   if (!engine) return Status::bad_param;
-  of.form = engine->form, of.handle = engine->handle, of.config = engine->config;
+  of.work = engine->work, of.handle = engine->handle, of.config = engine->config;
   for (const DescriptorPtr& knob : find.all(config_knob_choices)) {
     const auto value = knob->one<std::int64_t>(knob_value);
     if (knob->one<KnobType>(knob_type) != kParts || of.config.engine != Engine::in_parts || value < 1 || value > 4)
@@ -208,16 +298,16 @@ Status read_config(DescriptorState& of, const PlacePtr& place) {
 Status read_plan(DescriptorState& of, const PlacePtr& place, std::string& mistake) {
   const auto config = Finder{of, place}.one(plan_config);
   if (!config) return Status::bad_param;
-  of.form = config->form, of.config = config->config, of.handle = of.one<Handle>(plan_handle);
+  of.work = config->work, of.config = config->config, of.handle = of.one<Handle>(plan_handle);
   if (of.handle != config->handle) return wrong(mistake, "a plan with another handle than its graph's");
   return of.config.engine == Engine::cannot_be_built ? Status::not_supported : Status::success;
 }
 
 Status read_heuristics(DescriptorState& of, const PlacePtr& place) {
   const auto graph = Finder{of, place}.one(heuristics_graph);
-  if (!graph || !graph->form) return Status::bad_param;
-  of.form = graph->form, of.handle = graph->handle;
-  of.results = proposals(*graph->form, of.one<HeuristicsMode>(heuristics_mode));
+  if (!graph || !graph->work) return Status::bad_param;
+  of.work = graph->work, of.handle = graph->handle;
+  of.results = proposals(*graph->work, of.one<HeuristicsMode>(heuristics_mode));
   return Status::success;
 }
 
@@ -251,7 +341,9 @@ std::size_t bytes_of_element(ElementType type) noexcept {
     case ElementType::handle:
     case ElementType::int64:
     case ElementType::void_pointer:
+    case ElementType::f64:
     case ElementType::descriptor: return 8;
+    case ElementType::fraction: return sizeof(Fraction);
     case ElementType::boolean: return 1;
     default: return 4;
   }
@@ -266,6 +358,8 @@ Status finalize(DescriptorState& of, const PlacePtr& place, std::string& mistake
     case DescriptorType::convolution_forward:
     case DescriptorType::convolution_to_images:
     case DescriptorType::convolution_to_weights: return read_operation(of, place, mistake);
+    case DescriptorType::resample_forward:
+    case DescriptorType::resample_backward: return read_pool(of, place, mistake);
     case DescriptorType::graph: of.handle = of.one<Handle>(graph_handle); return read_graph(of, place, mistake);
     case DescriptorType::heuristics: return read_heuristics(of, place);
     case DescriptorType::engine: return read_engine(of, place, mistake);

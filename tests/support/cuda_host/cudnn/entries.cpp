@@ -24,7 +24,7 @@ Status refusal_of(cuda::Result result) {
 }
 
 Status misuse(const PlacePtr& place, const std::string& text) {
-  reports().add("wrong convolution", place->text() + " is given " + text);
+  reports().add("wrong graph", place->text() + " is given " + text);
   return Status::bad_param;
 }
 
@@ -61,17 +61,17 @@ void put(DescriptorState& to, Attribute attribute, ElementType type, const T& va
   std::memcpy(made.bytes.data(), &value, sizeof value);
 }
 
-/// The addresses of a call in the order of the form's tensors.
-std::string read_pack(const DescriptorState& pack, Convolution& to) {
+/// The addresses of a call in the order of the computation's tensors.
+std::string read_pack(const DescriptorState& pack, Call& to) {
   const auto ids = pack.all<std::int64_t>(Attribute::pack_ids);
   const auto pointers = pack.all<void*>(Attribute::pack_pointers);
-  const auto tensors = to.form.tensors();
+  const auto tensors = to.work->tensors();
   if (ids.size() != pointers.size()) return "other numbers of ids and of addresses";
   if (ids.size() != tensors.size())
     return std::to_string(ids.size()) + " addresses, where the plan has " + std::to_string(tensors.size()) + " tensors";
-  for (const TensorForm& tensor : tensors) {
-    const auto found = std::find(ids.begin(), ids.end(), tensor.id);
-    if (found == ids.end()) return "no address of tensor " + std::to_string(tensor.id);
+  for (const Computation::Operand& operand : tensors) {
+    const auto found = std::find(ids.begin(), ids.end(), operand.tensor.id);
+    if (found == ids.end()) return "no address of tensor " + std::to_string(operand.tensor.id);
     to.places.push_back(reinterpret_cast<Address>(pointers[static_cast<std::size_t>(found - ids.begin())]));
   }
   to.workspace = reinterpret_cast<Address>(pack.one<void*>(Attribute::pack_workspace));
@@ -193,7 +193,7 @@ TROUPE_EXPORT Status cudnnBackendFinalize(Descriptor descriptor) {
   if (!mistake.empty()) return misuse(place, mistake);
   if (status != Status::success) return status;
   if (state->type == DescriptorType::graph)
-    if (const Status refused = refusal_of(entry.all().calls.next(entry.all().settings, state->form->fault_name()));
+    if (const Status refused = refusal_of(entry.all().calls.next(entry.all().settings, state->work->fault_name()));
         refused != Status::success)
       return refused;
   state->is_finalized = true;
@@ -212,12 +212,12 @@ TROUPE_EXPORT Status cudnnBackendGetAttribute(Descriptor descriptor, Attribute a
       if (most == 0) return give(state->results, 0, count, nullptr);
       return give_descriptors(state->results.size(), DescriptorType::config, most, count, elements, place,
                               [&](DescriptorState& to, std::size_t i) {
-                                to.form = state->form, to.handle = state->handle, to.config = state->results[i];
+                                to.work = state->work, to.handle = state->handle, to.config = state->results[i];
                               });
     case Attribute::config_engine:
       return give_descriptors(1, DescriptorType::engine, most, count, elements, place,
                               [&](DescriptorState& to, std::size_t) {
-                                to.form = state->form, to.handle = state->handle, to.config = state->config;
+                                to.work = state->work, to.handle = state->handle, to.config = state->config;
                               });
     case Attribute::config_knob_choices:
       return give_descriptors(state->config.parts ? 1 : 0, DescriptorType::knob_choice, most, count, elements, place,
@@ -231,7 +231,7 @@ TROUPE_EXPORT Status cudnnBackendGetAttribute(Descriptor descriptor, Attribute a
     case Attribute::knob_type: return give(state->all<KnobType>(attribute), most, count, elements);
     case Attribute::knob_value: return give(state->all<std::int64_t>(attribute), most, count, elements);
     case Attribute::plan_workspace_bytes:
-      return give(std::vector{static_cast<std::int64_t>(workspace_bytes(*state->form, state->config))}, most, count,
+      return give(std::vector{static_cast<std::int64_t>(workspace_bytes(*state->work, state->config))}, most, count,
                   elements);
     default:
       (void)type;
@@ -257,14 +257,14 @@ TROUPE_EXPORT Status cudnnBackendExecute(Handle handle, Descriptor plan, Descrip
   if (what->type != DescriptorType::plan || where->type != DescriptorType::variant_pack)
     return misuse(here, "descriptors of other types than a plan and addresses");
   if (what->handle != handle) return misuse(here, "another handle than its plan's");
-  Convolution convolution{.form = *what->form, .config = what->config, .places = {}};
-  if (const std::string mistake = read_pack(*where, convolution); !mistake.empty()) return misuse(here, mistake);
-  if (convolution.config.engine == Engine::cannot_be_recorded && on->capture != nullptr) return Status::not_supported;
+  Call call{.work = what->work, .config = what->config};
+  if (const std::string mistake = read_pack(*where, call); !mistake.empty()) return misuse(here, mistake);
+  if (call.config.engine == Engine::cannot_be_recorded && on->capture != nullptr) return Status::not_supported;
   auto operation = std::make_shared<const cuda::host::Operation>(
-      cuda::host::Operation{here, [convolution, here, handle](Run& run) {
+      cuda::host::Operation{here, [call, here, handle](Run& run) {
                               if (known().handles.find(handle, here) == nullptr)
                                 return cuda::host::fail(run.device, cuda::Result::launch_failed);
-                              run_convolution(run, convolution, here);
+                              run_call(run, call, here);
                             }});
   return cuda::host::submit(*on, std::move(operation)) == cuda::Result::success ? Status::success
                                                                                 : Status::execution_failed;

@@ -1,16 +1,14 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
-#include "devices/cuda/convolution_form.hpp"
 #include "devices/cuda/cudnn_api.hpp"
-#include "devices/cuda/engine_choices.hpp"
+#include "devices/cuda/kernels/numbers.hpp"
 
-// The only place that speaks cuDNN's language of descriptors.
 namespace troupe::cuda {
 
 /// Makes descriptors of cuDNN and owns them. It remembers the first refusal; whatever is asked of it behind that does
@@ -74,51 +72,17 @@ class Descriptors {
   std::vector<Owned> owned_;
 };
 
-class ConvolutionGraph;
+/// Images, channels, height, width, whatever their order in memory.
+using DnnExtents = std::array<std::int64_t, 4>;
 
-/// How a form is computed.
-struct ConvolutionPlan {
-  std::shared_ptr<const ConvolutionGraph> graph;
-  std::unique_ptr<Descriptors> made;  // of the graph
-  dnn::Descriptor plan = nullptr;
-  EngineChoice choice;
-  std::uint64_t workspace_bytes = 0;
+/// A tensor of a graph, channels next to each other.
+struct DnnTensor {
+  std::int64_t id = 0;  // by which a call names its address
+  DnnExtents extents{};
+  dnn::DataType type = dnn::DataType::f32;
+  std::uint32_t alignment = 0;  // of its address; 0: it lies between two operations, never in memory
 };
-
-/// The operations of a form for cuDNN: a convolution, and what follows it in the same kernel.
-class ConvolutionGraph : public std::enable_shared_from_this<ConvolutionGraph> {
- public:
-  /// Where ok() is false, the library does not know such a convolution.
-  ConvolutionGraph(const dnn::Library& library, dnn::Handle handle, const ConvolutionForm& form);
-
-  bool ok() const noexcept { return made_.ok(); }
-  /// What the library proposes, the best one first.
-  std::vector<EngineChoice> proposals(dnn::HeuristicsMode mode) const;
-  /// Without a value: the engine cannot, or computes otherwise than is wanted: not with the same bits each time, with
-  /// operands or sums of less precision, or f32 on tensor cores, which `tf32` allows.
-  std::optional<ConvolutionPlan> plan(const EngineChoice& choice, bool tf32) const;
-
- private:
-  dnn::Descriptor tensor(std::int64_t id, std::span<const std::int64_t, 4> extents, std::uint32_t alignment);
-  dnn::Descriptor convolution();
-  dnn::Descriptor operation(dnn::Descriptor output);
-  dnn::Descriptor pointwise(dnn::PointwiseMode mode, dnn::Descriptor x, dnn::Descriptor b, dnn::Descriptor y);
-  std::vector<dnn::Descriptor> operations();
-  bool may_take(dnn::Descriptor engine, Descriptors& made, bool tf32) const;
-
-  const dnn::Library library_;
-  const dnn::Handle handle_;
-  const ConvolutionForm form_;
-  Descriptors made_;
-  dnn::Descriptor graph_ = nullptr;
-};
-
-/// What cuDNN is given to run a plan.
-struct ConvolutionCall {
-  const ConvolutionPlan* plan;
-  ConvolutionPlaces places;
-  std::byte* workspace;  // of the plan's workspace_bytes, which no other stream uses at that time
-};
-dnn::Status execute(const dnn::Library& library, dnn::Handle handle, const ConvolutionCall& call);
+dnn::Descriptor describe(Descriptors& made, const DnnTensor& tensor);
+dnn::DataType data_type_of(Stored type) noexcept;
 
 }  // namespace troupe::cuda

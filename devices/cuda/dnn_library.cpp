@@ -1,0 +1,220 @@
+#include "devices/cuda/dnn_library.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "devices/cuda/dnn_trial.hpp"
+#include "devices/cuda/library_choice.hpp"
+#include "runtime/base/user_cache.hpp"
+
+namespace troupe::cuda {
+namespace {
+
+constexpr LibraryChoice kChoice{"TROUPE_CUDA_CONVOLUTIONS", "cudnn", "convolutions"};
+constexpr const char* kFile = "libcudnn.so.9";
+constexpr std::size_t kMajorVersion = 9;
+
+std::string text_of_version(std::size_t version) {
+  return text(version / 10000, ".", version / 100 % 100, ".", version % 100);
+}
+
+[[noreturn]] void fail_dnn(const dnn::Library& library, dnn::Status status, const char* what, const Gpu& gpu) {
+  const bool lacks_memory =
+      status == dnn::Status::host_allocation_failed || status == dnn::Status::device_allocation_failed;
+  fail(lacks_memory ? Code::out_of_memory : Code::device_fault,
+       text("cuDNN", what, " on ", gpu.name(), ": ", library.get_error_string(status)));
+}
+
+/// The file for this kind of GPU; empty: the user has no folder for it.
+EngineChoices choices_for(const Gpu& gpu, std::size_t version) {
+  const std::string folder = user_cache_folder();
+  if (folder.empty()) return {};
+  int driver = 0;
+  (void)gpu.driver().driver_get_version(&driver);
+  std::string name = gpu.model();
+  std::ranges::replace_if(
+      name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
+  return {text(folder, "/cudnn-", name, ".txt"),
+          text(gpu.model(), ", cuDNN ", text_of_version(version), ", driver ", driver)};
+}
+
+}  // namespace
+
+std::unique_ptr<DnnLibrary> DnnLibrary::open(std::shared_ptr<const Gpu> gpu, const DnnOptions& options,
+                                             std::string& why) {
+  const std::string choice = read_choice(kChoice, options.choice);
+  why = "as TROUPE_CUDA_CONVOLUTIONS or the device's options ask";
+  if (choice == "own") return nullptr;
+  std::unique_ptr<DnnLibrary> opened;
+  if (const auto found = dnn::Library::load(why, options.file.empty() ? kFile : options.file.c_str())) {
+    try {
+      opened = std::make_unique<DnnLibrary>(std::move(gpu), *found, options.tf32);
+    } catch (const Error& error) {
+      why = error.what();
+    }
+  }
+  TROUPE_CHECK(opened != nullptr || choice.empty(), Code::environment, "there is no usable cuDNN (", why,
+               "): add the folder of libcudnn.so.9 to LD_LIBRARY_PATH, or leave TROUPE_CUDA_CONVOLUTIONS out");
+  return opened;
+}
+
+DnnLibrary::DnnLibrary(std::shared_ptr<const Gpu> gpu, const dnn::Library& library, bool tf32)
+    : gpu_(std::move(gpu)), library_(library), tf32_(tf32) {
+  const std::size_t version = library_.get_version();
+  TROUPE_CHECK(version / 10000 == kMajorVersion, Code::unsupported, "cuDNN ", text_of_version(version),
+               " is not one of version ", kMajorVersion);
+  gpu_->use();
+  TROUPE_CUDA(gpu_->driver(), stream_create_with_priority(&trials_, kStreamNonBlocking, 0), "a stream to record on");
+  if (const dnn::Status made = library_.create(&handle_); made != dnn::Status::success) {
+    (void)gpu_->driver().stream_destroy(trials_);
+    fail_dnn(library_, made, ", a handle", *gpu_);
+  }
+  choices_ = choices_for(*gpu_, version);
+}
+
+// Streams have ended: nobody uses the handle, or a plan of it.
+DnnLibrary::~DnnLibrary() {
+  choices_.save();
+  (void)gpu_->driver().ctx_set_current(gpu_->context());
+  plans_.clear();
+  (void)library_.destroy(handle_);
+  (void)gpu_->driver().stream_destroy(trials_);
+}
+
+std::string DnnLibrary::name() const {
+  const std::lock_guard lock{mutex_};
+  const auto noted = [](const std::string& note) { return note.empty() ? "" : text(" (", note, ")"); };
+  return text("cuDNN ", text_of_version(library_.get_version()), tf32_ ? " in TF32" : "", noted(choices_.note()),
+              noted(refused_));
+}
+
+const DnnPlan* DnnLibrary::plan(const DnnOperation& what, const Workspace& workspace) {
+  return find(what, workspace, /*in_step=*/false);
+}
+
+const DnnPlan* DnnLibrary::plan_in_step(const DnnOperation& what, const Workspace& workspace) {
+  return find(what, workspace, /*in_step=*/true);
+}
+
+const DnnPlan* DnnLibrary::find(const DnnOperation& what, const Workspace& workspace, bool in_step) {
+  const std::lock_guard lock{mutex_};
+  auto found = plans_.find(what.form);
+  // That there is none stays so: a pool and its gradient, enqueued one after the other, must find the same.
+  if (found == plans_.end()) found = plans_.emplace(what.form, choose(what, workspace, in_step)).first;
+  const std::optional<DnnPlan>& plan = found->second;
+  // Chosen for another replica, perhaps, with more memory.
+  return plan && (plan->workspace_bytes == 0 || workspace(plan->workspace_bytes) != nullptr) ? &*plan : nullptr;
+}
+
+std::optional<DnnPlan> DnnLibrary::choose(const DnnOperation& what, const Workspace& workspace, bool in_step) {
+  gpu_->use();
+  const auto graph = std::make_shared<const DnnGraph>(library_, handle_, what.form);
+  if (!graph->ok()) return std::nullopt;
+  const std::string problem = text(text_of(what.form), tf32_ ? " tf32" : "");
+  if (const EngineChoice* const known = choices_.find(problem))
+    if (auto plan = try_out(*graph, *known, what.places, workspace)) return plan;
+  std::optional<DnnPlan> plan;
+  for (const EngineChoice& choice : in_step ? choices_of_others(what.form) : std::vector<EngineChoice>{})
+    if (!plan) plan = try_out(*graph, choice, what.places, workspace);
+  if (!in_step) plan = first_that_is_right(*graph, what, workspace);
+  if (plan) choices_.add(problem, plan->choice);
+  return plan;
+}
+
+std::optional<DnnPlan> DnnLibrary::first_that_is_right(const DnnGraph& graph, const DnnOperation& what,
+                                                       const Workspace& workspace) {
+  for (const auto mode : {dnn::HeuristicsMode::a, dnn::HeuristicsMode::fallback})
+    for (const EngineChoice& choice : graph.proposals(mode))
+      if (auto plan = try_out(graph, choice, what.places, workspace); plan && is_right(what.form, choice, workspace))
+        return plan;
+  return std::nullopt;
+}
+
+/// Whether an engine computes what kernels of ours do, on two images. Where there is no memory to see that, it is not
+/// taken.
+bool DnnLibrary::is_right(const DnnForm& form, const EngineChoice& choice, const Workspace& workspace) {
+  constexpr std::uint32_t kImages = 2;
+  const DnnForm small = of_images(form, std::min(images_of(form), kImages));
+  const auto run_small = [&](const DnnForm& one, const DnnPlaces& places) {
+    // Another form is that of the pass before, for which there is a choice.
+    const EngineChoice* const by = one == small ? &choice : chosen_for(one);
+    const auto graph = std::make_shared<const DnnGraph>(library_, handle_, one);
+    auto plan = graph->ok() && by != nullptr ? graph->plan(*by, tf32_) : std::nullopt;
+    if (!plan || plan->workspace_bytes > kMostWorkspace) return false;
+    std::byte* const memory = plan->workspace_bytes == 0 ? nullptr : workspace(plan->workspace_bytes);
+    if (memory == nullptr && plan->workspace_bytes != 0) return false;
+    const bool has_run = run({&*plan, places, memory}, trials_) == dnn::Status::success;
+    return gpu_->driver().stream_synchronize(trials_) == Result::success && has_run;
+  };
+  try {
+    const double apart = DnnTrial{gpu_, trials_, run_small}.distance(small);
+    if (apart <= most_distance(type_of(form), tf32_)) return true;
+    if (refused_.empty() && !std::isnan(apart))
+      refused_ = text("not engine ", choice.engine, " for ", text_of(form),
+                      ": its results differ from those of own kernels by ", apart);
+  } catch (const Error& error) {
+    if (error.code() != Code::out_of_memory) throw;
+  }
+  return false;
+}
+
+/// For another number of images; null: for none.
+const EngineChoice* DnnLibrary::chosen_for(const DnnForm& form) const {
+  for (const auto& [other, plan] : plans_)
+    if (plan && of_images(other, images_of(form)) == form) return &plan->choice;
+  return nullptr;
+}
+
+/// For the same of other numbers of images.
+std::vector<EngineChoice> DnnLibrary::choices_of_others(const DnnForm& form) const {
+  std::vector<EngineChoice> found;
+  for (const auto& [other, plan] : plans_) {
+    if (plan && of_images(other, images_of(form)) == form && std::ranges::find(found, plan->choice) == found.end())
+      found.push_back(plan->choice);
+  }
+  return found;
+}
+
+std::optional<DnnPlan> DnnLibrary::try_out(const DnnGraph& graph, const EngineChoice& choice, const DnnPlaces& places,
+                                           const Workspace& workspace) {
+  std::optional<DnnPlan> plan = graph.plan(choice, tf32_);
+  if (!plan || plan->workspace_bytes > kMostWorkspace) return std::nullopt;
+  std::byte* const memory = plan->workspace_bytes == 0 ? nullptr : workspace(plan->workspace_bytes);
+  if (memory == nullptr && plan->workspace_bytes != 0) return std::nullopt;
+  return can_be_recorded({&*plan, places, memory}) ? std::move(plan) : std::nullopt;
+}
+
+bool DnnLibrary::can_be_recorded(const DnnCall& call) {
+  const Driver& driver = gpu_->driver();
+  TROUPE_CUDA(driver, stream_begin_capture(trials_, CaptureMode::thread_local_), "recording a plan of cuDNN");
+  const bool is_taken = run(call, trials_) == dnn::Status::success;
+  GraphHandle graph = nullptr;
+  const bool is_recorded = driver.stream_end_capture(trials_, &graph) == Result::success && graph != nullptr;
+  if (graph != nullptr) (void)driver.graph_destroy(graph);
+  return is_taken && is_recorded;
+}
+
+void DnnLibrary::save_choices() noexcept {
+  const std::lock_guard lock{mutex_};
+  choices_.save();
+}
+
+dnn::Status DnnLibrary::run(const DnnCall& call, StreamHandle stream) {
+  const dnn::Status set = library_.set_stream(handle_, static_cast<dnn::StreamHandle>(stream));
+  return set == dnn::Status::success ? execute(library_, handle_, call) : set;
+}
+
+void DnnLibrary::enqueue(void* stream, std::span<const std::byte> what) {
+  DnnCall call{};
+  TROUPE_CHECK(what.size() == sizeof call, Code::invalid, "a call of cuDNN is ", sizeof call, " bytes, not ",
+               what.size());
+  std::memcpy(&call, what.data(), sizeof call);
+  const std::lock_guard lock{mutex_};
+  const dnn::Status status = run(call, static_cast<StreamHandle>(stream));
+  if (status != dnn::Status::success) fail_dnn(library_, status, "", *gpu_);
+}
+
+}  // namespace troupe::cuda

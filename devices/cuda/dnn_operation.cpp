@@ -1,0 +1,121 @@
+#include "devices/cuda/dnn_operation.hpp"
+
+#include <algorithm>
+
+namespace troupe::cuda {
+namespace {
+
+/// The largest power of two that divides the address, at most 256.
+std::uint32_t alignment_of(const void* at) noexcept {
+  constexpr std::uintptr_t kMost = 256;
+  const auto address = reinterpret_cast<std::uintptr_t>(at);
+  return at == nullptr ? 0 : static_cast<std::uint32_t>(std::min(address & (~address + 1), kMost));
+}
+
+/// The least of all that there are.
+std::uint32_t alignment_of(const DnnPlaces& places) noexcept {
+  std::uint32_t least = 256;
+  for (const void* const at : places)
+    if (at != nullptr) least = std::min(least, alignment_of(at));
+  return least;
+}
+
+/// Places: those of images, weights, output and bias.
+std::optional<DnnOperation> convolution(ConvolutionKind kind, const ConvolutionShape& s, Stored type,
+                                        const DnnPlaces& places) {
+  if (s.count_in() == 0 || s.count_out() == 0 || s.count_weights() == 0) return std::nullopt;
+  ConvolutionForm form{.kind = kind, .type = type, .has_bias = places[kConvolutionBias] != nullptr};
+  form.images = s.images, form.height = s.height, form.width = s.width, form.channels = s.channels;
+  form.out_height = s.out_height, form.out_width = s.out_width, form.filters = s.filters, form.groups = s.groups;
+  form.kernel_height = s.kernel_height, form.kernel_width = s.kernel_width;
+  form.padding_height = s.padding_height, form.padding_width = s.padding_width;
+  form.dilation_height = s.dilation_height, form.dilation_width = s.dilation_width;
+  form.stride_height = s.stride_height, form.stride_width = s.stride_width;
+  form.images_alignment = alignment_of(places[kConvolutionImages]);
+  form.weights_alignment = alignment_of(places[kConvolutionWeights]);
+  form.output_alignment = alignment_of(places[kConvolutionOutput]);
+  form.bias_alignment = alignment_of(places[kConvolutionBias]);
+  return DnnOperation{form, places};
+}
+
+std::optional<DnnOperation> pool(PoolKind kind, const PoolShape& s, Stored type, const DnnPlaces& places) {
+  const bool has_index = places[kPoolIndex] != nullptr;
+  if (s.count_in() == 0 || s.count_out() == 0 || (has_index && !fits_index(s))) return std::nullopt;
+  PoolForm form{.kind = kind, .has_index = has_index, .type = type};
+  form.images = s.images, form.height = s.height, form.width = s.width, form.channels = s.channels;
+  form.out_height = s.out_height, form.out_width = s.out_width;
+  form.kernel_height = s.kernel_height, form.kernel_width = s.kernel_width;
+  form.stride_height = s.stride_height, form.stride_width = s.stride_width;
+  form.padding_height = s.padding_height, form.padding_width = s.padding_width;
+  form.alignment = alignment_of(places);
+  return DnnOperation{form, places};
+}
+
+}  // namespace
+
+std::string text_of(const DnnForm& form) {
+  return std::visit([](const auto& one) { return text_of(one); }, form);
+}
+
+DnnForm of_images(const DnnForm& form, std::uint32_t images) {
+  DnnForm other = form;
+  std::visit([&](auto& one) { one.images = images; }, other);
+  return other;
+}
+
+std::uint32_t images_of(const DnnForm& form) noexcept {
+  return std::visit([](const auto& one) { return one.images; }, form);
+}
+
+Stored type_of(const DnnForm& form) noexcept {
+  return std::visit([](const auto& one) { return one.type; }, form);
+}
+
+const char* name_of(Stored type) noexcept {
+  switch (type) {
+    case Stored::f32: return "f32";
+    case Stored::bf16: return "bf16";
+    case Stored::f16: return "f16";
+  }
+  return "unknown";
+}
+
+std::optional<DnnOperation> dnn_operation(const ConvolveArgs& args, const void* bias, bool has_relu) {
+  if (args.images_type != args.to.type || args.weights_type != args.to.type) return std::nullopt;
+  auto made = convolution(ConvolutionKind::forward, args.shape, args.to.type,
+                          {nullptr, args.images, args.weights, args.to.at, bias});
+  if (!made) return made;
+  auto& form = std::get<ConvolutionForm>(made->form);
+  form.has_relu = has_relu, form.adds = args.to.adds != 0;
+  return made;
+}
+
+std::optional<DnnOperation> dnn_operation(const ConvolveToImagesArgs& args) {
+  if (args.gradient_type != args.to.type || args.weights_type != args.to.type) return std::nullopt;
+  auto made = convolution(ConvolutionKind::to_images, args.shape, args.to.type,
+                          {nullptr, args.to.at, args.weights, args.gradient});
+  if (made) std::get<ConvolutionForm>(made->form).adds = args.to.adds != 0;
+  return made;
+}
+
+std::optional<DnnOperation> dnn_operation(const ConvolveToWeightsArgs& args, void* to) {
+  if (args.gradient_type != args.images_type) return std::nullopt;
+  return convolution(ConvolutionKind::to_weights, args.shape, args.images_type,
+                     {nullptr, args.images, to, args.gradient});
+}
+
+std::optional<DnnOperation> dnn_operation(const PoolArgs& args, std::byte* index) {
+  if (args.from_type != args.to_type) return std::nullopt;
+  return pool(args.kind, args.shape, args.to_type, {nullptr, args.from, args.to, index});
+}
+
+// Pools of cuDNN do not add to what is there.
+std::optional<DnnOperation> dnn_operation(const PoolBackArgs& args, const std::byte* index) {
+  if (args.gradient_type != args.to_type || args.adds != 0) return std::nullopt;
+  if (args.kind == PoolKind::max && index == nullptr) return std::nullopt;
+  auto made = pool(args.kind, args.shape, args.to_type, {nullptr, args.to, args.gradient, index});
+  if (made) std::get<PoolForm>(made->form).is_backward = true;
+  return made;
+}
+
+}  // namespace troupe::cuda

@@ -1,0 +1,204 @@
+#include "devices/cuda/dnn_trial.hpp"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "devices/cuda/kernels/list.hpp"
+
+namespace troupe::cuda {
+namespace {
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+PoolShape shape_of(const PoolForm& f) {
+  return {f.images,        f.height,       f.width,         f.channels,     f.out_height,     f.out_width,
+          f.kernel_height, f.kernel_width, f.stride_height, f.stride_width, f.padding_height, f.padding_width};
+}
+
+}  // namespace
+
+/// The significand of bf16 has 8 bits: rounding has a relative error of at most 2^-9. TF32 has 11 in each factor.
+double most_distance(Stored type, bool tf32) noexcept {
+  if (type != Stored::f32) return 1e-2;
+  return tf32 ? 2e-3 : 1e-5;
+}
+
+DnnTrial::DnnTrial(std::shared_ptr<const Gpu> gpu, StreamHandle stream, Run run)
+    : gpu_(std::move(gpu)), stream_(stream), run_(std::move(run)), state_(gpu_, sizeof(StreamState)) {}
+
+std::byte* DnnTrial::memory(std::uint64_t size_bytes) { return memory_.emplace_back(gpu_, size_bytes).at(); }
+
+std::byte* DnnTrial::numbers(std::uint32_t seed, std::uint64_t count, Stored type) {
+  const std::uint64_t size_bytes = count * bytes_of(type);
+  auto* const values = copied_.emplace_back(gpu_, size_bytes).as<std::byte>();
+  std::uint32_t state = seed;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    state = state * 1664525U + 1013904223U;  // Numerical Recipes, section 7.1
+    store(values, type, i, static_cast<float>(state >> 27U) / 8.0F - 2.0F);
+  }
+  std::byte* const to = memory(size_bytes);
+  TROUPE_CUDA(gpu_->driver(), memcpy_htod_async(reinterpret_cast<DevicePointer>(to), values, size_bytes, stream_),
+              "numbers for a trial");
+  return to;
+}
+
+template <class Args>
+void DnnTrial::launch(Args& args, std::uint64_t items) {
+  args.stream = state_.as<StreamState>();
+  const auto blocks = static_cast<unsigned>(
+      std::clamp<std::uint64_t>((items + kBlockThreads - 1) / kBlockThreads, 1, 8 * gpu_->processors()));
+  void* what = &args;
+  TROUPE_CUDA(
+      gpu_->driver(),
+      launch_kernel(gpu_->function(kKernelOf<Args>), blocks, 1, 1, kBlockThreads, 1, 1, 0, stream_, &what, nullptr),
+      "a kernel of a trial on ", gpu_->name());
+}
+
+std::vector<float> DnnTrial::read(const std::byte* from, std::uint64_t count, Stored type) {
+  const std::uint64_t size_bytes = count * bytes_of(type);
+  const PinnedMemory copied{gpu_, size_bytes};
+  const Driver& driver = gpu_->driver();
+  TROUPE_CUDA(driver,
+              memcpy_dtoh_async(copied.as<std::byte>(), reinterpret_cast<DevicePointer>(from), size_bytes, stream_),
+              "results of a trial");
+  TROUPE_CUDA(driver, stream_synchronize(stream_), "a trial on ", gpu_->name());
+  std::vector<float> values(count);
+  for (std::uint64_t i = 0; i < count; ++i) values[i] = load(copied.as<std::byte>(), type, i);
+  return values;
+}
+
+double relative_distance(const std::vector<float>& a, const std::vector<float>& b) noexcept {
+  double apart = 0, length = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    apart += (double{a[i]} - b[i]) * (double{a[i]} - b[i]);
+    length += double{b[i]} * b[i];
+  }
+  return apart == 0 ? 0 : std::sqrt(apart / length);
+}
+
+double DnnTrial::distance(const DnnForm& form) {
+  return std::visit([this](const auto& one) { return distance_of(one); }, form);
+}
+
+double DnnTrial::distance_of(const PoolForm& form) {
+  if (form.is_backward) return distance_of_gradient(form);
+  PoolArgs args{};
+  args.shape = shape_of(form), args.kind = form.kind;
+  args.to_type = args.from_type = form.type;
+  const std::uint64_t count = args.shape.count_out(), size_bytes = count * bytes_of(form.type);
+  std::byte *const own = memory(size_bytes), *const found = memory(size_bytes);
+  args.from = numbers(1, args.shape.count_in(), form.type), args.to = own;
+  launch(args, count);
+  if (!run_(form, {nullptr, args.from, found, form.has_index ? memory(count) : nullptr})) return kNone;
+  return distance(found, own, count, form.type);
+}
+
+/// The index is the library's own.
+double DnnTrial::distance_of_gradient(const PoolForm& form) {
+  PoolArgs args{};
+  args.shape = shape_of(form), args.kind = form.kind;
+  args.to_type = args.from_type = form.type;
+  const std::uint64_t count_in = args.shape.count_in(), count_out = args.shape.count_out();
+  args.from = numbers(1, count_in, form.type), args.to = memory(count_out * bytes_of(form.type));
+  launch(args, count_out);
+  std::byte* const index = form.has_index ? memory(count_out) : nullptr;
+  PoolForm forward = form;
+  forward.is_backward = false;
+  if (index != nullptr && !run_(forward, {nullptr, args.from, memory(count_out * bytes_of(form.type)), index}))
+    return kNone;
+  PoolBackArgs back{};
+  back.shape = args.shape, back.kind = form.kind;
+  back.to_type = back.gradient_type = back.input_type = back.output_type = form.type;
+  back.gradient = numbers(2, count_out, form.type);
+  if (form.kind == PoolKind::max) back.input = args.from, back.output = args.to;
+  std::byte *const own = memory(count_in * bytes_of(form.type)), *const found = memory(count_in * bytes_of(form.type));
+  back.to = own;
+  launch(back, count_in);
+  if (!run_(form, {nullptr, found, back.gradient, index})) return kNone;
+  return distance(found, own, count_in, form.type);
+}
+
+// ---- Convolutions ----
+
+namespace {
+
+ConvolutionShape shape_of(const ConvolutionForm& f) {
+  ConvolutionShape s{};
+  s.images = f.images, s.height = f.height, s.width = f.width, s.channels = f.channels;
+  s.out_height = f.out_height, s.out_width = f.out_width, s.filters = f.filters, s.groups = f.groups;
+  s.kernel_height = f.kernel_height, s.kernel_width = f.kernel_width;
+  s.padding_height = f.padding_height, s.padding_width = f.padding_width;
+  s.dilation_height = f.dilation_height, s.dilation_width = f.dilation_width;
+  s.stride_height = f.stride_height, s.stride_width = f.stride_width;
+  find_divisors(s);
+  return s;
+}
+
+void give_operands(ConvolveArgs& args, const DnnPlaces& places) {
+  args.images = places[kConvolutionImages], args.weights = places[kConvolutionWeights];
+}
+void give_operands(ConvolveToImagesArgs& args, const DnnPlaces& places) {
+  args.gradient = places[kConvolutionOutput], args.weights = places[kConvolutionWeights];
+}
+void give_operands(ConvolveToWeightsArgs& args, const DnnPlaces& places) {
+  args.gradient = places[kConvolutionOutput], args.images = places[kConvolutionImages];
+}
+
+/// From [filters, channels, taps] to [filters, taps, channels].
+std::vector<float> channels_last(const std::vector<float>& weights, const ConvolutionShape& s) {
+  std::vector<float> moved(weights.size());
+  const std::size_t channels = s.channels_of_group(), taps = s.taps();
+  for (std::size_t i = 0; i < moved.size(); ++i) {
+    const std::size_t filter = i / (taps * channels), tap = i / channels % taps, channel = i % channels;
+    moved[i] = weights[(filter * channels + channel) * taps + tap];
+  }
+  return moved;
+}
+
+}  // namespace
+
+/// `args`: of the kernel, but for addresses.
+template <class Args>
+double DnnTrial::distance_of(const ConvolutionForm& form, Args args, std::int64_t result) {
+  args.shape = shape_of(form);
+  const std::array<std::uint64_t, 4> counts{0, args.shape.count_in(), args.shape.count_weights(),
+                                            args.shape.count_out()};
+  const std::uint64_t count = counts[static_cast<std::size_t>(result)];
+  DnnPlaces places{};
+  for (std::uint32_t id = 1; id < counts.size(); ++id) places[id] = numbers(id, counts[id], form.type);
+  // The result of the kernel lies apart. It may be added to what is there.
+  args.to = {.at = numbers(static_cast<std::uint32_t>(result), count, Stored::f32),
+             .bias = nullptr,
+             .partial = nullptr,
+             .count = count,
+             .type = Stored::f32,
+             .adds = form.adds ? 1U : 0U,
+             .parts = 1,
+             .scale = 1};
+  if (form.has_bias) {
+    places[kConvolutionBias] = numbers(5, form.filters, form.type);
+    args.to.bias = reinterpret_cast<const float*>(numbers(5, form.filters, Stored::f32));
+  }
+  give_operands(args, places);
+  launch(args, count_tiles(extents_of(args)) * kBlockThreads);
+  if (!run_(form, places)) return kNone;
+  std::vector<float> own = read(static_cast<const std::byte*>(args.to.at), count, Stored::f32);
+  if (form.has_relu) std::ranges::transform(own, own.begin(), [](float value) { return std::max(value, 0.0F); });
+  if (form.kind == ConvolutionKind::to_weights) own = channels_last(own, args.shape);
+  return relative_distance(
+      read(static_cast<const std::byte*>(places[static_cast<std::size_t>(result)]), count, form.type), own);
+}
+
+double DnnTrial::distance_of(const ConvolutionForm& form) {
+  if (form.kind == ConvolutionKind::forward)
+    return distance_of(form, ConvolveArgs{.images_type = form.type, .weights_type = form.type}, kConvolutionOutput);
+  if (form.kind == ConvolutionKind::to_images)
+    return distance_of(form, ConvolveToImagesArgs{.gradient_type = form.type, .weights_type = form.type},
+                       kConvolutionImages);
+  return distance_of(form, ConvolveToWeightsArgs{.gradient_type = form.type, .images_type = form.type},
+                     kConvolutionWeights);
+}
+
+}  // namespace troupe::cuda

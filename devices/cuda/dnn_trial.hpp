@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "devices/cuda/dnn_operation.hpp"
+#include "devices/cuda/gpu.hpp"
+
+namespace troupe::cuda {
+
+/// The length of the difference of two vectors, by that of the second one.
+double relative_distance(const std::vector<float>& a, const std::vector<float>& b) noexcept;
+
+/// A run of the library beside kernels of ours, on numbers that are made up: whether both compute the same. It takes
+/// memory and waits, so it is for the time before the first step.
+class DnnTrial {
+ public:
+  /// Enqueues `form` by the library on the trial's stream; false: it cannot.
+  using Run = std::function<bool(const DnnForm& form, const DnnPlaces& places)>;
+  DnnTrial(std::shared_ptr<const Gpu> gpu, StreamHandle stream, Run run);
+  DnnTrial(const DnnTrial&) = delete;
+  DnnTrial& operator=(const DnnTrial&) = delete;
+
+  /// The library's results less those of kernels of ours, by the length of these. Not a number: the library did not
+  /// run, or gave none.
+  double distance(const DnnForm& form);
+
+ private:
+  double distance_of(const ConvolutionForm& form);
+  double distance_of(const PoolForm& form);
+  double distance_of_gradient(const PoolForm& form);
+  template <class Args>
+  double distance_of(const ConvolutionForm& form, Args args, std::int64_t result);
+  /// Multiples of an eighth: they are in every type, and sums of their products are exact in f32. The same for the same
+  /// `seed`.
+  std::byte* numbers(std::uint32_t seed, std::uint64_t count, Stored type);
+  std::byte* memory(std::uint64_t size_bytes);
+  template <class Args>
+  void launch(Args& args, std::uint64_t items);
+  std::vector<float> read(const std::byte* from, std::uint64_t count, Stored type);
+  double distance(const std::byte* found, const std::byte* own, std::uint64_t count, Stored type) {
+    return relative_distance(read(found, count, type), read(own, count, type));
+  }
+
+  const std::shared_ptr<const Gpu> gpu_;
+  const StreamHandle stream_;
+  const Run run_;
+  std::deque<DeviceMemory> memory_;
+  std::deque<PinnedMemory> copied_;  // from where numbers are copied
+  const DeviceMemory state_;
+};
+
+/// The most that results may differ: what rounding in their type explains.
+double most_distance(Stored type, bool tf32) noexcept;
+
+}  // namespace troupe::cuda
