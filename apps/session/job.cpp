@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/topology/machine_json.hpp"
 #include "transports/ucx/ucx_transport.hpp"
 
 namespace troupe {
@@ -24,6 +25,46 @@ std::chrono::milliseconds start_within(const Settings& settings) {
 UcxMeans means(const Settings& settings) {
   if (settings.cluster.transport == "shm") return UcxMeans::shm;
   return settings.cluster.transport == "tcp" ? UcxMeans::tcp : UcxMeans::automatic;
+}
+
+/// The rank in the machine's list, with what it said of itself and what its plan says; /proc shows less, and ranks of
+/// other jobs, too.
+topology::RankPlace& place_of(topology::Machine& machine, const topology::RankPlace& said, const RankPlan& planned) {
+  auto at = std::find_if(machine.ranks.begin(), machine.ranks.end(), [&](const topology::RankPlace& each) {
+    return each.rank == said.rank && each.pid == said.pid;
+  });
+  if (at == machine.ranks.end()) at = machine.ranks.insert(at, said);
+  at->placement = said.placement;
+  at->gpu = planned.gpu;
+  if (at->nic.empty() && said.placement->open_devices.size() == 1) at->nic = said.placement->open_devices.front();
+  return *at;
+}
+
+/// The other ranks' median of a part of their steps, in ms.
+double others_ms(const ShareWindow& window, std::uint32_t rank, StepPart part) {
+  std::vector<double> others;
+  for (std::uint32_t r = 0; r < window.ranks.size(); ++r)
+    if (r != rank) others.push_back(window.ranks[r].step_ms[static_cast<std::size_t>(part)]);
+  if (others.empty()) return 0;
+  std::ranges::nth_element(others, others.begin() + static_cast<std::ptrdiff_t>(others.size() / 2));
+  return others[others.size() / 2];
+}
+
+topology::RankSteps steps_of(std::uint32_t rank, const ShareWindow& window) {
+  const RankShare& share = window.ranks[rank];
+  const auto ms = [&](StepPart part) { return share.step_ms[static_cast<std::size_t>(part)]; };
+  topology::RankSteps steps{.steps = window.steps,
+                            .last = share.last,
+                            .load_ms = ms(StepPart::load),
+                            .compute_ms = ms(StepPart::compute),
+                            .update_ms = ms(StepPart::update),
+                            .copy_ms = ms(StepPart::copy),
+                            .exchange_ms = ms(StepPart::exchange),
+                            .slower_part = {}};
+  if (!window.straggler || window.straggler->rank != rank) return steps;
+  steps.slower_part = name_of(window.straggler->because);
+  steps.others_part_ms = others_ms(window, rank, window.straggler->because);
+  return steps;
 }
 
 SessionOptions checked(SessionOptions options) {
@@ -82,18 +123,31 @@ Job::Job(Blocking& blocking, SessionOptions options, std::unique_ptr<LogWriter> 
   own_system_ = std::make_unique<caf::actor_system>(*own_config_);
   own_group_ = Group::join(blocking, *own_system_, group_options());
   group_ = own_group_.get();
-  machine_ = std::make_unique<MachineReporter>(*group_);
+  machine_ = std::make_unique<MachineReporter>(*group_, [this] { return placement_check_.look(nullptr); });
 }
 
-std::string Job::machines(Blocking& blocking, Deadline deadline) const {
+std::string Job::machines(Blocking& blocking, const ShareWindow& window, Deadline deadline) const {
   TROUPE_CHECK(machine_, Code::unsupported, "the ranks of a group that an app has made tell no machines");
   std::vector<Peer> leaders;
+  std::vector<Peer> ranks;
   for (const NodePlan& node : joined_.plan.nodes) leaders.push_back({node.leader});
-  const std::vector<std::string> machines = MachineReporter::ask(blocking, *group_, leaders, deadline);
+  for (const RankPlan& rank : joined_.plan.ranks) ranks.push_back({rank.rank.value});
+  std::vector<topology::Machine> machines = MachineReporter::ask(blocking, *group_, leaders, deadline);
+  const std::vector<topology::Machine> places = MachineReporter::ask_places(blocking, *group_, ranks, deadline);
+  const std::vector<ClockSeen> clocks = MachineReporter::ask_clocks(blocking, *group_, leaders, deadline);
+  for (std::size_t n = 0; n < machines.size(); ++n) {
+    machines[n].system.clock_ahead_ms = clocks[n].ahead_ms;
+    machines[n].system.clock_within_ms = clocks[n].within_ms;
+  }
+  for (std::uint32_t r = 0; r < places.size(); ++r) {
+    const RankPlan& planned = joined_.plan.ranks[r];
+    topology::RankPlace& place = place_of(machines[planned.node], places[r].ranks.at(0), planned);
+    if (r < window.ranks.size()) place.steps = steps_of(r, window);
+  }
   std::string all;
   for (std::size_t n = 0; n < machines.size(); ++n)
-    all +=
-        text(n == 0 ? "" : ",", R"({"count":1,"source":"rank )", leaders[n].value, R"(","machine":)", machines[n], '}');
+    all += text(n == 0 ? "" : ",", R"({"count":1,"source":"rank )", leaders[n].value, R"(","machine":)",
+                topology::to_json(machines[n], -1), '}');
   std::erase(all, '\n');
   return text(R"({"schema":"troupe.cluster","version":1,"machines":[)", all, "]}");
 }

@@ -18,6 +18,7 @@
 #include "apps/session/silence_notes.hpp"
 #include "apps/session/system_config.hpp"
 #include "runtime/base/folder_lock.hpp"
+#include "runtime/data/shares.hpp"
 
 namespace troupe {
 
@@ -55,8 +56,8 @@ class Job {
   void quiet(bool yes) noexcept { quiet_ = yes; }
   /// A deadline for the start of another view, from now on.
   Deadline new_deadline() const;
-  /// As Session::machines().
-  std::string machines(Blocking& blocking, Deadline deadline) const;
+  /// As Session::machines(), with the steps of `window`, which may have no ranks.
+  std::string machines(Blocking& blocking, const ShareWindow& window, Deadline deadline) const;
   /// Sets the folder in which checkpoints are looked for (checkpoint.resume).
   void resume_from(std::string folder) { options_.configuration.settings.checkpoint.resume = std::move(folder); }
 

@@ -302,6 +302,16 @@ std::string JobSession::describe(Blocking& blocking, Deadline deadline) {
   }
 }
 
+std::string JobSession::machines(Blocking& blocking, Deadline deadline) {
+  ShareWindow window;
+  try {
+    window = Use(*this)->newest_window();
+  } catch (const Error&) {
+    // Between two views, or after the last one, no rank makes steps.
+  }
+  return job_->machines(blocking, window, deadline);
+}
+
 namespace {
 
 /// A program that its user started without a launcher has one rank, whatever cluster.nodes says. If there is no

@@ -42,7 +42,7 @@ class JobSession final : public Session {
                               Deadline deadline) override;
   Rebuilt rebuild(Blocking& blocking, const std::string& reason, Deadline deadline) override;
   std::string describe(Blocking& blocking, Deadline deadline) override;
-  std::string machines(Blocking& blocking, Deadline deadline) override { return job_->machines(blocking, deadline); }
+  std::string machines(Blocking& blocking, Deadline deadline) override;
   std::vector<float> parameters() const override;
 
  private:

@@ -202,10 +202,11 @@ class Session {
   /// messages to other ranks that have not arrived. Any thread, also while run() waits. Never throws for something it
   /// cannot find out: the text says so.
   virtual std::string describe(Blocking& blocking, Deadline deadline) = 0;
-  /// The machine of each node of the job, as JSON: the output of `rttopo show --json` for several machines. Each node's
-  /// first rank examines its machine when asked. Any thread that may block. Throws Error{timeout}, Error{peer_lost};
-  /// Error{environment} if a rank could not examine its machine; Error{unsupported} if SessionOptions::group is the
-  /// app's.
+  /// The machine of each node of the job, as JSON: the output of `rttopo show --json` for several machines, with where
+  /// each rank is, what its newest steps took, and how far the clocks differ from this process's. Each node's first
+  /// rank examines its machine when asked, each rank itself. Any thread that may block. Throws Error{timeout},
+  /// Error{peer_lost}; Error{environment} if a rank could not examine its machine; Error{unsupported} if
+  /// SessionOptions::group is the app's.
   virtual std::string machines(Blocking& blocking, Deadline deadline) = 0;
   /// The current parameters as f32 in the layout's order; only when run() has ended.
   virtual std::vector<float> parameters() const = 0;

@@ -698,11 +698,16 @@ BalancerParts View::balancer_parts() {
   return parts;
 }
 
+ShareWindow View::newest_window() const {
+  const std::lock_guard lock(record_->mutex);
+  return record_->window;
+}
+
 /// Notes what changed, and, if it is new, which ranks the others wait for.
 void View::note_shares(const ShareWindow& window) {
   {
     const std::lock_guard lock(record_->mutex);
-    record_->shares = window.ranks;
+    record_->window = window;
   }
   if (window.change) {
     record_->shares_measured = window.change->span;
@@ -720,7 +725,7 @@ ReportTargets View::report_targets() {
   targets.line = [this, listener](EpochReport line) {
     {
       const std::lock_guard lock(record_->mutex);
-      line.ranks = record_->shares;
+      line.ranks = record_->window.ranks;
     }
     line.switches = take_switches(line.steps);
     line.loss_scale = loss_scale_before(line.steps);

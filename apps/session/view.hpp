@@ -107,6 +107,8 @@ class View {
   /// As switch_policy. Returns the first step that may be the view's last.
   std::uint64_t end_view(Blocking& blocking, const std::string& reason, Deadline deadline);
   std::string describe(Blocking& blocking, Deadline deadline);
+  /// The ranks' times in the newest window of steps, as rank 0 knows them; without ranks if there was none.
+  ShareWindow newest_window() const;
   std::vector<float> parameters() const;
 
   /// Ends the view, unless it has ended already. Call it once.

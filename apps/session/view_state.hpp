@@ -37,8 +37,8 @@ struct RunRecord {
   std::uint32_t device_threads = 0;               // that a trial of this rank chose; 0: there was none
   std::optional<Deadline> time_limit;             // once the first step was told; the reporter's thread
   std::set<std::string, std::less<>> not_finite;  // values that a note has told of; the reporter's thread
-  std::mutex mutex;                               // guards shares, switches and scales
-  std::vector<RankShare> shares;                  // of the newest window, by rank
+  std::mutex mutex;                               // guards window, switches and scales
+  ShareWindow window;                             // the newest; without ranks: there was none
   std::vector<SwitchReport> switches;             // that are not in a line yet
   std::vector<ScaleChange> scales;                // of the loss, likewise guarded; empty: it is not scaled
   // The members below are used by the balancer's thread.

@@ -13,6 +13,25 @@
 namespace troupe::topology {
 namespace {
 
+/// "L1d", "L1i", "L3"
+std::string cache_name(const CacheAttributes& cache) {
+  using Holds = CacheAttributes::Holds;
+  return text('L', cache.level, cache.holds == Holds::data ? "d" : cache.holds == Holds::instructions ? "i" : "");
+}
+
+/// Of a PCI function without a name in the system; empty: of no interest.
+std::string_view storage_name(std::uint32_t class_code) {
+  switch (class_code >> 8) {
+    case 0x0100: return "SCSI controller";
+    case 0x0101: return "IDE controller";
+    case 0x0104: return "RAID controller";
+    case 0x0106: return "SATA controller";
+    case 0x0107: return "SAS controller";
+    case 0x0108: return "NVMe controller";
+    default: return {};
+  }
+}
+
 std::string plural(std::size_t count, std::string_view one) { return text(count, ' ', one, count == 1 ? "" : "s"); }
 
 class Outliner {
@@ -40,6 +59,8 @@ class Outliner {
             std::count_if(machine_.nics.begin(), machine_.nics.end(),
                           [&](const Nic& nic) { return !is_virtual(nic.part) && is_device(nic.part); })),
         "NIC");
+    if (const std::uint64_t memory = memory_bytes(); memory > 0)
+      entry.details.push_back(bytes_text(memory) + " of memory");
     if (!machine_.system.gpu_driver.empty()) entry.details.push_back("GPU driver " + machine_.system.gpu_driver);
     add_limits(entry);
     add_below(entry, kRoot, 0);
@@ -52,6 +73,13 @@ class Outliner {
   }
   bool is_device(PartIndex part) const {
     return machine_.parts[part].pci || index_.nic_at(part) == nullptr || !index_.nic_at(part)->ports.empty();
+  }
+
+  std::uint64_t memory_bytes() const {
+    std::uint64_t sum = 0;
+    for (const Part& part : machine_.parts)
+      if (part.kind == PartKind::numa && part.subtype != "GPUMemory") sum += part.bytes;
+    return sum;
   }
 
   void add_limits(Entry& entry) const {
@@ -127,9 +155,9 @@ class Outliner {
       if (modules++ == 0) first = child;
       const std::string* const vendor = find_info(machine_.parts[child].infos, "Vendor");
       const std::string* const number = find_info(machine_.parts[child].infos, "PartNumber");
-      if (vendor != nullptr || number != nullptr)
-        ++models[text(vendor != nullptr ? *vendor : "", vendor != nullptr && number != nullptr ? " " : "",
-                      number != nullptr ? *number : "")];
+      const std::string model =
+          text(vendor != nullptr ? trimmed(*vendor) : "", ' ', number != nullptr ? trimmed(*number) : "");
+      if (model != " ") ++models[std::string{trimmed(model)}];
     }
     if (modules == 0) return;
     Entry below{.kind = Entry::Kind::other, .part = first, .title = plural(modules, "memory module")};
@@ -188,9 +216,8 @@ class Outliner {
     entry.details.push_back("processors " + cpus.list());
     for (PartIndex at = machine_.parts[cores.front()].parent; at != kNoPart; at = machine_.parts[at].parent) {
       const Part& part = machine_.parts[at];
-      if (part.kind == PartKind::cache && part.cache->level < 3 &&
-          part.cache->holds != CacheAttributes::Holds::instructions)
-        entry.details.push_back(text('L', part.cache->level, ' ', bytes_text(part.bytes)));
+      if (part.kind == PartKind::cache && part.cache->level < 3)
+        entry.details.push_back(text(cache_name(*part.cache), ' ', bytes_text(part.bytes)));
     }
     return entry;
   }
@@ -206,7 +233,7 @@ class Outliner {
         const std::string* model = find_info(part.infos, "CPUModel");
         if (model == nullptr) model = find_info(machine_.parts[kRoot].infos, "CPUModel");
         if (model == nullptr) model = find_info(part.infos, "CPUVendor");
-        if (model != nullptr) entry.details.push_back(*model);
+        if (model != nullptr) entry.details.emplace_back(trimmed(*model));
         if (!part.cpus.empty()) entry.details.push_back("processors " + part.cpus.list());
         break;
       }
@@ -220,8 +247,7 @@ class Outliner {
       case PartKind::memory_cache:
         entry.kind = Kind::cache;
         entry.title =
-            text(part.kind == PartKind::cache ? text('L', part.cache->level) : "memory cache",
-                 part.cache->holds == CacheAttributes::Holds::instructions ? "i " : " ", bytes_text(part.bytes));
+            text(part.kind == PartKind::cache ? cache_name(*part.cache) : "memory cache", ' ', bytes_text(part.bytes));
         break;
       case PartKind::host_bridge:
         entry.kind = Kind::host_bridge;
@@ -289,6 +315,7 @@ class Outliner {
     const bool nv_switch = part.pci->class_code == kNvSwitchClass && part.pci->vendor == 0x10de;
     if (entry.title.empty() && (nv_switch || !part.subtype.empty()))
       entry.title = part.subtype.empty() ? "NVSwitch" : part.subtype;
+    if (entry.title.empty()) entry.title = storage_name(part.pci->class_code);
     if (entry.title.empty() && (all_ || part.pci->class_code == 0 || part.pci->class_code >> 16 == 3))
       entry.title = part.pci->class_code >> 16 == 3 ? "display" : "PCI";
     if (!entry.title.empty()) entry.details.insert(entry.details.begin(), part.pci->bus);

@@ -209,7 +209,6 @@ class Drawing {
 
   /// One of the links, if each of more than three GPUs has the same number of lanes to every other one: then a line for
   /// each pair would be confusing.
-  /// each pair would be a tangle.
   const AcceleratorLink* link_of_all_pairs() const {
     std::size_t pairs = 0;
     const AcceleratorLink* one = nullptr;

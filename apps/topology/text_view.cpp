@@ -94,7 +94,7 @@ std::vector<PathTable> path_tables(const Index& index) {
     if (machine.parts[i].kind == PartKind::numa) numa.push_back(i);
   std::vector<PathTable> tables;
   if (gpus.size() > 1) tables.push_back(table_of(index, "GPU x GPU", gpus, gpus));
-  if (!gpus.empty() && !nics.empty()) tables.push_back(table_of(index, "GPU x NIC", gpus, nics));
+  if (!gpus.empty() && !nics.empty()) tables.push_back(table_of(index, kGpusAndNics, gpus, nics));
   if (numa.size() > 1) {
     tables.push_back(table_of(index, "NUMA x NUMA", numa, numa));
     add_distances(machine, tables.back());
@@ -143,11 +143,11 @@ std::string legend_text(const std::vector<PathTable>& tables) {
                                       {"XG", "xGMI, with the number of lanes"},
                                       {"NVB", "NVLink over another GPU"},
                                       {"C2C", "a coherent link to the processor"},
-                                      {"PIX", "one PCI switch"},
-                                      {"PXB", "several PCI switches"},
+                                      {"PIX", "one PCI switch that both are behind"},
+                                      {"PXB", "several PCI switches, without the processor"},
                                       {"PHB", "a PCI host bridge"},
                                       {"NODE", "the processor, near the same memory"},
-                                      {"SYS", "the link between processors"}};
+                                      {"SYS", "another memory node, over the link between processors"}};
   std::set<std::string> classes;
   bool assumed = false, slow = false, distances = false, measured = false;
   for (const PathTable& table : tables) {

@@ -23,6 +23,7 @@ struct PathTable {
   std::vector<bool> slow;                // below 70 % of the median of its class
   std::vector<double> measured;          // bytes per second, row by row, 0: not measured; empty: nothing was measured
 };
+inline constexpr const char* kGpusAndNics = "GPU x NIC";
 /// GPU x GPU, GPU x NIC and NUMA x NUMA, for the kinds that exist.
 std::vector<PathTable> path_tables(const Index& index);
 /// Prints a line per row; `color`: marks slow paths.

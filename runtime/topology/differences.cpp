@@ -78,7 +78,11 @@ std::string describe(const Part& part) {
 
 class Collector {
  public:
-  explicit Collector(const Machine& machine) : machine_(machine), index_(machine) {}
+  explicit Collector(const Machine& machine) : machine_(machine), index_(machine) {
+    for (const Part& part : machine.parts)
+      if (part.kind == PartKind::package) package_numbers_.push_back(part.os_index);
+    std::sort(package_numbers_.begin(), package_numbers_.end());
+  }
 
   Features collect() {
     add_processors();
@@ -100,6 +104,18 @@ class Collector {
     features_[feature].device = pci ? pci->bus : label_of(index_, part);
     word(feature, std::move(value));
   }
+  /// The system's number of a part, which does not depend on the file's order; without one, its place in the file.
+  std::string number(PartIndex part) const {
+    const std::int32_t os = machine_.parts[part].os_index;
+    return os >= 0 ? text(os) : text(index_.number(part));
+  }
+  /// The place of a package in the order of the system's numbers; without these, in the file's order.
+  std::size_t place_of(PartIndex package) const {
+    const std::int32_t os = package == kNoPart ? 0 : machine_.parts[package].os_index;
+    if (os < 0) return index_.number(package);
+    return static_cast<std::size_t>(std::lower_bound(package_numbers_.begin(), package_numbers_.end(), os) -
+                                    package_numbers_.begin());
+  }
   /// Adds a list that may be empty: an empty list is a value too.
   void list(const std::string& feature) { features_[feature]; }
 
@@ -118,7 +134,7 @@ class Collector {
         cores.push_back(text("core with ", index_.children(i).size(), " hardware threads"));
         // Their numbers show which cores of a chip are disabled.
         const PartIndex package = index_.package_of(i);
-        word(text("cores of package ", package == kNoPart ? 0 : index_.number(package)), text("core ", part.os_index));
+        word(text("cores of package ", place_of(package)), text("core ", part.os_index));
       }
       if (part.kind == PartKind::cache && part.cache->level >= 2) {
         caches[text("level ", part.cache->level, " caches")].push_back(
@@ -137,8 +153,7 @@ class Collector {
     for (PartIndex i = 0; i < machine_.parts.size(); ++i) {
       const Part& part = machine_.parts[i];
       if (part.kind == PartKind::numa && part.bytes > 0) {
-        Feature& feature =
-            features_[text("memory of NUMA ", part.os_index >= 0 ? part.os_index : static_cast<int>(index_.number(i)))];
+        Feature& feature = features_["memory of NUMA " + number(i)];
         feature.number = static_cast<double>(part.bytes);
         feature.words.push_back(bytes_text(part.bytes));
       }
@@ -149,7 +164,15 @@ class Collector {
     }
     for (std::string& each : counted(modules_)) word("memory modules", std::move(each));
     for (const Distances& matrix : machine_.distances)
-      if (matrix.name == "NUMALatency") word("distances between NUMA nodes", joined(matrix.values, " "));
+      if (matrix.name == "NUMALatency") add_distances(matrix);
+  }
+
+  void add_distances(const Distances& matrix) {
+    const std::size_t n = matrix.parts.size();
+    for (std::size_t i = 0; i < n; ++i)
+      for (std::size_t j = 0; j < n; ++j)
+        word("distances between NUMA nodes",
+             text(number(matrix.parts[i]), " to ", number(matrix.parts[j]), ": ", matrix.values[i * n + j]));
   }
 
   void add_pci() {
@@ -261,6 +284,7 @@ class Collector {
 
   const Machine& machine_;
   const Index index_;
+  std::vector<std::int32_t> package_numbers_;  // sorted
   Features features_;
   std::vector<std::string> modules_;
 };

@@ -7,7 +7,7 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/base/words.hpp"
-#include "runtime/topology/detail/placement_rules.hpp"
+#include "runtime/topology/detail/job_rules.hpp"
 #include "runtime/topology/outliers.hpp"
 #include "runtime/topology/paths.hpp"
 
@@ -426,7 +426,7 @@ bool knows_instances(const Machine& m) {
 bool knows_nccl_file(const Machine& m) { return m.system.nccl_file.has_value(); }
 bool knows_clock(const Machine& m) { return m.system.clock_synchronized.has_value(); }
 
-/// A rule about the placement that ranks reported.
+/// A rule about what ranks reported.
 template <void (*look)(const Machine&, std::string_view, std::vector<Finding>&)>
 void among_ranks(const Context& c, std::string_view rule) {
   look(c.machine, rule, c.findings);
@@ -487,7 +487,11 @@ constexpr std::array kRules{
     Rule{{"gpu-not-in-container", "a GPU is on the bus but has no device file"}, looked_at_gpus, gpu_not_in_container},
     Rule{{"gpu-in-instances", "GPUs are divided into instances"}, knows_instances, gpu_in_instances},
     Rule{{"nccl-file-stale", "NCCL_TOPO_FILE describes another machine"}, knows_nccl_file, nccl_file_stale},
-    Rule{{"clock-free", "the clock is not synchronized"}, knows_clock, clock_free}};
+    Rule{{"clock-free", "the clock is not synchronized"}, knows_clock, clock_free},
+    Rule{{"clock-skew", "the clocks of a job's machines differ"}, detail::knows_skew, among_ranks<detail::clock_skew>},
+    Rule{{"rank-slow", "the other ranks of a job wait for one, and what takes it longer"},
+         detail::knows_steps,
+         among_ranks<detail::rank_slow>}};
 
 constexpr RuleName kPortDiffers{"port-differs",
                                 "a port's rate or MTU is not that of its peers, here or on the other machines"};

@@ -230,10 +230,13 @@ std::vector<AcceleratorLink> accelerator_links(const Machine& machine) {
         const auto& to = machine.parts[matrix.parts[j]].pci;
         if (i == j || megabytes == 0 || !is_gpu(matrix.parts[i]) || matrix.parts[i] == matrix.parts[j]) continue;
         const auto kind = matrix.name[0] == 'N' ? AcceleratorLink::Kind::nvlink : AcceleratorLink::Kind::xgmi;
+        const bool nvswitch = machine.parts[matrix.parts[j]].subtype == "NVSwitch";  // whatever its class
         links.push_back({.from = matrix.parts[i],
                          .kind = kind,
                          .to = to ? to->bus : std::string{},
-                         .to_class = to ? to->class_code : 0,
+                         .to_class = nvswitch ? kNvSwitchClass
+                                     : to     ? to->class_code
+                                              : 0,
                          .bytes_per_second = std::min(megabytes, std::uint64_t{1} << 40) * 1'000'000});
       }
     }
@@ -242,6 +245,15 @@ std::vector<AcceleratorLink> accelerator_links(const Machine& machine) {
 }
 
 namespace {
+
+/// Whether a function that is another device than function 0 of its slot looks like a virtual one: it is called so, or
+/// has no interface of its own. Ports of a NIC that has two kinds of them are other devices, too.
+bool seems_virtual(const Part& part) {
+  const std::string* const name = find_info(part.infos, "PCIDevice");
+  if (name != nullptr && name->find("Virtual") != std::string::npos) return true;
+  return std::none_of(part.os_devices.begin(), part.os_devices.end(),
+                      [](const OsDevice& each) { return each.kind == OsDevice::Kind::network; });
+}
 
 /// For sources that do not mark virtual functions: a NIC's function that is another device than function 0 of its slot,
 /// if that is a NIC too.
@@ -254,6 +266,7 @@ void find_virtual_functions(Machine& machine) {
     if (part.kind != PartKind::pci_function || !is_nic_class(*part.pci) || part.pci->bus.size() < 3) continue;
     const auto at = first.find(part.pci->bus.substr(0, part.pci->bus.size() - 2));
     if (at == first.end() || at->second == &*part.pci || at->second->device == part.pci->device) continue;
+    if (!seems_virtual(part)) continue;
     part.pci->physical_function = at->second->bus;
   }
 }

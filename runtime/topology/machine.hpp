@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/topology/cpu_set.hpp"
+#include "runtime/topology/rank_place.hpp"
 
 // The room topology: a machine's parts as a value, which is read from files, written to files, compared, checked, and
 // searched for paths between parts. It uses no library except for XML and JSON; devices/discovery makes the value of
@@ -213,45 +214,14 @@ struct SystemFacts {
   std::optional<std::string> governor;  // of the first allowed processor
   std::optional<bool> numa_balancing;
   std::optional<bool> clock_synchronized;
+  std::optional<double> clock_ahead_ms;          // of the clock of the job's rank 0; negative: behind it
+  double clock_within_ms = 0;                    // the largest error of clock_ahead_ms
   std::optional<bool> peer_memory;               // a kernel module that lets NICs access GPU memory is loaded
   std::optional<bool> iommu_translates;          //
   std::vector<std::string> gpus_without_file;    // bus ids of GPUs in /sys without a file in /dev
   std::optional<std::string> nccl_file;          // NCCL_TOPO_FILE
   std::vector<std::string> nccl_file_not_found;  // bus ids in that file that do not exist here; "": it cannot be read
   friend bool operator==(const SystemFacts&, const SystemFacts&) = default;
-};
-
-/// A thread of a rank.
-struct ThreadPlace {
-  std::string name;
-  CpuSet cpus;     // on which it may run
-  CpuSet planned;  // to which the plan pins it; empty: any
-  friend bool operator==(const ThreadPlace&, const ThreadPlace&) = default;
-};
-
-/// The actual and the planned place of a rank's threads, memory and transport, as the rank itself reports it.
-struct Placement {
-  std::vector<ThreadPlace> threads;
-  std::vector<std::uint32_t> planned_numa;       // by the system's numbers; empty: any
-  std::map<std::uint32_t, std::uint64_t> pages;  // of a sample of its shared memory, by the system's node number
-  std::string memory_refused;                    // the system's error when memory was bound; empty: none
-  std::string planned_devices;                   // network devices in the form of UCX_NET_DEVICES; empty: any
-  std::string chosen_devices;                    // UCX_NET_DEVICES set by the user, which overrides the plan
-  std::vector<std::string> open_devices;         // the devices that the transport has opened
-  friend bool operator==(const Placement&, const Placement&) = default;
-};
-
-/// Where one rank of a job runs, from the view of other processes.
-struct RankPlace {
-  std::uint32_t rank = 0;
-  std::int32_t pid = 0;
-  CpuSet cpus;                                        // on which it may run
-  std::map<std::uint32_t, std::uint64_t> numa_bytes;  // its memory, by the system's node number
-  std::string gpu;                                    // bus id; empty: not known
-  std::string nic;                                    // name of an interface or RDMA device; empty: none chosen
-  std::string transports;                             // UCX_TLS; empty: UCX chooses
-  std::optional<Placement> placement;                 // absent: the rank did not report it
-  friend bool operator==(const RankPlace&, const RankPlace&) = default;
 };
 
 /// One machine. parts[0] is the machine itself; each part is followed by all the parts that it contains.

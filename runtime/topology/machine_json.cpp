@@ -7,153 +7,72 @@
 #include "runtime/base/error.hpp"
 #include "runtime/topology/detail/bounds.hpp"
 #include "runtime/topology/detail/details.hpp"
+#include "runtime/topology/detail/machine_fields.hpp"
 
-// One list of fields per type (`fields` below) is used in both directions: Writer omits a field that equals a new
-// object's, and Reader keeps a new object's value for a missing field. So the output reads back as the same value, and
-// a field is added in one place.
+// Writer omits a field that equals a new object's, and Reader keeps a new object's value for a missing field. So the
+// output reads back as the same value.
 namespace troupe::topology {
 namespace {
 
+using detail::fields;
+using detail::Of;
+using detail::Words;
 using nlohmann::ordered_json;
-constexpr std::string_view kSchema = "troupe.topology";
 
+/// Chooses the overload of Schema::schema_of() for a type.
 template <class T>
-struct Of {};
+struct Kind {};
 
-template <class E>
-struct Words;
-template <>
-struct Words<CacheAttributes::Holds> {
-  static constexpr std::array<std::string_view, 3> kAll{"both", "data", "instructions"};
-};
-template <>
-struct Words<OsDevice::Kind> {
-  static constexpr std::array<std::string_view, 7> kAll{"block", "gpu",         "network", "openfabrics",
-                                                        "dma",   "coprocessor", "memory"};
-};
-template <>
-struct Words<GpuState> {
-  static constexpr std::array<std::string_view, 4> kAll{"unknown", "ok", "lost", "no_permission"};
-};
-template <>
-struct Words<AcceleratorLink::Kind> {
-  static constexpr std::array<std::string_view, 3> kAll{"nvlink", "xgmi", "c2c"};
-};
-template <>
-struct Words<PartKind> {
-  static constexpr std::array<std::string_view, 14> kAll{
-      "machine", "package", "die",         "group",      "numa",       "memory_cache", "cache",
-      "core",    "pu",      "host_bridge", "pci_bridge", "pci_switch", "pci_function", "misc"};
+template <class X>
+class Schema {
+ public:
+  explicit Schema(ordered_json& properties) : properties_(properties) {}
+  template <class T>
+  void operator()(const char* name, T X::*) {
+    properties_[name] = schema_of(Kind<T>{});
+  }
+
+ private:
+  template <class T>
+  static ordered_json schema_of(Kind<T>) {
+    if constexpr (std::is_enum_v<T>) {
+      return {{"enum", Words<T>::kAll}};
+    } else if constexpr (std::is_same_v<T, bool>) {
+      return {{"type", "boolean"}};
+    } else if constexpr (std::is_floating_point_v<T>) {
+      return {{"type", "number"}};
+    } else if constexpr (std::is_unsigned_v<T>) {
+      return {{"type", "integer"}, {"minimum", 0}};
+    } else if constexpr (std::is_integral_v<T>) {
+      return {{"type", "integer"}};
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      return {{"type", "string"}};
+    } else if constexpr (std::is_same_v<T, CpuSet>) {
+      return {{"type", "string"}, {"pattern", "^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"}};
+    } else if constexpr (std::is_same_v<T, Info>) {
+      return {{"type", "array"}, {"items", {{"type", "string"}}}, {"minItems", 2}, {"maxItems", 2}};
+    } else {
+      ordered_json object{{"type", "object"}, {"properties", ordered_json::object()}, {"additionalProperties", false}};
+      Schema<T> schema{object["properties"]};
+      fields(schema, Of<T>{});
+      return object;
+    }
+  }
+  template <class T>
+  static ordered_json schema_of(Kind<std::optional<T>>) {
+    return schema_of(Kind<T>{});
+  }
+  template <class T>
+  static ordered_json schema_of(Kind<std::vector<T>>) {
+    return {{"type", "array"}, {"items", schema_of(Kind<T>{})}};
+  }
+  template <class K>
+  static ordered_json schema_of(Kind<std::map<K, std::uint64_t>>) {
+    return {{"type", "object"}, {"additionalProperties", schema_of(Kind<std::uint64_t>{})}};
+  }
+  ordered_json& properties_;
 };
 
-template <class V>
-void fields(V& v, Of<PciLink>) {
-  v("gigatransfers", &PciLink::gigatransfers), v("lanes", &PciLink::lanes), v("gigabytes", &PciLink::gigabytes);
-}
-template <class V>
-void fields(V& v, Of<CacheAttributes>) {
-  v("level", &CacheAttributes::level), v("holds", &CacheAttributes::holds),
-      v("line_bytes", &CacheAttributes::line_bytes), v("ways", &CacheAttributes::ways);
-}
-template <class V>
-void fields(V& v, Of<PciAttributes>) {
-  v("bus", &PciAttributes::bus), v("below", &PciAttributes::below), v("class", &PciAttributes::class_code),
-      v("vendor", &PciAttributes::vendor), v("device", &PciAttributes::device);
-  v("subsystem_vendor", &PciAttributes::subsystem_vendor), v("subsystem_device", &PciAttributes::subsystem_device),
-      v("revision", &PciAttributes::revision);
-  v("now", &PciAttributes::now), v("possible", &PciAttributes::possible),
-      v("physical_function", &PciAttributes::physical_function);
-  v("acs_redirect", &PciAttributes::acs_redirect);
-}
-template <class V>
-void fields(V& v, Of<OsDevice>) {
-  v("kind", &OsDevice::kind), v("name", &OsDevice::name), v("backend", &OsDevice::backend),
-      v("infos", &OsDevice::infos);
-}
-template <class V>
-void fields(V& v, Of<Part>) {
-  v("kind", &Part::kind), v("parent", &Part::parent), v("os_index", &Part::os_index), v("name", &Part::name),
-      v("subtype", &Part::subtype);
-  v("bytes", &Part::bytes), v("cache", &Part::cache), v("pci", &Part::pci), v("cpus", &Part::cpus),
-      v("faces", &Part::os_devices);
-  v("infos", &Part::infos);
-}
-template <class V>
-void fields(V& v, Of<Gpu>) {
-  v("part", &Gpu::part), v("vendor", &Gpu::vendor), v("model", &Gpu::model), v("memory_bytes", &Gpu::memory_bytes);
-  v("architecture", &Gpu::architecture), v("uuid", &Gpu::uuid), v("serial", &Gpu::serial),
-      v("firmware", &Gpu::firmware);
-  v("state", &Gpu::state), v("utilization_percent", &Gpu::utilization_percent), v("clock_mhz", &Gpu::clock_mhz);
-  v("most_clock_mhz", &Gpu::most_clock_mhz), v("cores", &Gpu::cores);
-  v("most_memory_clock_mhz", &Gpu::most_memory_clock_mhz), v("memory_bus_bits", &Gpu::memory_bus_bits);
-  v("throttle_reasons", &Gpu::throttle_reasons);
-  v("uncorrected_errors", &Gpu::uncorrected_errors), v("mig", &Gpu::mig), v("infos", &Gpu::infos);
-}
-template <class V>
-void fields(V& v, Of<Interface>) {
-  v("name", &Interface::name), v("address", &Interface::address), v("bits_per_second", &Interface::bits_per_second),
-      v("mtu_bytes", &Interface::mtu_bytes);
-  v("up", &Interface::up);
-}
-template <class V>
-void fields(V& v, Of<RdmaPort>) {
-  v("device", &RdmaPort::device), v("port", &RdmaPort::port), v("active", &RdmaPort::active),
-      v("link_layer", &RdmaPort::link_layer);
-  v("bits_per_second", &RdmaPort::bits_per_second), v("mtu_bytes", &RdmaPort::mtu_bytes), v("guid", &RdmaPort::guid),
-      v("rising", &RdmaPort::rising);
-  v("infos", &RdmaPort::infos);
-}
-template <class V>
-void fields(V& v, Of<Nic>) {
-  v("part", &Nic::part), v("driver", &Nic::driver), v("firmware", &Nic::firmware), v("interfaces", &Nic::interfaces);
-  v("ports", &Nic::ports);
-}
-template <class V>
-void fields(V& v, Of<AcceleratorLink>) {
-  v("from", &AcceleratorLink::from), v("kind", &AcceleratorLink::kind), v("to", &AcceleratorLink::to),
-      v("to_class", &AcceleratorLink::to_class), v("lanes", &AcceleratorLink::lanes);
-  v("lanes_down", &AcceleratorLink::lanes_down), v("bytes_per_second", &AcceleratorLink::bytes_per_second);
-}
-template <class V>
-void fields(V& v, Of<Distances>) {
-  v("name", &Distances::name), v("kind", &Distances::kind), v("parts", &Distances::parts),
-      v("values", &Distances::values);
-}
-template <class V>
-void fields(V& v, Of<CpuKind>) {
-  v("cpus", &CpuKind::cpus), v("efficiency", &CpuKind::efficiency), v("infos", &CpuKind::infos);
-}
-template <class V>
-void fields(V& v, Of<Limits>) {
-  v("cpu_quota", &Limits::cpu_quota), v("memory_bytes", &Limits::memory_bytes),
-      v("locked_bytes", &Limits::locked_bytes);
-  v("open_files", &Limits::open_files), v("allowed", &Limits::allowed);
-}
-template <class V>
-void fields(V& v, Of<SystemFacts>) {
-  v("kernel", &SystemFacts::kernel), v("gpu_driver", &SystemFacts::gpu_driver), v("governor", &SystemFacts::governor);
-  v("numa_balancing", &SystemFacts::numa_balancing), v("clock_synchronized", &SystemFacts::clock_synchronized);
-  v("peer_memory", &SystemFacts::peer_memory), v("iommu_translates", &SystemFacts::iommu_translates);
-  v("gpus_without_file", &SystemFacts::gpus_without_file), v("nccl_file", &SystemFacts::nccl_file);
-  v("nccl_file_not_found", &SystemFacts::nccl_file_not_found);
-}
-template <class V>
-void fields(V& v, Of<ThreadPlace>) {
-  v("name", &ThreadPlace::name), v("cpus", &ThreadPlace::cpus), v("planned", &ThreadPlace::planned);
-}
-template <class V>
-void fields(V& v, Of<Placement>) {
-  v("threads", &Placement::threads), v("planned_numa", &Placement::planned_numa), v("pages", &Placement::pages),
-      v("memory_refused", &Placement::memory_refused);
-  v("planned_devices", &Placement::planned_devices), v("chosen_devices", &Placement::chosen_devices),
-      v("open_devices", &Placement::open_devices);
-}
-template <class V>
-void fields(V& v, Of<RankPlace>) {
-  v("rank", &RankPlace::rank), v("pid", &RankPlace::pid), v("cpus", &RankPlace::cpus),
-      v("numa_bytes", &RankPlace::numa_bytes), v("gpu", &RankPlace::gpu);
-  v("nic", &RankPlace::nic), v("transports", &RankPlace::transports), v("placement", &RankPlace::placement);
-}
 /// A part of another machine, with its index there.
 struct ChangedPart {
   PartIndex index = 0;
@@ -172,18 +91,8 @@ struct Details {
   friend bool operator==(const Details&, const Details&) = default;
 };
 template <class V>
-void fields(V& v, Of<Machine>);
-template <class V>
 void fields(V& v, Of<Details>) {
   v("changed", &Details::changed), v("machine", &Details::machine);
-}
-template <class V>
-void fields(V& v, Of<Machine>) {
-  v("host", &Machine::host), v("parts", &Machine::parts), v("gpus", &Machine::gpus), v("nics", &Machine::nics),
-      v("links", &Machine::links);
-  v("distances", &Machine::distances), v("cpu_kinds", &Machine::cpu_kinds), v("limits", &Machine::limits),
-      v("system", &Machine::system);
-  v("ranks", &Machine::ranks);
 }
 
 template <class X>
@@ -341,8 +250,28 @@ class Reader {
   X& to_;
 };
 
-/// Limits the depth of brackets, so that a parser's stack stays small.
-void check_depth(std::string_view text, std::string_view source) {
+}  // namespace
+
+std::string json_schema() {
+  ordered_json counts{{"type", "object"}, {"properties", ordered_json::object()}, {"additionalProperties", false}};
+  for (const char* const name : {"packages", "numa", "cores", "pus", "gpu_pci", "nic_pci", "nvlink_or_xgmi"}) {
+    counts["properties"][name] = {{"type", "integer"}, {"minimum", 0}};
+    counts["required"].push_back(name);
+  }
+  ordered_json out{{"$schema", "https://json-schema.org/draft/2020-12/schema"},
+                   {"title", "A machine's topology, as `rttopo show --json` prints it"},
+                   {"type", "object"},
+                   {"required", {"schema", "version", "counts"}},
+                   {"additionalProperties", false}};
+  ordered_json& properties = out["properties"];
+  properties = {{"schema", {{"const", kJsonSchema}}}, {"version", {{"const", kJsonVersion}}}, {"counts", counts}};
+  Schema<Machine> schema{properties};
+  fields(schema, Of<Machine>{});
+  properties["measurements"] = {{"type", "object"}};  // of `rttopo bench`, where there are some
+  return out.dump(1) + '\n';
+}
+
+void check_json_depth(std::string_view text, std::string_view source) {
   std::size_t depth = 0;
   bool quoted = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -362,11 +291,9 @@ void check_depth(std::string_view text, std::string_view source) {
   }
 }
 
-}  // namespace
-
 std::string to_json(const Machine& machine, int indent) {
   ordered_json out;
-  out["schema"] = kSchema;
+  out["schema"] = kJsonSchema;
   out["version"] = kJsonVersion;
   const Counts counts = count(machine);
   out["counts"] = {{"packages", counts.packages},
@@ -386,7 +313,7 @@ namespace {
 ordered_json parsed(std::string_view text, std::string_view source) {
   TROUPE_CHECK(text.size() <= detail::kMostBytes, Code::invalid, source, " has ", text.size(), " bytes; at most ",
                detail::kMostBytes, " are read");
-  check_depth(text, source);
+  check_json_depth(text, source);
   try {
     return ordered_json::parse(text);
   } catch (const ordered_json::exception&) {
@@ -414,10 +341,10 @@ Machine machine_from_json(std::string_view text, std::string_view source) {
   const auto is = [&](const char* name, const ordered_json& value) {
     return json.is_object() && json.contains(name) && json[name] == value;
   };
-  TROUPE_CHECK(is("schema", kSchema), Code::invalid, source, ": this JSON is not a topology (its \"schema\" is not \"",
-               kSchema, "\")");
+  TROUPE_CHECK(is("schema", kJsonSchema), Code::invalid, source,
+               ": this JSON is not a topology (its \"schema\" is not \"", kJsonSchema, "\")");
   TROUPE_CHECK(is("version", kJsonVersion), Code::invalid, source, ": this topology was written in another version of ",
-               kSchema, "; this build reads version ", kJsonVersion);
+               kJsonSchema, "; this build reads version ", kJsonVersion);
   Machine machine = read_fields<Machine>(json, source);
   TROUPE_CHECK(machine.parts.size() <= detail::kMostParts, Code::invalid, source, ": more than ", detail::kMostParts,
                " parts");

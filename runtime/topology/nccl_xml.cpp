@@ -56,6 +56,13 @@ std::string gfx_name(std::string_view gcn) {
   return gcn == "910" ? "gfx90a" : text("gfx", gcn);
 }
 
+/// NCCL reads "0x506b4b03003ceee8"; the kernel writes "506b:4b03:003c:eee8".
+std::string guid_for_nccl(std::string guid) {
+  if (guid.find(':') == std::string::npos) return guid;
+  std::erase(guid, ':');
+  return "0x" + guid;
+}
+
 class NcclReader {
  public:
   Machine read(const pugi::xml_node& system) {
@@ -211,7 +218,7 @@ class NcclWriter {
     for (const Renamed& name : kCpuInfos) {
       const std::string* value = package == kNoPart ? nullptr : find_info(machine_.parts[package].infos, name.info);
       if (value == nullptr) value = find_info(machine_.parts[kRoot].infos, name.info);
-      if (value != nullptr) cpu.append_attribute(name.nccl) = value->c_str();
+      if (value != nullptr) cpu.append_attribute(name.nccl) = *value == "aarch64" ? "arm64" : value->c_str();
     }
     for (PartIndex i = 1; i < machine_.parts.size(); ++i) {
       if (!is_pci(i) || is_pci(machine_.parts[i].parent)) continue;
@@ -326,9 +333,10 @@ class NcclWriter {
     for (const RdmaPort& port : nic->ports) {
       pugi::xml_node net = node.append_child("net");
       net.append_attribute("name") = port.device.c_str();
-      net.append_attribute("speed") = port.bits_per_second / 1'000'000;
+      // NCCL looks up what is left out, and nothing else.
+      if (port.bits_per_second > 0) net.append_attribute("speed") = port.bits_per_second / 1'000'000;
       net.append_attribute("port") = port.port;
-      if (!port.guid.empty()) net.append_attribute("guid") = port.guid.c_str();
+      if (!port.guid.empty()) net.append_attribute("guid") = guid_for_nccl(port.guid).c_str();
       for (const Info& info : port.infos) net.append_attribute(info.name.c_str()) = info.value.c_str();
     }
   }

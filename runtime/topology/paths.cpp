@@ -10,6 +10,8 @@ namespace troupe::topology {
 namespace {
 
 constexpr double kAssumedPci = 15.75e9;  // PCI Express 3 x16
+/// Modelled rates are not exact: a path of a better class is used if it is at least this much as fast as the fastest.
+constexpr double kAboutAsFast = 0.9;
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 /// `part` and the PCI parts above it, from the bottom up; the last one is directly below the processor or host
@@ -160,7 +162,11 @@ struct Reach {
   AcceleratorLink::Kind kind = AcceleratorLink::Kind::nvlink;
 };
 
-/// Links from `from` to `to`, or to switches that `to` also has links to.
+bool leads_to_nvswitch(const AcceleratorLink& link) { return link.to_class == kNvSwitchClass; }
+
+/// Links from `from` to `to`, or to switches over which `to` is reached. The NVSwitches of a machine are one fabric,
+/// though no source tells of the links between them: of a DGX-2's GPUs half have links to other switches than the rest,
+/// and all reach each other at the full rate. NCCL takes them as one switch, too.
 Reach reach(const Index& index, PartIndex from, PartIndex to) {
   Reach direct;
   Reach switched;
@@ -168,8 +174,9 @@ Reach reach(const Index& index, PartIndex from, PartIndex to) {
   for (const AcceleratorLink& link : index.links()) {
     if (link.from != from || link.to.empty()) continue;
     const bool here = goal && link.to == goal->bus;
-    const bool shared = std::any_of(index.links().begin(), index.links().end(),
-                                    [&](const AcceleratorLink& l) { return l.from == to && l.to == link.to; });
+    const bool shared = std::any_of(index.links().begin(), index.links().end(), [&](const AcceleratorLink& l) {
+      return l.from == to && (l.to == link.to || (leads_to_nvswitch(l) && leads_to_nvswitch(link)));
+    });
     Reach& sum = here ? direct : switched;
     if (!here && (!shared || index.gpu_at(index.at_bus(link.to) == kNoPart ? kRoot : index.at_bus(link.to)) != nullptr))
       continue;  // a path through another GPU is of another class
@@ -261,6 +268,10 @@ std::vector<Path> paths_between(const Index& index, PartIndex from, PartIndex to
     return a.bytes_per_second != b.bytes_per_second ? a.bytes_per_second > b.bytes_per_second
                                                     : a.path_class < b.path_class;
   });
+  const double least = kAboutAsFast * paths.front().bytes_per_second;
+  const auto slower =
+      std::find_if(paths.begin(), paths.end(), [&](const Path& p) { return p.bytes_per_second < least; });
+  std::stable_sort(paths.begin(), slower, [](const Path& a, const Path& b) { return a.path_class < b.path_class; });
   return paths;
 }
 

@@ -38,8 +38,8 @@ struct Path {
 /// "NV12", "PIX"
 std::string text_of(const Path& path);
 
-/// All paths between GPUs, NICs, NUMA nodes or other parts, best first: by modelled rate, then by
-/// class.
+/// All paths between GPUs, NICs, NUMA nodes or other parts, best first: those that are at least 0.9 times as fast as
+/// the fastest by class, then the others by modelled rate.
 std::vector<Path> paths_between(const Index& index, PartIndex from, PartIndex to);
 /// The first of them; of class detached if there is none.
 Path best_path(const Index& index, PartIndex from, PartIndex to);

@@ -1,10 +1,14 @@
 // `rtrun control` and a run of two processes.
 
+#include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "runtime/topology/machine_json.hpp"
 #include "tests/cluster/job_folder.hpp"
 
 namespace troupe::testing {
@@ -67,6 +71,35 @@ TEST_F(ControlJob, SwitchesThePolicyOfARunThatGoesOnAndThenEndsIt) {
   EXPECT_EQ(rtrun.wait(20s), 0) << rtrun.err();
   EXPECT_NE(rtrun.out().find("Stopped after"), std::string::npos) << rtrun.out();
   EXPECT_EQ(rtrun.err().find("error"), std::string::npos) << rtrun.err();
+}
+
+TEST_F(ControlJob, TellsWhereRanksAreWhatTheirStepsTakeAndHowClocksDiffer) {
+  Program rtrun{folder_.rtrun(endless())};
+  ASSERT_TRUE(rtrun.wait_until(trains, 30s)) << rtrun.out() << rtrun.err();
+  topology::Machine machine;
+  const auto knows_steps = [&] {
+    const Asked asked = ask({"machines"});
+    const auto all = nlohmann::json::parse(asked.out, nullptr, /*allow_exceptions=*/false);
+    if (asked.code != 0 || !all.is_object()) return false;
+    machine = topology::machine_from_json(all["machines"].at(0)["machine"].dump(), "the run");
+    const auto steps = std::ranges::count_if(machine.ranks, [](const auto& rank) { return rank.steps.has_value(); });
+    return steps == 2;  // ranks of other jobs may be there, too
+  };
+  ASSERT_TRUE(becomes_true(knows_steps, 60s)) << ask({"machines"}).out.substr(0, 2000);
+  for (const topology::RankPlace& rank : machine.ranks) {
+    if (!rank.steps) continue;
+    EXPECT_GT(rank.steps->steps, 0u);
+    EXPECT_GT(rank.steps->compute_ms, 0);
+    ASSERT_TRUE(rank.placement) << rank.rank;
+    EXPECT_FALSE(rank.placement->threads.empty());
+    EXPECT_FALSE(rank.cpus.empty()) << "the same entry as /proc's";
+  }
+  // Both processes read one clock, so it is at most as far away as a reading may err.
+  ASSERT_TRUE(machine.system.clock_ahead_ms);
+  EXPECT_LE(std::abs(*machine.system.clock_ahead_ms), machine.system.clock_within_ms);
+  EXPECT_GT(machine.system.clock_within_ms, 0);
+  EXPECT_EQ(ask({"stop"}).code, 0);
+  EXPECT_EQ(rtrun.wait(20s), 0) << rtrun.err();
 }
 
 TEST_F(ControlJob, RefusesAPolicyWithoutMemoryAndTrainsOn) {

@@ -78,6 +78,7 @@ TEST_F(Rttopo, ShowsWhoSharesASwitchAndWhatIsDegraded) {
   EXPECT_THAT(said.out, HasSubstr("switch 0000:10:00.0  2 GPUs and 1 NIC behind it, Broadcom"));
   EXPECT_THAT(said.out, HasSubstr("! 2 of 4 NVLink lanes down"));
   EXPECT_THAT(said.out, HasSubstr("4 cores x 2 threads  processors 0-7"));
+  EXPECT_THAT(said.out, HasSubstr("128 GB of memory"));
 }
 
 TEST_F(Rttopo, JsonHasCountsAtItsTopForOneMachineAndForSeveral) {
@@ -111,6 +112,9 @@ TEST_F(Rttopo, MatrixHasClassesRatesARingAndATree) {
   const json matrix = json::parse(rttopo({"matrix", "-i", made_.c_str(), "--json"}).out);
   EXPECT_EQ(matrix["tables"][0]["cells"][0][1]["class"], "NV4");
   EXPECT_EQ(matrix["ring"]["order"].size(), 4u);
+  EXPECT_THAT(said.out, AllOf(HasSubstr("nearest to GPU 0, GPU 1: mlx5_0 (PIX)\n"),
+                              HasSubstr("nearest to GPU 2, GPU 3: mlx5_1 (PIX)\n")));
+  EXPECT_EQ(matrix["nearest_nics"][1]["nics"], json::array({"mlx5_1"}));
 }
 
 TEST_F(Rttopo, MatrixHasATableForEachKindOfMachine) {
@@ -127,15 +131,16 @@ TEST_F(Rttopo, MatrixHasATableForEachKindOfMachine) {
 
 TEST_F(Rttopo, MatrixExplainsTheSignsThatItUsesAndNoOthers) {
   const std::string out = rttopo({"matrix", "-i", made_.c_str()}).out;
-  EXPECT_THAT(out, AllOf(HasSubstr("  NV    NVLink, with the number of lanes\n"), HasSubstr("  PIX   one PCI switch\n"),
-                         Not(HasSubstr("xGMI")), Not(HasSubstr("measured by"))));
+  EXPECT_THAT(out, AllOf(HasSubstr("  NV    NVLink, with the number of lanes\n"),
+                         HasSubstr("  PIX   one PCI switch that both are behind\n"), Not(HasSubstr("xGMI")),
+                         Not(HasSubstr("measured by"))));
 }
 
 TEST_F(Rttopo, DoctorDoesNotCallAMachineSoundOfWhichItKnowsNothing) {
   put("bare.json", R"({"schema": "troupe.topology", "version": 1, "parts": [{"kind": "machine"}]})");
   const Said said = rttopo({"doctor", "-i", path("bare.json").c_str()});
   EXPECT_EQ(said.code, 0);
-  EXPECT_THAT(said.out, AllOf(HasSubstr("0 of 29 rules could be applied; whether something is wrong is not known"),
+  EXPECT_THAT(said.out, AllOf(HasSubstr("0 of 31 rules could be applied; whether something is wrong is not known"),
                               Not(HasSubstr("nothing wrong"))));
 }
 
@@ -151,6 +156,27 @@ TEST_F(Rttopo, MemoryModulesAreCountedNotListed) {
   const Said said = rttopo({"show", "-i", file.c_str()});
   EXPECT_THAT(said.out, AllOf(HasSubstr("3 memory modules  2 x Maker A-16, 1 x Maker B-32\n"), Not(HasSubstr("misc"))));
   EXPECT_THAT(rttopo({"show", "-i", file.c_str(), "--all"}).out, HasSubstr("misc 2"));
+}
+
+TEST_F(Rttopo, ShowHasStorageWithoutDisksAndBothKindsOfCaches) {
+  topology::Machine machine = topology::testing::two_sockets();
+  machine.parts.push_back({.kind = topology::PartKind::host_bridge, .parent = topology::kRoot});
+  machine.parts.back().pci.emplace();
+  const auto bridge = static_cast<topology::PartIndex>(machine.parts.size() - 1);
+  for (const std::uint32_t class_code : {0x010601u, 0x088000u}) {
+    machine.parts.push_back({.kind = topology::PartKind::pci_function, .parent = bridge});
+    machine.parts.back().pci = topology::PciAttributes{
+        .bus = text("0000:0", class_code >> 16, ":00.0"), .class_code = class_code, .vendor = 0x8086};
+  }
+  put("storage.json", topology::to_json(machine));
+  const Said said = rttopo({"show", "-i", path("storage.json").c_str()});
+  EXPECT_THAT(said.out, AllOf(HasSubstr("SATA controller  0000:01:00.0"), Not(HasSubstr("0000:08:00.0"))));
+  put("caches.xml",
+      "<topology version=\"2.0\"><object type=\"Machine\"><object type=\"L1Cache\" cache_size=\"32768\" depth=\"1\" "
+      "cache_type=\"1\"><object type=\"L1iCache\" cache_size=\"65536\" depth=\"1\" cache_type=\"2\"><object "
+      "type=\"Core\" os_index=\"0\"><object type=\"PU\" os_index=\"0\"/></object></object></object></object>"
+      "</topology>");
+  EXPECT_THAT(rttopo({"show", "-i", path("caches.xml").c_str()}).out, HasSubstr("L1i 64 KiB, L1d 32 KiB"));
 }
 
 TEST_F(Rttopo, ShowAndMatrixHaveWhatWasMeasuredAndMarkWhatIsSlow) {
@@ -193,6 +219,10 @@ TEST_F(Rttopo, ShowAndMatrixHaveWhatWasMeasuredOfGpus) {
   EXPECT_THAT(matrix.out, AllOf(HasSubstr(" m44"), HasSubstr("0000:12:00.0 to 0000:13:00.0")));
   const Said shown = rttopo({"show", "-i", made_.c_str(), "--figures", file.c_str()});
   EXPECT_THAT(shown.out, AllOf(HasSubstr("H100"), HasSubstr("512 rows"), HasSubstr("cuBLASLt 13.1.0")));
+  const Said explained = rttopo({"explain", "gpu0", "gpu1", "-i", made_.c_str(), "--figures", file.c_str()});
+  EXPECT_THAT(explained.out, HasSubstr("Measured by `rttopo bench`: 44 GB/s"));
+  EXPECT_THAT(rttopo({"explain", "gpu1", "gpu0", "-i", made_.c_str(), "--figures", file.c_str()}).out,
+              Not(HasSubstr("Measured")));
 }
 
 TEST_F(Rttopo, TakesTheMachinesOfARunAsThoseOfFiles) {
@@ -240,6 +270,8 @@ TEST_F(Rttopo, DiffNamesTheOddMachineAndEndsWithOne) {
                                            "(odd.json): 2 lanes to 0000:13:00.0\n"),
                                  HasSubstr("odd (odd.json) differs from most in 1 of 1 things."),
                                  HasSubstr("Of lists, only what some machines have")));
+  EXPECT_EQ(rttopo({"diff", "--nodes", (made_ + ":2," + odd_).c_str()}).out, differs.out);
+  EXPECT_EQ(rttopo({"diff", "--nodes", made_.c_str(), odd_.c_str()}).code, 2);
   const json found = json::parse(rttopo({"diff", made_.c_str(), odd_.c_str(), "--json"}).out);
   EXPECT_EQ(found["differences"].size(), 1u);
 }
@@ -257,16 +289,36 @@ TEST_F(Rttopo, ExplainListsTheWaysAndWhatLimitsThem) {
   EXPECT_THAT(rttopo({"explain", "mlx5_0", "0000:12:00.0", "-i", made_.c_str()}).out, HasSubstr("* PIX"));
 }
 
+TEST_F(Rttopo, ExplainTellsOfEachKindOfMachineAndOfThoseWithoutThePart) {
+  const std::string nodes = made_ + ":2," + odd_ + ',' + path("hwloc.xml");
+  const Said said = rttopo({"explain", "gpu0", "gpu1", "--nodes", nodes.c_str()});
+  EXPECT_EQ(said.code, 0) << said.err;
+  EXPECT_THAT(said.out, AllOf(HasSubstr("2 x " + made_ + "\nGPU 0 to GPU 1\n* NV4"),
+                              HasSubstr("\n1 x " + odd_ + "\nGPU 0 to GPU 1\n* NV2"),
+                              HasSubstr("hwloc.xml\nthere is no part \"gpu1\"")));
+  const json machines =
+      json::parse(rttopo({"explain", "gpu0", "gpu1", "--nodes", nodes.c_str(), "--json"}).out)["machines"];
+  ASSERT_EQ(machines.size(), 3u);
+  EXPECT_EQ(machines[1]["explanation"]["paths"][0]["class"], "NV2");
+  EXPECT_THAT(std::string{machines[2]["error"]}, HasSubstr("no part"));
+  const Said none = rttopo({"explain", "gpu0", "gpu9", "--nodes", nodes.c_str()});
+  EXPECT_EQ(none.code, 2);
+  EXPECT_THAT(none.err, AllOf(HasSubstr(made_), HasSubstr("there is no part \"gpu9\"")));
+}
+
 TEST_F(Rttopo, DoctorEndsWithOneWhereSomethingIsWrong) {
   EXPECT_EQ(rttopo({"doctor", "-i", made_.c_str()}).code, 0);
   const Said said = rttopo({"doctor", "--nodes", (made_ + ":2," + odd_).c_str()});
   EXPECT_EQ(said.code, 1);
   EXPECT_THAT(said.out,
               AllOf(HasSubstr("error  link-lanes-down  odd (odd.json): GPU 0 (0000:12:00.0): 2 of 4"),
-                    HasSubstr("cure: "), HasSubstr(" of 29 rules could be applied to 3 machines; something is wrong")));
+                    HasSubstr("cure: "), HasSubstr(" of 31 rules could be applied to 3 machines; something is wrong")));
   EXPECT_EQ(json::parse(rttopo({"doctor", "-i", odd_.c_str(), "--json"}).out)["findings"][0]["rule"],
             "link-lanes-down");
   EXPECT_THAT(rttopo({"doctor", "--rules"}).out, HasSubstr("numa-balancing"));
+  const json rules = json::parse(rttopo({"doctor", "--rules", "--json"}).out)["rules"];
+  EXPECT_EQ(rules.size(), 31u);
+  EXPECT_EQ(rules[0]["rule"], "pci-below-capability");
 }
 
 TEST_F(Rttopo, ExportsWhatOtherToolsRead) {
@@ -289,6 +341,22 @@ TEST_F(Rttopo, ImportsIntoJson) {
   const std::string out = path("imported.json");
   EXPECT_EQ(rttopo({"import", path("nccl.xml").c_str(), "-o", out.c_str()}).code, 0);
   EXPECT_THAT(rttopo({"show", "-i", out.c_str()}).out, HasSubstr("NVLink: 18 lanes to 1 GPU"));
+  EXPECT_EQ(json::parse(rttopo({"import", path("nccl.xml").c_str(), "--json"}).out)["schema"], "troupe.topology");
+  EXPECT_EQ(rttopo({"export", "-i", made_.c_str(), "--json"}).out, rttopo({"show", "-i", made_.c_str(), "--json"}).out);
+  EXPECT_EQ(rttopo({"export", "-i", made_.c_str()}).code, 2);
+}
+
+TEST_F(Rttopo, ReadsTheClusterThatItPrints) {
+  const std::string nodes = made_ + ":2," + odd_;
+  put("cluster.json", rttopo({"show", "--nodes", nodes.c_str(), "--json"}).out);
+  const std::string file = path("cluster.json");
+  EXPECT_EQ(rttopo({"show", "-i", file.c_str(), "--json"}).out,
+            rttopo({"show", "--nodes", nodes.c_str(), "--json"}).out);
+  EXPECT_THAT(rttopo({"diff", file.c_str()}).out, HasSubstr("differs from most in 1 of 1 things"));
+  EXPECT_EQ(json::parse(rttopo({"show", "--nodes", (file + ":2").c_str(), "--json"}).out)["counts"]["gpu_pci"], 24);
+  EXPECT_EQ(rttopo({"show", "--nodes", (file + ":60000").c_str()}).code, 2);
+  put("cluster.json", "{\"schema\": \"troupe.cluster\", \"machines\": " + std::string(100'000, '['));
+  EXPECT_THAT(rttopo({"show", "-i", file.c_str()}).err, HasSubstr("nested more than 64 deep"));
 }
 
 TEST_F(Rttopo, MistakesGetAnExitCodeAndTheirCause) {

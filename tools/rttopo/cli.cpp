@@ -48,9 +48,10 @@ modelled bandwidth in GB/s in one direction:
   NV#   # lanes of NVLink (XG#: of xGMI)    PXB   several PCI switches
   NVB   NVLink over another GPU             PHB   a PCI host bridge
   C2C   a coherent link to the processor    NODE  the processor, near the same memory
-                                            SYS   the link between processors
-"~": a PCI link is not known, so PCI Express 3 x16 is assumed. "d": the firmware's distance. "m": measured (rttopo bench). "!": below 70 % of the median of
-its class among parts of one kind, where few are; or over a link or switch that doctor warns of. Below GPU x GPU are the ring and the tree whose slowest edge is the fastest.
+                                            SYS   another memory node, over the processors' link
+"~": a PCI link is not known, so PCI Express 3 x16 is assumed. "d": the firmware's distance. "m": measured (rttopo bench).
+"!": below 70 % of the median of its class among parts of one kind, where few are; or over a link or switch that doctor warns
+of. Below GPU x GPU are the ring and the tree whose slowest edge is the fastest; below GPU x NIC each GPU's nearest NICs.
 Exit codes: 0 done, 2 a bad file, 3 environment.)";
 
 constexpr const char* kBenchFooter =
@@ -81,7 +82,7 @@ Exit codes: 0 they are alike, 1 they differ, 2 a bad file.)";
 
 constexpr const char* kExplainFooter =
     R"(A PART is "GPU 0" or gpu0, "NUMA 1", a NIC's name, or a PCI bus id such as 0000:3b:00.0, which may be short (3b:00.0, 3b).
-All paths between the two, the one to use first, with what limits each.
+All paths between the two, the one to use first, with what limits each; with --nodes or --run for each kind of machine.
 
 Example: rttopo explain "GPU 0" "GPU 3" -i node.xml
 Exit codes: 0 done, 2 no such part or a bad file, 3 environment.)";
@@ -94,7 +95,8 @@ Example: rttopo doctor
 Exit codes: 0 nothing is wrong (notes may be there), 1 something is, 2 a bad file, 3 environment.)";
 
 constexpr const char* kImportFooter =
-    R"(Reads hwloc's or NCCL's XML and writes the JSON of `rttopo show --json`. XML of hwloc 3 is refused.
+    R"(Reads hwloc's or NCCL's XML and writes the JSON of `rttopo show --json`. XML of hwloc 3 is refused. Every command also reads
+these formats itself (-i).
 
 Example: rttopo import node.xml -o node.json
 Exit codes: 0 done, 2 a bad file, 3 the file cannot be written.)";
@@ -179,9 +181,10 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   for (CLI::App* const each : {&show, &matrix, &bench, &diff, &explain, &doctor, &env}) add_json(*each, line);
   show.add_flag("--all", line.all, "Every part, one by one");
   show.add_option("--svg", line.svg, "Write a picture instead")->type_name("FILE");
+  show.add_flag("--schema", line.schema, "Print the JSON Schema of what --json prints of one machine");
   show.footer(kShowFooter);
   matrix.footer(kMatrixFooter);
-  for (CLI::App* const each : {&show, &matrix}) add_figures(*each, line);
+  for (CLI::App* const each : {&show, &matrix, &explain}) add_figures(*each, line);
   bench.add_option("--out", line.out, "The file to write")->type_name("FILE");
   bench.add_option("--repeats", line.repeats, "How often each figure is measured")->check(CLI::Range(1, 100));
   bench.add_option("--ms", line.repeat_ms, "Shortest time of each measurement, in ms; default 60")
@@ -192,6 +195,8 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
                    "The command that starts a process on another host; default ssh");
   bench.footer(kBenchFooter);
   diff.add_option("FILE", files, "Descriptions of two or more machines; one is compared with this host");
+  diff.add_option("--nodes", sources.nodes, "The same in one word: files with how many are alike")
+      ->type_name("FILE:N,...");
   diff.add_option("--run", sources.run, "The machines of a running job: its folder (report.dir)")->type_name("RUN");
   diff.footer(kDiffFooter);
   explain.add_option("PART", line.of, "Two parts")->required()->expected(2);
@@ -200,10 +205,14 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   doctor.footer(kDoctorFooter);
   import_file.add_option("FILE", files, "What to read; - is stdin")->required()->expected(1);
   import_file.add_option("-o,--out", line.out, "The file to write; stdout without it");
+  import_file.add_flag("--json", line.json, "As it does in any case");
   import_file.footer(kImportFooter);
-  export_file.add_option("--format", line.format, "json, hwloc, nccl, dot, svg or simgrid")
-      ->required()
-      ->check(CLI::IsMember({"json", "hwloc", "nccl", "dot", "svg", "simgrid"}));
+  auto* const format = export_file.add_option("--format", line.format, "json, hwloc, nccl, dot, svg or simgrid")
+                           ->check(CLI::IsMember({"json", "hwloc", "nccl", "dot", "svg", "simgrid"}));
+  export_file
+      .add_flag_callback(
+          "--json", [&line] { line.format = "json"; }, "The same as --format json")
+      ->excludes(format);
   export_file.add_option("-o,--out", line.out, "The file to write; stdout without it");
   export_file.footer(kExportFooter);
   env.footer(kEnvFooter);
@@ -214,8 +223,9 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
     app.parse(argc, argv);
     take_sources(sources, line);
     for (const std::string& file : files) line.files.push_back(file_count(file));
-    if (diff.parsed() && files.empty() == line.run.empty())
-      throw CLI::RequiredError(files.empty() ? "FILE" : "either FILE or --run");
+    if (export_file.parsed() && line.format.empty()) throw CLI::RequiredError("--format");
+    const int ways = !files.empty() + !sources.nodes.empty() + !line.run.empty();
+    if (diff.parsed() && ways != 1) throw CLI::RequiredError(ways == 0 ? "FILE" : "one of FILE, --nodes and --run");
   } catch (const CLI::ParseError& error) {
     const std::vector<CLI::App*> commands = app.get_subcommands([](const CLI::App*) { return true; });
     const std::string_view word = argc > 1 ? argv[1] : "";

@@ -18,6 +18,7 @@ struct CommandLine {
   bool json = false;
   bool all = false;             // show: every part
   std::string svg;              // show: the file to write
+  bool schema = false;          // show: print the schema instead
   std::vector<std::string> of;  // explain: the two parts
   std::string format;           // export: one of json, hwloc, nccl, dot, svg, simgrid
   std::string out;              // import, export: the file to write; empty: stdout

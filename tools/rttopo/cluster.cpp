@@ -24,14 +24,36 @@ FileCount file_count(const std::string& word) {
   return {word.substr(0, colon), count};
 }
 
+namespace {
+
+/// Whether it is what `rttopo show --json` prints of several machines.
+bool is_cluster(const std::string& text) {
+  if (text.find("\"troupe.cluster\"") == std::string::npos) return false;  // before it is read a second time
+  const auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  return json.is_object() && json.value("schema", nlohmann::ordered_json{}) == "troupe.cluster";
+}
+
+}  // namespace
+
 std::vector<Node> nodes_of(std::span<const FileCount> files, Blocking* watch) {
   std::vector<Node> nodes;
   if (files.empty()) nodes.push_back({.source = "this host", .machine = discover_machine({.watch = watch})});
   for (const FileCount& file : files) {
-    Node& node = nodes.emplace_back(Node{.source = file.file, .count = file.count});
     const std::string path = file.file == "-" ? "/dev/stdin" : file.file;
     const std::string text = topology::read_topology_file(path);
-    if (topology::format_of(text, file.file) == topology::Format::nccl_graphs) {
+    const topology::Format format = topology::format_of(text, file.file);
+    if (format == topology::Format::json && is_cluster(text)) {
+      for (Node& node : nodes_from_json(text, file.file)) {
+        const std::uint64_t count = std::uint64_t{node.count} * file.count;
+        TROUPE_CHECK(count <= kMostNodes, Code::invalid, file.file, ": ", count, " machines are more than ",
+                     kMostNodes);
+        node.count = static_cast<std::uint32_t>(count);
+        nodes.push_back(std::move(node));
+      }
+      continue;
+    }
+    Node& node = nodes.emplace_back(Node{.source = file.file, .count = file.count});
+    if (format == topology::Format::nccl_graphs) {
       node.graphs = topology::graphs_from_nccl_xml(text, file.file);
     } else {
       node.machine = topology::machine_from(text, file.file);
@@ -41,6 +63,7 @@ std::vector<Node> nodes_of(std::span<const FileCount> files, Blocking* watch) {
 }
 
 std::vector<Node> nodes_from_json(const std::string& text, const std::string& source) {
+  topology::check_json_depth(text, source);
   const auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
   const auto is = [&](const char* name, const nlohmann::ordered_json& value) {
     return json.is_object() && json.contains(name) && json[name] == value;
@@ -53,7 +76,7 @@ std::vector<Node> nodes_from_json(const std::string& text, const std::string& so
   for (const auto& each : json["machines"]) {
     const bool is_node = each.is_object() && each.contains("machine") && each.contains("source") &&
                          each["source"].is_string() && each.contains("count") && each["count"].is_number_unsigned() &&
-                         each["count"].get<std::uint64_t>() <= kMostNodes;
+                         each["count"].get<std::uint64_t>() >= 1 && each["count"].get<std::uint64_t>() <= kMostNodes;
     TROUPE_CHECK(is_node, Code::invalid, source, ": a machine has no count or no source");
     Node& node = nodes.emplace_back();
     node.source = each["source"].get<std::string>();

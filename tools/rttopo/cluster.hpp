@@ -27,8 +27,8 @@ struct FileCount {
 FileCount file_count(const std::string& word);
 inline constexpr std::uint32_t kMostNodes = 65'536;
 
-/// Reads the files ("-": stdin), or examines this host if there are none; with `watch`, it observes the host's RDMA
-/// counters for 200 ms.
+/// Reads the files ("-": stdin), each of which describes one machine or, as `rttopo show --json` prints them, several;
+/// or examines this host if there are none; with `watch`, it observes the host's RDMA counters for 200 ms.
 std::vector<Node> nodes_of(std::span<const FileCount> files, Blocking* watch = nullptr);
 /// Reads {"schema": "troupe.cluster", ...}. Throws Error{invalid}; the message begins with `source`.
 std::vector<Node> nodes_from_json(const std::string& text, const std::string& source);

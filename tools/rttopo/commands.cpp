@@ -6,12 +6,13 @@
 #include <filesystem>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <tuple>
 
 #include "apps/topology/measured_view.hpp"
 #include "apps/topology/picture.hpp"
 #include "apps/topology/text_view.hpp"
 #include "runtime/base/error.hpp"
-#include "runtime/base/host_identity.hpp"
 #include "runtime/base/new_file.hpp"
 #include "runtime/base/printable.hpp"
 #include "runtime/base/words.hpp"
@@ -22,6 +23,7 @@
 #include "runtime/topology/machine_json.hpp"
 #include "runtime/topology/measurements.hpp"
 #include "runtime/topology/nccl_xml.hpp"
+#include "tools/rttopo/answers.hpp"
 
 namespace troupe::rttopo {
 namespace {
@@ -29,31 +31,10 @@ namespace {
 using namespace topology;
 using nlohmann::ordered_json;
 
-void print(const ordered_json& json, std::ostream& out) {
-  out << json.dump(1, ' ', false, ordered_json::error_handler_t::replace) << '\n';
-}
-
 void write_file(const std::string& path, const std::string& content) {
   NewFile file(path);
   file.write(std::as_bytes(std::span{content}));
   file.publish();
-}
-
-/// The figures for the shown machine: those of --figures, or this host's if this host is shown.
-std::optional<Measurements> figures_of(const CommandLine& line) {
-  if (!line.figures.empty()) {
-    auto figures = read_measurements(line.figures);
-    TROUPE_CHECK(figures, Code::invalid, line.figures, ": there is no such file; `rttopo bench --out ", line.figures,
-                 "` makes it");
-    return figures;
-  }
-  if (!line.files.empty() || !line.nodes.empty()) return std::nullopt;
-  return read_measurements(measurements_file(host_name()));
-}
-
-/// The machines of the command.
-std::vector<Node> nodes_of(const CommandLine& line, Blocking* watch = nullptr) {
-  return line.nodes.empty() ? nodes_of(line.files, watch) : line.nodes;
 }
 
 /// Writes to the file, or to `out` if no file is named.
@@ -72,12 +53,6 @@ ordered_json counts_json(const Counts& counts) {
           {"gpu_pci", counts.gpu_pci},
           {"nic_pci", counts.nic_pci},
           {"nvlink_or_xgmi", counts.nvlink_or_xgmi}};
-}
-
-const Node& only(const std::vector<Node>& nodes, const char* what) {
-  for (const Node& node : nodes) refuse_graphs(node);
-  TROUPE_CHECK(nodes.size() == 1, Code::invalid, what, " is about one machine; name one topology with -i");
-  return nodes.front();
 }
 
 ordered_json graphs_json(const std::vector<NcclGraph>& graphs) {
@@ -135,6 +110,10 @@ void print_graphs(const Node& node, std::ostream& out) {
 }
 
 int show(const CommandLine& line, std::ostream& out, bool color) {
+  if (line.schema) {
+    out << json_schema();
+    return 0;
+  }
   const std::vector<Node> nodes = nodes_of(line);
   if (!line.svg.empty()) {
     const Index index{only(nodes, "a picture").machine};
@@ -164,17 +143,6 @@ std::vector<PartIndex> gpus_of(const Machine& machine) {
   std::vector<PartIndex> parts;
   for (const Gpu& gpu : machine.gpus) parts.push_back(gpu.part);
   return parts;
-}
-
-ordered_json path_json(const Index& index, const Path& path) {
-  ordered_json json{
-      {"class", text_of(path)}, {"modelled_bytes_per_second", path.bytes_per_second}, {"assumed", path.assumed}};
-  if (!path.slowest.empty()) json["slowest"] = path.slowest;
-  if (!path.via.empty()) {
-    json["via"] = ordered_json::array();
-    for (const PartIndex part : path.via) json["via"].push_back(label_of(index, part));
-  }
-  return json;
 }
 
 ordered_json table_json(const Index& index, const PathTable& table) {
@@ -208,6 +176,32 @@ std::string tree_words(const Index& index, const std::vector<PartIndex>& members
   return joined(edges);
 }
 
+/// GPUs with the same nearest NICs: those of the best class, and of these the ones with the highest bandwidth.
+struct NearestNics {
+  std::string path_class;
+  std::vector<std::string> gpus;
+  std::vector<std::string> nics;
+};
+std::vector<NearestNics> nearest_nics(const Index& index, const PathTable& table) {
+  const auto better = [](const Path& a, const Path& b) {
+    return std::tuple{a.path_class, -a.bytes_per_second} < std::tuple{b.path_class, -b.bytes_per_second};
+  };
+  std::vector<NearestNics> all;
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+    const std::span paths = std::span{table.paths}.subspan(i * table.columns.size(), table.columns.size());
+    const Path& best = *std::ranges::min_element(paths, better);
+    NearestNics here{.path_class = text_of(best), .gpus = {label_of(index, table.rows[i])}, .nics = {}};
+    for (std::size_t j = 0; j < paths.size(); ++j)
+      if (!better(best, paths[j])) here.nics.push_back(label_of(index, table.columns[j]));
+    const auto same = [&](const NearestNics& n) { return n.nics == here.nics && n.path_class == here.path_class; };
+    if (const auto at = std::ranges::find_if(all, same); at != all.end())
+      at->gpus.push_back(here.gpus.front());
+    else
+      all.push_back(std::move(here));
+  }
+  return all;
+}
+
 /// What `matrix` shows of a machine.
 struct MatrixView {
   MatrixView(const Machine& machine, const std::optional<Measurements>& measured)
@@ -217,12 +211,15 @@ struct MatrixView {
     const RateMatrix rates = rates_between(index, gpus);
     ring = find_ring(rates);
     tree = find_tree(rates);
+    for (const PathTable& table : tables)
+      if (table.title == kGpusAndNics) nearest = nearest_nics(index, table);
   }
   const Index index;
   std::vector<PathTable> tables;
   const std::vector<PartIndex> gpus;
   Ring ring;
   Tree tree;
+  std::vector<NearestNics> nearest;
 };
 
 ordered_json matrix_json(const MatrixView& view) {
@@ -233,6 +230,8 @@ ordered_json matrix_json(const MatrixView& view) {
         {"order", view.ring.order}, {"slowest_bytes_per_second", view.ring.slowest}, {"exact", view.ring.exact}};
     json["tree"] = {{"parent", view.tree.parent}, {"slowest_bytes_per_second", view.tree.slowest}};
   }
+  for (const NearestNics& each : view.nearest)
+    json["nearest_nics"].push_back({{"gpus", each.gpus}, {"nics", each.nics}, {"class", each.path_class}});
   return json;
 }
 
@@ -244,6 +243,9 @@ void print_matrix(const MatrixView& view, std::ostream& out, bool color) {
       out << "tree  " << tree_words(view.index, view.gpus, view.tree) << ", slowest edge "
           << rate_text(view.tree.slowest) << '\n';
     }
+    if (table.title == kGpusAndNics)
+      for (const NearestNics& each : view.nearest)
+        out << "nearest to " << joined(each.gpus) << ": " << joined(each.nics) << " (" << each.path_class << ")\n";
     out << '\n';
   }
   if (view.tables.empty()) out << "There is one NUMA node and at most one GPU: there are no paths to compare.\n";
@@ -355,81 +357,19 @@ int diff(const CommandLine& line, std::ostream& out) {
   return found.empty() ? 0 : 1;
 }
 
-PartIndex part_named(const Index& index, const std::string& name) {
-  if (const PartIndex part = index.at_bus(name); part != kNoPart) return part;
-  const auto compact = [](const std::string& words) {
-    std::string all = lower_case(words);
-    std::erase(all, ' ');
-    return all;
-  };
-  const std::string wanted = compact(name);
-  for (PartIndex i = 0; i < index.machine().parts.size(); ++i)
-    if (compact(label_of(index, i)) == wanted) return i;
-  for (const Nic& nic : index.machine().nics) {
-    const PartKind kind = index.machine().parts[nic.part].kind;
-    if (kind != PartKind::pci_function && kind != PartKind::misc) continue;  // such an interface has no place
-    for (const RdmaPort& port : nic.ports)
-      if (port.device == name) return nic.part;
-    for (const Interface& interface : nic.interfaces)
-      if (interface.name == name) return nic.part;
-  }
-  for (PartIndex i = 0; i < index.machine().parts.size(); ++i)
-    for (const OsDevice& os_device : index.machine().parts[i].os_devices)
-      if (os_device.name == name) return i;
-  std::vector<PartIndex> ends_so;
-  for (PartIndex i = 0; i < index.machine().parts.size(); ++i) {
-    const auto& pci = index.machine().parts[i].pci;
-    if (!pci || pci->bus.empty() || wanted.size() < 2) continue;
-    const std::string slot = pci->bus.substr(0, pci->bus.rfind('.'));
-    for (const std::string& bus : {pci->bus, slot, slot.substr(0, slot.rfind(':'))})
-      if (bus == wanted || bus.ends_with(':' + wanted)) {
-        ends_so.push_back(i);
-        break;
-      }
-  }
-  if (ends_so.size() == 1) return ends_so.front();
-  TROUPE_CHECK(ends_so.empty(), Code::invalid, '"', name,
-               "\" is short for several PCI bus ids: ", index.machine().parts[ends_so[0]].pci->bus, " and ",
-               index.machine().parts[ends_so[1]].pci->bus);
-  fail(Code::invalid, text("there is no part \"", name, "\"; a part is ", kPartWords, " (`rttopo show` lists them)"));
-}
-
-int explain(const CommandLine& line, std::ostream& out) {
-  const std::vector<Node> nodes = nodes_of(line);
-  const Index index{only(nodes, "an explanation").machine};
-  const PartIndex from = part_named(index, line.of[0]);
-  const PartIndex to = part_named(index, line.of[1]);
-  const std::vector<Path> paths = paths_between(index, from, to);
-  if (line.json) {
-    ordered_json all = ordered_json::array();
-    for (const Path& path : paths) all.push_back(path_json(index, path));
-    print({{"schema", "troupe.paths"},
-           {"version", 1},
-           {"from", label_of(index, from)},
-           {"to", label_of(index, to)},
-           {"paths", all}},
-          out);
+int print_rules(bool json, std::ostream& out) {
+  if (!json) {
+    for (const RuleName& rule : doctor_rules()) out << fmt::format("{:<22} {}\n", rule.id, rule.about);
     return 0;
   }
-  out << label_of(index, from) << " to " << label_of(index, to) << '\n';
-  for (const Path& path : paths) {
-    std::vector<std::string> stops{label_of(index, from)};
-    for (const PartIndex part : path.via) stops.push_back(label_of(index, part));
-    stops.push_back(label_of(index, to));
-    out << (&path == &paths.front() ? "* " : "  ")
-        << fmt::format("{:<5} {:>10}  {}", text_of(path), rate_text(path.bytes_per_second), joined(stops, " - "));
-    if (!path.slowest.empty()) out << "; limited by " << path.slowest;
-    out << '\n';
-  }
-  out << (paths.size() > 1 ? "* is used: its modelled bandwidth is the highest.\n" : "* is the only path.\n");
+  ordered_json all = ordered_json::array();
+  for (const RuleName& rule : doctor_rules()) all.push_back({{"rule", rule.id}, {"about", rule.about}});
+  print({{"schema", "troupe.doctor_rules"}, {"version", 1}, {"rules", all}}, out);
   return 0;
 }
 
 int doctor(const CommandLine& line, std::ostream& out, bool color) {
-  if (line.rules) {
-    for (const RuleName& rule : doctor_rules()) out << fmt::format("{:<22} {}\n", rule.id, rule.about);
-    return 0;
-  }
+  if (line.rules) return print_rules(line.json, out);
   Blocking blocking = Blocking::on_thread("main");
   const std::vector<Machine> machines = machines_of(nodes_of(line, &blocking));
   const std::vector<Finding> findings = examine(machines);

@@ -7,7 +7,8 @@ namespace {
 
 constexpr std::string_view kVerbs = "show matrix bench diff explain doctor import export env completion";
 constexpr std::string_view kOptions =
-    "--input --nodes --run --figures --json --all --svg --rules --format --out --repeats --ms --hosts --remote-shell "
+    "--input --nodes --run --figures --json --all --svg --schema --rules --format --out --repeats --ms --hosts "
+    "--remote-shell "
     "--help "
     "--version";
 constexpr std::string_view kFormats = "json hwloc nccl dot svg simgrid";
@@ -62,7 +63,7 @@ complete -c rttopo -l format -x -a '{2}'
 for word in input nodes run figures svg out
   complete -c rttopo -l $word -r
 end
-for word in json all rules help version
+for word in json all schema rules help version
   complete -c rttopo -l $word
 end
 )script",

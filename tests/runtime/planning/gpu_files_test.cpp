@@ -99,7 +99,7 @@ TEST_F(GpusOfFiles, ExchangeOverTheLinksThatTheFileHas) {
   EXPECT_TRUE(dgx.plan().uses_nccl());
   EXPECT_EQ(dgx.plan().nodes.size(), 1U);
   EXPECT_NEAR(dgx.figure("slowest link", 8), 150, 1) << "NVLink within a half";
-  EXPECT_NEAR(dgx.figure("slowest link"), 10, 1) << "the halves, between which paths know only the processors' link";
+  EXPECT_NEAR(dgx.figure("slowest link"), 150, 1) << "and between the halves, whose switches are one fabric";
   EXPECT_EQ(h100.plan().nodes.size(), 2U);
   EXPECT_NEAR(h100.figure("all its network devices"), 8 * 22.5, 0.1) << "eight ports of 180 Gbit/s";
   EXPECT_NEAR(h100.figure("slowest link"), 370, 20) << "18 NVLinks";

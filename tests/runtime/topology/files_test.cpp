@@ -8,6 +8,8 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <regex>
 #include <sstream>
 
 #include "runtime/base/error.hpp"
@@ -20,6 +22,7 @@
 namespace troupe::topology {
 namespace {
 
+using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::kHwloc1;
@@ -178,6 +181,24 @@ TEST(TopologyFiles, ADeviceThatSeveralLibrariesListIsOneDevice) {
   EXPECT_EQ(machine.host, "made-up");
 }
 
+TEST(TopologyFiles, PortsOfTwoKindsAreNoVirtualFunctions) {
+  const auto function = [](const char* number, const char* device, const std::string& content) {
+    return text("<object type=\"PCIDev\" pci_busid=\"0000:37:00.", number, "\" pci_type=\"0200 [8086:", device,
+                "] [8086:0000] 09\">", content, "</object>");
+  };
+  const std::string interface = "<object type=\"OSDev\" name=\"eth0\" osdev_type=\"2\"/>";
+  const Machine machine = machine_from(
+      text("<topology version=\"2.0\"><object type=\"Machine\"><object type=\"Bridge\" bridge_type=\"0-1\" "
+           "bridge_pci=\"0000:[00-40]\">",
+           function("0", "37ce", interface), function("2", "37d1", interface), function("4", "37cd", ""),
+           function("5", "37cd", "<info name=\"PCIDevice\" value=\"X722 Virtual Function\"/>" + interface),
+           "</object></object></topology>"),
+      "own");
+  std::vector<std::string> physical;
+  for (const Nic& nic : machine.nics) physical.push_back(machine.parts[nic.part].pci->physical_function);
+  EXPECT_THAT(physical, ::testing::ElementsAre("", "", "0000:37:00.0", "0000:37:00.0"));
+}
+
 TEST(TopologyFiles, NumaNodesOfHwloc1StandBesideTheProcessorsThatTheyContain) {
   const Machine machine = machine_from(kHwloc1, "own");
   const Index index{machine};
@@ -212,6 +233,16 @@ TEST(TopologyFiles, PortsOfASwitchBecomeTheSwitchForNccl) {
   EXPECT_EQ(seen.parts[gpu].pci->now, (PciLink{.gigatransfers = 16, .lanes = 16}));
 }
 
+TEST(TopologyFiles, NcclGetsGuidsInItsFormAndNothingThatIsNotKnown) {
+  Machine machine = two_sockets();
+  machine.nics[0].ports[0].guid = "506b:4b03:003c:eee8";
+  machine.nics[1].ports[0].bits_per_second = 0;
+  machine.parts[kRoot].infos.push_back({"Architecture", "aarch64"});
+  const std::string xml = to_nccl_xml(machine);
+  EXPECT_THAT(xml, AllOf(HasSubstr("name=\"mlx5_0\" speed=\"200000\" port=\"1\" guid=\"0x506b4b03003ceee8\""),
+                         HasSubstr("name=\"mlx5_1\" port=\"1\""), HasSubstr("arch=\"arm64\"")));
+}
+
 TEST(TopologyFiles, WhatOnlyThisProjectKnowsSurvivesHwlocXmlToo) {
   Machine machine = two_sockets();
   machine.gpus[1].state = GpuState::lost;
@@ -219,6 +250,8 @@ TEST(TopologyFiles, WhatOnlyThisProjectKnowsSurvivesHwlocXmlToo) {
   machine.system.governor = "powersave";
   machine.ranks.push_back({.rank = 3, .pid = 77, .numa_bytes = {{1, 4096}}, .gpu = "0000:12:00.0"});
   machine.nics[0].ports[0].rising["out_of_sequence"] = 12;
+  machine.system.clock_ahead_ms = -1.5;
+  machine.ranks[0].steps = RankSteps{.steps = 9, .last = 2, .compute_ms = 1.25, .slower_part = "compute"};
   EXPECT_TRUE(machine_from(to_hwloc_xml(machine), "again") == machine);
   EXPECT_TRUE(machine_from(to_json(machine), "again") == machine);
   const Machine switches = two_sockets(true);
@@ -230,6 +263,56 @@ TEST(TopologyFiles, JsonBeginsWithItsSchemaItsVersionAndCounts) {
       to_json(two_sockets(), -1),
       ::testing::StartsWith(R"({"schema":"troupe.topology","version":1,"counts":{"packages":2,"numa":2,"cores":8,)"
                             R"("pus":16,"gpu_pci":4,"nic_pci":2,"nvlink_or_xgmi":4},)"));
+}
+
+/// Where and how a value differs from a schema, by those words of JSON Schema that json_schema() uses; empty: nowhere.
+std::string mismatch(const json& schema, const json& value, const std::string& path = "") {
+  const auto is = [&](const char* word) { return schema.contains(word); };
+  const std::map<std::string, bool> types{{"object", value.is_object()},          {"array", value.is_array()},
+                                          {"string", value.is_string()},          {"number", value.is_number()},
+                                          {"integer", value.is_number_integer()}, {"boolean", value.is_boolean()}};
+  if (is("type") && !types.at(schema["type"])) return path + " is no " + std::string{schema["type"]};
+  if (is("const") && schema["const"] != value) return path + " is not " + schema["const"].dump();
+  if (is("enum") && std::ranges::find(schema["enum"], value) == schema["enum"].end()) return path + " has no such word";
+  if (is("minimum") && value < schema["minimum"]) return path + " is too small";
+  if (is("minItems") && value.size() < schema["minItems"]) return path + " is too short";
+  if (is("maxItems") && value.size() > schema["maxItems"]) return path + " is too long";
+  if (is("pattern") && !std::regex_match(std::string{value}, std::regex{std::string{schema["pattern"]}}))
+    return path + " is not of the form";
+  for (const auto& name : is("required") ? schema["required"] : json::array())
+    if (!value.contains(name)) return path + " has no " + std::string{name};
+  std::string found;
+  for (std::size_t i = 0; value.is_array() && found.empty() && i < value.size(); ++i)
+    found = mismatch(schema["items"], value[i], path + '/' + std::to_string(i));
+  if (!value.is_object()) return found;
+  for (const auto& [name, each] : value.items()) {
+    if (!found.empty()) break;
+    const bool listed = is("properties") && schema["properties"].contains(name);
+    const json& rest = listed ? schema["properties"][name] : schema.value("additionalProperties", json::object());
+    found = rest.is_boolean() ? path + " may not have " + name : mismatch(rest, each, path + '/' + name);
+  }
+  return found;
+}
+
+TEST(TopologyFiles, TheJsonOfEveryMachineFitsTheSchema) {
+  const json schema = json::parse(json_schema());
+  Machine full = two_sockets();
+  full.limits.allowed = CpuSet::from_list("0-3,8");
+  full.ranks.push_back(
+      {.rank = 3, .cpus = CpuSet::from_list("0"), .numa_bytes = {{1, 4096}}, .placement = Placement{}});
+  full.ranks[0].steps = RankSteps{.steps = 9, .compute_ms = 1.5, .slower_part = "load"};
+  std::vector<std::pair<std::string, Machine>> machines{{"own", full}, {"nothing", {}}};
+  if (std::filesystem::exists(kFiles))
+    for (const Row& row : manifest())
+      if (!row.at("file").starts_with("reject/") && row.at("format") != "nccl-graphs")
+        machines.emplace_back(row.at("file"), machine_from(read_topology_file(kFiles + '/' + row.at("file")), "file"));
+  for (const auto& [name, machine] : machines) EXPECT_EQ(mismatch(schema, json::parse(to_json(machine))), "") << name;
+  json wrong = json::parse(to_json(full));
+  wrong["parts"][1]["colour"] = "red";
+  EXPECT_EQ(mismatch(schema, wrong), "/parts/1 may not have colour");
+  wrong = json::parse(to_json(full));
+  wrong["gpus"][0]["memory_bytes"] = "much";
+  EXPECT_EQ(mismatch(schema, wrong), "/gpus/0/memory_bytes is no integer");
 }
 
 TEST(TopologyFiles, MistakesAreNamedWithTheirPlace) {

@@ -69,6 +69,18 @@ TEST(Paths, SeveralSwitchesAHostBridgeAndTheProcessorAreToldApart) {
   EXPECT_EQ(between(flat, "0000:12:00.0", "0000:13:00.0"), "PHB");
 }
 
+TEST(Paths, TheNvSwitchesOfAMachineAreOneFabric) {
+  Machine machine = two_sockets();
+  for (std::size_t i = 0; i < 4; ++i) {
+    machine.links[i].to = i < 2 ? "0000:50:00.0" : "0000:60:00.0";  // each half has its own switch, as in a DGX-2
+    machine.links[i].to_class = kNvSwitchClass;
+  }
+  EXPECT_EQ(between(machine, "0000:12:00.0", "0000:13:00.0"), "NV4");
+  EXPECT_EQ(between(machine, "0000:12:00.0", "0000:23:00.0"), "NV4");
+  for (AcceleratorLink& link : machine.links) link.to_class = 0x058000;  // not a switch: a processor's port
+  EXPECT_EQ(between(machine, "0000:12:00.0", "0000:23:00.0"), "SYS");
+}
+
 TEST(Paths, TheSlowestThingOnTheWayIsNamed) {
   Machine machine = two_sockets();
   machine.links.clear();
@@ -91,6 +103,14 @@ TEST(Paths, LanesThatAreDownDoNotCarryAnything) {
   ASSERT_EQ(paths.size(), 2u);
   EXPECT_EQ(paths[0].path_class, PathClass::pix);
   EXPECT_NEAR(paths[1].bytes_per_second, whole / 4, 1);
+}
+
+TEST(Paths, ADirectLinkIsUsedWhereASwitchIsModelledAsHardlyFaster) {
+  Machine machine = two_sockets();
+  for (AcceleratorLink& link : machine.links) link.bytes_per_second = 24'000'000'000;
+  EXPECT_EQ(between(machine, "0000:12:00.0", "0000:13:00.0"), "NV4") << "PCI Express 4 x16 has 25 GB/s";
+  for (AcceleratorLink& link : machine.links) link.bytes_per_second = 20'000'000'000;
+  EXPECT_EQ(between(machine, "0000:12:00.0", "0000:13:00.0"), "PIX");
 }
 
 TEST(Paths, ANicBehindTheSameSwitchIsTheNearest) {

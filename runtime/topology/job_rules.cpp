@@ -1,6 +1,9 @@
-#include "runtime/topology/detail/placement_rules.hpp"
+#include "runtime/topology/detail/job_rules.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
 
@@ -45,6 +48,29 @@ std::vector<std::string> devices_of(const std::string& list) {
     begin = end + 1;
   }
   return devices;
+}
+
+/// Lines of several nodes' logs are compared by people, for whom less does not matter.
+constexpr double kSkewMs = 100;
+
+double part_ms(const RankSteps& steps) {
+  const std::string& part = steps.slower_part;
+  return part == "load"      ? steps.load_ms
+         : part == "compute" ? steps.compute_ms
+         : part == "update"  ? steps.update_ms
+         : part == "copy"    ? steps.copy_ms
+                             : steps.exchange_ms;
+}
+
+const char* cure_of(const std::string& part) {
+  if (part == "load")
+    return "look at the disk or file system of its data, at what else reads there, and at what else runs on its "
+           "processors";
+  if (part == "exchange")
+    return "look at its network device, cable and switch port (`rttopo bench --hosts` measures the paths between "
+           "nodes)";
+  return "look at what else runs on its processors or GPU, and at the other findings of this machine; "
+         "placement.split = \"measured\" gives a slower rank fewer samples";
 }
 
 }  // namespace
@@ -128,6 +154,34 @@ void network_off_plan(const Machine& machine, std::string_view rule, std::vector
   }
 }
 
+void rank_slow(const Machine& machine, std::string_view rule, std::vector<Finding>& findings) {
+  for (const RankPlace& rank : machine.ranks) {
+    if (!rank.steps || rank.steps->slower_part.empty()) continue;
+    const RankSteps& steps = *rank.steps;
+    const std::string why = steps.slower_part == "exchange"
+                                ? "what it sent came late"
+                                : fmt::format("its {} took {:.3g} ms a step, theirs {:.3g}", steps.slower_part,
+                                              part_ms(steps), steps.others_part_ms);
+    findings.push_back(
+        {std::string{rule}, Severity::warning, machine.host,
+         fmt::format("the others waited for rank {} in {} of {} steps: {} (all its parts: load {:.3g}, compute {:.3g}, "
+                     "update {:.3g}, copy {:.3g}, exchange {:.3g} ms)",
+                     rank.rank, steps.last, steps.steps, why, steps.load_ms, steps.compute_ms, steps.update_ms,
+                     steps.copy_ms, steps.exchange_ms),
+         cure_of(steps.slower_part)});
+  }
+}
+
+void clock_skew(const Machine& machine, std::string_view rule, std::vector<Finding>& findings) {
+  const double ahead = machine.system.clock_ahead_ms.value_or(0);
+  const double within = machine.system.clock_within_ms;
+  if (std::abs(ahead) - within < kSkewMs) return;
+  findings.push_back({std::string{rule}, Severity::warning, machine.host,
+                      fmt::format("its clock is {:.3g} s {} that of rank 0's machine (within {:.3g} ms)",
+                                  std::abs(ahead) / 1000, ahead > 0 ? "ahead of" : "behind", within),
+                      "start chrony or another NTP service on both machines"});
+}
+
 bool knows_threads(const Machine& machine) {
   return any_placement(machine, [](const Placement& place) { return !place.threads.empty(); });
 }
@@ -140,5 +194,11 @@ bool knows_memory_plan(const Machine& machine) {
 bool knows_devices(const Machine& machine) {
   return any_placement(machine, [](const Placement& place) { return !place.planned_devices.empty(); });
 }
+
+bool knows_steps(const Machine& machine) {
+  return std::any_of(machine.ranks.begin(), machine.ranks.end(),
+                     [](const RankPlace& rank) { return rank.steps.has_value(); });
+}
+bool knows_skew(const Machine& machine) { return machine.system.clock_ahead_ms.has_value(); }
 
 }  // namespace troupe::topology::detail
