@@ -13,6 +13,7 @@ namespace {
 
 constexpr const char* kTicketName = "device_memory";
 constexpr const char* kGathered = "gathered";
+constexpr const char* kOwnScratch = "own_scratch";
 constexpr const char* kNcclProgress = "nccl_progress";
 constexpr const char* kNcclEnded = "nccl_ended";
 constexpr const char* kStateNames[kMaxStateSlots] = {"state0", "state1", "state2"};
@@ -97,12 +98,10 @@ class GroupTaker {
       m.landing = own_.take(group_.count * sizeof(float));
       m.one = own_.take(sizeof(StepSums));
     }
-    if (needs_tensor_norms(group_.kind)) {
-      m.squares = own_.take(squares_bytes(group_));
-      if (plan_.shares_memory()) {
-        m.norm_scratch = own_.take(norm_scratch_bytes(plan_, group_));
-        arena_.publish(name_in(group_, "norm_scratch"), m.norm_scratch);
-      }
+    if (needs_tensor_norms(group_.kind)) m.squares = own_.take(squares_bytes(group_));
+    if (const std::uint64_t scratch = own_scratch_bytes(plan_, group_); scratch != 0) {
+      m.own_scratch = own_.take(scratch);
+      arena_.publish(name_in(group_, kOwnScratch), m.own_scratch);
     }
     m.own.carry = own_.take(sizeof(StepSums));
     m.own.round_total = own_.take(sizeof(StepSums));
@@ -351,8 +350,7 @@ RankMemory find_rank_memory(const Arena& arena, const Plan& plan, Rank rank) {
     find_lines(g, arena, plan, group, rank);
     for (const Stripe& stripe : group.stripes)
       if (stripe.owner == rank) g.stripes.emplace_back().stripe = stripe;
-    if (needs_tensor_norms(group.kind) && plan.shares_memory())
-      g.norm_scratch = require(arena, name_in(group, "norm_scratch"));
+    if (own_scratch_bytes(plan, group) != 0) g.own_scratch = require(arena, name_in(group, kOwnScratch));
     if (!plan.is_in_one_arena()) continue;
     StripeMemory& only = g.stripes.at(0);
     for (std::size_t slot = 0; only.stripe.count != 0 && slot < state_slots(group); ++slot)
@@ -428,9 +426,9 @@ const GroupMemory& memory_of(const GroupPlan& group, const RankMemory& rank) {
 ArenaMember arena_member(const GroupPlan& group, const RankMemory& rank) {
   const GroupMemory& its = memory_of(group, rank);
   ArenaMember member{its.contributions, rank.sums, its.ready, its.published, {}};
-  // With tensor norms, the scratch memory is in use while the norms are added up.
-  if (needs_tensor_norms(group.kind))
-    member.scratch = its.norm_scratch;
+  // With tensor norms, the group's scratch memory is in use while the norms are added up.
+  if (its.own_scratch.size_bytes != 0)
+    member.scratch = its.own_scratch;
   else if (is_gathered(group, rank) || needs_of(group.policies).whole_state)
     member.scratch = its.scratch;
   return member;

@@ -458,10 +458,8 @@ void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, con
   needs.staging += crosses ? staging_bytes(plan, group, sums, rank, ranks_of_node) : 0;
   needs.device_staging += plan.uses_nccl() ? nccl_bytes(plan, sums, ranks_of_node) : 0;
   needs.words += 5 * sizeof(StepSums);
-  if (needs_tensor_norms(group.kind)) {
-    needs.words += squares_bytes(group);
-    if (plan.shares_memory()) needs.words += norm_scratch_bytes(plan, group);
-  }
+  if (needs_tensor_norms(group.kind)) needs.words += squares_bytes(group);
+  needs.words += own_scratch_bytes(plan, group);
   if (crosses && plan.leads_node(rank)) needs.words += group.buckets.size() * sizeof(TimelineWord);
   if (has_landing(group, plan.dtype)) needs.weights += group.count * sizeof(float) + sizeof(StepSums);
   // A hosting shard keeps a push and a read version for each worker, and sums for those in progress.
@@ -566,12 +564,14 @@ bool keeps_residual(const Plan& plan, const GroupPlan& group) {
 
 std::uint64_t squares_bytes(const GroupPlan& group) noexcept { return group.parameters.size() * sizeof(TensorSquares); }
 
-std::uint64_t norm_scratch_bytes(const Plan& plan, const GroupPlan& group) noexcept {
+std::uint64_t own_scratch_bytes(const Plan& plan, const GroupPlan& group) noexcept {
   constexpr std::uint64_t kLine = 64;
-  // A cache line for each rank that may share memory; more if policies also gather states through it.
-  const std::uint64_t least = kLine * plan.world_size();
-  const std::uint64_t wanted =
-      needs_of(group.policies).whole_state ? group.count * sizeof(float) : squares_bytes(group);
+  const bool gathers = needs_of(group.policies).whole_state;
+  // A round moves half of the scratch memory, of which each rank that may share it takes a cache line or more.
+  const std::uint64_t least = kLine * plan.world_size(), size = group.count * sizeof(float);
+  const bool too_small = gathers && size < 2 * least;
+  if (!plan.shares_memory() || !(needs_tensor_norms(group.kind) || too_small)) return 0;
+  const std::uint64_t wanted = gathers ? size : squares_bytes(group);
   return 2 * std::max(least, (wanted + kLine - 1) / kLine * kLine);
 }
 
