@@ -313,6 +313,8 @@ void share_batches(Plan& plan, const Settings& settings) {
     plan.reasons.push_back(text("Ranks take samples in proportion to their measured speed, each at most ",
                                 plan.max_rows, " a step; all ", plan.ranks.size(),
                                 " together as many as with equal parts."));
+  if (const std::string repeated = repeated_samples(plan); !repeated.empty())
+    plan.reasons.push_back(text("Samples are repeated: ", repeated, "."));
 }
 
 void choose_loaders(Plan& plan, const Settings& settings) {
@@ -556,6 +558,17 @@ std::uint64_t nccl_room_bytes(const Plan& plan) noexcept {
   std::size_t ranks = 1;  // of the largest communicator
   for (const std::vector<Rank>& set : plan.levels.front().sets) ranks = std::max(ranks, set.size());
   return std::min(kMost, kOfAll / ranks / kLine * kLine);
+}
+
+std::string repeated_samples(const Plan& plan) {
+  std::uint64_t rows = plan.batch;
+  for (const BatchChange& change : plan.batches) rows = std::max<std::uint64_t>(rows, change.rows);
+  const std::uint64_t taken = rows * plan.world_size();
+  if (plan.scatter != Scatter::endless || taken <= plan.train_samples) return {};
+  const std::string of_ranks = plan.world_size() == 1 ? "" : text(" at each of ", plan.world_size(), " ranks");
+  return text("a step takes ", taken, " samples (data.batch = ", rows, of_ranks, "), but the training set has ",
+              plan.train_samples, ", so a sample is in a step several times, and a step is several epochs; set a ",
+              "smaller data.batch, or data.scatter = \"exact\"");
 }
 
 bool keeps_residual(const Plan& plan, const GroupPlan& group) {

@@ -109,6 +109,10 @@ std::uint64_t own_scratch_bytes(const Plan& plan, const GroupPlan& group) noexce
 /// How much of each rank NCCL's plain operations move at once: a multiple of 64, at most 8 MiB for all ranks.
 std::uint64_t nccl_room_bytes(const Plan& plan) noexcept;
 
+/// For people: that a step takes more samples than the training set has, so that some are in it several times, and what
+/// to set instead; empty: it does not. Reads batch, batches, scatter, train_samples and the number of ranks.
+std::string repeated_samples(const Plan& plan);
+
 /// Whether the group's ranks keep the rounding errors of a filter.
 bool keeps_residual(const Plan& plan, const GroupPlan& group);
 
