@@ -1,6 +1,6 @@
 # What find_package(troupe) finds after `cmake --install`: libraries and their public headers (troupe_add_library), the
 # package's own files, the finders of what the libraries stand on. Components: runtime (programs), development.
-# find_package(troupe COMPONENTS contracts) also gives the suites that every device must pass, for devices from elsewhere.
+# find_package(troupe COMPONENTS contracts) also gives the suites that every device, transport and communicator must pass, for those from elsewhere.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -18,15 +18,20 @@ add_library(troupe_contracts INTERFACE)
 add_library(troupe::contracts ALIAS troupe_contracts)
 set_target_properties(troupe_contracts PROPERTIES EXPORT_NAME contracts VERIFY_INTERFACE_HEADER_SETS ${TROUPE_BUILD_TESTS})
 target_sources(troupe_contracts INTERFACE FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES
+  ${PROJECT_SOURCE_DIR}/tests/contracts/communicator_contract.hpp
   ${PROJECT_SOURCE_DIR}/tests/contracts/device_contract.hpp
   ${PROJECT_SOURCE_DIR}/tests/contracts/device_world.hpp
+  ${PROJECT_SOURCE_DIR}/tests/contracts/exchange_contract.hpp
   ${PROJECT_SOURCE_DIR}/tests/contracts/golden_contract.hpp
   ${PROJECT_SOURCE_DIR}/tests/contracts/golden_files.hpp
   ${PROJECT_SOURCE_DIR}/tests/contracts/gradient_distance.hpp
   ${PROJECT_SOURCE_DIR}/tests/contracts/layer_contract.hpp
   ${PROJECT_SOURCE_DIR}/tests/contracts/layer_graphs.hpp
   ${PROJECT_SOURCE_DIR}/tests/contracts/replica_contract.hpp
-  ${PROJECT_SOURCE_DIR}/tests/contracts/stream_contract.hpp)
+  ${PROJECT_SOURCE_DIR}/tests/contracts/stream_contract.hpp
+  ${PROJECT_SOURCE_DIR}/tests/contracts/timeline_contract.hpp
+  ${PROJECT_SOURCE_DIR}/tests/contracts/transport_contract.hpp
+  ${PROJECT_SOURCE_DIR}/tests/contracts/transport_node.hpp)
 target_link_libraries(troupe_contracts INTERFACE troupe::devices_reference troupe::runtime GTest::gmock nlohmann_json::nlohmann_json)
 set(TROUPE_GOLDEN_DIR ${CMAKE_INSTALL_DATADIR}/troupe/golden)
 target_compile_definitions(troupe_contracts INTERFACE

@@ -432,13 +432,15 @@ std::vector<std::vector<std::byte>> Group::all_gather(Blocking& blocking, const 
   caf::anon_send(state_->agent, group::Offer::value, number, what, std::vector<char>(first, first + mine.size()));
   std::vector<caf::actor> agents;
   for (const Peer peer : state_->everyone()) agents.push_back(state_->agent_of(peer));
-  const auto replies = group::ask_all(blocking, system(),
-                                      {.whom = std::move(agents),
-                                       .question = caf::make_message(group::Gather::value, number, what),
-                                       .within = deadline.left()});
+  const auto within = deadline.left();
+  const auto replies = group::ask_all(
+      blocking, system(),
+      {.whom = std::move(agents), .question = caf::make_message(group::Gather::value, number, what), .within = within});
   std::vector<std::vector<std::byte>> all;
   for (std::uint32_t peer = 0; peer < replies.size(); ++peer) {
     const Status& status = replies[peer].status;
+    TROUPE_CHECK(status.code() != Code::timeout, Code::timeout, state_->peer_table->describe({peer}),
+                 " gave nothing for '", what, "' within ", seconds(within));
     TROUPE_CHECK(status.ok(), status.code(), state_->peer_table->describe({peer}), " gave nothing for '", what,
                  "': ", status.text());
     const auto& bytes = replies[peer].what.get_as<std::vector<char>>(0);

@@ -68,9 +68,9 @@ const GroupMemory& memory_of(const GroupPlan& group, const RankMemory& rank) {
 ArenaMember arena_member(const GroupPlan& group, const RankMemory& rank) {
   const GroupMemory& its = memory_of(group, rank);
   ArenaMember member{its.contributions, rank.sums, its.ready, its.published, {}};
-  // With tensor norms, the scratch memory is in use while the norms are added up.
-  if (needs_tensor_norms(group.kind))
-    member.scratch = its.norm_scratch;
+  // With tensor norms, the group's scratch memory is in use while the norms are added up.
+  if (its.own_scratch.size_bytes != 0)
+    member.scratch = its.own_scratch;
   else if (is_gathered(group, rank) || needs_of(group.policies).whole_state)
     member.scratch = its.scratch;
   return member;

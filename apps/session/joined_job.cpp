@@ -89,7 +89,7 @@ PlanInputs plan_inputs(const std::vector<Hello>& hellos) {
 /// A run with GPUs at hand says why it does not use them.
 void tell_of_idle_gpus(const PlanInputs& inputs, SessionListener* listener) {
   const auto has_gpus = [](const Topology& node) { return !node.accelerators.empty(); };
-  if (listener == nullptr || inputs.cuda_refusal.empty() || std::ranges::none_of(inputs.topologies, has_gpus)) return;
+  if (inputs.cuda_refusal.empty() || std::ranges::none_of(inputs.topologies, has_gpus)) return;
   listener->note(text("GPUs are not used: ", inputs.cuda_refusal));
 }
 
@@ -233,7 +233,10 @@ JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline d
                                               : cuda_refusal(graph, hellos.size());
   inputs.brings_devices = static_cast<bool>(options.make_device);
   Plan plan = make_plan(settings, graph, inputs);
-  if (place.rank == 0) tell_of_idle_gpus(inputs, listener);
+  if (place.rank == 0 && listener != nullptr) {
+    tell_of_idle_gpus(inputs, listener);
+    if (const std::string repeated = repeated_samples(plan); !repeated.empty()) listener->note(repeated);
+  }
   if (!own && !options.graph && !settings.model.onnx.empty())  // whoever has another file makes another plan
     plan.reasons.push_back(
         fmt::format("Weights start as {} has them, whose xxh3 is {:016x}.", settings.model.onnx,

@@ -13,6 +13,7 @@ namespace {
 
 constexpr const char* kTicketName = "device_memory";
 constexpr const char* kGathered = "gathered";
+constexpr const char* kOwnScratch = "own_scratch";
 constexpr const char* kNcclProgress = "nccl_progress";
 constexpr const char* kNcclEnded = "nccl_ended";
 constexpr const char* kStateNames[kMaxStateSlots] = {"state0", "state1", "state2"};
@@ -97,12 +98,10 @@ class GroupTaker {
       m.landing = own_.take(group_.count * sizeof(float));
       m.one = own_.take(sizeof(StepSums));
     }
-    if (needs_tensor_norms(group_.kind)) {
-      m.squares = own_.take(squares_bytes(group_));
-      if (plan_.shares_memory()) {
-        m.norm_scratch = own_.take(norm_scratch_bytes(plan_, group_));
-        arena_.publish(name_in(group_, "norm_scratch"), m.norm_scratch);
-      }
+    if (needs_tensor_norms(group_.kind)) m.squares = own_.take(squares_bytes(group_));
+    if (const std::uint64_t scratch = own_scratch_bytes(plan_, group_); scratch != 0) {
+      m.own_scratch = own_.take(scratch);
+      arena_.publish(name_in(group_, kOwnScratch), m.own_scratch);
     }
     m.own.carry = own_.take(sizeof(StepSums));
     m.own.round_total = own_.take(sizeof(StepSums));
@@ -352,8 +351,7 @@ RankMemory find_rank_memory(const Arena& arena, const Plan& plan, Rank rank) {
     find_lines(g, arena, plan, group, rank);
     for (const Stripe& stripe : group.stripes)
       if (stripe.owner == rank) g.stripes.emplace_back().stripe = stripe;
-    if (needs_tensor_norms(group.kind) && plan.shares_memory())
-      g.norm_scratch = require(arena, name_in(group, "norm_scratch"));
+    if (own_scratch_bytes(plan, group) != 0) g.own_scratch = require(arena, name_in(group, kOwnScratch));
     if (!plan.is_in_one_arena()) continue;
     StripeMemory& only = g.stripes.at(0);
     for (std::size_t slot = 0; only.stripe.count != 0 && slot < state_slots(group); ++slot)

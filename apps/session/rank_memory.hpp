@@ -29,7 +29,7 @@ struct GroupMemory {
   Memory landing;        // whole f32: what is read from hosting shards, if the replica reads from elsewhere
   Memory one;            // a StepSums, for the same purpose
   Memory squares;        // TensorSquares, at most one for each parameter; empty: the rule needs no tensor norms
-  Memory norm_scratch;   // in which the ranks of a node add them up; empty likewise
+  Memory own_scratch;    // in which the ranks of a node add them up, and gather states where `scratch` is too small
   std::vector<StripeMemory> stripes;  // this rank's, at least one: parts of parameters and bf16, state and journals
   std::vector<Stripe> sent;           // the ranges whose residual `own` keeps; the owner is the sender's index
   std::vector<Memory> staging;        // one for each set of ranks with which it exchanges over a transport

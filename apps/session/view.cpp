@@ -75,6 +75,17 @@ void trace_beside(Stream& stream, TraceRow* row) {
   if (row != nullptr && lanes != nullptr) lanes->trace_beside(*row);
 }
 
+/// As Group::all_gather(), and names the setting of a deadline that has passed.
+std::vector<std::vector<std::byte>> gather_at_start(Blocking& blocking, Group& group, const std::string& what,
+                                                    std::span<const std::byte> mine, Deadline deadline) {
+  try {
+    return group.all_gather(blocking, what, mine, deadline);
+  } catch (const Error& error) {
+    if (error.code() != Code::timeout) throw;
+    fail(Code::timeout, text(error.what(), "; it may still take memory or read a file: raise faults.start_s"));
+  }
+}
+
 }  // namespace
 
 View::View(Blocking& blocking, Job& job, Lineage lineage, Deadline deadline, std::unique_ptr<ViewState> before)
@@ -125,9 +136,8 @@ View::View(Blocking& blocking, Job& job, Lineage lineage, Deadline deadline, std
 
 /// Waits until all ranks are ready. They send what is not where the plan wants it, and rank 0 makes notes of it.
 void View::wait_until_all_are_ready(Blocking& blocking) {
-  const auto all_lines =
-      job_.group().all_gather(blocking, text("view ", view_.value, ": ready"),
-                              encode_lines(job_.placement_check().new_differences(arena_.get())), deadline_);
+  const auto all_lines = gather_at_start(blocking, job_.group(), text("view ", view_.value, ": ready"),
+                                         encode_lines(job_.placement_check().new_differences(arena_.get())), deadline_);
   if (!leads_job()) return;
   std::size_t ranks = 0;
   for (const std::vector<std::byte>& lines : all_lines) {
@@ -352,7 +362,8 @@ PlaceBlob View::own_place(Blocking& blocking) {
 /// Sends the other ranks this rank's place, checks that all have made the same plan, and connects to all of them.
 void View::exchange_places(Blocking& blocking) {
   const PlaceBlob mine = own_place(blocking);
-  const auto blobs = job_.group().all_gather(blocking, text("view ", view_.value, ": places"), encode(mine), deadline_);
+  const auto blobs =
+      gather_at_start(blocking, job_.group(), text("view ", view_.value, ": places"), encode(mine), deadline_);
   for (std::uint32_t rank = 0; rank < blobs.size(); ++rank) {
     const PlaceBlob& place = places_.emplace_back(decode_place(blobs[rank]));
     TROUPE_CHECK(place.plan_hash == mine.plan_hash, Code::invalid, "rank ", rank, " made plan ", std::hex,

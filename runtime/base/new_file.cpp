@@ -41,21 +41,24 @@ int rename_or_unlink(const char* name, const char* target) noexcept {
 
 /// Replaces a file by a nameless one: links it to `name` and renames that, in a child process. A kill of this
 /// process or its group does not reach the child, so `name` is not left behind between the two calls. Returns 0 or
-/// errno.
+/// errno. Where the application ignores SIGCHLD, or waits for all children itself, the child's exit code is lost; then
+/// `reason` has it, which the child writes in this process's memory.
 int replace_by_nameless(const char* self, const char* name, const char* target) noexcept {
   // vfork, because it copies no page tables: the child makes only system calls, and this thread stops until the child
   // has ended.
+  volatile int reason = EINTR;
   const pid_t child = ::vfork();  // NOLINT(clang-analyzer-security.insecureAPI.vfork)
   if (child == 0) {
     ::setpgid(0, 0);
-    const int reason = link_nameless(self, name);
+    const int linked = link_nameless(self, name);
     ::close_range(0, ~0U, 0);  // a rename may take long, and peers of a dead process wait until its sockets are closed
-    ::_exit(reason != 0 ? reason : rename_or_unlink(name, target));
+    reason = linked != 0 ? linked : rename_or_unlink(name, target);
+    ::_exit(reason);
   }
   int status = 0;
   if (child < 0) return errno;
   while (::waitpid(child, &status, 0) < 0)
-    if (errno != EINTR) return errno;
+    if (errno != EINTR) return errno == ECHILD ? reason : errno;
   return WIFEXITED(status) ? WEXITSTATUS(status) : EINTR;
 }
 

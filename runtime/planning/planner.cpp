@@ -313,6 +313,8 @@ void share_batches(Plan& plan, const Settings& settings) {
     plan.reasons.push_back(text("Ranks take samples in proportion to their measured speed, each at most ",
                                 plan.max_rows, " a step; all ", plan.ranks.size(),
                                 " together as many as with equal parts."));
+  if (const std::string repeated = repeated_samples(plan); !repeated.empty())
+    plan.reasons.push_back(text("Samples are repeated: ", repeated, "."));
 }
 
 void choose_loaders(Plan& plan, const Settings& settings) {
@@ -458,10 +460,8 @@ void add_group(MemoryNeeds& needs, const Plan& plan, const GroupPlan& group, con
   needs.staging += crosses ? staging_bytes(plan, group, sums, rank, ranks_of_node) : 0;
   needs.device_staging += plan.uses_nccl() ? nccl_bytes(plan, sums, ranks_of_node) : 0;
   needs.words += 5 * sizeof(StepSums);
-  if (needs_tensor_norms(group.kind)) {
-    needs.words += squares_bytes(group);
-    if (plan.shares_memory()) needs.words += norm_scratch_bytes(plan, group);
-  }
+  if (needs_tensor_norms(group.kind)) needs.words += squares_bytes(group);
+  needs.words += own_scratch_bytes(plan, group);
   if (crosses && plan.leads_node(rank)) needs.words += group.buckets.size() * sizeof(TimelineWord);
   if (has_landing(group, plan.dtype)) needs.weights += group.count * sizeof(float) + sizeof(StepSums);
   // A hosting shard keeps a push and a read version for each worker, and sums for those in progress.
@@ -559,18 +559,31 @@ std::uint64_t nccl_room_bytes(const Plan& plan) noexcept {
   return std::min(kMost, kOfAll / ranks / kLine * kLine);
 }
 
+std::string repeated_samples(const Plan& plan) {
+  std::uint64_t rows = plan.batch;
+  for (const BatchChange& change : plan.batches) rows = std::max<std::uint64_t>(rows, change.rows);
+  const std::uint64_t taken = rows * plan.world_size();
+  if (plan.scatter != Scatter::endless || taken <= plan.train_samples) return {};
+  const std::string of_ranks = plan.world_size() == 1 ? "" : text(" at each of ", plan.world_size(), " ranks");
+  return text("a step takes ", taken, " samples (data.batch = ", rows, of_ranks, "), but the training set has ",
+              plan.train_samples, ", so a sample is in a step several times, and a step is several epochs; set a ",
+              "smaller data.batch, or data.scatter = \"exact\"");
+}
+
 bool keeps_residual(const Plan& plan, const GroupPlan& group) {
   return plan.uses_transport() && group.filter.kind != FilterKind::none && group.filter.error_feedback;
 }
 
 std::uint64_t squares_bytes(const GroupPlan& group) noexcept { return group.parameters.size() * sizeof(TensorSquares); }
 
-std::uint64_t norm_scratch_bytes(const Plan& plan, const GroupPlan& group) noexcept {
+std::uint64_t own_scratch_bytes(const Plan& plan, const GroupPlan& group) noexcept {
   constexpr std::uint64_t kLine = 64;
-  // A cache line for each rank that may share memory; more if policies also gather states through it.
-  const std::uint64_t least = kLine * plan.world_size();
-  const std::uint64_t wanted =
-      needs_of(group.policies).whole_state ? group.count * sizeof(float) : squares_bytes(group);
+  const bool gathers = needs_of(group.policies).whole_state;
+  // A round moves half of the scratch memory, of which each rank that may share it takes a cache line or more.
+  const std::uint64_t least = kLine * plan.world_size(), size = group.count * sizeof(float);
+  const bool too_small = gathers && size < 2 * least;
+  if (!plan.shares_memory() || !(needs_tensor_norms(group.kind) || too_small)) return 0;
+  const std::uint64_t wanted = gathers ? size : squares_bytes(group);
   return 2 * std::max(least, (wanted + kLine - 1) / kLine * kLine);
 }
 

@@ -100,13 +100,18 @@ PolicyNeeds needs_of(const Plan& plan);
 /// Whether parameters that the group's ranks read from hosting shards go to other memory than their replicas read.
 bool has_landing(const GroupPlan& group, DType dtype);
 
-/// The bytes at each rank for the norms of a group's tensors, if its rule needs them; and the bytes for showing them to
-/// ranks that share memory.
+/// The bytes at each rank for the norms of a group's tensors, if its rule needs them.
 std::uint64_t squares_bytes(const GroupPlan& group) noexcept;
-std::uint64_t norm_scratch_bytes(const Plan& plan, const GroupPlan& group) noexcept;
+/// The bytes of memory by which ranks that share memory add up norms, and gather states where the group's own
+/// (GroupMemory::scratch) is too small for as many ranks; 0: not needed.
+std::uint64_t own_scratch_bytes(const Plan& plan, const GroupPlan& group) noexcept;
 
 /// How much of each rank NCCL's plain operations move at once: a multiple of 64, at most 8 MiB for all ranks.
 std::uint64_t nccl_room_bytes(const Plan& plan) noexcept;
+
+/// For people: that a step takes more samples than the training set has, so that some are in it several times, and what
+/// to set instead; empty: it does not. Reads batch, batches, scatter, train_samples and the number of ranks.
+std::string repeated_samples(const Plan& plan);
 
 /// Whether the group's ranks keep the rounding errors of a filter.
 bool keeps_residual(const Plan& plan, const GroupPlan& group);

@@ -182,6 +182,29 @@ TEST_F(Environment, WithTooFewAddressesIsRefusedBeforeItBegins) {
   }
 }
 
+TEST_F(Environment, WithFilesThatMayBeTooSmallIsRefusedBeforeItBegins) {
+  const std::string said = expect_refusal(behind("ulimit -f 2048", folder_.rtrun(short_run())));  // of 512 bytes each
+  EXPECT_THAT(said, HasSubstr("a file may have 1024 KiB here (ulimit -f)"));
+  EXPECT_THAT(said, HasSubstr("`ulimit -f unlimited`"));
+}
+
+TEST_F(Environment, WithAFileOverItsLimitNamesItAndEndsWell) {
+  const auto start = folder_.rtrun(short_run({"report.trace=run/trace.json"}));
+  const std::string said = expect_end(behind("ulimit -f 4096", start), 0);  // 2 MiB; the trace has more
+  EXPECT_THAT(said, HasSubstr("the trace could not be written to run/trace.json"));
+  for (const char* end : {"", ".rank-0", ".rank-1"}) fs::remove(folder_.path() / "run" / text("trace.json", end));
+}
+
+TEST_F(Environment, InWhichEndsOfChildrenAreIgnoredLetsTheJobEnd) {
+  EXPECT_THAT(expect_end(behind("trap '' CHLD", folder_.rtrun(short_run())), 0), Not(HasSubstr("error")));
+}
+
+TEST_F(EnvironmentWithMounts, WithoutALoopbackInterfaceSaysSoAtOnce) {
+  ProgramStart start = folder_.rtrun(short_run());
+  start.arguments.insert(start.arguments.begin(), {"unshare", "--net"});
+  EXPECT_THAT(expect_end(start, 3), HasSubstr("the loopback interface of this network namespace is down"));
+}
+
 TEST_F(EnvironmentWithMounts, WithAReadOnlyReportFolderIsRefused) {
   const auto start = folder_.rtrun(short_run({"report.dir=tmp"}));
   const std::string said = expect_refusal(with_mounts(kReadOnly, start));

@@ -2,11 +2,11 @@
 """Kills, stops and signals jobs at random moments, and looks at how each of them ends.
 
 Each run is a small job of its own, made from a seed: a policy, two or four ranks of one host or two ranks in network
-namespaces, perhaps a switch of policies by `rtrun control`, and something that happens between the start of its first
-process and its end: SIGKILL, SIGSTOP (for good, or until a SIGCONT), SIGTERM or SIGINT, to a rank, to two ranks at once
-or to rtrun. Checked are: that the job ends by itself in time, with which exit code, whom it names, that nothing is left
-of it (processes, System V segments, /dev/shm, files), that `--resume auto` then ends well, and that where the policy
-promises it the last checkpoint's tensors have the bits of a job that was not disturbed.
+namespaces, perhaps a switch of policies or a rebuild by `rtrun control`, and something that happens between the start
+of its first process and its end: SIGKILL, SIGSTOP (for good, or until a SIGCONT), SIGTERM or SIGINT, to a rank, to
+two ranks at once or to rtrun. Checked are: that the job ends by itself in time, with which exit code, whom it names,
+that nothing is left of it (processes, System V segments, /dev/shm, files), that `--resume auto` then ends well, and
+that where the policy promises it the last checkpoint's tensors have the bits of a job that was not disturbed.
 
 Prints a line a run and a table; ends with 1 when a run did not end as it should. `--seed S --runs 1` makes run S again.
 As root it works in namespaces of its own, so that what other programs leave in shared memory is not taken for the job's.
@@ -339,6 +339,8 @@ class Run:
         self.pause = dice.uniform(0.05, 0.5 * DEAD)
         self.switch = dice.choice(SWITCHES) if dice.random() < 0.3 else None
         self.switch_epoch = dice.randint(1, self.epoch or last_epoch)
+        rebuild = ["rebuild"] if dice.random() < 0.3 else None
+        self.request = ["switch", *self.switch] if self.switch else rebuild
         self.job = Job(options, folder, f"{folder}", self.layout, self.policy, namespaces if self.layout == "namespaces" else None)
         self.faults, self.notes = [], []
         self.seconds = 0.0
@@ -556,7 +558,7 @@ class Run:
         self.asked, self.bits, self.hit, self.met = None, None, True, False
         try:
             self.job.start("first")
-            asking = self.control(["switch", *self.switch], self.switch_epoch) if self.switch else None
+            asking = self.control(self.request, self.switch_epoch) if self.request else None
             limit = self.disturb()
             event = time.monotonic()
             if not self.hit:
@@ -604,7 +606,7 @@ class Run:
     def line(self):
         found = {"bench": "kills", "seed": self.seed, "layout": self.layout, "policy": self.policy, "what": self.kind}
         found.update(victims=self.victims, at_s=round(self.at, 3), codes=self.codes, seconds=round(self.seconds, 3))
-        found.update(switch=self.switch, bits=self.bits, notes=self.notes, faults=self.faults)
+        found.update(request=self.request, bits=self.bits, notes=self.notes, faults=self.faults)
         return found
 
 

@@ -450,6 +450,15 @@ TEST_F(SessionLoop, TrainsGroupsThatAreUpdatedAlikeToTheBitsOfOne) {
   }
 }
 
+TEST_F(SessionLoop, GathersTheStateOfAGroupThatIsSmallerThanTheRanksLines) {
+  if (!ucx_available()) GTEST_SKIP() << "this build has no UCX";
+  const std::vector<std::string> settings{"train.steps=12", "update.policy=post_local_sgd", "update.every_steps=2",
+                                          "update.distributed_after=60"};
+  std::vector<std::string> grouped = settings;
+  grouped.emplace_back("update.group=[{ name = \"last\", match = \"l3.bias\" }]");
+  EXPECT_EQ(weights(2, grouped), weights(2, settings));
+}
+
 TEST_F(SessionLoop, GoesOnFromACheckpointWithOtherGroups) {
   const std::uint32_t ranks = ucx_available() ? 2 : 1;
   const auto whole = weights(ranks, {"train.steps=12", "checkpoint.every_steps=0"});

@@ -36,7 +36,7 @@ TEST(BootstrapFuzz, AHelloIsReadOrRefused) {
   const Bytes good = encode(some_hello());
   std::uint64_t read = 0;
   std::uint64_t refused = 0;
-  for (const Deadline end = Deadline::after(std::chrono::milliseconds{700}); !end.passed();) {
+  for (const testing::FuzzTime time{std::chrono::milliseconds{700}}; time.goes_on(read > 0 && refused > 0);) {
     Bytes bytes = good;
     damage(bytes, 0, dice);
     try {
@@ -59,7 +59,7 @@ TEST(BootstrapFuzz, AStreamGivesFramesWithinTheLimitOrEnds) {
   std::mt19937 dice{testing::chosen_seed()};
   std::uint64_t frames = 0;
   std::uint64_t ended = 0;
-  for (const Deadline end = Deadline::after(std::chrono::milliseconds{700}); !end.passed();) {
+  for (const testing::FuzzTime time{std::chrono::milliseconds{700}}; time.goes_on(frames > 0 && ended > 0);) {
     int ends[2];
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
     Connection link{Fd{ends[0]}, "peer"};

@@ -105,7 +105,7 @@ TEST(CAbi, AnswersEveryStringWithASessionOrAReason) {
   const std::string folder = ::testing::TempDir() + "/troupe-c-abi-" + std::to_string(getpid());
   std::uint64_t sessions = 0;
   std::uint64_t refusals = 0;
-  for (const Deadline end = Deadline::after(std::chrono::seconds{1}); !end.passed();) {
+  for (const FuzzTime time{std::chrono::seconds{1}}; time.goes_on(sessions > 0 && refusals > 10);) {
     const Call call{dice, folder};
     troupe_session* session = nullptr;
     const troupe_result result = troupe_start(&call.options, &session);

@@ -126,9 +126,9 @@ bool survives(std::size_t bytes, Parse parse) {
 TEST(CheckpointFuzz, HeadersAreReadOrRefusedInMemoryThatTheirBytesBound) {
   const std::uint32_t seed = testing::chosen_seed();
   Mutator mutator{seed};
-  const Deadline end = Deadline::after(std::chrono::seconds{1});
+  const testing::FuzzTime time{std::chrono::seconds{1}};
   std::uint64_t read = 0, refused = 0;
-  while (!end.passed()) {
+  while (time.goes_on(read > 0 && refused > 0)) {
     const std::vector<std::byte> bytes = mutator.header();
     const std::uint64_t file_bytes = mutator.file_bytes(bytes.size());
     (survives(bytes.size(), [&] { parse_safetensors(bytes, file_bytes, "f"); }) ? read : refused) += 1;
@@ -140,9 +140,9 @@ TEST(CheckpointFuzz, HeadersAreReadOrRefusedInMemoryThatTheirBytesBound) {
 
 TEST(CheckpointFuzz, ManifestsAreReadOrRefusedAsWrittenOnes) {
   Mutator mutator{testing::chosen_seed()};
-  const Deadline end = Deadline::after(std::chrono::seconds{1});
+  const testing::FuzzTime time{std::chrono::seconds{1}};
   std::uint64_t read = 0, refused = 0;
-  while (!end.passed()) {
+  while (time.goes_on(read > 0 && refused > 0)) {
     const std::string text = mutator.manifest();
     (survives(text.size(), [&] { parse_manifest(text, "m"); }) ? read : refused) += 1;
   }
@@ -153,9 +153,9 @@ TEST(CheckpointFuzz, ManifestsAreReadOrRefusedAsWrittenOnes) {
 
 TEST(CheckpointFuzz, TheTextOfAGraphIsReadOrRefused) {
   Mutator mutator{testing::chosen_seed()};
-  const Deadline end = Deadline::after(std::chrono::seconds{1});
+  const testing::FuzzTime time{std::chrono::seconds{1}};
   std::uint64_t read = 0, refused = 0;
-  while (!end.passed()) {
+  while (time.goes_on(read > 0 && refused > 0)) {
     const std::string text = mutator.graph();
     (survives(text.size(), [&] { parse_graph(text); }) ? read : refused) += 1;
   }
@@ -166,9 +166,9 @@ TEST(CheckpointFuzz, TheTextOfAGraphIsReadOrRefused) {
 
 TEST(CheckpointFuzz, AFileThatARankTellsOfIsReadOrRefused) {
   Mutator mutator{testing::chosen_seed()};
-  const Deadline end = Deadline::after(std::chrono::milliseconds{500});
+  const testing::FuzzTime time{std::chrono::milliseconds{500}};
   std::uint64_t read = 0, refused = 0;
-  while (!end.passed()) {
+  while (time.goes_on(read > 0 && refused > 0)) {
     const std::string text = mutator.file();
     (survives(text.size(), [&] { parse_checkpoint_file(text); }) ? read : refused) += 1;
   }

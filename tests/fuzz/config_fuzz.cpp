@@ -3,27 +3,20 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <iostream>
 #include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "runtime/base/clock.hpp"
 #include "runtime/config/config.hpp"
+#include "tests/fuzz/seed.hpp"
 #include "tests/runtime/config/corpus.hpp"
 
 namespace troupe {
 namespace {
 
 using Random = std::mt19937_64;
-
-/// Set TROUPE_TEST_SEED for another run, TROUPE_FUZZ_MS for a longer one; by default every run is the same.
-std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
-  const char* set = std::getenv(name);
-  return set != nullptr ? std::strtoull(set, nullptr, 10) : otherwise;
-}
 
 std::vector<std::string> corpus() {
   std::vector<std::string> all{
@@ -125,22 +118,22 @@ void read(const std::string& toml, const std::vector<std::string>& overrides) {
 }
 
 TEST(ConfigFuzz, AnyBytesAreAnsweredWithAConfigurationOrAnError) {
-  const std::uint64_t seed = from_environment("TROUPE_TEST_SEED", 1);
-  const Deadline end = Deadline::after(std::chrono::milliseconds{from_environment("TROUPE_FUZZ_MS", 1000)});
+  const std::uint32_t seed = testing::chosen_seed();
+  const testing::FuzzTime time{std::chrono::seconds{1}};
   Random random{seed};
   const auto seeds = corpus();
   std::uint64_t runs = 0;
-  for (; !end.passed(); ++runs) {
+  for (; time.goes_on(runs > 0); ++runs) {
     const std::string toml = mutated(seeds, random);
     std::vector<std::string> overrides;
     if (random() % 4 == 0)
       overrides.push_back(
           mutated({"data.batch=10", "model.units=[5, 6]", "report.dir=x", "optimizer.rate={base=1}"}, random));
-    SCOPED_TRACE(testing::Message() << "TROUPE_TEST_SEED=" << seed << " run " << runs << " of\n" << toml);
+    SCOPED_TRACE(::testing::Message() << "TROUPE_FUZZ_SEED=" << seed << " run " << runs << " of\n" << toml);
     read(toml, overrides);
-    if (testing::Test::HasFatalFailure()) return;
+    if (::testing::Test::HasFatalFailure()) return;
   }
-  std::cout << runs << " configurations, TROUPE_TEST_SEED=" << seed << "\n";
+  std::cout << runs << " configurations\n";
   EXPECT_GT(runs, 0u);
 }
 

@@ -51,7 +51,7 @@ TEST(ControlFuzz, TakesOrRefusesWhateverIsSent) {
   std::mt19937 dice{seed};
   std::uint64_t taken = 0;
   std::uint64_t refused = 0;
-  for (const Deadline end = Deadline::after(std::chrono::seconds(1)); !end.passed();) {
+  for (const testing::FuzzTime time{std::chrono::seconds(1)}; time.goes_on(taken > 0 && refused > 0);) {
     const std::string line = mutated(dice);
     try {
       (void)parse_control_request(line);

@@ -70,7 +70,7 @@ template <class Read, class Write>
 void fuzz(const std::string& whole, Read read, Write write) {
   std::mt19937 dice{testing::chosen_seed()};
   std::uint64_t taken = 0, refused = 0;
-  for (const Deadline end = Deadline::after(std::chrono::milliseconds{500}); !end.passed();) {
+  for (const testing::FuzzTime time{std::chrono::milliseconds{500}}; time.goes_on(taken > 0 && refused > 0);) {
     const std::string text = mutated(whole, dice);
     SCOPED_TRACE(text);
     testing::reset_largest_allocation();

@@ -96,7 +96,7 @@ bool read(const std::string& text) {
 TEST(HostsFuzz, AnyBytesAreAnsweredWithAListOrAnError) {
   std::mt19937 dice{testing::chosen_seed()};
   std::uint64_t runs = 0, lists = 0;
-  for (const Deadline end = Deadline::after(std::chrono::milliseconds{800}); !end.passed(); ++runs) {
+  for (const testing::FuzzTime time{std::chrono::milliseconds{800}}; time.goes_on(lists > 0); ++runs) {
     const std::string text = mutated(dice);
     SCOPED_TRACE(text.substr(0, 2000));
     testing::reset_largest_allocation();
@@ -111,7 +111,7 @@ TEST(HostsFuzz, AnyBytesAreAnsweredWithAListOrAnError) {
 
 TEST(HostsFuzz, AnyWordsInAListOfHostsAreAnsweredWithSettingsOrAnError) {
   std::mt19937 dice{testing::chosen_seed()};
-  for (const Deadline end = Deadline::after(std::chrono::milliseconds{200}); !end.passed();) {
+  for (const testing::FuzzTime time{std::chrono::milliseconds{200}}; time.goes_on(true);) {
     const std::string text = mutated(dice).substr(0, 60);
     SCOPED_TRACE(text);
     try {

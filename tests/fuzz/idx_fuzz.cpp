@@ -68,9 +68,9 @@ class Mutator {
 TEST(IdxFuzz, EndsWithAFileOrAnErrorAndAllocatesNoMoreThanTheBytesCanHold) {
   const std::uint32_t seed = testing::chosen_seed();
   Mutator mutator{seed};
-  const Deadline end = Deadline::after(std::chrono::seconds{1});
+  const testing::FuzzTime time{std::chrono::seconds{1}};
   std::uint64_t read = 0, refused = 0;
-  while (!end.passed()) {
+  while (time.goes_on(read > 0 && refused > 0)) {
     const Bytes bytes = mutator.next();
     const IdxKind kind = mutator.below(2) == 0 ? IdxKind::images : IdxKind::labels;
     testing::reset_largest_allocation();

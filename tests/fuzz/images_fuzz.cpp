@@ -37,9 +37,9 @@ TEST(ImagesFuzz, EndsWithPixelsOrAFaultInBoundedMemory) {
       testing::jpeg_of(inks, 20, 30, 4), testing::png_of(grey, 20, 30, 1), testing::png_of(rgb, 20, 30, 3),
       testing::png_of(inks, 20, 30, 4)};
   ImageDecoder decoder;  // one for all: what it meets must not harm what follows
-  const Deadline end = Deadline::after(std::chrono::seconds{1});
+  const testing::FuzzTime time{std::chrono::seconds{1}};
   std::uint64_t read = 0, refused = 0;
-  while (!end.passed()) {
+  while (time.goes_on(read > 0 && refused > 0)) {
     const Bytes& whole = good[dice() % good.size()];
     const Bytes bytes = dice() % 8 == 0 ? whole : damaged(whole, dice);
     testing::reset_largest_allocation();
@@ -85,7 +85,7 @@ void read_for_a_second(Attempt&& attempt) {
   const std::uint32_t seed = testing::chosen_seed();
   std::mt19937 dice{seed};
   std::uint64_t read = 0, refused = 0;
-  for (const Deadline end = Deadline::after(std::chrono::seconds{1}); !end.passed();) {
+  for (const testing::FuzzTime time{std::chrono::seconds{1}}; time.goes_on(read > 0 && refused > 0);) {
     try {
       attempt(dice);
       ++read;

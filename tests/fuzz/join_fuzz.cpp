@@ -34,7 +34,7 @@ TEST(JoinFuzz, DamagedRecordingsOfAJoinAreRefusedAndTheRankIsLetIn) {
   Attendance zero;
   std::thread host{[&] { zero = join(rank_options(listener, 0, 2)); }};
   std::uint64_t strangers = 0;
-  for (const Deadline end = Deadline::after(kSpan); !end.passed(); ++strangers) {
+  for (const FuzzTime time{kSpan}; time.goes_on(strangers > 0); ++strangers) {
     const Line line = Line::to(listener.port());
     line.send(damaged(recording.connector, dice));
     shutdown(line.fd(), SHUT_WR);
@@ -52,7 +52,7 @@ TEST(JoinFuzz, DamagedRecordingsOfRankZeroFoolNoRank) {
   std::mt19937 dice{chosen_seed()};
   const Recording recording = record_a_join();
   std::uint64_t joins = 0;
-  for (const Deadline end = Deadline::after(kSpan); !end.passed(); ++joins) {
+  for (const FuzzTime time{kSpan}; time.goes_on(joins > 0); ++joins) {
     const Listener listener;
     std::thread impostor{[&, said = damaged(recording.listener, dice)] {
       const Line line = Line::accept_from(listener);
@@ -112,7 +112,7 @@ TEST(JoinFuzz, DamagedHellosOfInsidersEndOrAreReadButNeverHang) {
   std::mt19937 dice{chosen_seed()};
   std::uint64_t joined = 0;
   std::uint64_t refused = 0;
-  for (const Deadline end = Deadline::after(kSpan); !end.passed();) {
+  for (const FuzzTime time{kSpan}; time.goes_on(refused > 0);) {
     const Listener listener;
     RankOptions options = rank_options(listener, 0, 2);
     options.patience = 30ms;
@@ -137,7 +137,7 @@ TEST(JoinFuzz, AContactIsReadAsItIsOrRefused) {
   const std::string good = bootstrap::to_text({{"10.1.2.3", "fd00::17"}, 4711, bootstrap::fresh_secret()});
   std::uint64_t read = 0;
   std::uint64_t refused = 0;
-  for (const Deadline end = Deadline::after(300ms); !end.passed();) {
+  for (const FuzzTime time{300ms}; time.goes_on(read > 0 && refused > 0);) {
     const std::string text = damaged(good, dice);
     try {
       const bootstrap::Contact contact = bootstrap::contact_from(text);

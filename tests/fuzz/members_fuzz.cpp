@@ -32,7 +32,7 @@ void fuzz(const std::vector<Bytes>& good, Read read) {
   constexpr std::uint64_t kBasis = 1 << 16, kGreatestRatio = 16;
   std::mt19937 dice{testing::chosen_seed()};
   Count count;
-  for (const Deadline end = Deadline::after(400ms); !end.passed();) {
+  for (const testing::FuzzTime time{400ms}; time.goes_on(count.read > 0 && count.refused > 0);) {
     Bytes bytes = good[dice() % good.size()];
     testing::damage(bytes, 0, dice);
     testing::reset_largest_allocation();

@@ -61,11 +61,11 @@ constexpr std::size_t kMostComputed = std::size_t{64} << 20;  // bytes, of what 
 TEST(OnnxFuzz, EndsWithAModelOrAnErrorAndAllocatesNoMoreThanTheBytesCanHold) {
   const std::uint32_t seed = testing::chosen_seed();
   std::mt19937 dice{seed};
-  const Deadline end = Deadline::after(std::chrono::seconds{1});
+  const testing::FuzzTime time{std::chrono::seconds{1}};
   const std::vector<Graph> graphs{network(), decoder()};
   const std::vector<std::vector<std::byte>> good{file_of(graphs[0]), file_of(graphs[1])};
   std::uint64_t read = 0, refused = 0;
-  while (!end.passed()) {
+  while (time.goes_on(read > 0 && refused > 0)) {
     const std::size_t which = dice() % 2;
     std::vector<std::byte> bytes = good[which];
     if (dice() % 64 != 0) testing::damage(bytes, 0, dice);
@@ -127,13 +127,13 @@ class OnnxFolderFuzz : public ::testing::Test {
 TEST_F(OnnxFolderFuzz, ReadsNoFileOutsideOfTheFolderAndComputesNoMoreThanItMay) {
   const std::uint32_t seed = testing::chosen_seed();
   std::mt19937 dice{seed};
-  const Deadline end = Deadline::after(std::chrono::seconds{1});
+  const testing::FuzzTime time{std::chrono::seconds{1}};
   const std::vector<Field> fields{{"x", Shape{{2, 2}}, DType::f32}, {"label", {}, DType::i32, 2}};
   const std::vector<std::string> parts{"w.bin", "s.bin", "..", ".", "/", "model", "", "a", "//", std::string(1, '\0')};
   const std::vector<std::string> offsets{"0", "8", "224", "225", "-1", "18446744073709551615", "x", ""};
   const std::vector<std::int64_t> sizes{0, 1, 2, 1 << 11, 1 << 20, std::int64_t{1} << 40, -1, INT64_MAX};
   std::uint64_t read = 0, refused = 0;
-  while (!end.passed()) {
+  while (time.goes_on(read > 0 && refused > 0)) {
     const bool is_good = dice() % 2 == 0;  // until it is damaged
     std::string location = "w.bin";
     std::vector<std::int64_t> dims{2, 2};

@@ -138,14 +138,15 @@ TEST(RemoteFuzz, FramesOfStrangersAreReadOrRefusedAndHarmNobodyElse) {
   const std::uint32_t seed = testing::chosen_seed();
   std::mt19937 dice{seed};
   std::uint64_t frames = 0, delivered = 0, dropped = 0, lost = 0;
-  for (const Deadline end = Deadline::after(std::chrono::milliseconds{700}); !end.passed();) {
+  const testing::FuzzTime time{std::chrono::milliseconds{700}};
+  while (time.goes_on(delivered > 0 && dropped > 0 && lost > 0)) {
     HostileWorld world(kStrangers, {.max_actors = 1000});
     const caf::actor whom = world.victim->system.spawn(target, &world.victim->space);
     world.victim->remote->publish("target", whom);
     const std::vector<SentFrame> corpus = conversation(world);
     const RemoteCounters before = world.victim->remote->counters();
     testing::reset_largest_allocation();
-    for (std::uint32_t i = 0; i < kStrangers && !end.passed(); ++i) {
+    for (std::uint32_t i = 0; i < kStrangers && (i == 0 || time.goes_on(true)); ++i) {
       Stranger stranger(i, corpus, dice);
       for (int turn = 0; turn < kTurnsOfOne && !world.why_lost(stranger.peer); ++turn) {
         std::vector<SentFrame> some;

@@ -106,7 +106,8 @@ bool read(const std::string& text) {
 TEST(TopologyFuzz, AnyBytesAreAnsweredWithAMachineOrAnError) {
   std::mt19937 dice{troupe::testing::chosen_seed()};
   std::uint64_t runs = 0, machines = 0;
-  for (const Deadline end = Deadline::after(std::chrono::milliseconds{1000}); !end.passed(); ++runs) {
+  for (const troupe::testing::FuzzTime time{std::chrono::milliseconds{1000}};
+       time.goes_on(machines > 0 && machines < runs); ++runs) {
     const std::string text = mutated(dice);
     SCOPED_TRACE(text.substr(0, 4000));
     troupe::testing::reset_largest_allocation();

@@ -25,6 +25,7 @@ checkpoint = { every_steps = 0 }
 TOML
 cd "$work"
 unset TROUPE_DATA
+timeout 200 consumer/own_transport --gtest_brief=1
 timeout 60 consumer/own_loop app.toml
 timeout 60 consumer/own_model app.toml
 timeout 60 consumer/own_gradients

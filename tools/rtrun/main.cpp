@@ -199,7 +199,10 @@ int run(const CommandLine& line, std::vector<std::string> arguments) {
   const Configuration configuration = read_configuration(line.file, line.overrides);
   Blocking blocking = Blocking::on_thread("main");
   const bool may_be_rank = line.verb == Verb::train && line.program.empty();
-  if (may_be_rank) check_address_space();
+  if (may_be_rank) {
+    check_address_space();
+    check_file_size();
+  }
   check_folders(blocking, configuration);
   if (may_be_rank) restart_with_short_polls(arguments);
   switch (line.verb) {

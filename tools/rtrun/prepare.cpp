@@ -81,6 +81,16 @@ void prepare_file_limit(std::uint32_t ranks) {
                      "cannot raise the limit of open files to ", needed);
 }
 
+void check_file_size() {
+  // Measured: memory that UCX shares, which is a file; with 600 KiB it failed. Arenas check their own size.
+  constexpr std::uint64_t kLeast = std::uint64_t{2} << 20;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  TROUPE_CHECK(limit.rlim_cur >= kLeast, Code::environment, "a file may have ", limit.rlim_cur >> 10,
+               " KiB here (ulimit -f), and the memory that ranks share, a file without a name, needs at least ",
+               kLeast >> 10, " in addition to the model; set `ulimit -f unlimited`");
+}
+
 void check_address_space() {
   // Measured: libraries, stacks and the allocator's arenas of a rank with 20 units; with less than 400 MiB it failed.
   constexpr std::uint64_t kLeast = std::uint64_t{480} << 20;

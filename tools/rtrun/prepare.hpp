@@ -35,4 +35,8 @@ void prepare_file_limit(std::uint32_t ranks);
 /// some library would end the process without a useful message. Throws Error{environment} with the limit and the cure.
 void check_address_space();
 
+/// Checks that files may be as large as the memory that UCX shares. Throws Error{environment} with the limit and the
+/// cure.
+void check_file_size();
+
 }  // namespace troupe::rtrun

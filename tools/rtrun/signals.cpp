@@ -17,8 +17,10 @@ namespace troupe::rtrun {
 Signals::Signals() {
   // Background jobs of an interactive shell start with SIGINT ignored; a SIGINT that is sent to them is intended.
   ::signal(SIGINT, SIG_DFL);
+  ::signal(SIGCHLD, SIG_DFL);  // where its parent ignored it the kernel would not say how a rank has ended
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGTTOU, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);  // a file over `ulimit -f` is an error of its writer
   sigemptyset(&taken_);
   sigaddset(&taken_, SIGINT);
   sigaddset(&taken_, SIGTERM);
@@ -51,6 +53,7 @@ void Signals::restore_in_child(bool own_program) const noexcept {
   } else {
     ::signal(SIGPIPE, SIG_DFL);
     ::signal(SIGTTOU, SIG_DFL);
+    ::signal(SIGXFSZ, SIG_DFL);
   }
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
 }

@@ -475,6 +475,16 @@ TEST(Group, GathersEveryonesBytesAsOftenAsItIsAsked) {
   });
 }
 
+TEST(Group, GathersNothingFromAProcessThatIsLateAndNamesIt) {
+  with_groups(2, [](Blocking& blocking, Group& group) {
+    if (group.self().value == 1) return;
+    const Deadline soon = Deadline::after(std::chrono::milliseconds(200));
+    const Status status = error_of([&] { group.all_gather(blocking, "apples", {}, soon); });
+    EXPECT_EQ(status.code(), Code::timeout);
+    EXPECT_THAT(text_of(status), AllOf(HasSubstr("peer 1"), HasSubstr("gave nothing for 'apples' within ")));
+  });
+}
+
 TEST(Group, GathersNothingFromProcessesThatDoSomethingElse) {
   with_groups(2, [](Blocking& blocking, Group& group) {
     const std::string what = group.self().value == 0 ? "apples" : "pears";

@@ -11,6 +11,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::UnorderedElementsAre;
 
 Graph three_layers() {
   return {"mlp",
@@ -174,6 +175,21 @@ TEST(PlanGroups, NeedRoomForWeightsOfARanksOwnWhereOneOfThemDoes) {
   EXPECT_EQ(apart.weights, 2 * all);  // and room for what is put aside
   // Only the group that works locally has the whole of its state at every rank.
   EXPECT_EQ(apart.state, 2 * (plan.groups[0].stripes[0].count + plan.groups[1].count) * sizeof(float));
+}
+
+TEST(PlanGroups, HaveMemoryForGatheringStatesWhereTheyAreTooSmallThemselves) {
+  Settings settings;
+  settings.groups = {group("last", {"c.bias"})};  // 10 numbers
+  const auto scratch = [&](std::uint32_t nodes) {
+    std::vector<std::uint64_t> bytes;
+    const Plan plan = plan_of(settings, nodes);
+    for (const GroupPlan& each : plan.groups) bytes.push_back(own_scratch_bytes(plan, each));
+    return bytes;
+  };
+  EXPECT_THAT(scratch(1), ElementsAre(0, 0));
+  settings.groups[0].update = {.kind = PolicyKind::local_sgd};
+  EXPECT_THAT(scratch(1), UnorderedElementsAre(0, 256));  // two lines of 64 bytes for each of two ranks
+  EXPECT_THAT(scratch(2), ElementsAre(0, 0));             // which share no memory
 }
 
 TEST(PlanGroups, WhosePatternMatchesNothingAreRefused) {

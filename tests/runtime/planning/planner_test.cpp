@@ -301,6 +301,23 @@ TEST(Planner, EpochsOfWholeStepsTakeOneMoreForWhatIsLeft) {
   }
 }
 
+TEST(Planner, SaysThatAStepTakesMoreSamplesThanThereAre) {
+  Settings settings;
+  settings.data.batch = 100;
+  PlanInputs inputs = inputs_of({node("a", 2)}, {2});
+  inputs.train_samples = 199;
+  const Plan plan = make_plan(settings, mlp(), inputs);
+  EXPECT_THAT(repeated_samples(plan), AllOf(HasSubstr("200 samples"), HasSubstr("data.batch = 100 at each of 2 ranks"),
+                                            HasSubstr("the training set has 199")));
+  EXPECT_THAT(describe(plan), HasSubstr(repeated_samples(plan)));
+  inputs.train_samples = 200;
+  EXPECT_EQ(repeated_samples(make_plan(settings, mlp(), inputs)), "");
+  settings.data.batches = {{100, 2}, {101, 0}};
+  EXPECT_THAT(repeated_samples(make_plan(settings, mlp(), inputs)), HasSubstr("202 samples"));
+  settings.data.scatter = Scatter::exact;
+  EXPECT_EQ(repeated_samples(make_plan(settings, mlp(), inputs)), "");
+}
+
 TEST(Planner, EqualRowsWithSharesBySpeedAreRefused) {
   Settings settings;
   settings.placement.split = "measured";

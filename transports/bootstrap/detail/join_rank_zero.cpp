@@ -79,6 +79,9 @@ std::unique_ptr<Connection> JoinClient::connect() {
     Fd fd = connect_to(address, patience.at() < request_.deadline.at() ? patience : request_.deadline);
     reached_ = address.host();
     if (fd.get() >= 0) return std::make_unique<Connection>(std::move(fd), text("rank 0 at ", address.to_string()));
+    TROUPE_CHECK(errno != ENETUNREACH || !address.loopback(), Code::environment, "rank ", place.rank,
+                 " cannot join rank 0 at ", where(),
+                 ": the loopback interface of this network namespace is down; turn it on (`ip link set lo up`)");
     cause_ = text(address.to_string(), ": ", std::generic_category().message(errno));
   }
   return nullptr;
