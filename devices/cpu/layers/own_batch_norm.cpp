@@ -72,6 +72,13 @@ struct NormOfBatch : NormTensors {
   void for_pieces(Act&& act) const {
     for_each_in_parallel(threads, pieces(), [&](std::size_t index, std::size_t) { act(index); });
   }
+  /// Calls act(first element, rows) for all rows of a piece. Wide rows are read and written few at a time, since the
+  /// same columns of more rows compete for the same few places of the caches, and short pieces are not fetched ahead.
+  template <class Act>
+  void for_rows(const Piece& of, Act&& act) const {
+    const std::size_t each = std::max<std::size_t>(1, kPieceBytes / sizeof(Element) / width);
+    for (std::size_t row = 0; row < of.rows; row += each) act(of.first + row * width, std::min(each, of.rows - row));
+  }
   /// A second pass goes backward: it finds the last pieces of the first one in the second-level cache.
   template <class Act>
   void for_pieces_backward(Act&& act) const {
@@ -120,8 +127,10 @@ struct NormOfBatch : NormTensors {
   void normalize(const memory& means) const {
     for_pieces_backward([&](std::size_t index) {
       const Piece at = piece(index);
-      kernels->normalize(address<const Element>(input) + at.first, address<Element>(output) + at.first,
-                         columns(means, at.channel), at.rows, width);
+      for_rows(at, [&](std::size_t first, std::size_t some) {
+        kernels->normalize(address<const Element>(input) + first, address<Element>(output) + first,
+                           columns(means, at.channel), some, width);
+      });
     });
   }
 
@@ -143,9 +152,11 @@ struct NormOfBatch : NormTensors {
     if (!to_input) return;
     for_pieces_backward([&](std::size_t index) {
       const Piece at = piece(index);
-      kernels->to_input(address<const Element>(input) + at.first, address<Element>(gradient) + at.first,
-                        columns(mean, at.channel), sums.data() + at.channel, products.data() + at.channel, at.rows,
-                        width);
+      for_rows(at, [&](std::size_t first, std::size_t some) {
+        kernels->to_input(address<const Element>(input) + first, address<Element>(gradient) + first,
+                          columns(mean, at.channel), sums.data() + at.channel, products.data() + at.channel, some,
+                          width);
+      });
     });
   }
 
