@@ -133,15 +133,14 @@ class PanelKernelsOf : public testing::Test {
     return to;
   }
   /// As a dense layer's forward pass: weights and input are rows in memory. In blocks of `at_once` terms.
-  template <class Output>
-  static Matrix<Output> output(const PanelKernels& kernels, const Matrix<Element>& weights,
-                               const Matrix<Element>& input, const float* bias, bool relu, std::size_t at_once) {
+  static Matrix<float> output(const PanelKernels& kernels, const Matrix<float>& weights, const Matrix<float>& input,
+                              const float* bias, bool relu, std::size_t at_once) {
     const std::size_t to_unit = input.rows + 3;
     std::vector<float> sums(weights.rows * to_unit);
     Room room(PanelKernels::room_words(input.columns));
     PanelProduct part{.end_row = weights.rows,
                       .end_column = input.rows,
-                      .a_row = weights.columns / kernels.terms_of_word,
+                      .a_row = weights.columns,
                       .a_term = 1,
                       .b_row = input.columns,
                       .to_row = to_unit,
@@ -151,12 +150,8 @@ class PanelKernelsOf : public testing::Test {
       part.end_term = std::min(input.columns, part.first_term + at_once);
       kernels.multiply(part, {weights.elements.data(), input.elements.data(), sums.data(), nullptr, room.data()});
     }
-    Matrix<Output> to{input.rows, weights.rows, Output{77}};
-    PanelOutputs outputs{input.rows, weights.rows, 0, 0, sums.data(), to_unit, bias, relu};
-    if constexpr (kIsF32<Output>)
-      outputs.f32 = to.elements.data();
-    else
-      outputs.bf16 = to.elements.data();
+    Matrix<float> to{input.rows, weights.rows, 77};
+    PanelOutputs outputs{input.rows, weights.rows, 0, 0, sums.data(), to_unit, bias, relu, to.elements.data()};
     for (; outputs.first_unit < weights.rows; outputs.first_unit = outputs.end_unit) {
       outputs.end_unit = std::min(weights.rows, outputs.first_unit + 2 * kernels.lanes);
       kernels.finish(outputs);
@@ -228,38 +223,36 @@ TYPED_TEST(PanelKernelsOf, AddUpRows) {
     }
 }
 
-TYPED_TEST(PanelKernelsOf, MultiplyByTransposedMatricesInBlocksOfTerms) {
-  for (const PanelKernels* kernels : this->usable_)
+using PanelKernelsOfF32 = PanelKernelsOf<float>;
+
+TEST_F(PanelKernelsOfF32, MultiplyByTransposedMatricesInBlocksOfTerms) {
+  for (const PanelKernels* kernels : usable_)
     for (const std::size_t rows : Sizes{1, 16, 64})
       for (const std::size_t inputs : Sizes{2, 34, 600})
         for (const std::size_t units : Sizes{1, 10, 33}) {
-          const auto weights = Matrix<TypeParam>::random(1, units, inputs);
-          const auto input = Matrix<TypeParam>::random(2, rows, inputs);
+          const auto weights = Matrix<float>::random(1, units, inputs);
+          const auto input = Matrix<float>::random(2, rows, inputs);
           const auto bias = Matrix<float>::random(3, 1, units);
           const bool relu = units > 1;
-          const auto found =
-              this->template output<TypeParam>(*kernels, weights, input, bias.elements.data(), relu, 256);
+          const auto found = output(*kernels, weights, input, bias.elements.data(), relu, 256);
           for (std::size_t row = 0; row < rows; ++row)
             for (std::size_t unit = 0; unit < units; ++unit) {
               Sum sum;
               sum.add(bias.at(0, unit), 1);
               for (std::size_t i = 0; i < inputs; ++i) sum.add(input.at(row, i), weights.at(unit, i));
               if (relu) sum.sum = std::max(sum.sum, 0.0);
-              sum.template expect<TypeParam>(found.at(row, unit), kernels->name);
+              sum.expect<float>(found.at(row, unit), kernels->name);
             }
         }
 }
 
-TYPED_TEST(PanelKernelsOf, KeepNanBehindARelu) {
-  for (const PanelKernels* kernels : this->usable_) {
-    const auto weights = Matrix<TypeParam>::random(1, 5, 20), input = Matrix<TypeParam>::random(2, 2, 20);
+TEST_F(PanelKernelsOfF32, KeepNanBehindARelu) {
+  for (const PanelKernels* kernels : usable_) {
+    const auto weights = Matrix<float>::random(1, 5, 20), input = Matrix<float>::random(2, 2, 20);
     const std::vector<float> bias{0, 0, 0, std::nanf(""), 0};
-    EXPECT_TRUE(std::isnan(this->template output<float>(*kernels, weights, input, bias.data(), true, 20).at(1, 3)));
-    EXPECT_TRUE(std::isnan(this->template output<TypeParam>(*kernels, weights, input, bias.data(), true, 20).at(1, 3)));
+    EXPECT_TRUE(std::isnan(output(*kernels, weights, input, bias.data(), true, 20).at(1, 3)));
   }
 }
-
-using PanelKernelsOfF32 = PanelKernelsOf<float>;
 
 TEST_F(PanelKernelsOfF32, ReadAndWriteImagesInBlocksOfChannels) {
   constexpr ColumnOrder kBlocks{.channels = 48, .pixels = 5};
@@ -276,8 +269,8 @@ TEST_F(PanelKernelsOfF32, ReadAndWriteImagesInBlocksOfChannels) {
     EXPECT_EQ(product_over_rows(*kernels, gradient, input).elements,
               product_over_rows(*kernels, gradient, plain).elements)
         << kernels->name;
-    EXPECT_EQ(output<float>(*kernels, weights, input, nullptr, false, 64).elements,
-              output<float>(*kernels, weights, plain, nullptr, false, 64).elements)
+    EXPECT_EQ(output(*kernels, weights, input, nullptr, false, 64).elements,
+              output(*kernels, weights, plain, nullptr, false, 64).elements)
         << kernels->name;
   }
 }

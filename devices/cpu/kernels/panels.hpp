@@ -30,7 +30,7 @@ struct PanelProduct {
   std::size_t first_term = 0, end_term = 0;      // that are added; the first is a multiple of terms_of_word
   std::size_t a_row = 0, a_term = 0;             // words from one row, or one word of terms, to the next
   std::size_t b_row = 0, to_row = 0;             // elements from one row in memory to the next
-  bool b_is_transposed = false;                  // b is [columns, terms] in memory
+  bool b_is_transposed = false;                  // b is [columns, terms] in memory; f32 alone
   bool adds = false;                             // to f32 results that are there
   ColumnOrder b_order{}, to_order{};             // of the rows in memory
 };
@@ -45,16 +45,15 @@ struct PanelOperands {
   std::uint32_t* room;  // PanelKernels::room_words(), for this part alone
 };
 
-/// What a dense layer does with sums [units, rows].
+/// What a dense layer does with sums [units, rows], f32.
 struct PanelOutputs {
   std::size_t rows = 0, units = 0;
   std::size_t first_unit = 0, end_unit = 0;
-  const float* sums = nullptr;    // [units, to_unit]
-  std::size_t to_unit = 0;        // from the sums of one unit to the next
-  const float* bias = nullptr;    // [units]; null: none
-  bool relu = false;              // after the bias
-  float* f32 = nullptr;           // [rows, units], the output; or
-  std::uint16_t* bf16 = nullptr;  // likewise
+  const float* sums = nullptr;  // [units, to_unit]
+  std::size_t to_unit = 0;      // from the sums of one unit to the next
+  const float* bias = nullptr;  // [units]; null: none
+  bool relu = false;            // after the bias
+  float* output = nullptr;      // [rows, units]
 };
 
 /// Matrix products of dense layers with few rows. Vectors have neighbouring columns of the result. A panel, some
@@ -63,9 +62,9 @@ struct PanelOutputs {
 struct PanelKernels {
   const char* name;
   std::size_t lanes;
-  std::size_t terms_of_word;  // transposed operands must have a multiple of it
+  std::size_t terms_of_word;
   void (*multiply)(const PanelProduct& of, const PanelOperands& on);
-  /// output [rows, units] = the sums, transposed, plus the bias.
+  /// output [rows, units] = the sums, transposed, plus the bias. Null for bf16.
   void (*finish)(const PanelOutputs& of);
   /// Words of two rows: to [(rows + 1) / 2, columns]. Null for f32, whose words are its elements.
   void (*pair_rows)(const std::uint16_t* from, std::size_t rows, std::size_t columns, std::uint32_t* to);

@@ -74,10 +74,7 @@ struct PanelForward {
       some.end_unit = std::min(outputs.units, some.first_unit + each);
       some.sums = memory_of<float>(sums);
       some.bias = memory_of<float>(bias);
-      if (is_f32(output))
-        some.f32 = memory_of<float>(output);
-      else
-        some.bf16 = memory_of<std::uint16_t>(output);
+      some.output = memory_of<float>(output);
       parts.kernels->finish(some);
     });
   }
@@ -85,15 +82,18 @@ struct PanelForward {
 
 struct PanelToInput {
   PanelParts parts;
-  memory gradient, weights, input_gradient, room;
+  std::size_t elements;                                  // of the input
+  memory gradient, weights, input_gradient, sums, room;  // sums: empty if the result is rounded at once
 
-  void operator()(const Kernels&) const {
-    PanelOperands on{memory_of<void>(gradient), memory_of<void>(weights), nullptr, nullptr, nullptr};
+  void operator()(const Kernels& kernels) const {
+    PanelOperands on{memory_of<void>(gradient), memory_of<void>(weights), memory_of<float>(sums), nullptr, nullptr};
+    auto* const bf16 = memory_of<std::uint16_t>(input_gradient);
     if (is_f32(input_gradient))
       on.f32 = memory_of<float>(input_gradient);
-    else
-      on.bf16 = memory_of<std::uint16_t>(input_gradient);
+    else if (!sums)
+      on.bf16 = bf16;
     parts.multiply(on, memory_of<std::uint32_t>(room));
+    if (sums) kernels.round(bf16, on.f32, elements);
   }
 };
 
@@ -119,11 +119,17 @@ void add_panel_work(Calls& calls, Pass pass, std::initializer_list<memory> used)
   calls.emplace_back(OwnWork{std::move(memories), std::move(pass), /*is_product=*/true});
 }
 
-// The rule of PanelPasses, read off measurements on a Zen 4 with AVX-512 and with AVX2 alone.
-constexpr std::size_t kMostPanelRows = 255;    // more pay for copies of all operands, as oneDNN makes them
-constexpr std::size_t kMostPanelTerms = 1024;  // of a gradient, whose panels shall stay in the second-level cache
-constexpr std::size_t kForwardTerms = 256;     // at once
-constexpr double kLeastFilledByRows = 0.75;    // of the forward pass's lanes, with rows
+// The rule of PanelPasses, read off measurements on a Zen 4 with AVX-512 and with AVX2 alone. Where it says no, oneDNN
+// or DenseKernels are as fast.
+constexpr std::size_t kMostPanelRows = 255;      // more pay for copies of all operands, as oneDNN makes them
+constexpr double kLeastFilledByRows = 0.75;      // of the forward pass's lanes, with rows
+constexpr std::size_t kMostForwardInputs = 512;  // of plain rows; sums of more pay for DenseKernels' sums over lanes
+constexpr std::size_t kForwardTerms = 256;       // at once
+constexpr std::size_t kMostPanelTerms = 1024;    // of a gradient, whose panels shall stay in the second-level cache
+constexpr std::size_t kFewRows = 8, kFewUnits = 16;
+constexpr std::size_t kFewInputsF32 = 64;  // with few units, oneDNN's products of f32 are as fast with more
+/// Of few rows, at once: weights are used so seldom that they are best read in their order.
+constexpr std::size_t kTermsOfFewRows = 64;
 
 double filled_part(std::size_t count, std::size_t each) {
   return static_cast<double>(count) / static_cast<double>(groups_of(count, each) * each);
@@ -138,9 +144,11 @@ PanelPasses::PanelPasses(ProgramBuilder& builder, const DenseShape& of)
   if (usable.empty() || of.rows > kMostPanelRows || (bf16 && has_amx_instructions())) return;
   kernels_ = usable.back();
   const std::size_t elements = kernels_->terms_of_word;
-  forward_ = of.inputs % elements == 0 && filled_part(of.rows, kernels_->lanes) >= kLeastFilledByRows;
-  to_input_ = of.units % elements == 0 && of.units <= kMostPanelTerms;
-  to_weights_ = true;
+  const bool in_blocks = of.in_blocks.channels > 0, few_units = of.units <= kFewUnits;
+  forward_ = !bf16 && !few_units && (in_blocks || of.inputs <= kMostForwardInputs) &&
+             filled_part(of.rows, kernels_->lanes) >= kLeastFilledByRows;
+  to_weights_ = in_blocks || of.rows <= kFewRows || (few_units && (bf16 || of.inputs <= kFewInputsF32));
+  to_input_ = to_weights_ && of.units % elements == 0 && (of.rows <= kFewRows || of.units <= kMostPanelTerms);
 }
 
 memory PanelPasses::words(std::size_t count) const {
@@ -150,20 +158,19 @@ memory PanelPasses::words(std::size_t count) const {
 void PanelPasses::forward(Calls& calls, const memory& input, const memory& weights, const memory& bias,
                           const memory& output) const {
   const std::size_t to_unit = groups_of(of_.rows, kernels_->lanes) * kernels_->lanes;
-  const std::size_t terms = kForwardTerms * kernels_->terms_of_word;
   const PanelParts parts{kernels_,
                          {.end_row = of_.units,
                           .end_column = of_.rows,
                           .end_term = of_.inputs,
-                          .a_row = of_.inputs / kernels_->terms_of_word,
+                          .a_row = of_.inputs,
                           .a_term = 1,
                           .b_row = of_.inputs,
                           .to_row = to_unit,
                           .b_is_transposed = true,
                           .b_order = of_.in_blocks},
                          threads_,
-                         PanelKernels::room_words(terms),
-                         terms};
+                         PanelKernels::room_words(kForwardTerms),
+                         kForwardTerms};
   const memory sums = words(of_.units * to_unit), room = words(parts.room_words * threads_);
   add_panel_work(calls,
                  PanelForward{parts, input, weights, bias, output, sums, room,
@@ -173,6 +180,7 @@ void PanelPasses::forward(Calls& calls, const memory& input, const memory& weigh
 
 void PanelPasses::to_input(Calls& calls, const memory& gradient, const memory& weights,
                            const memory& input_gradient) const {
+  const std::size_t terms = of_.rows <= kFewRows ? std::min(of_.units, kTermsOfFewRows) : of_.units;
   const PanelParts parts{kernels_,
                          {.end_row = of_.rows,
                           .end_column = of_.inputs,
@@ -183,11 +191,13 @@ void PanelPasses::to_input(Calls& calls, const memory& gradient, const memory& w
                           .to_row = of_.inputs,
                           .to_order = of_.in_blocks},
                          threads_,
-                         PanelKernels::room_words(of_.units),
-                         of_.units};
-  const memory room = words(parts.room_words * threads_);
-  add_panel_work(calls, PanelToInput{parts, gradient, weights, input_gradient, room},
-                 {gradient, weights, input_gradient, room});
+                         PanelKernels::room_words(terms),
+                         terms};
+  const std::size_t elements = of_.rows * of_.inputs;
+  const bool rounds_at_once = is_f32(input_gradient) || terms == of_.units;
+  const memory sums = rounds_at_once ? memory{} : words(elements), room = words(parts.room_words * threads_);
+  add_panel_work(calls, PanelToInput{parts, elements, gradient, weights, input_gradient, sums, room},
+                 {gradient, weights, input_gradient, sums, room});
 }
 
 void PanelPasses::to_weights(Calls& calls, const memory& input, const memory& gradient, const memory& weights,

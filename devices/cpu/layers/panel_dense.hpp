@@ -25,7 +25,7 @@ class PanelPasses {
   bool to_weights() const noexcept { return to_weights_; }
   const char* name() const noexcept { return kernels_->name; }
 
-  /// `bias` is empty if there is none. `output`: f32 or the type of the operands.
+  /// Of f32. `bias` is empty if there is none.
   void forward(Calls& calls, const dnnl::memory& input, const dnnl::memory& weights, const dnnl::memory& bias,
                const dnnl::memory& output) const;
   /// `input_gradient`: in the layout of the input, in the type of the operands.
