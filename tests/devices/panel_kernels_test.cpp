@@ -45,7 +45,7 @@ struct Matrix {
   }
 };
 
-/// Compares with the f64 sum of `terms` products; `factor(term)` is called for each.
+/// A sum of products in f64, and of their sizes, by which the tolerance grows.
 struct Sum {
   double sum = 0, sizes = 1;
   void add(double a, double b) {

@@ -15,8 +15,9 @@ struct ColumnOrder {
   std::size_t pixels = 0;  // of an image
 
   static constexpr std::size_t kBlock = 16;
-  /// Columns up to the next multiple of kBlock lie one after the other.
-  std::size_t place(std::size_t column) const noexcept {
+  /// Columns up to the next multiple of kBlock lie one after the other. Kernels call it, so it must not become a
+  /// function that the linker could merge with its copy for another instruction set.
+  [[gnu::always_inline]] std::size_t place(std::size_t column) const noexcept {
     if (channels == 0) return column;
     const std::size_t pixel = column / channels, channel = column % channels;
     return (channel / kBlock * pixels + pixel) * kBlock + channel % kBlock;
