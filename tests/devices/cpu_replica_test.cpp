@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <sstream>
@@ -9,6 +10,7 @@
 #include "devices/cpu/cpu_device.hpp"
 #include "devices/cpu/kernels/image_lanes.hpp"
 #include "devices/cpu/kernels/one_channel_gradient.hpp"
+#include "devices/cpu/kernels/panels.hpp"
 #include "devices/cpu/onednn.hpp"
 #include "devices/reference/reference_device.hpp"
 #include "runtime/base/blocking.hpp"
@@ -526,6 +528,59 @@ TEST_F(CpuReplica, HasTheSameGradientsOfImagesOfOneChannelOnAnyNumberOfThreads) 
   net.add(MaxPool{});
   net.add(GlobalAveragePool{});
   expect_same_gradients_on_any_number_of_threads({"one channel", Shape{{18, 19, 1}}, DType::f32, net.finish()}, 21);
+}
+
+/// Two dense layers, behind an image in blocks of channels if `images`.
+Graph few_rows(DType dtype, bool images) {
+  LayerList net;
+  if (images)
+    for (int i = 0; i < 2; ++i) net.add(Conv2d{.filters = 32, .kernel = {3, 3}, .padding = {1, 1}});
+  net.add(Dense{150});
+  net.add(Relu{});
+  net.add(Dense{10});
+  return {"dense", images ? Shape{{16, 16, 3}} : Shape{{60}}, dtype, net.finish()};
+}
+
+TEST_P(CpuReplicaOf, MultipliesDenseLayersByPanelsWhereThatGains) {
+  const bool bf16 = GetParam() == DType::bf16;
+  const auto usable = cpu::usable_panel_kernels(bf16);
+  if (usable.empty() || (bf16 && (cpu::has_amx_instructions() || !cpu::onednn_has_bf16())))
+    GTEST_SKIP() << "no such kernels are used on this processor";
+  const auto passes_of = [&](std::uint32_t rows) {
+    const Graph graph = few_rows(GetParam(), false);
+    const Layout layout{graph};
+    const auto replica = cpu_->compile(graph, layout, {rows, graph.fields()}, make_buckets(GroupId{}, graph, layout, 0),
+                                       make_memory(graph, layout, 1));
+    std::vector<std::string> passes;
+    std::istringstream lines{describe_cpu_replica(*replica)};
+    for (std::string line; std::getline(lines, line);)
+      if (line.ends_with(usable.back()->name)) passes.push_back(line.substr(0, line.find(':')));
+    return passes;
+  };
+  const std::string forward = "layer dense_1, forward", of_first = "layer dense_1, gradient of the weights",
+                    of_last = "layer dense_2, gradient of the weights";
+  using ::testing::Contains;
+  using ::testing::Not;
+  EXPECT_EQ(std::ranges::count(passes_of(64), forward), bf16 ? 0 : 1);
+  EXPECT_THAT(passes_of(64), Not(Contains(of_first)));
+  EXPECT_EQ(std::ranges::count(passes_of(64), of_last), bf16 ? 1 : 0);  // in f32, for fewer inputs
+  EXPECT_THAT(passes_of(4), ::testing::IsSupersetOf({of_first, of_last}));
+  EXPECT_THAT(passes_of(4), Not(Contains(forward)));  // most lanes would be empty
+  EXPECT_THAT(passes_of(256), ::testing::IsEmpty());
+}
+
+TEST_P(CpuReplicaOf, HasTheGradientsOfTheReferenceInDenseLayersOfFewRows) {
+  const bool bf16 = GetParam() == DType::bf16;
+  for (const std::uint32_t rows : {4U, 16U, 63U})
+    compare(rows, few_rows(GetParam(), false), rows, bf16 ? 0.15 : 1e-5, bf16 ? 0.02 : 1e-6);
+  compare(1, few_rows(GetParam(), true), 16, bf16 ? 0.15 : 5e-5, bf16 ? 0.02 : 1e-6);
+}
+
+TEST_P(CpuReplicaOf, HasTheSameGradientsOfDenseLayersOnAnyNumberOfThreads) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the thread sanitizer does not see the barriers of OpenMP's threads";
+#endif
+  expect_same_gradients_on_any_number_of_threads(few_rows(GetParam(), false), 4);
 }
 
 TEST_P(CpuReplicaOf, HasTheSameGradientsOfAttentionAndGeluOnAnyNumberOfThreads) {

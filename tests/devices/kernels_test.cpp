@@ -563,6 +563,15 @@ TEST(NormKernels, ComputeAsSumsInF64OnEveryInstructionSet) {
   }
 }
 
+TEST(NormKernels, CombineTheMomentsOfWideRowsThatAreProcessedFewAtATime) {
+  for (const NormKernelSet* set : usable_norm_kernels()) {
+    for (const std::size_t width : {1000U, 2071U}) {
+      compare_norms(set->f32, 29, width, false);
+      compare_norms(set->bf16, 29, width, false);
+    }
+  }
+}
+
 TEST(NormKernels, KeepNaNsAndRoundAsTheRuntimeDoes) {
   for (const NormKernelSet* set : usable_norm_kernels()) {
     for (const std::size_t width : {3U, 8U, 16U, 64U}) {

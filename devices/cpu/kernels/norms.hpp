@@ -34,9 +34,37 @@ struct NormKernels {
                    std::size_t rows, std::size_t width);
 };
 
+/// What a batch norm has for each column after its backward pass's sums: the gradients to shift and scale, and what
+/// NormKernels::to_input() takes.
+struct NormGradients {
+  double epsilon, count;  // of rows
+  const float* variances;
+  const double* sums;      // of the gradients to the output
+  const double* products;  // of these times (x - mean)
+  float* to_shift;
+  float* to_scale;
+  float* mean_sums;
+  float* mean_products;
+};
+
+/// The loops that combine the sums of parts of the rows, in f64. Arrays are [width].
+struct NormSumKernels {
+  /// sums += factor * values.
+  void (*add)(const float* values, double factor, std::size_t width, double* sums);
+  /// squares += those of `rows` rows around their own means, as squares around `mean`.
+  void (*add_squares)(const float* of_rows, const float* means, double rows, const double* mean, std::size_t width,
+                      double* squares);
+  /// values *= factor; to = values.
+  void (*multiply)(double* values, double factor, std::size_t width, float* to);
+  /// factors = scales / sqrt(variances + epsilon).
+  void (*scale)(const float* scales, const float* variances, double epsilon, std::size_t width, float* factors);
+  void (*finish_gradients)(const NormGradients& of, std::size_t width);
+};
+
 struct NormKernelSet {
   NormKernels<float> f32;
   NormKernels<std::uint16_t> bf16;
+  NormSumKernels sums;
 
   template <class Element>
   const NormKernels<Element>& of() const noexcept {

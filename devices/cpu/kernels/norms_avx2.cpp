@@ -99,6 +99,7 @@ struct Lanes {
 }  // namespace
 
 const NormKernelSet kAvx2Norms{{"own:norm_avx2", moments, normalize, gradient_sums, to_input},
-                               {"own:norm_avx2", moments, normalize, gradient_sums, to_input}};
+                               {"own:norm_avx2", moments, normalize, gradient_sums, to_input},
+                               {add, add_squares, multiply, scale, finish_gradients}};
 
 }  // namespace troupe::cpu

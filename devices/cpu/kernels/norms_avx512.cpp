@@ -39,6 +39,7 @@ struct Lanes : Lanes512 {
 }  // namespace
 
 const NormKernelSet kAvx512Norms{{"own:norm_avx512", moments, normalize, gradient_sums, to_input},
-                                 {"own:norm_avx512", moments, normalize, gradient_sums, to_input}};
+                                 {"own:norm_avx512", moments, normalize, gradient_sums, to_input},
+                                 {add, add_squares, multiply, scale, finish_gradients}};
 
 }  // namespace troupe::cpu

@@ -32,6 +32,7 @@ struct Lanes : Lanes512 {
 }  // namespace
 
 const NormKernelSet kAvx512Bf16Norms{{"own:norm_avx512", moments, normalize, gradient_sums, to_input},
-                                     {"own:norm_avx512_bf16", moments, normalize, gradient_sums, to_input}};
+                                     {"own:norm_avx512_bf16", moments, normalize, gradient_sums, to_input},
+                                     {add, add_squares, multiply, scale, finish_gradients}};
 
 }  // namespace troupe::cpu

@@ -2,6 +2,7 @@
 
 #include "devices/cpu/kernels/dense.hpp"
 #include "devices/cpu/layers/layers.hpp"
+#include "devices/cpu/layers/panel_dense.hpp"
 #include "devices/cpu/parallel.hpp"
 
 namespace troupe::cpu {
@@ -71,9 +72,11 @@ class DenseCalls final : public LayerCalls {
         output_(builder.matrix(rows_, dense.units, builder.computed())),
         weights_(builder.matrix(dense.units, inputs_, builder.computed())),
         bias_(dense.bias ? memory::desc{{static_cast<memory::dim>(dense.units)}, Type::f32, memory::format_tag::a}
-                         : memory::desc{}) {}
+                         : memory::desc{}),
+        panels_(builder, {rows_, inputs_, dense.units, fused_layer.activation == Activation::relu, blocks()}) {}
 
   void forward(Calls& calls) override {
+    if (panels_.forward()) return forward_by_panels(calls);
     if (const DenseKernels* const kernels = own_kernels()) return forward_by(*kernels, calls);
     const memory stored_output = as(output_, builder_.tensor(fused_layer_.output).value);
     const memory output = builder_.result(stored_output);
@@ -86,16 +89,16 @@ class DenseCalls final : public LayerCalls {
                              {DNNL_ARG_WEIGHTS, weights},
                              {DNNL_ARG_DST, output},
                              {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}};
-    if (has_bias()) arguments.emplace_back(DNNL_ARG_BIAS, builder_.bias(fused_layer_.first_parameter + 1, bias_));
+    if (has_bias()) arguments.emplace_back(DNNL_ARG_BIAS, bias());
     calls.emplace_back(Product{{inner_product_forward{descriptor}, arguments}});
     builder_.convert(calls, output, stored_output);
   }
 
   void backward(Calls& calls, Gradients& gradients) override {
     add_backward(builder_, fused_layer_, calls, gradients, [&](const memory& gradient, const memory& input_gradient) {
-      const auto hint = forward_descriptor(weights_, output_, Activation::none);
-      const memory output_gradient = to_weights(calls, hint, as(output_, gradient));
-      if (input_gradient) to_input(calls, hint, output_gradient, as(input_, input_gradient));
+      const memory output_gradient = builder_.operand(calls, as(output_, gradient));
+      to_weights(calls, output_gradient);
+      if (input_gradient) to_input(calls, output_gradient, as(input_, input_gradient));
     });
   }
 
@@ -124,7 +127,7 @@ class DenseCalls final : public LayerCalls {
                   .threads = threads,
                   .input = builder_.operand(calls, stored_input(calls)),
                   .weights = builder_.operand(calls, stored_weights()),
-                  .bias = has_bias() ? builder_.bias(fused_layer_.first_parameter + 1, bias_) : memory{},
+                  .bias = bias(),
                   .sums = is_f32(output) ? output : place(rows_ * units()),
                   .bf16 = is_f32(output) ? memory{} : output,
                   .room = place(threads * OwnDense::room_bytes(rows_) / sizeof(float))};
@@ -132,7 +135,21 @@ class DenseCalls final : public LayerCalls {
     for (const memory& one : {call.bias, call.bf16})
       if (one) used.push_back(one);
     calls.emplace_back(OwnWork{std::move(used), std::move(call), /*is_product=*/true});
-    if (!relu && fused_layer_.activation != Activation::none)
+    finish_forward(calls, output, stored_output);
+  }
+
+  void forward_by_panels(Calls& calls) {
+    builder_.choose_own(fused_layer_, "forward", panels_.name());
+    const memory stored_output = as(output_, builder_.tensor(fused_layer_.output).value);
+    const memory output = builder_.result(stored_output);
+    const memory input = builder_.operand(calls, input_in_its_layout());
+    panels_.forward(calls, input, builder_.operand(calls, stored_weights()), bias(), output);
+    finish_forward(calls, output, stored_output);
+  }
+
+  /// What kernels of our own do not do.
+  void finish_forward(Calls& calls, const memory& output, const memory& stored_output) {
+    if (fused_layer_.activation != Activation::relu && fused_layer_.activation != Activation::none)
       add_activation(builder_, calls, fused_layer_.activation, output);
     builder_.convert(calls, output, stored_output);
   }
@@ -151,35 +168,39 @@ class DenseCalls final : public LayerCalls {
     return {dims_of(weights_), Type::f32, memory::format_tag::any};
   }
 
-  /// Returns the gradient as an operand.
-  memory to_weights(Calls& calls, const Described<inner_product_forward>& hint, const memory& gradient) {
-    const bool own_sums = has_bias() && builder_.stored() == Type::f32 && rows_ >= kRowsThatPayForACopy;
-    auto descriptor = describe_backward<inner_product_backward_weights>(hint, builder_.engine(), builder_.attributes(),
-                                                                        input_, with_type(weights_, Type::f32),
-                                                                        own_sums ? memory::desc{} : bias_, output_);
-    builder_.choose(descriptor, fused_layer_, "gradient of the weights");
-    const memory input = builder_.operand(calls, stored_input(calls));
-    memory output_gradient = builder_.operand(calls, gradient);
-    BoundArguments arguments{
-        {DNNL_ARG_SRC, input},
-        {DNNL_ARG_DIFF_DST, output_gradient},
-        {DNNL_ARG_DIFF_WEIGHTS, builder_.gradient(fused_layer_.first_parameter, descriptor.diff_weights_desc())},
-        {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}};
-    if (own_sums) {
-      add_bias_sums(calls, output_gradient);
-    } else if (has_bias()) {
-      arguments.emplace_back(DNNL_ARG_DIFF_BIAS,
-                             builder_.gradient(fused_layer_.first_parameter + 1, descriptor.diff_bias_desc()));
+  Described<inner_product_forward> hint() const { return forward_descriptor(weights_, output_, Activation::none); }
+
+  void to_weights(Calls& calls, const memory& output_gradient) {
+    constexpr const char* kPass = "gradient of the weights";
+    const auto gradient = [&](std::size_t parameter, const memory::desc& desc) {
+      return builder_.gradient(fused_layer_.first_parameter + parameter, desc);
+    };
+    if (panels_.to_weights()) {
+      builder_.choose_own(fused_layer_, kPass, panels_.name());
+      return panels_.to_weights(calls, builder_.operand(calls, input_in_its_layout()), output_gradient,
+                                gradient(0, with_type(weights_, Type::f32)),
+                                has_bias() ? gradient(1, bias_) : memory{});
     }
+    const bool own_sums = has_bias() && builder_.stored() == Type::f32 && rows_ >= kRowsThatPayForACopy;
+    auto descriptor = describe_backward<inner_product_backward_weights>(
+        hint(), builder_.engine(), builder_.attributes(), input_, with_type(weights_, Type::f32),
+        own_sums ? memory::desc{} : bias_, output_);
+    builder_.choose(descriptor, fused_layer_, kPass);
+    BoundArguments arguments{{DNNL_ARG_SRC, builder_.operand(calls, stored_input(calls))},
+                             {DNNL_ARG_DIFF_DST, output_gradient},
+                             {DNNL_ARG_DIFF_WEIGHTS, gradient(0, descriptor.diff_weights_desc())},
+                             {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}};
+    if (own_sums)
+      add_bias_sums(calls, output_gradient, gradient(1, bias_));
+    else if (has_bias())
+      arguments.emplace_back(DNNL_ARG_DIFF_BIAS, gradient(1, descriptor.diff_bias_desc()));
     calls.emplace_back(Product{{inner_product_backward_weights{descriptor}, arguments}});
-    return output_gradient;
   }
 
   /// The gradient to the bias: the sum of the rows of `gradient` [rows, units]. oneDNN's product of many rows in f32
   /// takes three times as long for it. A thread adds up a range of units, row by row, so the sums do not depend on the
   /// number of threads.
-  void add_bias_sums(Calls& calls, const memory& gradient) {
-    const memory bias = builder_.gradient(fused_layer_.first_parameter + 1, bias_);
+  void add_bias_sums(Calls& calls, const memory& gradient, const memory& bias) {
     calls.emplace_back(OwnWork{
         {bias, gradient}, [=, rows = rows_, width = units(), threads = usable_threads()](const Kernels& kernels) {
           for_each_in_parallel(threads, threads, [&](std::size_t part, std::size_t) {
@@ -192,11 +213,17 @@ class DenseCalls final : public LayerCalls {
         }});
   }
 
-  void to_input(Calls& calls, const Described<inner_product_forward>& hint, const memory& output_gradient,
-                const memory& input_gradient) {
-    auto descriptor = describe_backward<inner_product_backward_data>(hint, builder_.engine(), builder_.attributes(),
+  void to_input(Calls& calls, const memory& output_gradient, const memory& input_gradient) {
+    constexpr const char* kPass = "gradient of the input";
+    if (panels_.to_input()) {
+      builder_.choose_own(fused_layer_, kPass, panels_.name());
+      const memory wide_gradient = builder_.result(input_gradient);
+      panels_.to_input(calls, output_gradient, builder_.operand(calls, stored_weights()), wide_gradient);
+      return builder_.convert(calls, wide_gradient, input_gradient);
+    }
+    auto descriptor = describe_backward<inner_product_backward_data>(hint(), builder_.engine(), builder_.attributes(),
                                                                      input_, weights_, output_);
-    builder_.choose(descriptor, fused_layer_, "gradient of the input");
+    builder_.choose(descriptor, fused_layer_, kPass);
     const memory weights = builder_.operand(calls, stored_weights());
     // A gradient whose tensor is in blocks is computed in a plain place first; into_blocks() then copies it.
     const std::uint32_t read = fused_layer_.inputs.front();
@@ -211,6 +238,17 @@ class DenseCalls final : public LayerCalls {
     builder_.convert(calls, wide_gradient, input_gradient);
   }
 
+  /// Of the input; without channels: it is not in blocks.
+  ColumnOrder blocks() const {
+    const auto& image = fused_layer_.input_shape.extents;
+    if (!builder_.in_blocks(fused_layer_.inputs.front())) return {};
+    return {.channels = image[2], .pixels = image[0] * image[1]};
+  }
+  /// Whatever that is; the description is of a plain matrix.
+  memory input_in_its_layout() const {
+    const std::uint32_t read = fused_layer_.inputs.front();
+    return builder_.value_as(read, with_type(input_, type_of(builder_.tensor(read).value)));
+  }
   memory stored_input(Calls& calls) const {
     const std::uint32_t read = fused_layer_.inputs.front();
     const Type stored = type_of(builder_.tensor(read).value);
@@ -218,6 +256,7 @@ class DenseCalls final : public LayerCalls {
   }
   std::uint64_t units() const { return static_cast<std::uint64_t>(dims_of(output_)[1]); }
   bool has_bias() const noexcept { return fused_layer_.count_parameters > 1; }
+  memory bias() const { return has_bias() ? builder_.bias(fused_layer_.first_parameter + 1, bias_) : memory{}; }
   memory stored_weights() const { return builder_.weights(fused_layer_.first_parameter, weights_); }
 
   ProgramBuilder& builder_;
@@ -225,6 +264,7 @@ class DenseCalls final : public LayerCalls {
   const std::uint64_t inputs_;                          // of a unit
   const std::uint64_t rows_;                            // of the product
   const memory::desc input_, output_, weights_, bias_;  // without a bias, bias_ has no dimensions
+  const PanelPasses panels_;
 };
 
 }  // namespace

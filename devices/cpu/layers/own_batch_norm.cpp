@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <vector>
 
@@ -25,6 +24,7 @@ T* address(const memory& of) {
 template <class Element>
 struct NormOfBatch : NormTensors {
   const NormKernels<Element>* kernels = nullptr;
+  const NormSumKernels* sum_kernels = nullptr;
   std::size_t planes = 1, rows = 0, width = 0, channels = 0, threads = 1;
   bool relu = false, to_input = false;
   double epsilon = 0;
@@ -50,18 +50,10 @@ struct NormOfBatch : NormTensors {
     return {(plane * rows + row) * width, plane * width % channels, std::min(piece_rows(), rows - row)};
   }
   float* sums_of(std::size_t index) const { return address<float>(of_pieces) + index * 2 * width; }
-  /// Calls act(piece, its first sum, its second sum, first, second) for all pieces in order, of each channel of a
-  /// piece.
+  /// Calls act(piece, its first sums, its second sums) for all pieces in order.
   template <class Act>
-  void for_sums(Act&& act) {
-    const float* from = sums_of(0);
-    for (std::size_t index = 0; index < pieces(); ++index, from += 2 * width) {
-      const Piece at = piece(index);
-      double* const one = first.data() + at.channel;
-      double* const two = second.data() + at.channel;
-#pragma GCC ivdep
-      for (std::size_t c = 0; c < width; ++c) act(at, from[c], from[width + c], one[c], two[c]);
-    }
+  void for_sums(Act&& act) const {
+    for (std::size_t index = 0; index < pieces(); ++index) act(piece(index), sums_of(index), sums_of(index) + width);
   }
   NormColumns columns(const memory& means, std::size_t channel) const {
     return {address<const float>(means) + channel, factors.data() + channel, address<const float>(shift) + channel,
@@ -71,6 +63,13 @@ struct NormOfBatch : NormTensors {
   template <class Act>
   void for_pieces(Act&& act) const {
     for_each_in_parallel(threads, pieces(), [&](std::size_t index, std::size_t) { act(index); });
+  }
+  /// Calls act(first element, rows) for all rows of a piece. Wide rows are read and written few at a time, since the
+  /// same columns of more rows compete for the same few places of the caches, and short pieces are not fetched ahead.
+  template <class Act>
+  void for_rows(const Piece& of, Act&& act) const {
+    const std::size_t each = std::max<std::size_t>(1, kPieceBytes / sizeof(Element) / width);
+    for (std::size_t row = 0; row < of.rows; row += each) act(of.first + row * width, std::min(each, of.rows - row));
   }
   /// A second pass goes backward: it finds the last pieces of the first one in the second-level cache.
   template <class Act>
@@ -84,10 +83,8 @@ struct NormOfBatch : NormTensors {
   }
 
   void scale_by(const memory& of_variance) {
-    const auto* const from = address<const float>(scale);
-    const auto* const variances = address<const float>(of_variance);
-    for (std::size_t c = 0; c < channels; ++c)
-      factors[c] = static_cast<float>(from[c] / std::sqrt(static_cast<double>(variances[c]) + epsilon));
+    sum_kernels->scale(address<const float>(scale), address<const float>(of_variance), epsilon, channels,
+                       factors.data());
   }
 
   void forward() {
@@ -104,24 +101,24 @@ struct NormOfBatch : NormTensors {
   void add_up_moments() {
     std::ranges::fill(first, 0.0);
     std::ranges::fill(second, 0.0);
-    for_sums([](const Piece& at, float mean_of_piece, float, double& sum, double&) {
-      sum += static_cast<double>(at.rows) * mean_of_piece;
+    for_sums([&](const Piece& at, const float* means, const float*) {
+      sum_kernels->add(means, static_cast<double>(at.rows), width, first.data() + at.channel);
     });
-    for (double& sum : first) sum /= count();
-    for_sums([](const Piece& at, float mean_of_piece, float squares, double& mean_of_all, double& sum) {
-      const double distance = mean_of_piece - mean_of_all;
-      sum += squares + static_cast<double>(at.rows) * distance * distance;
+    sum_kernels->multiply(first.data(), 1 / count(), channels, address<float>(mean));
+    for_sums([&](const Piece& at, const float* means, const float* squares) {
+      sum_kernels->add_squares(squares, means, static_cast<double>(at.rows), first.data() + at.channel, width,
+                               second.data() + at.channel);
     });
-    std::ranges::transform(first, address<float>(mean), [](double value) { return static_cast<float>(value); });
-    std::ranges::transform(second, address<float>(variance),
-                           [&](double value) { return static_cast<float>(value / count()); });
+    sum_kernels->multiply(second.data(), 1 / count(), channels, address<float>(variance));
   }
 
   void normalize(const memory& means) const {
     for_pieces_backward([&](std::size_t index) {
       const Piece at = piece(index);
-      kernels->normalize(address<const Element>(input) + at.first, address<Element>(output) + at.first,
-                         columns(means, at.channel), at.rows, width);
+      for_rows(at, [&](std::size_t first, std::size_t some) {
+        kernels->normalize(address<const Element>(input) + first, address<Element>(output) + first,
+                           columns(means, at.channel), some, width);
+      });
     });
   }
 
@@ -143,29 +140,24 @@ struct NormOfBatch : NormTensors {
     if (!to_input) return;
     for_pieces_backward([&](std::size_t index) {
       const Piece at = piece(index);
-      kernels->to_input(address<const Element>(input) + at.first, address<Element>(gradient) + at.first,
-                        columns(mean, at.channel), sums.data() + at.channel, products.data() + at.channel, at.rows,
-                        width);
+      for_rows(at, [&](std::size_t first, std::size_t some) {
+        kernels->to_input(address<const Element>(input) + first, address<Element>(gradient) + first,
+                          columns(mean, at.channel), sums.data() + at.channel, products.data() + at.channel, some,
+                          width);
+      });
     });
   }
 
   void add_up_gradients() {
     std::ranges::fill(first, 0.0);
     std::ranges::fill(second, 0.0);
-    for_sums([](const Piece&, float sum, float product, double& sums_of_all, double& products_of_all) {
-      sums_of_all += sum;
-      products_of_all += product;
+    for_sums([&](const Piece& at, const float* of_piece, const float* products_of_piece) {
+      sum_kernels->add(of_piece, 1, width, first.data() + at.channel);
+      sum_kernels->add(products_of_piece, 1, width, second.data() + at.channel);
     });
-    auto* const shifts = address<float>(to_shift);
-    auto* const scales = address<float>(to_scale);
-    const auto* const variances = address<const float>(variance);
-    for (std::size_t c = 0; c < channels; ++c) {
-      const double squared = static_cast<double>(variances[c]) + epsilon;
-      shifts[c] = static_cast<float>(first[c]);
-      scales[c] = static_cast<float>(second[c] / std::sqrt(squared));
-      sums[c] = static_cast<float>(first[c] / count());
-      products[c] = static_cast<float>(second[c] / squared / count());
-    }
+    sum_kernels->finish_gradients({epsilon, count(), address<const float>(variance), first.data(), second.data(),
+                                   address<float>(to_shift), address<float>(to_scale), sums.data(), products.data()},
+                                  channels);
   }
 };
 
@@ -174,10 +166,11 @@ template <class Element>
 class OwnBatchNormCalls final : public LayerCalls {
  public:
   OwnBatchNormCalls(ProgramBuilder& builder, const FusedLayer& fused_layer, const BatchNorm& norm,
-                    const NormKernels<Element>& kernels)
+                    const NormKernelSet& kernels)
       : builder_(builder), fused_layer_(fused_layer), norm_(std::make_shared<NormOfBatch<Element>>()) {
     NormOfBatch<Element>& to = *norm_;
-    to.kernels = &kernels;
+    to.kernels = &kernels.of<Element>();
+    to.sum_kernels = &kernels.sums;
     set_shape();
     to.threads = usable_threads();
     to.relu = fused_layer.activation == Activation::relu;
@@ -248,7 +241,7 @@ template <class Element>
 std::unique_ptr<LayerCalls> make(ProgramBuilder& builder, const FusedLayer& fused_layer, const BatchNorm& norm) {
   const auto usable = usable_norm_kernels();
   if (usable.empty()) return nullptr;
-  return std::make_unique<OwnBatchNormCalls<Element>>(builder, fused_layer, norm, usable.back()->of<Element>());
+  return std::make_unique<OwnBatchNormCalls<Element>>(builder, fused_layer, norm, *usable.back());
 }
 
 }  // namespace

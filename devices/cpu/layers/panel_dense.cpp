@@ -1,0 +1,224 @@
+#include "devices/cpu/layers/panel_dense.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+#include "devices/cpu/parallel.hpp"
+
+namespace troupe::cpu {
+namespace {
+
+using dnnl::memory;
+
+template <class T>
+T* memory_of(const memory& of) {
+  return of ? static_cast<T*>(of.get_data_handle()) : nullptr;
+}
+
+std::size_t groups_of(std::size_t count, std::size_t each) { return (count + each - 1) / each; }
+
+/// A product, divided among threads by vectors of columns, and where these are fewer than threads also by rows.
+struct PanelParts {
+  const PanelKernels* kernels;
+  PanelProduct of;  // all of it
+  std::size_t threads, room_words;
+  std::size_t terms_at_once;  // the sums of more are added to f32 results
+
+  static constexpr std::size_t kLeastRows = 16;  // of a part
+
+  std::size_t column_parts() const { return std::min(threads, groups_of(of.end_column, kernels->lanes)); }
+  std::size_t row_parts() const {
+    return std::clamp<std::size_t>(of.end_row / kLeastRows, 1, std::max<std::size_t>(1, threads / column_parts()));
+  }
+
+  /// `on`: without its room, of which each part has one in `room`.
+  void multiply(const PanelOperands& on, std::uint32_t* room) const {
+    const std::size_t parts = column_parts() * row_parts();
+    for_each_in_parallel(parts, parts, [&](std::size_t index, std::size_t) {
+      PanelProduct part = of;
+      const std::size_t column = index % column_parts(), row = index / column_parts();
+      part.first_column = first_column(column);
+      part.end_column = std::min(of.end_column, first_column(column + 1));
+      part.first_row = of.end_row * row / row_parts();
+      part.end_row = of.end_row * (row + 1) / row_parts();
+      PanelOperands with_room = on;
+      with_room.room = room + index * room_words;
+      for (std::size_t term = 0; term < of.end_term; term += terms_at_once) {
+        part.first_term = term;
+        part.end_term = std::min(of.end_term, term + terms_at_once);
+        part.adds = term > 0;
+        kernels->multiply(part, with_room);
+      }
+    });
+  }
+
+ private:
+  std::size_t first_column(std::size_t part) const {
+    return groups_of(of.end_column, kernels->lanes) * part / column_parts() * kernels->lanes;
+  }
+};
+
+/// Sums are computed as [units, rows]: to bring the input into columns takes less than to bring weights there.
+struct PanelForward {
+  PanelParts parts;
+  memory input, weights, bias, output, sums, room;
+  PanelOutputs outputs;
+
+  void operator()(const Kernels&) const {
+    parts.multiply({memory_of<void>(weights), memory_of<void>(input), memory_of<float>(sums), nullptr, nullptr},
+                   memory_of<std::uint32_t>(room));
+    const std::size_t each = parts.kernels->lanes, count = groups_of(outputs.units, each);
+    for_each_in_parallel(std::min(parts.threads, count), count, [&](std::size_t index, std::size_t) {
+      PanelOutputs some = outputs;
+      some.first_unit = index * each;
+      some.end_unit = std::min(outputs.units, some.first_unit + each);
+      some.sums = memory_of<float>(sums);
+      some.bias = memory_of<float>(bias);
+      some.output = memory_of<float>(output);
+      parts.kernels->finish(some);
+    });
+  }
+};
+
+struct PanelToInput {
+  PanelParts parts;
+  std::size_t elements;                                  // of the input
+  memory gradient, weights, input_gradient, sums, room;  // sums: empty if the result is rounded at once
+
+  void operator()(const Kernels& kernels) const {
+    PanelOperands on{memory_of<void>(gradient), memory_of<void>(weights), memory_of<float>(sums), nullptr, nullptr};
+    auto* const bf16 = memory_of<std::uint16_t>(input_gradient);
+    if (is_f32(input_gradient))
+      on.f32 = memory_of<float>(input_gradient);
+    else if (!sums)
+      on.bf16 = bf16;
+    parts.multiply(on, memory_of<std::uint32_t>(room));
+    if (sums) kernels.round(bf16, on.f32, elements);
+  }
+};
+
+struct PanelToWeights {
+  PanelParts parts;
+  std::size_t rows, units;
+  memory input, gradient, weights, bias, pairs, room;  // pairs: empty for f32
+
+  void operator()(const Kernels&) const {
+    const PanelKernels& kernels = *parts.kernels;
+    if (pairs) kernels.pair_rows(memory_of<std::uint16_t>(gradient), rows, units, memory_of<std::uint32_t>(pairs));
+    if (bias) kernels.add_rows(memory_of<void>(gradient), rows, units, memory_of<float>(bias));
+    parts.multiply({memory_of<void>(pairs ? pairs : gradient), memory_of<void>(input), memory_of<float>(weights),
+                    nullptr, nullptr},
+                   memory_of<std::uint32_t>(room));
+  }
+};
+
+template <class Pass>
+void add_panel_work(Calls& calls, Pass pass, std::initializer_list<memory> used) {
+  std::vector<memory> memories;
+  std::ranges::copy_if(used, std::back_inserter(memories), [](const memory& one) { return static_cast<bool>(one); });
+  calls.emplace_back(OwnWork{std::move(memories), std::move(pass), /*is_product=*/true});
+}
+
+// The rule of PanelPasses, read off measurements on a Zen 4 with AVX-512 and with AVX2 alone. Where it says no, oneDNN
+// or DenseKernels are as fast.
+constexpr std::size_t kMostPanelRows = 255;      // more pay for copies of all operands, as oneDNN makes them
+constexpr double kLeastFilledByRows = 0.75;      // of the forward pass's lanes, with rows
+constexpr std::size_t kMostForwardInputs = 512;  // of plain rows; sums of more pay for DenseKernels' sums over lanes
+constexpr std::size_t kForwardTerms = 256;       // at once
+constexpr std::size_t kMostPanelTerms = 1024;    // of a gradient, whose panels shall stay in the second-level cache
+constexpr std::size_t kFewRows = 8, kFewUnits = 16;
+constexpr std::size_t kFewInputsF32 = 64;  // with few units, oneDNN's products of f32 are as fast with more
+/// Of few rows, at once: weights are used so seldom that they are best read in their order.
+constexpr std::size_t kTermsOfFewRows = 64;
+
+double filled_part(std::size_t count, std::size_t each) {
+  return static_cast<double>(count) / static_cast<double>(groups_of(count, each) * each);
+}
+
+}  // namespace
+
+PanelPasses::PanelPasses(ProgramBuilder& builder, const DenseShape& of)
+    : builder_(builder), of_(of), threads_(usable_threads()) {
+  const bool bf16 = builder.computed() == ProgramBuilder::Type::bf16;
+  const auto usable = usable_panel_kernels(bf16);
+  if (usable.empty() || of.rows > kMostPanelRows || (bf16 && has_amx_instructions())) return;
+  kernels_ = usable.back();
+  const std::size_t elements = kernels_->terms_of_word;
+  const bool in_blocks = of.in_blocks.channels > 0, few_units = of.units <= kFewUnits;
+  forward_ = !bf16 && !few_units && (in_blocks || of.inputs <= kMostForwardInputs) &&
+             filled_part(of.rows, kernels_->lanes) >= kLeastFilledByRows;
+  to_weights_ = in_blocks || of.rows <= kFewRows || (few_units && (bf16 || of.inputs <= kFewInputsF32));
+  to_input_ = to_weights_ && of.units % elements == 0 && (of.rows <= kFewRows || of.units <= kMostPanelTerms);
+}
+
+memory PanelPasses::words(std::size_t count) const {
+  return builder_.places().take(builder_.matrix(1, count, ProgramBuilder::Type::s32));
+}
+
+void PanelPasses::forward(Calls& calls, const memory& input, const memory& weights, const memory& bias,
+                          const memory& output) const {
+  const std::size_t to_unit = groups_of(of_.rows, kernels_->lanes) * kernels_->lanes;
+  const PanelParts parts{kernels_,
+                         {.end_row = of_.units,
+                          .end_column = of_.rows,
+                          .end_term = of_.inputs,
+                          .a_row = of_.inputs,
+                          .a_term = 1,
+                          .b_row = of_.inputs,
+                          .to_row = to_unit,
+                          .b_is_transposed = true,
+                          .b_order = of_.in_blocks},
+                         threads_,
+                         PanelKernels::room_words(kForwardTerms),
+                         kForwardTerms};
+  const memory sums = words(of_.units * to_unit), room = words(parts.room_words * threads_);
+  add_panel_work(calls,
+                 PanelForward{parts, input, weights, bias, output, sums, room,
+                              PanelOutputs{.rows = of_.rows, .units = of_.units, .to_unit = to_unit, .relu = of_.relu}},
+                 {input, weights, bias, output, sums, room});
+}
+
+void PanelPasses::to_input(Calls& calls, const memory& gradient, const memory& weights,
+                           const memory& input_gradient) const {
+  const std::size_t terms = of_.rows <= kFewRows ? std::min(of_.units, kTermsOfFewRows) : of_.units;
+  const PanelParts parts{kernels_,
+                         {.end_row = of_.rows,
+                          .end_column = of_.inputs,
+                          .end_term = of_.units,
+                          .a_row = of_.units / kernels_->terms_of_word,
+                          .a_term = 1,
+                          .b_row = of_.inputs,
+                          .to_row = of_.inputs,
+                          .to_order = of_.in_blocks},
+                         threads_,
+                         PanelKernels::room_words(terms),
+                         terms};
+  const std::size_t elements = of_.rows * of_.inputs;
+  const bool rounds_at_once = is_f32(input_gradient) || terms == of_.units;
+  const memory sums = rounds_at_once ? memory{} : words(elements), room = words(parts.room_words * threads_);
+  add_panel_work(calls, PanelToInput{parts, elements, gradient, weights, input_gradient, sums, room},
+                 {gradient, weights, input_gradient, sums, room});
+}
+
+void PanelPasses::to_weights(Calls& calls, const memory& input, const memory& gradient, const memory& weights,
+                             const memory& bias) const {
+  const PanelParts parts{kernels_,
+                         {.end_row = of_.units,
+                          .end_column = of_.inputs,
+                          .end_term = of_.rows,
+                          .a_row = 1,
+                          .a_term = of_.units,
+                          .b_row = of_.inputs,
+                          .to_row = of_.inputs,
+                          .b_order = of_.in_blocks},
+                         threads_,
+                         PanelKernels::room_words(of_.rows),
+                         of_.rows};
+  const memory room = words(parts.room_words * threads_);
+  const bool pairs = kernels_->pair_rows != nullptr;
+  const memory paired = pairs ? words(groups_of(of_.rows, 2) * of_.units) : memory{};
+  add_panel_work(calls, PanelToWeights{parts, of_.rows, of_.units, input, gradient, weights, bias, paired, room},
+                 {input, gradient, weights, bias, paired, room});
+}
+
+}  // namespace troupe::cpu

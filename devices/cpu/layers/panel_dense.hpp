@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+
+#include "devices/cpu/kernels/panels.hpp"
+#include "devices/cpu/program_builder.hpp"
+
+namespace troupe::cpu {
+
+/// A dense layer: output [rows, units] from input [rows, inputs] by weights [units, inputs].
+struct DenseShape {
+  std::size_t rows = 0, inputs = 0, units = 0;
+  bool relu = false;        // after the forward pass
+  ColumnOrder in_blocks{};  // of the input and the gradient to it
+};
+
+/// The passes of a dense layer by kernels of our own (PanelKernels), and the rule on shapes which of them use these, so
+/// that two runs of one job compute the same bits. Memories are operands (ProgramBuilder::operand).
+class PanelPasses {
+ public:
+  PanelPasses(ProgramBuilder& builder, const DenseShape& of);
+
+  bool forward() const noexcept { return forward_; }
+  bool to_input() const noexcept { return to_input_; }
+  bool to_weights() const noexcept { return to_weights_; }
+  const char* name() const noexcept { return kernels_->name; }
+
+  /// Of f32. `bias` is empty if there is none.
+  void forward(Calls& calls, const dnnl::memory& input, const dnnl::memory& weights, const dnnl::memory& bias,
+               const dnnl::memory& output) const;
+  /// `input_gradient`: in the layout of the input, in the type of the operands.
+  void to_input(Calls& calls, const dnnl::memory& gradient, const dnnl::memory& weights,
+                const dnnl::memory& input_gradient) const;
+  /// `weights` and `bias`, which is empty if there is none, are the gradients to these.
+  void to_weights(Calls& calls, const dnnl::memory& input, const dnnl::memory& gradient, const dnnl::memory& weights,
+                  const dnnl::memory& bias) const;
+
+ private:
+  dnnl::memory words(std::size_t count) const;
+
+  ProgramBuilder& builder_;
+  const DenseShape of_;
+  const std::size_t threads_;
+  const PanelKernels* kernels_ = nullptr;  // null: no pass uses them
+  bool forward_ = false, to_input_ = false, to_weights_ = false;
+};
+
+}  // namespace troupe::cpu
