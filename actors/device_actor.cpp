@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <functional>
 #include <optional>
 #include <utility>
 
@@ -105,11 +104,7 @@ void enqueue_step(DeviceSelf self, const DeviceParts& parts, BatchLease batch) {
   const TraceSpan span(parts.trace, "enqueue step", {.step = batch.step.value});
   DeviceState& s = self->state;
   Point committed;
-  const auto work = [&] { committed = enqueue_work(s, parts, batch); };
-  if (parts.programs != nullptr)
-    parts.stream.enqueue(*parts.programs, std::ref(work));
-  else
-    work();
+  enqueue_as_pieces(parts.recorded, [&] { committed = enqueue_work(s, parts, batch); });
   parts.steps.send_at(committed, DeviceActor{self}, StepReached{batch.step, {}});
   if (s.saves.follows(parts, batch.step)) s.saves.enqueue(DeviceActor{self}, parts, batch.step);
   if (parts.awaits_verdicts && parts.schedule.evaluates(batch.step) && batch.step != *s.last) {

@@ -11,6 +11,7 @@
 #include "actors/step_coordinator.hpp"
 #include "runtime/base/io_threads.hpp"
 #include "runtime/compute/device.hpp"
+#include "runtime/compute/recorded_stream.hpp"
 #include "runtime/data/schedule.hpp"
 #include "runtime/exchange/exchange.hpp"
 
@@ -120,7 +121,9 @@ struct DeviceParts {
   DeviceProgress from{};                          // of the previous view
   std::function<void(DeviceProgress)> retired{};  // called before the receivers are told that the view ends
   TraceRow* trace = nullptr;                      // null: nothing is traced
-  Programs* programs = nullptr;                   // recorded steps that the stream replays; null: no step is replayed
+  /// The streams on which this thread enqueues the work of a step, `stream` first; their work of a step is recorded,
+  /// and replayed when it comes again. Empty: no step is replayed.
+  std::vector<RecordedStream> recorded{};
 };
 
 /// The receivers of a device's messages, in this order; they never answer.

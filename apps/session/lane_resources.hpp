@@ -26,6 +26,7 @@ struct LaneResources {
   std::vector<std::vector<Layout::Entry>> no_decay;          // by group; used by the streams' work
   std::vector<std::vector<Layout::Entry>> scaled;            // likewise: tensors whose learning rate depends on norms
   std::unique_ptr<Stream> exchange_stream;                   // over a transport: the bulk lane's thread enqueues on it
+  Programs node_programs;                                    // of NCCL's node stream; end before its communicators
   std::vector<std::unique_ptr<Stream>> node_streams;         // by group, then gathering's; of NCCL one; null: one level
 };
 

@@ -601,7 +601,9 @@ void View::make_actors() {
   parts.device.ends_early = [this](Step last) { loop_->ends_early(last); };
   parts.device.sums_are_common = sums_are_common();
   parts.device.trace = trace_.device_actor;
-  parts.device.programs = &work_.programs;
+  parts.device.recorded.push_back({*work_.stream, work_.programs});
+  if (joined_.plan.uses_nccl() && joined_.plan.has_two_levels())
+    parts.device.recorded.push_back({*lane_resources_->node_streams.front(), lane_resources_->node_programs});
   keep_progress(parts.device);
   parts.report.trace = trace_.reporter_actor;
   parts.evaluator_trace = trace_.evaluator_actor;

@@ -3,8 +3,8 @@
 namespace troupe::cuda {
 namespace {
 
-/// Blocks for the programs that a session keeps, and one for the next.
-constexpr std::size_t kStepBlocks = Programs::kKept + 1;
+/// Blocks for the programs that a session keeps, of its step's stream and its node's, and one for the next.
+constexpr std::size_t kStepBlocks = 2 * Programs::kKept + 1;
 
 }  // namespace
 

@@ -183,6 +183,16 @@ TEST_F(NcclJob, WithinNodesLearnsToTheLastBitWhatTheirSharedMemoryLearns) {
   }
 }
 
+/// A step is made of replayed graphs, those of the node's exchange, too: NCCL is called when a form of step is
+/// recorded, and by what is exchanged between steps. Of 80 steps call by call each would make two calls at least.
+TEST_F(NcclJob, WithinNodesRepeatsStepsWithoutCallingNccl) {
+  if (const std::string reason = why_no_namespaces(); !reason.empty()) GTEST_SKIP() << reason;
+  const NamespaceCluster nodes{2};
+  const ProgramStart start = with_variable(job(4, 4, with(kNcclInNodes, {"train.steps=80", "evaluate.every_epochs=0"})),
+                                           "TROUPE_CUDA_HOST_FAULT", "ncclGroupEnd:80=nccl_internal_error");
+  (void)run_ranks(std::vector<ProgramStart>(4, start), &nodes);
+}
+
 /// Three ranks are two on one node and one on the other.
 TEST_F(NcclJob, WithinNodesLearnsWhatRanksOnCpusLearn) {
   if (const std::string reason = why_no_namespaces(); !reason.empty()) GTEST_SKIP() << reason;

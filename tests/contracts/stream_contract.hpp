@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "runtime/base/hash.hpp"
+#include "runtime/compute/recorded_stream.hpp"
 #include "runtime/compute/rules/gradient_check.hpp"
 #include "runtime/compute/rules/tensor_norms.hpp"
 #include "runtime/compute/update_pass.hpp"
@@ -715,6 +716,27 @@ TEST_P(StreamContract, DoesWorkThatComesAgainWithTheValuesOfThisTime) {
   EXPECT_EQ(value<StepSums>(total).samples, 63U);
   if (programs.replayed() == 0) GTEST_SKIP() << "this device keeps no programs";
   EXPECT_LE(programs.recorded(), 4U);
+}
+
+TEST_P(StreamContract, RepeatsWorkInWhichItWaitsForAnotherStreamThatWaitsForIt) {
+  Programs programs, of_other;
+  const auto stream = device().stream(), other = device().stream();
+  const Memory sum = put({0, 0}), more = put({1, 2}), between = put({0, 0});
+  const std::vector<RecordedStream> both{{*stream, programs}, {*other, of_other}};
+  for (int step = 0; step < 20; ++step)
+    enqueue_as_pieces(both, [&] {
+      stream->reduce(sum, std::array{sum, more});
+      other->wait(stream->mark());
+      other->copy(between, sum);
+      stream->wait(other->mark());
+      stream->reduce(sum, std::array{between, more});
+    });
+  finish(*stream);
+  finish(*other);
+  EXPECT_EQ(get(sum), (std::vector<float>{40, 80}));
+  if (programs.replayed() == 0) GTEST_SKIP() << "this device keeps no programs";
+  EXPECT_EQ(of_other.recorded(), 1U);
+  EXPECT_GT(of_other.replayed(), 0U);
 }
 
 TEST_P(StreamContract, KeepsWhatWasEnqueuedBeforeTheWorkThrew) {

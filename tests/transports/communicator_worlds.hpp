@@ -230,10 +230,24 @@ class DirectWorld final : public DeviceGroup {
   std::vector<std::unique_ptr<Stream>> exchanges_;  // the lanes enqueue on them
 };
 
-/// Ranks of several nodes: those of a node share arenas, and nothing else is mapped.
-class HierarchicalWorld final : public DeviceGroup {
+/// Ranks of several nodes, which a transport connects.
+class WorldOfNodes : public DeviceGroup {
  public:
-  HierarchicalWorld(const GroupSpec& spec, MakeDevice make_device, std::unique_ptr<DirectNetwork> network)
+  ~WorldOfNodes() override {
+    for (auto& communicator : communicators_) communicator->abort({Code::aborted, "the test is over"});
+    end_streams();
+    for (auto& loop : loops_) loop->stop(Deadline::after(std::chrono::seconds{10}));
+    node_streams_.clear();
+    exchanges_.clear();
+    loops_.clear();
+    transports_.clear();
+    communicators_.clear();  // NCCL's end needs the devices
+    end_devices();
+  }
+  Stream& node_stream(std::uint32_t rank) { return *node_streams_.at(rank); }
+
+ protected:
+  WorldOfNodes(const GroupSpec& spec, MakeDevice make_device, std::unique_ptr<DirectNetwork> network)
       : DeviceGroup(spec, std::move(make_device)), network_(std::move(network)), nodes_(nodes_of(spec)) {
     for (std::uint32_t r = 0; r < spec.ranks; ++r) {
       transports_.push_back(network_->endpoint(Peer{r}, *spaces_[r]));
@@ -243,26 +257,52 @@ class HierarchicalWorld final : public DeviceGroup {
       spaces_[r]->map(arenas_[r]);
       add_device(r, *waits_[r]);
     }
-    for (const std::vector<Rank>& node : nodes_) make_node(node);
-    const ExchangeLevel between{LevelMeans::transport, counterpart_sets(nodes_)};
-    for (std::uint32_t r = 0; r < spec.ranks; ++r) make_rank(r, between);
-    for (std::uint32_t r = 0; r < spec.ranks; ++r)
-      for (std::uint32_t other = 0; other < spec.ranks; ++other)
+    node_streams_.resize(spec.ranks);
+  }
+  /// The rank's streams; its memory is allocated.
+  void add_streams(std::uint32_t r) {
+    add_stream(r);
+    exchanges_.push_back(device(r).stream());
+    node_streams_[r] = device(r).stream();
+  }
+  /// Its communicators with its counterparts; add_streams() was called for it last.
+  std::vector<Counterparts> make_sets(std::uint32_t r, const ExchangeLevel& between) {
+    std::vector<Counterparts> sets;
+    for (std::uint32_t s = 0; s < between.sets.size(); ++s) {
+      const std::vector<Rank>& set = between.sets[s];
+      const auto place = std::find(set.begin(), set.end(), Rank{r});
+      if (place == set.end()) continue;
+      Counterparts made{
+          .set = s, .group = counterpart_group(between, s, spec_.stripes, spec_.buckets), .communicator = nullptr};
+      DirectGroup ranks = between_nodes(made.group, Rank{static_cast<std::uint32_t>(place - set.begin())}, nodes_);
+      ranks.view = ViewId{3};
+      ranks.id = GroupId{s};
+      ranks.parameters = views_[r].parameters;
+      ranks.bf16 = views_[r].bf16;
+      ranks.chunk = spec_.chunk;
+      ranks.device_memory = has_own_memory(r);
+      ranks.staging = arenas_[r]->allocate(direct_staging_bytes(ranks));
+      made.communicator = std::make_unique<DirectCommunicator>(*spaces_[r], *loops_[r], *exchanges_.back(),
+                                                               std::move(ranks), channels_[r].get());
+      sets.push_back(std::move(made));
+    }
+    return sets;
+  }
+  void add_communicator(std::uint32_t r, std::unique_ptr<Communicator> made) {
+    communicators_.push_back(std::move(made));
+    views_[r].communicator = communicators_.back().get();
+  }
+  /// All communicators are made.
+  void connect() {
+    for (std::uint32_t r = 0; r < spec_.ranks; ++r)
+      for (std::uint32_t other = 0; other < spec_.ranks; ++other)
         if (other != r) transports_[r]->connect(Peer{other}, transports_[other]->address());
-    for (std::uint32_t r = 0; r < spec.ranks; ++r) channels_[r]->open(*transports_[r]);
+    for (std::uint32_t r = 0; r < spec_.ranks; ++r) channels_[r]->open(*transports_[r]);
     for (auto& loop : loops_) loop->start();
   }
-  ~HierarchicalWorld() override {
-    for (auto& communicator : communicators_) communicator->abort({Code::aborted, "the test is over"});
-    end_streams();
-    for (auto& loop : loops_) loop->stop(Deadline::after(std::chrono::seconds{10}));
-    exchanges_.clear();
-    loops_.clear();
-    end_devices();
-    transports_.clear();
-  }
-  DirectNetwork& network() { return *network_; }
+  const std::vector<std::vector<Rank>>& nodes() const noexcept { return nodes_; }
 
+ private:
   /// Ranks on one to three nodes, by the seed: dealt out, or in rows of their own lengths.
   static std::vector<std::vector<Rank>> nodes_of(const GroupSpec& spec) {
     const std::uint64_t key = sub_key(spec.seed, 900 + spec.ranks);
@@ -272,6 +312,28 @@ class HierarchicalWorld final : public DeviceGroup {
       nodes[node].push_back(Rank{r});
     }
     return nodes;
+  }
+
+  const std::unique_ptr<DirectNetwork> network_;
+  const std::vector<std::vector<Rank>> nodes_;
+  std::vector<std::unique_ptr<Communicator>> communicators_;  // outlive loops and transports
+  std::vector<std::unique_ptr<DirectChannel>> channels_;
+  std::vector<std::unique_ptr<Transport>> transports_;
+  std::vector<std::unique_ptr<LaneLoop>> loops_;
+  std::vector<std::unique_ptr<LaneWait>> waits_;
+  std::vector<std::unique_ptr<Stream>> node_streams_;
+  std::vector<std::unique_ptr<Stream>> exchanges_;  // the lanes enqueue on them
+};
+
+/// Those of a node share arenas, and nothing else is mapped.
+class HierarchicalWorld final : public WorldOfNodes {
+ public:
+  HierarchicalWorld(const GroupSpec& spec, MakeDevice make_device, std::unique_ptr<DirectNetwork> network)
+      : WorldOfNodes(spec, std::move(make_device), std::move(network)) {
+    for (const std::vector<Rank>& node : nodes()) make_node(node);
+    const ExchangeLevel between{LevelMeans::transport, counterpart_sets(nodes())};
+    for (std::uint32_t r = 0; r < spec.ranks; ++r) make_rank(r, between);
+    connect();
   }
 
  private:
@@ -300,37 +362,13 @@ class HierarchicalWorld final : public DeviceGroup {
     groups_.push_back(group);
   }
   void make_rank(std::uint32_t r, const ExchangeLevel& between) {
-    Arena& arena = *arenas_[r];
-    add_stream(r);
-    exchanges_.push_back(device(r).stream());
-    Stream& exchange = *exchanges_.back();
-    exchanges_.push_back(device(r).stream());
+    add_streams(r);
     NodeGroup group = group_of(r);
     group.between = between;
     group.node_sums = views_[r].take(sizeof(StepSums));
     group.found = views_[r].take(sizeof(StepSums));
-    std::vector<Counterparts> sets;
-    for (std::uint32_t s = 0; s < between.sets.size(); ++s) {
-      const std::vector<Rank>& set = between.sets[s];
-      const auto place = std::find(set.begin(), set.end(), Rank{r});
-      if (place == set.end()) continue;
-      Counterparts made{
-          .set = s, .group = counterpart_group(between, s, spec_.stripes, spec_.buckets), .communicator = nullptr};
-      DirectGroup ranks = between_nodes(made.group, Rank{static_cast<std::uint32_t>(place - set.begin())}, nodes_);
-      ranks.view = ViewId{3};
-      ranks.id = GroupId{s};
-      ranks.parameters = views_[r].parameters;
-      ranks.bf16 = views_[r].bf16;
-      ranks.chunk = spec_.chunk;
-      ranks.device_memory = has_own_memory(r);
-      ranks.staging = arena.allocate(direct_staging_bytes(ranks));
-      made.communicator =
-          std::make_unique<DirectCommunicator>(*spaces_[r], *loops_[r], exchange, std::move(ranks), channels_[r].get());
-      sets.push_back(std::move(made));
-    }
-    communicators_.push_back(
-        std::make_unique<HierarchicalCommunicator>(*spaces_[r], *exchanges_.back(), std::move(group), std::move(sets)));
-    views_[r].communicator = communicators_.back().get();
+    add_communicator(r, std::make_unique<HierarchicalCommunicator>(*spaces_[r], node_stream(r), std::move(group),
+                                                                   make_sets(r, between)));
   }
   NodeGroup group_of(std::uint32_t r) const {
     for (NodeGroup group : groups_) {
@@ -344,15 +382,7 @@ class HierarchicalWorld final : public DeviceGroup {
 
   static constexpr std::uint64_t kScratchBytes = 8000;
 
-  std::unique_ptr<DirectNetwork> network_;
-  const std::vector<std::vector<Rank>> nodes_;
-  std::vector<NodeGroup> groups_;                                         // by node
-  std::vector<std::unique_ptr<HierarchicalCommunicator>> communicators_;  // outlive loops and transports
-  std::vector<std::unique_ptr<DirectChannel>> channels_;
-  std::vector<std::unique_ptr<Transport>> transports_;
-  std::vector<std::unique_ptr<LaneLoop>> loops_;
-  std::vector<std::unique_ptr<LaneWait>> waits_;
-  std::vector<std::unique_ptr<Stream>> exchanges_;  // the lanes', and the nodes', by turns
+  std::vector<NodeGroup> groups_;  // by node
 };
 
 }  // namespace troupe::contracts

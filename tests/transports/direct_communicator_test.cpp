@@ -4,19 +4,11 @@
 
 #include "tests/transports/communicator_worlds.hpp"
 #include "tests/transports/cpu_ranks.hpp"
+#include "tests/transports/loopback_ends.hpp"
 #include "transports/collectives/detail/direct_head.hpp"
-#include "transports/loopback/loopback_transport.hpp"
 
 namespace troupe::contracts {
 namespace {
-
-class LoopbackEnds final : public DirectNetwork {
- public:
-  explicit LoopbackEnds(LoopbackAdversity adversity) : network(adversity) {}
-  std::unique_ptr<Transport> endpoint(Peer self, AddressSpace& space) override { return network.endpoint(self, space); }
-
-  LoopbackNetwork network;
-};
 
 CommunicatorCase loopback_case(std::string name, std::function<MakeDevice(const GroupSpec&)> devices, bool adverse) {
   return {std::move(name), [=](const GroupSpec& spec) {

@@ -4,18 +4,10 @@
 
 #include "tests/transports/communicator_worlds.hpp"
 #include "tests/transports/cpu_ranks.hpp"
-#include "transports/loopback/loopback_transport.hpp"
+#include "tests/transports/loopback_ends.hpp"
 
 namespace troupe::contracts {
 namespace {
-
-class LoopbackEnds final : public DirectNetwork {
- public:
-  explicit LoopbackEnds(LoopbackAdversity adversity) : network(adversity) {}
-  std::unique_ptr<Transport> endpoint(Peer self, AddressSpace& space) override { return network.endpoint(self, space); }
-
-  LoopbackNetwork network;
-};
 
 CommunicatorCase nodes_case(std::string name, std::function<MakeDevice(const GroupSpec&)> devices, bool adverse) {
   return {std::move(name), [=](const GroupSpec& spec) {

@@ -1,4 +1,6 @@
+#include "runtime/compute/recorded_stream.hpp"
 #include "tests/support/child_process.hpp"
+#include "tests/transports/loopback_ends.hpp"
 #include "tests/transports/nccl_worlds.hpp"
 #include "tests/transports/nested_worlds.hpp"
 
@@ -25,7 +27,8 @@ INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorContract, ::testing::Values(nccl_case
 
 CommunicatorCase nested_case() {
   const auto make = [](const GroupSpec& spec) {
-    return std::make_unique<NestedWorld>(spec, LoopbackAdversity{spec.seed + 1, 30, 40});
+    return std::make_unique<NestedWorld>(spec,
+                                         std::make_unique<LoopbackEnds>(LoopbackAdversity{spec.seed + 1, 30, 40}));
   };
   return {"AdverseNetwork", make, 1};
 }
@@ -92,6 +95,48 @@ GroupSpec halved_group(std::uint32_t ranks) {
   const std::uint64_t half = spec.elements / Layout::kAlignElements / 2 * Layout::kAlignElements;
   spec.buckets = {{GroupId{}, 0, half, spec.elements - half}, {GroupId{}, 1, 0, half}};
   return spec;
+}
+
+/// By step and rank, the parameters after steps of a group within nodes, `as_pieces` or call by call.
+std::vector<std::vector<float>> parameters_after_steps(std::uint64_t steps, bool as_pieces) {
+  const GroupSpec spec = halved_group(4);
+  std::vector<Programs> programs(spec.ranks), of_nodes(spec.ranks);
+  WorkingGroup group{spec, nested_case()};
+  auto& world = dynamic_cast<NestedWorld&>(*group.world);
+  std::vector<std::pair<std::uint32_t, Memory>> seen;
+  for (std::uint64_t step = 0; step < steps; ++step)
+    for (std::uint32_t r = 0; r < spec.ranks; ++r) {
+      RankView& view = world.rank(r);
+      const Memory found = WorkingGroup::put(view, SerialRun::gradients(spec, r, step));
+      for (const Bucket& bucket : spec.buckets) group.enqueue_gradients(r, step, bucket, found);
+      const std::vector<RecordedStream> both{{*view.stream, programs[r]}, {world.node_stream(r), of_nodes[r]}};
+      enqueue_as_pieces(std::span{both}.first(as_pieces ? 2 : 0), [&] {
+        std::vector<Point> updated;
+        for (const Bucket& bucket : spec.buckets) {
+          const StripeMemory mine = group.part_of(r, bucket);
+          updated.push_back(view.communicator->reduce_update_gather(*view.stream, group.work_of(r, step, bucket),
+                                                                    rule_step(spec.rule, step + 1), {&mine, 1}));
+        }
+        for (const Point& point : updated) view.stream->wait(point);
+      });
+      seen.emplace_back(r, view.arena->allocate(spec.elements * sizeof(float)));
+      view.stream->copy(seen.back().second, view.parameters);
+    }
+  EXPECT_TRUE(group.finish());
+  std::vector<std::vector<float>> parameters;
+  for (const auto& [r, memory] : seen) parameters.push_back(WorkingGroup::get<float>(world.rank(r), memory));
+  for (std::uint32_t r = 0; r < spec.ranks && as_pieces; ++r) {
+    EXPECT_GE(of_nodes[r].replayed(), steps / 2) << "rank " << r;
+    EXPECT_TRUE(group.reach({{r, world.node_stream(r).mark()}}));
+    of_nodes[r] = {};  // NCCL's graphs end before its communicators
+  }
+  return parameters;
+}
+
+TEST(NestedCommunicator, HasTheSameBitsWhereTheStreamOfTheNodeIsReplayed) {
+  const auto wanted = parameters_after_steps(12, false);
+  EXPECT_NE(wanted.front(), wanted.back());
+  EXPECT_EQ(parameters_after_steps(12, true), wanted);
 }
 
 /// Steps whose backward pass tells when it has come behind its first bucket, and goes on when the test lets it.

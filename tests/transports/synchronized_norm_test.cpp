@@ -10,20 +10,10 @@
 #include "runtime/model/layer_list.hpp"
 #include "tests/transports/communicator_worlds.hpp"
 #include "tests/transports/cpu_ranks.hpp"
-#include "transports/loopback/loopback_transport.hpp"
+#include "tests/transports/loopback_ends.hpp"
 
 namespace troupe::contracts {
 namespace {
-
-class LoopbackEnds final : public DirectNetwork {
- public:
-  std::unique_ptr<Transport> endpoint(Peer self, AddressSpace& space) override {
-    return network_.endpoint(self, space);
-  }
-
- private:
-  LoopbackNetwork network_{LoopbackAdversity{}};
-};
 
 enum class Means : std::uint8_t { arena, direct, nodes };
 

@@ -4,20 +4,10 @@
 #include "tests/contracts/exchange_contract.hpp"
 
 #include "tests/transports/communicator_worlds.hpp"
-#include "transports/loopback/loopback_transport.hpp"
+#include "tests/transports/loopback_ends.hpp"
 
 namespace troupe::contracts {
 namespace {
-
-class LoopbackEnds final : public DirectNetwork {
- public:
-  std::unique_ptr<Transport> endpoint(Peer self, AddressSpace& space) override {
-    return network_.endpoint(self, space);
-  }
-
- private:
-  LoopbackNetwork network_;
-};
 
 using Devices = std::function<MakeDevice(const GroupSpec&)>;
 const Devices kFakes = [](const GroupSpec& spec) { return fake_devices(spec.seed); };

@@ -5,7 +5,7 @@
 
 #include "tests/contracts/exchange_contract.hpp"
 #include "tests/transports/communicator_worlds.hpp"
-#include "transports/loopback/loopback_transport.hpp"
+#include "tests/transports/loopback_ends.hpp"
 
 namespace troupe::contracts {
 namespace {
@@ -318,16 +318,6 @@ class ExchangedRun {
   std::vector<std::unique_ptr<Exchange>> exchanges_;
   std::vector<std::vector<Memory>> sights_;  // [rank][step]
   std::vector<Memory> totals_;               // of rank 0
-};
-
-class LoopbackEnds final : public DirectNetwork {
- public:
-  std::unique_ptr<Transport> endpoint(Peer self, AddressSpace& space) override {
-    return network_.endpoint(self, space);
-  }
-
- private:
-  LoopbackNetwork network_;
 };
 
 std::vector<CommunicatorCase> communicators() {
