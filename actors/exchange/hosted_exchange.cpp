@@ -11,7 +11,7 @@
 namespace troupe {
 namespace {
 
-/// A rule that leaves parameters unchanged and writes their bf16 image.
+/// A rule that leaves parameters unchanged and writes their copy in half precision.
 RuleStep image_only() noexcept {
   RuleStep step;
   step.kind = RuleKind::sgd;
@@ -34,7 +34,7 @@ class PushRoute final : public HostedRoute {
     if (has_landing()) parts_.space.address_of<StepSums>(memory_.one)->samples = 1;
     whole_.stripe = {parts_.mine.stripe.group, Rank{}, 0, memory_.weights.size_bytes / sizeof(float)};
     whole_.parameters = memory_.weights;
-    whole_.bf16 = memory_.bf16;
+    whole_.half = memory_.half;
     whole_.copy_type = parts_.mine.copy_type;
   }
 
@@ -43,7 +43,7 @@ class PushRoute final : public HostedRoute {
                  "\" exchanges in rounds, no shard hosts stripes for it");
     settings_ = resolved(start.policy, parts_.ranks);
     alpha_ = elastic_alpha(settings_, parts_.ranks);
-    TROUPE_CHECK(has_landing() || (!alpha_ && memory_.bf16.size_bytes == 0), Code::invalid,
+    TROUPE_CHECK(has_landing() || (!alpha_ && memory_.half.size_bytes == 0), Code::invalid,
                  "what is read needs memory of its own where weights are made of it");
     updates_ = start.updates;
     steps_ = start.clock;
@@ -93,13 +93,13 @@ class PushRoute final : public HostedRoute {
   void show_common(Stream& stream) override {
     if (!alpha_) return;
     stream.copy(memory_.held, memory_.weights);
-    if (memory_.bf16.size_bytes > 0) stream.copy(memory_.held_bf16, memory_.bf16);
+    if (memory_.half.size_bytes > 0) stream.copy(memory_.held_half, memory_.half);
     adopt(stream);
   }
   void show_own(Stream& stream) override {
     if (!alpha_) return;
     stream.copy(memory_.weights, memory_.held);
-    if (memory_.bf16.size_bytes > 0) stream.copy(memory_.bf16, memory_.held_bf16);
+    if (memory_.half.size_bytes > 0) stream.copy(memory_.half, memory_.held_half);
   }
 
   bool has_landing() const noexcept override { return memory_.landing != memory_.weights; }
@@ -130,7 +130,7 @@ class PushRoute final : public HostedRoute {
   void adopt(Stream& stream) {
     if (!has_landing()) return;
     stream.copy(memory_.weights, memory_.landing);
-    if (memory_.bf16.size_bytes > 0) stream.update(image_only(), 1, whole_, std::array{memory_.landing}, memory_.one);
+    if (memory_.half.size_bytes > 0) stream.update(image_only(), 1, whole_, std::array{memory_.landing}, memory_.one);
   }
 
   void commit_elastic(Stream& stream, bool is_barrier) {
@@ -157,10 +157,10 @@ class PushRoute final : public HostedRoute {
     if (end < to.size_bytes) {
       stream.copy(slice(to, end, to.size_bytes - end), slice(memory_.landing, end, to.size_bytes - end));
     }
-    if (memory_.common_bf16.size_bytes == 0) return;
+    if (memory_.common_half.size_bytes == 0) return;
     StripeMemory all = whole_;
     all.parameters = to;
-    all.bf16 = memory_.common_bf16;
+    all.half = memory_.common_half;
     stream.update(image_only(), 1, all, std::array{memory_.landing}, memory_.one);
   }
 

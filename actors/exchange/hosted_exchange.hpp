@@ -15,17 +15,17 @@ namespace troupe {
 /// is separate from the stripes that shards host, which change at any time.
 struct HostedMemory {
   Memory gradients;      // whole; the replica writes them
-  Memory weights, bf16;  // whole, bf16: of this rank, read by its replica
+  Memory weights, half;  // whole, bf16: of this rank, read by its replica
   /// Whole: where parameters that are read arrive, HostedWorkerParts::landing. With bf16, and under elastic averaging,
   /// it is separate memory; otherwise it may be `weights`.
   Memory landing;
   std::array<Memory, kMaxStateSlots> state{};  // whole; under elastic averaging, in which ranks take their own steps
-  Memory held, held_bf16;                      // whole; under elastic averaging: weights that are set aside
+  Memory held, held_half;                      // whole; under elastic averaging: weights that are set aside
   std::span<const Layout::Entry> no_decay{};   // for elastic averaging's local steps, as StripeMemory::no_decay
   Memory one;                                  // a StepSums with one sample, which the exchange fills in
   /// Whole, bf16: memory of this process alone that contains its stripe. After a barrier the other shards' stripes are
   /// copied into it. Empty: all ranks can read the shards' stripes directly.
-  Memory common, common_bf16;
+  Memory common, common_half;
 };
 
 /// A rank's part in a hosted group; the references outlive the route.

@@ -16,7 +16,7 @@ std::vector<std::unique_ptr<Communicator>> make_direct(const CommunicatorParts& 
   for (DirectGroup& ranks : direct_groups(parts.plan, group, parts.self)) {
     ranks.view = parts.view;
     ranks.parameters = memory.parameters;
-    ranks.bf16 = memory.bf16;
+    ranks.half = memory.half;
     ranks.staging = memory.staging[made.size()];
     ranks.filter = parts.filter;
     ranks.residual = memory.own.residual;
@@ -66,7 +66,7 @@ std::unique_ptr<NcclCommunicator> make_nccl_communicator(const NcclParts& parts,
     all.members[parts.plan.has_two_levels() ? m : near[m].value] =
         find_nccl_member(parts.space.arena(parts.node_arenas[m]), group);
   all.parameters = memory.parameters;
-  all.bf16 = memory.bf16;
+  all.half = memory.half;
   if (has_16_bits(parts.plan.dtype)) all.copy_type = parts.plan.dtype;
   all.staging = memory.nccl_staging;
   return std::make_unique<NcclCommunicator>(parts.space, parts.stream, std::move(all),

@@ -112,7 +112,7 @@ NestedGroup nested_group(const Plan& plan, const GroupPlan& group, Rank self, co
                   .buckets = group.buckets,
                   .between = plan.levels.back(),
                   .parameters = own.parameters,
-                  .bf16 = own.bf16,
+                  .half = own.half,
                   .updated = own.updated,
                   .node_sums = own.node_sums,
                   .found = own.found,
@@ -130,7 +130,7 @@ std::vector<StripeMemory> stripes_in_reach(const AddressSpace& space, const Plan
     const Stripe& stripe = theirs.stripe;
     theirs.copy_type = own.stripes.front().copy_type;
     theirs.parameters = elements(own.parameters, stripe.first, stripe.count, sizeof(float));
-    theirs.bf16 = elements(own.bf16, stripe.first, stripe.count, size_bytes(DType::bf16));
+    theirs.half = elements(own.half, stripe.first, stripe.count, size_bytes(DType::bf16));
   }
   return all;
 }

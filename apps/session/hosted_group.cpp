@@ -79,16 +79,16 @@ std::string HostedGroup::log_file(const std::string& folder, std::uint32_t shard
 HostedMemory HostedGroup::hosted_memory(const HostedGroupParts& parts) const {
   const GroupMemory& m = parts.memory;
   const ExchangeMemory& own = m.own;
-  HostedMemory memory{.gradients = m.gradients, .weights = own.weights, .bf16 = own.bf16};
+  HostedMemory memory{.gradients = m.gradients, .weights = own.weights, .half = own.half};
   memory.landing = m.landing.size_bytes > 0 ? m.landing : own.weights;
   memory.state = own.state;
   memory.held = own.held;
-  memory.held_bf16 = own.held_bf16;
+  memory.held_half = own.held_half;
   memory.no_decay = parts.no_decay;
   memory.one = m.one;
   if (parts.shares_parameters) return memory;
   memory.common = m.parameters;
-  memory.common_bf16 = m.bf16;
+  memory.common_half = m.half;
   return memory;
 }
 

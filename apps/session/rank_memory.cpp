@@ -54,7 +54,7 @@ std::vector<std::uint64_t> staging_sizes(const Plan& plan, const GroupPlan& grou
   for (DirectGroup& shape : direct_groups(plan, group, self)) {
     shape.filter = filter.get();
     shape.device_memory = device_memory;
-    if (has_16_bits(plan.dtype)) shape.bf16.size_bytes = group.count * size_bytes(plan.dtype);
+    if (has_16_bits(plan.dtype)) shape.half.size_bytes = group.count * size_bytes(plan.dtype);
     sizes.push_back(direct_staging_bytes(shape));
   }
   return sizes;
@@ -260,16 +260,16 @@ RankMemory allocate_rank_memory(RankStore& own, const Plan& plan, Rank self) {
   const bool leads = !plan.shares_memory() || plan.leads_node(self);
   if (leads) {
     m.parameters = take("parameters", whole);
-    if (half != 0) m.bf16 = take("half", half);
+    if (half != 0) m.half = take("half", half);
   }
   const PolicyNeeds needs = needs_of(plan);
   const Memory contributions = take("gradients", needs.held ? 2 * whole : whole);
   m.replica.gradients = slice(contributions, 0, whole);
-  Memory held_bf16;
+  Memory held_half;
   if (needs.own_weights) {
     m.replica.parameters = own.take(whole);
-    if (half != 0) m.replica.bf16 = own.take(half);
-    if (half != 0) held_bf16 = own.take(half);
+    if (half != 0) m.replica.half = own.take(half);
+    if (half != 0) held_half = own.take(half);
   }
   if (plan.dtype == DType::f16) m.replica.loss_scale = own.take(sizeof(LossScaleState));
   m.sums = take("sums", StepExchange::ring_bytes(plan.groups.size()));
@@ -279,9 +279,9 @@ RankMemory allocate_rank_memory(RankStore& own, const Plan& plan, Rank self) {
     GroupMemory& g = m.groups.emplace_back();
     set_contributions(g, group, contributions, whole, needs.held);
     g.own.held = g.scratch;
-    g.own.held_bf16 = part_of(held_bf16, group, size_bytes(DType::bf16));
+    g.own.held_half = part_of(held_half, group, size_bytes(DType::bf16));
     g.own.weights = part_of(m.replica.parameters, group, sizeof(float));
-    g.own.bf16 = part_of(m.replica.bf16, group, size_bytes(DType::bf16));
+    g.own.half = part_of(m.replica.half, group, size_bytes(DType::bf16));
     GroupTaker(own, plan, group, self).take(g);
   }
   if (plan.gathered_bytes != 0) {
@@ -297,19 +297,19 @@ RankMemory allocate_rank_memory(RankStore& own, const Plan& plan, Rank self) {
 
 void join_node_memory(RankMemory& memory, const Plan& plan, const Arena& leader) {
   memory.parameters = require(leader, "parameters");
-  if (const auto half = leader.find("half")) memory.bf16 = *half;
+  if (const auto half = leader.find("half")) memory.half = *half;
   const bool own_weights = needs_of(plan).own_weights;
   if (!own_weights) {
     memory.replica.parameters = memory.parameters;
-    memory.replica.bf16 = memory.bf16;
+    memory.replica.half = memory.half;
   }
   for (const GroupPlan& group : plan.groups) {
     GroupMemory& m = memory.groups[group.id.value];
     m.parameters = part_of(memory.parameters, group, sizeof(float));
-    m.bf16 = part_of(memory.bf16, group, size_bytes(DType::bf16));
+    m.half = part_of(memory.half, group, size_bytes(DType::bf16));
     const auto join = [&](StripeMemory& part) {
       part.parameters = elements(m.parameters, part.stripe.first, part.stripe.count, sizeof(float));
-      part.bf16 = elements(m.bf16, part.stripe.first, part.stripe.count, size_bytes(DType::bf16));
+      part.half = elements(m.half, part.stripe.first, part.stripe.count, size_bytes(DType::bf16));
     };
     std::for_each(m.stripes.begin(), m.stripes.end(), join);
     std::for_each(m.own.outer.begin(), m.own.outer.end(), join);
@@ -317,7 +317,7 @@ void join_node_memory(RankMemory& memory, const Plan& plan, const Arena& leader)
     m.own.mine = m.stripes;
     if (!own_weights) continue;
     m.own.common = m.parameters;
-    m.own.common_bf16 = m.bf16;
+    m.own.common_half = m.half;
   }
 }
 

@@ -21,7 +21,7 @@ namespace troupe {
 /// The memory of one parameter group. "Whole" means all of the group's elements.
 struct GroupMemory {
   Memory parameters;     // whole f32: a part of RankMemory::parameters
-  Memory bf16;           // whole bf16, a part likewise; empty in f32
+  Memory half;           // whole bf16, a part likewise; empty in f32
   Memory gradients;      // whole f32
   Memory contributions;  // what the node's other ranks may read: from the gradients to the end of `scratch`
   Memory scratch;        // whole f32: for values set aside, and for gathering states; empty: not needed
@@ -47,7 +47,7 @@ struct GroupMemory {
 /// its device works on it. Peers on the node find the parts by the names under which they are published.
 struct RankMemory {
   Memory parameters;                // [layout] f32; the leader's, if ranks share memory
-  Memory bf16;                      // [layout] bf16 likewise; empty in f32
+  Memory half;                      // [layout] bf16 likewise; empty in f32
   ReplicaMemory replica;            // [layout]; its weights are those above, or the rank's own
   Memory sums;                      // StepExchange::ring_bytes()
   Memory totals;                    // StepExchange::total_bytes()

@@ -304,7 +304,7 @@ void View::fill_parameters() {
       if (!settings().model.onnx.empty() && !options_.graph && !options_.model)
         fill_from_onnx(settings().model.onnx_file, parameters);
     }
-    copies_->write(memory_.bf16, [&](std::span<std::byte> image) {
+    copies_->write(memory_.half, [&](std::span<std::byte> image) {
       convert_elements(image.data(), joined_.plan.dtype, bytes.data(), DType::f32, parameters.size());
     });
   });

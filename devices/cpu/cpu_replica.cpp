@@ -29,8 +29,8 @@ ProgramMemory resolve(AddressSpace& space, const Graph& graph, const Layout& lay
   check(memory.gradients, count * sizeof(float), "gradients");
   ProgramMemory found{space.address_of<float>(memory.parameters), nullptr, space.address_of<float>(memory.gradients)};
   if (graph.dtype() == DType::bf16) {
-    check(memory.bf16, count * sizeof(std::uint16_t), "bf16 weights");
-    found.bf16 = space.address_of<std::uint16_t>(memory.bf16);
+    check(memory.half, count * sizeof(std::uint16_t), "bf16 weights");
+    found.half = space.address_of<std::uint16_t>(memory.half);
   }
   if (memory.gather == nullptr || memory.gather->ranks() == 1) return found;
   const std::uint64_t needed = gathered_bytes(graph);

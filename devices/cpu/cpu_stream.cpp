@@ -207,10 +207,10 @@ UpdateAddresses CpuStream::addresses_of(const RuleStep& rule, const StripeMemory
                                            "the squares of tensors");
   }
   at.parameters = address_of<float>(space_, stripe.parameters, size_bytes, "a stripe's parameters");
-  if (stripe.bf16.size_bytes) {
+  if (stripe.half.size_bytes) {
     TROUPE_CHECK(stripe.copy_type == DType::bf16, Code::unsupported, "a cpu device writes no copy of weights in ",
                  name_of(stripe.copy_type), "; write model.dtype = \"bf16\" or \"f32\"");
-    at.bf16 = address_of<std::uint16_t>(space_, stripe.bf16, count * sizeof(std::uint16_t), "a stripe's bf16 image");
+    at.half = address_of<std::uint16_t>(space_, stripe.half, count * sizeof(std::uint16_t), "a stripe's copy in bf16");
   }
   for (std::size_t s = 0; s < slots; ++s) {
     at.state[s] = address_of<float>(space_, stripe.state[s], size_bytes, "a stripe's optimizer state");

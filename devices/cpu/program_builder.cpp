@@ -214,7 +214,7 @@ memory::desc ProgramBuilder::as_stored(Descriptor desc) const { return with_type
 
 memory ProgramBuilder::weights(std::size_t parameter, const Descriptor& desc) const {
   const std::uint64_t first = layout_.entries()[parameter].first;
-  if (memory_.bf16 != nullptr) return {as_stored(desc), engine_, memory_.bf16 + first};
+  if (memory_.half != nullptr) return {as_stored(desc), engine_, memory_.half + first};
   return {as_stored(desc), engine_, memory_.parameters + first};
 }
 

@@ -22,7 +22,7 @@ struct GatheredParts {
 /// Where a program's parameters are in this process; all [layout].
 struct ProgramMemory {
   float* parameters = nullptr;
-  std::uint16_t* bf16 = nullptr;  // null for f32 graphs
+  std::uint16_t* half = nullptr;  // null for f32 graphs
   float* gradients = nullptr;
   GatheredParts gathered{};
 };

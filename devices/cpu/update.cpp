@@ -59,7 +59,7 @@ void add_update_squares(const Kernels& kernels, const RuleStep& rule, const Upda
                      .s0 = from(at.state[0]),
                      .s1 = from(at.state[1]),
                      .average = nullptr,
-                     .bf16 = nullptr,
+                     .half = nullptr,
                      .count = count},
                     weights.data(), update.data());
     found.weights += static_cast<float>(fold(weights));
@@ -84,7 +84,7 @@ void UpdateArithmetic::operator()(std::uint64_t first, std::uint64_t count, cons
     if (at_.state[0]) part.s0 = at_.state[0] + first;
     if (at_.state[1]) part.s1 = at_.state[1] + first;
     if (rule_.average > 0) part.average = at_.state[state_slots(rule_.kind)] + first;
-    if (at_.bf16) part.bf16 = at_.bf16 + first;
+    if (at_.half) part.half = at_.half + first;
     run(part, first, end - first > kBlock ? UndoCopy{} : undo);
   }
 }
@@ -103,7 +103,7 @@ void UpdateArithmetic::run(const UpdatePart& part, std::uint64_t first, const Un
                      .s0 = moved(part.s0),
                      .s1 = moved(part.s1),
                      .average = moved(part.average),
-                     .bf16 = moved(part.bf16),
+                     .half = moved(part.half),
                      .count = count},
                     skip + count == part.count ? undo : UndoCopy{});
   });

@@ -94,8 +94,8 @@ void CudaReplica::read_parameters(const Graph& graph, const Layout& layout, cons
   const std::uint64_t count = layout.count_elements();
   MemoryMap& map = device_.memory();
   const auto* const values = map.address_of<const float>(memory.parameters, count * sizeof(float), "parameters");
-  const std::uint16_t* const bf16 =
-      type_ != Stored::f32 ? map.address_of<const std::uint16_t>(memory.bf16, count * 2, "weights in 16 bits")
+  const std::uint16_t* const half =
+      type_ != Stored::f32 ? map.address_of<const std::uint16_t>(memory.half, count * 2, "weights in 16 bits")
                            : nullptr;
   if (memory.loss_scale.size_bytes != 0)
     loss_scale_ = map.address_of<const LossScaleState>(memory.loss_scale, sizeof(LossScaleState), "a loss scale");
@@ -104,8 +104,8 @@ void CudaReplica::read_parameters(const Graph& graph, const Layout& layout, cons
     const Parameter& parameter = graph.parameters()[p];
     const Layout::Entry& at = layout.entries()[p];
     LayerParameter found{values + at.first, nullptr, gradients_ + at.first, at.count, Stored::f32};
-    if (bf16 != nullptr) found.bf16 = bf16 + at.first;
-    if (bf16 != nullptr && parameter.extents.size() > 1) found.values = bf16 + at.first, found.type = type_;
+    if (half != nullptr) found.half = half + at.first;
+    if (half != nullptr && parameter.extents.size() > 1) found.values = half + at.first, found.type = type_;
     stages_[parameter.layer].work.parameters.push_back(found);
   }
 }
@@ -158,7 +158,7 @@ void CudaReplica::find_relus(const Graph& graph) {
 
 /// None where weights are not in the GPU's memory: libraries read them from there no faster than kernels of ours do.
 MathLibraries CudaReplica::libraries_for(const ReplicaMemory& memory) const {
-  const Memory& weights = type_ != Stored::f32 ? memory.bf16 : memory.parameters;
+  const Memory& weights = type_ != Stored::f32 ? memory.half : memory.parameters;
   if (device_.space().region(weights.arena).kind != MemoryKind::device) return {};
   return {device_.libraries().products.get(), device_.libraries().dnn.get()};
 }

@@ -526,9 +526,9 @@ void CudaStream::fill(UpdateArgs& args, const RuleStep& rule, const StripeMemory
   args.count = count;
   args.first_element = stripe.stripe.first;
   args.parameters = memory.address_of<float>(stripe.parameters, bytes, "a stripe's parameters");
-  if (stripe.bf16.size_bytes != 0)
-    args.bf16 =
-        memory.address_of<std::uint16_t>(stripe.bf16, count * sizeof(std::uint16_t), "a stripe's copy in 16 bits");
+  if (stripe.half.size_bytes != 0)
+    args.half =
+        memory.address_of<std::uint16_t>(stripe.half, count * sizeof(std::uint16_t), "a stripe's copy in 16 bits");
   args.copy_type = stored(stripe.copy_type);
   if (stripe.loss_scale.size_bytes != 0)
     args.loss_scale = memory.address_of<LossScaleState>(stripe.loss_scale, sizeof(LossScaleState), "a loss scale");

@@ -89,16 +89,16 @@ bool Math::multiply_by_library(CudaStream& stream, const MultiplyArgs& args, con
 namespace {
 
 /// The bias in the type of the result, as a library adds it; null: there is none in that type.
-const void* bias_for(const ProductTo& to, const std::uint16_t* bf16_bias) noexcept {
-  if (to.type != Stored::f32) return bf16_bias;
+const void* bias_for(const ProductTo& to, const std::uint16_t* half_bias) noexcept {
+  if (to.type != Stored::f32) return half_bias;
   return to.bias;
 }
 
 }  // namespace
 
 /// Where the library does not add the bias itself, a kernel of ours does.
-bool Math::multiply_with_bias(CudaStream& stream, const MultiplyArgs& args, const std::uint16_t* bf16_bias) const {
-  if (const void* const bias = bias_for(args.to, bf16_bias);
+bool Math::multiply_with_bias(CudaStream& stream, const MultiplyArgs& args, const std::uint16_t* half_bias) const {
+  if (const void* const bias = bias_for(args.to, half_bias);
       bias != nullptr && multiply_by_library(stream, args, {lt::Epilogue::bias, bias}))
     return true;
   if (!multiply_by_library(stream, args, {})) return false;
@@ -111,18 +111,18 @@ void Math::add_bias(CudaStream& stream, const ProductTo& to, std::uint64_t rows,
   stream.launch(add, add.count);
 }
 
-void Math::multiply(CudaStream& stream, MultiplyArgs& args, const std::uint16_t* bf16_bias) const {
+void Math::multiply(CudaStream& stream, MultiplyArgs& args, const std::uint16_t* half_bias) const {
   const bool is_done =
-      args.to.bias == nullptr ? multiply_by_library(stream, args, {}) : multiply_with_bias(stream, args, bf16_bias);
+      args.to.bias == nullptr ? multiply_by_library(stream, args, {}) : multiply_with_bias(stream, args, half_bias);
   if (!is_done) multiply_here(stream, args);
 }
 
-bool Math::multiply_with_relu(CudaStream& stream, const MultiplyArgs& args, const std::uint16_t* bf16_bias,
+bool Math::multiply_with_relu(CudaStream& stream, const MultiplyArgs& args, const std::uint16_t* half_bias,
                               std::byte* mask) const {
   using lt::Epilogue;
   if (args.to.bias == nullptr)
     return multiply_by_library(stream, args, {mask == nullptr ? Epilogue::relu : Epilogue::relu_mask, nullptr, mask});
-  const void* const bias = bias_for(args.to, bf16_bias);
+  const void* const bias = bias_for(args.to, half_bias);
   const Epilogue kind = mask == nullptr ? Epilogue::relu_bias : Epilogue::relu_bias_mask;
   return bias != nullptr && multiply_by_library(stream, args, {kind, bias, mask});
 }
@@ -170,8 +170,8 @@ void Math::multiply_to_gradient(CudaStream& stream, MultiplyArgs& args, SumColum
 
 namespace {
 
-std::optional<DnnOperation> convolution_with_relu(const ConvolveArgs& args, const std::uint16_t* bf16_bias) {
-  const void* const bias = args.to.bias == nullptr ? nullptr : bias_for(args.to, bf16_bias);
+std::optional<DnnOperation> convolution_with_relu(const ConvolveArgs& args, const std::uint16_t* half_bias) {
+  const void* const bias = args.to.bias == nullptr ? nullptr : bias_for(args.to, half_bias);
   if (bias == nullptr && args.to.bias != nullptr) return std::nullopt;
   return dnn_operation(args, bias, true);
 }
@@ -197,9 +197,9 @@ bool Math::prepare(const std::optional<DnnOperation>& what) {
          nullptr;
 }
 
-void Math::prepare(const ConvolveArgs& args, const std::uint16_t* bf16_bias, bool with_relu) {
-  if (with_relu && prepare(convolution_with_relu(args, bf16_bias))) return;
-  const void* const bias = args.to.bias == nullptr ? nullptr : bias_for(args.to, bf16_bias);
+void Math::prepare(const ConvolveArgs& args, const std::uint16_t* half_bias, bool with_relu) {
+  if (with_relu && prepare(convolution_with_relu(args, half_bias))) return;
+  const void* const bias = args.to.bias == nullptr ? nullptr : bias_for(args.to, half_bias);
   if (bias != nullptr && prepare(dnn_operation(args, bias, false))) return;
   (void)prepare(dnn_operation(args, nullptr, false));
 }
@@ -225,8 +225,8 @@ bool Math::run_by_library(CudaStream& stream, const std::optional<DnnOperation>&
 }
 
 /// As multiply_with_bias().
-bool Math::convolve_with_bias(CudaStream& stream, const ConvolveArgs& args, const std::uint16_t* bf16_bias) const {
-  if (const void* const bias = bias_for(args.to, bf16_bias);
+bool Math::convolve_with_bias(CudaStream& stream, const ConvolveArgs& args, const std::uint16_t* half_bias) const {
+  if (const void* const bias = bias_for(args.to, half_bias);
       bias != nullptr && run_by_library(stream, dnn_operation(args, bias, false)))
     return true;
   if (!run_by_library(stream, dnn_operation(args, nullptr, false))) return false;
@@ -234,20 +234,20 @@ bool Math::convolve_with_bias(CudaStream& stream, const ConvolveArgs& args, cons
   return true;
 }
 
-void Math::convolve(CudaStream& stream, ConvolveArgs& args, const std::uint16_t* bf16_bias) const {
+void Math::convolve(CudaStream& stream, ConvolveArgs& args, const std::uint16_t* half_bias) const {
   const bool is_done = args.to.bias == nullptr ? run_by_library(stream, dnn_operation(args, nullptr, false))
-                                               : convolve_with_bias(stream, args, bf16_bias);
+                                               : convolve_with_bias(stream, args, half_bias);
   if (is_done) return;
   args.to.count = args.shape.count_out();
   launch(stream, args, extents_of(args), args.shape.filters);
 }
 
-bool Math::has_relu(const ConvolveArgs& args, const std::uint16_t* bf16_bias) const {
-  return plan_of(convolution_with_relu(args, bf16_bias)) != nullptr;
+bool Math::has_relu(const ConvolveArgs& args, const std::uint16_t* half_bias) const {
+  return plan_of(convolution_with_relu(args, half_bias)) != nullptr;
 }
 
-void Math::convolve_with_relu(CudaStream& stream, const ConvolveArgs& args, const std::uint16_t* bf16_bias) const {
-  (void)run_by_library(stream, convolution_with_relu(args, bf16_bias));
+void Math::convolve_with_relu(CudaStream& stream, const ConvolveArgs& args, const std::uint16_t* half_bias) const {
+  (void)run_by_library(stream, convolution_with_relu(args, half_bias));
 }
 
 void Math::convolve_to_images(CudaStream& stream, ConvolveToImagesArgs& args) const {

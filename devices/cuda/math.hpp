@@ -34,7 +34,7 @@ class Math {
 
   // Before the first step, with the arguments of that step: chooses how it will be computed, and takes memory for it.
   // What was not prepared is chosen when it is first enqueued, and has to do with that memory.
-  void prepare(const ConvolveArgs& args, const std::uint16_t* bf16_bias, bool with_relu);
+  void prepare(const ConvolveArgs& args, const std::uint16_t* half_bias, bool with_relu);
   void prepare(const ConvolveToImagesArgs& args);
   void prepare(const ConvolveToWeightsArgs& args);
   /// `back`: the gradient that will follow, with the same index; null: none will.
@@ -47,11 +47,11 @@ class Math {
 
   // Arguments come without parts.
 
-  /// To memory of the replica that no other rank reads. `bf16_bias`: the bias once more, for results in bf16.
-  void multiply(CudaStream& stream, MultiplyArgs& args, const std::uint16_t* bf16_bias = nullptr) const;
+  /// To memory of the replica that no other rank reads. `half_bias`: the bias once more, for results in bf16.
+  void multiply(CudaStream& stream, MultiplyArgs& args, const std::uint16_t* half_bias = nullptr) const;
   /// The same, and what is below 0 becomes 0. `mask`: of relu_mask_bytes(), at a multiple of 256; gets a bit for each
   /// result, whether it was above 0; null: nobody asks. False: nothing is done, since only a library can.
-  bool multiply_with_relu(CudaStream& stream, const MultiplyArgs& args, const std::uint16_t* bf16_bias,
+  bool multiply_with_relu(CudaStream& stream, const MultiplyArgs& args, const std::uint16_t* half_bias,
                           std::byte* mask) const;
   /// Whether multiply_to_relu() can: only a library does.
   bool has_relu_gradient(const MultiplyArgs& args, const std::byte* mask) const;
@@ -61,11 +61,11 @@ class Math {
   /// To gradients, which other ranks may be reading still. `sums`: of the columns of the product's left operand, f32,
   /// times the product's factor to `sums_to`; null: none are asked for.
   void multiply_to_gradient(CudaStream& stream, MultiplyArgs& args, SumColumnsArgs* sums, float* sums_to) const;
-  void convolve(CudaStream& stream, ConvolveArgs& args, const std::uint16_t* bf16_bias) const;
+  void convolve(CudaStream& stream, ConvolveArgs& args, const std::uint16_t* half_bias) const;
   /// Whether convolve_with_relu() can: only a library does.
-  bool has_relu(const ConvolveArgs& args, const std::uint16_t* bf16_bias) const;
+  bool has_relu(const ConvolveArgs& args, const std::uint16_t* half_bias) const;
   /// The same, and what is below 0 becomes 0.
-  void convolve_with_relu(CudaStream& stream, const ConvolveArgs& args, const std::uint16_t* bf16_bias) const;
+  void convolve_with_relu(CudaStream& stream, const ConvolveArgs& args, const std::uint16_t* half_bias) const;
   void convolve_to_images(CudaStream& stream, ConvolveToImagesArgs& args) const;
   void convolve_to_weights(CudaStream& stream, ConvolveToWeightsArgs& args) const;
   /// `back`: the gradient that will follow; null: none will. `index`: memory for it, of a byte for each element of the
@@ -84,7 +84,7 @@ class Math {
   void launch(CudaStream& stream, Args& args, const ProductExtents& extents, std::uint64_t bias_width) const;
   void multiply_here(CudaStream& stream, MultiplyArgs& args) const;
   bool multiply_by_library(CudaStream& stream, const MultiplyArgs& args, const ProductEpilogue& epilogue) const;
-  bool multiply_with_bias(CudaStream& stream, const MultiplyArgs& args, const std::uint16_t* bf16_bias) const;
+  bool multiply_with_bias(CudaStream& stream, const MultiplyArgs& args, const std::uint16_t* half_bias) const;
   bool multiply_and_bring(CudaStream& stream, const MultiplyArgs& args, float* sums_to) const;
   std::uint64_t own_scratch_bytes() const noexcept;
   void add_bias(CudaStream& stream, const ProductTo& to, std::uint64_t rows, std::uint64_t columns) const;
@@ -93,7 +93,7 @@ class Math {
   const DnnPlan* plan_of(const std::optional<DnnOperation>& what) const;
   bool run_by_library(CudaStream& stream, const std::optional<DnnOperation>& what) const;
   bool writes_index(const PoolArgs& args, const PoolBackArgs& back, std::byte* index) const;
-  bool convolve_with_bias(CudaStream& stream, const ConvolveArgs& args, const std::uint16_t* bf16_bias) const;
+  bool convolve_with_bias(CudaStream& stream, const ConvolveArgs& args, const std::uint16_t* half_bias) const;
 
   const std::shared_ptr<const Gpu> gpu_;
   const std::uint32_t processors_;

@@ -313,11 +313,11 @@ UpdateAddresses FakeStream::addresses_of(const RuleStep& rule, const StripeMemor
   }
   check_size(stripe.parameters, count * sizeof(float), "a stripe's parameters");
   at.parameters = device_.address_of<float>(stripe.parameters);
-  if (stripe.bf16.size_bytes > 0) {
+  if (stripe.half.size_bytes > 0) {
     TROUPE_CHECK(stripe.copy_type == DType::bf16, Code::unsupported, "a fake device writes no copy of weights in ",
                  name_of(stripe.copy_type));
-    check_size(stripe.bf16, count * sizeof(std::uint16_t), "a stripe's bf16 image");
-    at.bf16 = device_.address_of<std::uint16_t>(stripe.bf16);
+    check_size(stripe.half, count * sizeof(std::uint16_t), "a stripe's copy in bf16");
+    at.half = device_.address_of<std::uint16_t>(stripe.half);
   }
   for (std::size_t s = 0; s < slots; ++s) {
     check_size(stripe.state[s], count * sizeof(float), "a stripe's state");
@@ -337,7 +337,7 @@ namespace {
 void put(Words& form, const UpdateAddresses& at) {
   form.put(at.count);
   form.put(at.parameters);
-  form.put(at.bf16);
+  form.put(at.half);
   for (float* const state : at.state) form.put(state);
   form.put(at.journal);
   form.put(at.first_element);

@@ -8,7 +8,7 @@
 namespace troupe {
 
 /// The device that others are compared with: forward and backward in f64, as plain loops on one thread. Slow. bf16
-/// graphs read the bf16 copy and bf16 batches; all computation is in f64 and rounded to f32 when it is stored.
+/// graphs read the copy and batches in bf16; all computation is in f64 and rounded to f32 when it is stored.
 /// Updates apply the definition of the rules, element by element, so updated parameters have the bits that every
 /// device must produce. `space` outlives the device; waits longer than `wait_deadline` end the stream with
 /// Code::timeout.

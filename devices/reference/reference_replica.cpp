@@ -27,9 +27,9 @@ class ReferenceReplica final : public Replica {
         memory_(memory) {
     batch_.check_fits(graph);
     const std::uint64_t bf16_bytes =
-        has_16_bits(graph.dtype()) ? count_ * sizeof(std::uint16_t) : memory.bf16.size_bytes;
+        has_16_bits(graph.dtype()) ? count_ * sizeof(std::uint16_t) : memory.half.size_bytes;
     TROUPE_CHECK(memory.parameters.size_bytes == count_ * sizeof(float) &&
-                     memory.gradients.size_bytes == count_ * sizeof(float) && memory.bf16.size_bytes == bf16_bytes,
+                     memory.gradients.size_bytes == count_ * sizeof(float) && memory.half.size_bytes == bf16_bytes,
                  Code::invalid, "graph ", graph.name(), ": parameters, gradients and weights in 16 bits must have ",
                  count_, " elements");
     TROUPE_CHECK(memory.gather == nullptr || gathered_bytes(graph) == 0, Code::unsupported, "graph ", graph.name(),
@@ -95,11 +95,11 @@ class ReferenceReplica final : public Replica {
     const auto* values = at<const float>(memory_.parameters);
     std::copy_n(values, count_, parameters.begin());
     if (has_16_bits(dtype_)) {
-      const auto* bf16 = at<const std::uint16_t>(memory_.bf16);
+      const auto* half = at<const std::uint16_t>(memory_.half);
       for (std::size_t p = 0; p < entries_.size(); ++p) {
         if (!weights_[p]) continue;  // biases are read as f32
         for (std::uint64_t i = entries_[p].first; i < entries_[p].first + entries_[p].count; ++i)
-          parameters[i] = dtype_ == DType::f16 ? from_f16(bf16[i]) : from_bf16(bf16[i]);
+          parameters[i] = dtype_ == DType::f16 ? from_f16(half[i]) : from_bf16(half[i]);
       }
     }
     std::vector<FieldValues> fields;

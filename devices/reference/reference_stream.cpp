@@ -45,7 +45,7 @@ void run_update(const RuleStep& rule, std::uint64_t number, const UpdateAddresse
       update_element(here, scale, sum, at.parameters[i], at.state[0] ? at.state[0][i] : none,
                      at.state[1] ? at.state[1][i] : none);
       if (here.average > 0) average_element(here, at.parameters[i], at.state[state_slots(here.kind)][i]);
-      if (at.bf16) at.bf16[i] = to_bf16(at.parameters[i]);
+      if (at.half) at.half[i] = to_bf16(at.parameters[i]);
     }
   };
   const auto elements = [&](std::uint64_t first, std::uint64_t count) {
@@ -217,9 +217,9 @@ UpdateAddresses ReferenceStream::addresses_of(const RuleStep& rule, const Stripe
     at.squares = address_of<TensorSquares>(space_, stripe.squares, stripe.scaled.size() * sizeof(TensorSquares));
   }
   at.parameters = address_of<float>(space_, stripe.parameters, count * sizeof(float));
-  TROUPE_CHECK(stripe.bf16.size_bytes == 0 || stripe.copy_type == DType::bf16, Code::unsupported,
+  TROUPE_CHECK(stripe.half.size_bytes == 0 || stripe.copy_type == DType::bf16, Code::unsupported,
                "the reference device writes no copy of weights in ", name_of(stripe.copy_type));
-  if (stripe.bf16.size_bytes) at.bf16 = address_of<std::uint16_t>(space_, stripe.bf16, count * sizeof(std::uint16_t));
+  if (stripe.half.size_bytes) at.half = address_of<std::uint16_t>(space_, stripe.half, count * sizeof(std::uint16_t));
   for (std::size_t s = 0; s < slots; ++s)
     at.state[s] = address_of<float>(space_, stripe.state[s], count * sizeof(float));
   if (stripe.journal.size_bytes) {

@@ -54,7 +54,8 @@ class Replica {
 /// The memory that a replica reads and writes; all of it outlives the replica.
 struct ReplicaMemory {
   Memory parameters;  // [layout] f32, read
-  Memory bf16;        // [layout] bf16 or f16; a graph in such a type reads its weights here instead; otherwise empty
+  Memory half;        // [layout] half precision, bf16 or f16; a graph in such a type reads its weights here instead;
+                      // otherwise empty
   Memory gradients;   // [layout] f32, written
   /// For layers that need numbers of all ranks in a step. Each rank's replica calls it in each step, also in a step
   /// without rows, but in no evaluation. Null: there is one rank.

@@ -101,11 +101,11 @@ TROUPE_ANY_PROCESSOR inline float trust_ratio(const RuleStep& rule, const Tensor
   return static_cast<float>(weights / update);
 }
 
-/// The memory of a stripe, or of the part of it in one bucket. Sizes: count elements of f32; `bf16` of 16 bits.
+/// The memory of a stripe, or of the part of it in one bucket. Sizes: count elements of f32; `half` of 16 bits.
 struct StripeMemory {
   Stripe stripe;
   Memory parameters;
-  Memory bf16;                                 // copy in `copy_type`, written with the parameters; empty: none
+  Memory half;                                 // copy in `copy_type`, written with the parameters; empty: none
   DType copy_type = DType::bf16;               // or f16
   std::array<Memory, kMaxStateSlots> state{};  // state_slots(rule) of them
   Memory journal;                              // empty: the pass is not restartable

@@ -18,7 +18,7 @@ namespace troupe {
 struct UpdateAddresses {
   std::uint64_t count = 0;
   float* parameters = nullptr;
-  std::uint16_t* bf16 = nullptr;               // null: no bf16 copy
+  std::uint16_t* half = nullptr;               // null: no copy in half precision
   std::array<float*, kMaxStateSlots> state{};  // null for slots that the rule does not use
   UpdateJournal* journal = nullptr;            // null: the pass is not restartable
   std::uint64_t first_element = 0;             // element 0 of the arrays, counted in the group
@@ -27,7 +27,7 @@ struct UpdateAddresses {
   TensorSquares* squares = nullptr;            // one for each of `scaled`
   /// Whether both mean the same memory.
   friend bool operator==(const UpdateAddresses& a, const UpdateAddresses& b) noexcept {
-    return a.count == b.count && a.parameters == b.parameters && a.bf16 == b.bf16 && a.state == b.state &&
+    return a.count == b.count && a.parameters == b.parameters && a.half == b.half && a.state == b.state &&
            a.journal == b.journal && a.first_element == b.first_element && a.no_decay.data() == b.no_decay.data() &&
            a.no_decay.size() == b.no_decay.size() && a.scaled.data() == b.scaled.data() &&
            a.scaled.size() == b.scaled.size() && a.squares == b.squares;
@@ -174,12 +174,13 @@ inline std::optional<std::uint64_t> blocks_done(UpdateJournal& journal, std::uin
 }  // namespace detail
 
 /// Runs update number `number` (from 1, ascending) over `at`, block by block. `apply(first, count)` computes some
-/// elements in place: parameters, states and the bf16 copy, each element by itself. With a journal, a pass that ended
-/// at any instruction is completed by calling this again with the same arguments, in any thread or process; if the pass
-/// was complete, nothing changes. Returns false if the probe stopped the pass. Throws Error{corrupt} if the journal
-/// names a later update or blocks that do not exist, Error{invalid} for numbers that do not fit into its word. While a
-/// block is computed, the undo copy of the next one is written. An `apply(first, count, undo)` calls undo.copy()
-/// itself, interleaved with its arithmetic as it likes, because the arithmetic leaves the memory ports idle.
+/// elements in place: parameters, states and the copy in half precision, each element by itself. With a journal, a pass
+/// that ended at any instruction is completed by calling this again with the same arguments, in any thread or process;
+/// if the pass was complete, nothing changes. Returns false if the probe stopped the pass. Throws Error{corrupt} if the
+/// journal names a later update or blocks that do not exist, Error{invalid} for numbers that do not fit into its word.
+/// While a block is computed, the undo copy of the next one is written. An `apply(first, count, undo)` calls
+/// undo.copy() itself, interleaved with its arithmetic as it likes, because the arithmetic leaves the memory ports
+/// idle.
 template <class Probe, class Apply>
 bool run_update_pass(const UpdateAddresses& at, std::uint64_t number, Apply&& apply, Probe&& probe) {
   constexpr std::uint64_t kElements = UpdateJournal::kBlockElements;

@@ -230,7 +230,7 @@ StripeMemory slice_of(const StripeMemory& stripe, const Stripe& range, std::size
   if (count == 0) return part;
   const std::uint64_t first = range.first - stripe.stripe.first;
   part.parameters = elements(stripe.parameters, first, count, sizeof(float));
-  part.bf16 = elements(stripe.bf16, first, count, size_bytes(DType::bf16));
+  part.half = elements(stripe.half, first, count, size_bytes(DType::bf16));
   for (std::size_t s = 0; s < slots; ++s) part.state[s] = elements(stripe.state[s], first, count, sizeof(float));
   return part;
 }

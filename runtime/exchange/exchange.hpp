@@ -245,10 +245,10 @@ struct ExchangeMemory {
   std::vector<StripeMemory> mine;  // the stripes that this rank owns, at least one, with the rule's state
   /// If ranks have weights of their own: these weights, which the replica reads, and the parameters that all owners
   /// have published; `mine.parameters` is a part of the latter. Empty: the replica reads what owners publish.
-  Memory weights, bf16;  // whole f32, bf16
-  Memory common, common_bf16;
+  Memory weights, half;  // whole f32, bf16 or f16
+  Memory common, common_half;
   Memory held;                                 // whole f32: gradients that are kept or being sent, or weights put aside
-  Memory held_bf16;                            // whole bf16, if there is `bf16`
+  Memory held_half;                            // whole, if there is `half`
   std::array<Memory, kMaxStateSlots> state{};  // whole; `mine.state` are parts of it. For policies that work locally
   std::vector<StripeMemory> outer;             // `mine` with the outer rule's state and separate journals; likewise
   Memory residual;                             // whole f32: rounding errors of a filter; empty: not kept

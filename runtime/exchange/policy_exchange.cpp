@@ -86,7 +86,7 @@ class PolicyExchange final : public Exchange {
     adapt_when_joined(stream);
     if (std::exchange(adopts_[bucket.index], 0) == 0) return;
     stream.copy(of_bucket(memory_.weights, bucket), of_bucket(memory_.common, bucket));
-    copy_some(stream, image_of(memory_.bf16, bucket), image_of(memory_.common_bf16, bucket));
+    copy_some(stream, image_of(memory_.half, bucket), image_of(memory_.common_half, bucket));
   }
 
   std::span<const Point> pending() const noexcept override { return valid_; }
@@ -147,8 +147,8 @@ class PolicyExchange final : public Exchange {
     if (actions_.hosted) return parts_.hosted->show_common(stream);
     if (!moved_) return;
     stream.copy(memory_.held, memory_.weights);
-    copy_some(stream, memory_.held_bf16, memory_.bf16);
-    copy_some(stream, memory_.bf16, memory_.common_bf16);
+    copy_some(stream, memory_.held_half, memory_.half);
+    copy_some(stream, memory_.half, memory_.common_half);
     stream.copy(memory_.weights, memory_.common);
   }
 
@@ -156,7 +156,7 @@ class PolicyExchange final : public Exchange {
     if (actions_.hosted) return parts_.hosted->show_own(stream);
     if (!moved_) return;
     stream.copy(memory_.weights, memory_.held);
-    copy_some(stream, memory_.bf16, memory_.held_bf16);
+    copy_some(stream, memory_.half, memory_.held_half);
   }
 
   bool keeps_average() const noexcept override { return parts_.rule.ema_decay > 0; }
@@ -170,7 +170,7 @@ class PolicyExchange final : public Exchange {
     if (!has_own_weights()) return;
     if (in_progress_) {
       stream.copy(memory_.held, memory_.weights);
-      copy_some(stream, memory_.held_bf16, memory_.bf16);
+      copy_some(stream, memory_.held_half, memory_.half);
     }
     adopt(stream);
   }
@@ -180,7 +180,7 @@ class PolicyExchange final : public Exchange {
     swap_average(stream);
     if (!in_progress_) return adopt(stream);
     stream.copy(memory_.weights, memory_.held);
-    copy_some(stream, memory_.bf16, memory_.held_bf16);
+    copy_some(stream, memory_.half, memory_.held_half);
   }
 
   const PolicySettings& policy() const noexcept override { return parts_.policy->policy(); }
@@ -318,7 +318,7 @@ class PolicyExchange final : public Exchange {
     if (!has_own_weights()) return;
     join(stream);
     stream.copy(memory_.weights, memory_.common);
-    copy_some(stream, memory_.bf16, memory_.common_bf16);
+    copy_some(stream, memory_.half, memory_.common_half);
     moved_ = false;
   }
 
@@ -579,7 +579,7 @@ class PolicyExchange final : public Exchange {
     own.stripe.first = 0;
     own.stripe.count = memory_.weights.size_bytes / sizeof(float);
     own.parameters = memory_.weights;
-    own.bf16 = memory_.bf16;
+    own.half = memory_.half;
     own.copy_type = memory_.mine.front().copy_type;
     own.loss_scale = memory_.mine.front().loss_scale;
     own.state = memory_.state;

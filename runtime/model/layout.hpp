@@ -13,8 +13,8 @@
 namespace troupe {
 
 /// The positions of a model's parameters in one flat f32 buffer: group after group, within a group in the graph's
-/// order, each at a multiple of 16 elements (64 bytes); gaps are zero. Gradients, optimizer state and the bf16 copy of
-/// the weights have the same element numbers.
+/// order, each at a multiple of 16 elements (64 bytes); gaps are zero. Gradients, optimizer state and the copy in half
+/// precision of the weights have the same element numbers.
 class Layout {
  public:
   static constexpr std::uint64_t kAlignElements = 16;

@@ -491,7 +491,7 @@ MemoryNeeds memory_of(const Plan& plan, const Graph& graph, const PlanSums& sums
   const bool leads = !shares || plan.leads_node(rank);
   if (leads) {
     needs.parameters = parameters;
-    needs.bf16 = half;
+    needs.half = half;
   }
   const PolicyNeeds policy = needs_of(plan);
   needs.gradients = parameters;
@@ -595,14 +595,14 @@ bool has_landing(const GroupPlan& group, DType dtype) {
 std::uint64_t MemoryNeeds::arena_bytes() const noexcept { return device_bytes() + snapshot + pool + staging; }
 
 std::uint64_t MemoryNeeds::device_bytes() const noexcept {
-  return parameters + bf16 + weights + gradients + state + journal + device_staging + words + kSpareBytes;
+  return parameters + half + weights + gradients + state + journal + device_staging + words + kSpareBytes;
 }
 
 std::vector<std::pair<std::string, std::uint64_t>> gpu_memory_parts(const Plan& plan, const MemoryNeeds& needs) {
   std::vector<std::pair<std::string, std::uint64_t>> parts{
       {"activations", needs.activations}, {"products", needs.products}, {"NCCL's buffers", needs.nccl}};
   if (plan.in_gpu_memory)
-    parts.insert(parts.end(), {{"weights", needs.parameters + needs.bf16 + needs.weights},
+    parts.insert(parts.end(), {{"weights", needs.parameters + needs.half + needs.weights},
                                {"gradients", needs.gradients},
                                {"optimizer state", needs.state},
                                {"staging", needs.device_staging},

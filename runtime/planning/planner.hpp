@@ -58,7 +58,7 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
 /// and arenas are made from them. The libraries' own memory is not included.
 struct MemoryNeeds {
   std::uint64_t parameters = 0;      // f32; if a node shares memory, counted for its leader
-  std::uint64_t bf16 = 0;            // their bf16 copy, likewise
+  std::uint64_t half = 0;            // their copy in half precision, likewise
   std::uint64_t weights = 0;         // the ranks' own weights under policies that need them, and weights put aside
   std::uint64_t gradients = 0;       // f32
   std::uint64_t state = 0;           // the optimizer's, for this rank's stripe, and filters' rounding errors

@@ -226,7 +226,7 @@ class GroupedRun {
       member.copies->write(member.memory.parameters, [&](std::span<std::byte> bytes) {
         const std::span<float> all = numbers<float>(bytes);
         fill_initial(graph_, layout_, job_.seed, all);
-        member.copies->write(member.memory.bf16, [&](std::span<std::byte> image) {
+        member.copies->write(member.memory.half, [&](std::span<std::byte> image) {
           std::transform(all.begin(), all.end(), numbers<std::uint16_t>(image).begin(), to_bf16);
         });
       });
@@ -336,7 +336,7 @@ class GroupedRun {
     member.weights_seen.push_back(copy_of_weights(member));
     member.steps->show_evaluated(*member.stream);
     member.averages_seen.push_back(copy_of_weights(member));
-    member.images_seen.push_back(copy_of(member, member.memory.replica.bf16));
+    member.images_seen.push_back(copy_of(member, member.memory.replica.half));
     member.steps->hide_evaluated(*member.stream);
     return member.stream->mark();
   }

@@ -38,7 +38,7 @@ struct GroupSpec {
   std::vector<Stripe> stripes;  // by rank
   std::vector<Bucket> buckets;  // by index
   Rule rule;
-  bool bf16 = false;
+  bool half = false;
   std::uint64_t seed = 0;
   std::uint64_t chunk = 1024;            // elements that travel at once, where anything travels
   FilterSettings filter{};               // of what travels
@@ -73,7 +73,7 @@ inline GroupSpec random_group(std::uint32_t ranks, std::uint64_t seed) {
   }
   spec.rule.kind = below(2) == 0 ? RuleKind::adam : RuleKind::sgd;
   spec.rule.weight_decay = 0.01;
-  spec.bf16 = below(2) == 0;
+  spec.half = below(2) == 0;
   spec.chunk = kAlign * (1 + below(200));
   return spec;
 }
@@ -88,7 +88,7 @@ struct RankView {
   Stream* stream = nullptr;
   Stream* side = nullptr;  // another one of the same device
   Communicator* communicator = nullptr;
-  Memory parameters, bf16, sums, totals;
+  Memory parameters, half, sums, totals;
   Memory contributions;  // all that it contributes from: the gradients, and as much again behind them
   Memory gradients;
   StripeMemory mine;
@@ -110,7 +110,7 @@ inline void allocate_rank(const GroupSpec& spec, std::uint32_t rank, Arena& aren
     return whole.size_bytes == 0 ? Memory{} : slice(whole, stripe.first * each, stripe.count * each);
   };
   view.mine.parameters = part(view.parameters, sizeof(float));
-  view.mine.bf16 = part(view.bf16, size_bytes(DType::bf16));
+  view.mine.half = part(view.half, size_bytes(DType::bf16));
   const std::size_t slots = state_slots(spec.rule.kind);
   for (std::size_t s = 0; s < slots; ++s) view.mine.state[s] = view.take(spec.stripes[rank].count * sizeof(float));
   view.mine.journal = view.take(spec.buckets.size() * journal_bytes(slots));
@@ -206,7 +206,7 @@ class SerialRun {
       update_element(here, scale, sums[i], parameters[i], s0_[i], s1_[i]);
     }
   }
-  std::vector<std::uint16_t> bf16() const {
+  std::vector<std::uint16_t> half() const {
     std::vector<std::uint16_t> image;
     for (const float value : parameters) image.push_back(to_bf16(value));
     return image;
@@ -288,13 +288,13 @@ class WorkingGroup {
     for (std::uint32_t r = 0; r < spec.ranks; ++r) {
       RankView& view = world->rank(r);
       write(view, view.parameters, start.parameters);
-      if (spec.bf16) write(view, view.bf16, start.bf16());
+      if (spec.half) write(view, view.half, start.half());
     }
   }
 
   /// What one rank observes in one step.
   struct Sight {
-    Memory before, after, bf16, total;
+    Memory before, after, half, total;
   };
 
   template <class T>
@@ -371,9 +371,9 @@ class WorkingGroup {
     }
     for (const Point& point : points) view.stream->wait(point);
     view.stream->copy(sight.after, view.parameters);
-    if (spec.bf16) {
-      sight.bf16 = view.arena->allocate(bytes / 2);
-      view.stream->copy(sight.bf16, view.bf16);
+    if (spec.half) {
+      sight.half = view.arena->allocate(bytes / 2);
+      view.stream->copy(sight.half, view.half);
     }
     view.stream->copy(sight.total, work_of(r, step, spec.buckets[0]).total);
     return sight;
@@ -420,7 +420,7 @@ class CommunicatorContract : public ::testing::TestWithParam<CommunicatorCase> {
     std::string stripes;
     for (const Stripe& stripe : spec.stripes) stripes += text(" ", stripe.count);
     return text(spec.ranks, " ranks, seed ", spec.seed, ", stripes of", stripes, " elements, ", spec.buckets.size(),
-                " buckets, ", name_of(spec.rule.kind), spec.bf16 ? ", with bf16" : "",
+                " buckets, ", name_of(spec.rule.kind), spec.half ? ", with bf16" : "",
                 spec.filter.kind == FilterKind::none ? ""
                 : spec.filter.error_feedback         ? ", rounded with feedback"
                                                      : ", rounded");
@@ -486,10 +486,10 @@ class CommunicatorContract : public ::testing::TestWithParam<CommunicatorCase> {
           ASSERT_EQ(after, WorkingGroup::get<float>(first, sights[0][step].after));
           ASSERT_EQ(total.loss, WorkingGroup::get<StepSums>(first, sights[0][step].total)[0].loss);
         }
-        if (spec.bf16) {
+        if (spec.half) {
           std::vector<std::uint16_t> image;
           for (const float value : after) image.push_back(to_bf16(value));
-          ASSERT_EQ(WorkingGroup::get<std::uint16_t>(view, sight.bf16), image);
+          ASSERT_EQ(WorkingGroup::get<std::uint16_t>(view, sight.half), image);
         }
       }
     }

@@ -36,7 +36,7 @@ class ExchangingGroup {
   }
 
   struct Sight {
-    Memory after, bf16, total;
+    Memory after, half, total;
   };
   void contribute(std::uint32_t r, const Bucket& bucket) {
     exchanges[r]->contribute(*group.world->rank(r).stream, bucket);
@@ -56,9 +56,9 @@ class ExchangingGroup {
     exchanges[r]->join(*view.stream);
     Sight sight{view.arena->allocate(view.parameters.size_bytes), {}, view.arena->allocate(sizeof(StepSums))};
     view.stream->copy(sight.after, view.parameters);
-    if (spec.bf16) {
-      sight.bf16 = view.arena->allocate(view.bf16.size_bytes);
-      view.stream->copy(sight.bf16, view.bf16);
+    if (spec.half) {
+      sight.half = view.arena->allocate(view.half.size_bytes);
+      view.stream->copy(sight.half, view.half);
     }
     view.stream->copy(sight.total, group.work_of(r, step, spec.buckets[0]).total);
     sights[r].push_back(sight);
@@ -81,8 +81,8 @@ class ExchangingGroup {
         ASSERT_EQ(total.samples, serial.total.samples);
         ASSERT_EQ(total.stop_requests, serial.total.stop_requests);
         ASSERT_EQ(WorkingGroup::get<float>(view, sight.after), serial.parameters);
-        if (group.spec.bf16) {
-          ASSERT_EQ(WorkingGroup::get<std::uint16_t>(view, sight.bf16), serial.bf16());
+        if (group.spec.half) {
+          ASSERT_EQ(WorkingGroup::get<std::uint16_t>(view, sight.half), serial.half());
         }
       }
     }
@@ -130,7 +130,7 @@ TEST_P(ExchangeContract, MovesTensorsThatRanksShareAsFarAsOneRankDoes) {
       spec.rule.kind = kind;
       spec.rule.rate = 0.05;
       spec.rule.trust = 0.3;
-      spec.bf16 = false;
+      spec.half = false;
       const std::uint64_t end = spec.elements;
       spec.tensors = {{1, end / 2}, {end / 2 + 1, 3}, {end / 2 + 7, end - end / 2 - 8}};
       ExchangingGroup group{spec, GetParam()};
@@ -231,7 +231,7 @@ TEST_P(ExchangeContract, GivesBackStripesFromWhichTheNextOwnersContinue) {
             return slice(whole, given.stripe.first * each, given.stripe.count * each);
           };
           hand_on(r, given.parameters, to, part(view.parameters, sizeof(float)));
-          if (spec.bf16) hand_on(r, given.bf16, to, part(view.bf16, size_bytes(DType::bf16)));
+          if (spec.half) hand_on(r, given.half, to, part(view.half, size_bytes(DType::bf16)));
         }
         for (std::size_t s = 0; s < state_slots(spec.rule.kind); ++s)
           hand_on(r, given.state[s], r, after.group.world->rank(r).mine.state[s]);

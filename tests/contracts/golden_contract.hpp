@@ -45,7 +45,7 @@ class GoldenContract : public DeviceWorld {
     if (dtype == DType::bf16) {
       std::vector<std::uint16_t> image;
       for (const double value : start) image.push_back(to_bf16(static_cast<float>(value)));
-      made->memory.bf16 = put(std::span<const std::uint16_t>{image});
+      made->memory.half = put(std::span<const std::uint16_t>{image});
     }
     made->sums = put_sums({});
     for (const auto& values : golden.batches) {
@@ -177,7 +177,7 @@ class GoldenContract : public DeviceWorld {
       StripeMemory stripe;
       stripe.stripe = {GroupId{}, Rank{}, entries[p].first, end_of(p) - entries[p].first};
       stripe.parameters = part_of(model.memory.parameters, p, sizeof(float));
-      stripe.bf16 = part_of(model.memory.bf16, p, sizeof(std::uint16_t));
+      stripe.half = part_of(model.memory.half, p, sizeof(std::uint16_t));
       const Memory gradient = part_of(model.memory.gradients, p, sizeof(float));
       Rule own = rule;
       if (parameters[p].is_statistic()) {

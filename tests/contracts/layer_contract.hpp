@@ -63,7 +63,7 @@ class LayerContract : public DeviceWorld {
     if (has_16_bits(graph.dtype())) {
       std::vector<std::uint16_t> copy;
       for (const float value : parameters) copy.push_back(graph.dtype() == DType::f16 ? to_f16(value) : to_bf16(value));
-      memory.bf16 = fill(copy);
+      memory.half = fill(copy);
     }
     // Whatever the scale is, it is not seen in the gradients.
     if (graph.dtype() == DType::f16 && on.traits().f16) {

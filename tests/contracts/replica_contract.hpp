@@ -46,7 +46,7 @@ class ReplicaContract : public DeviceWorld {
     if (graph.dtype() == DType::bf16) {
       std::vector<std::uint16_t> image;
       for (const float value : parameters) image.push_back(to_bf16(value));
-      made.memory.bf16 = put(std::span<const std::uint16_t>{image});
+      made.memory.half = put(std::span<const std::uint16_t>{image});
     }
     made.sums = put_sums(StepSums{.loss = 7, .correct = 7, .samples = 7, .stop_requests = 5});
     made.replica = device().compile(graph, made.layout, made.batch, made.buckets, made.memory);
@@ -99,7 +99,7 @@ class ReplicaContract : public DeviceWorld {
     StripeMemory stripe;
     stripe.stripe = {GroupId{}, Rank{}, 0, model.layout.count_elements()};
     stripe.parameters = model.memory.parameters;
-    stripe.bf16 = model.memory.bf16;
+    stripe.half = model.memory.half;
     const std::vector<Memory> contributions{model.memory.gradients};
     write(model.memory.gradients, std::vector<float>(model.layout.count_elements(), 0.0F));
     gradients(model, *stream, batch);

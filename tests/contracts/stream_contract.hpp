@@ -50,7 +50,7 @@ class StreamContract : public DeviceWorld {
     made.stripe.parameters = put(made.parameters);
     if (slots > 0) made.stripe.state[0] = put(made.s0);
     if (slots > 1) made.stripe.state[1] = put(made.s1);
-    if (half) made.stripe.bf16 = take(count * sizeof(std::uint16_t));
+    if (half) made.stripe.half = take(count * sizeof(std::uint16_t));
     if (journal) made.stripe.journal = take(journal_bytes(slots));
     std::vector<std::vector<float>> gradients;
     for (std::size_t part = 0; part < parts; ++part) {
@@ -80,10 +80,10 @@ class StreamContract : public DeviceWorld {
     if (state_slots(kind) > 1) {
       EXPECT_EQ(get(made.stripe.state[1]), made.s1);
     }
-    if (made.stripe.bf16.size_bytes == 0) return;
+    if (made.stripe.half.size_bytes == 0) return;
     std::vector<std::uint16_t> image;
     for (const float value : made.parameters) image.push_back(to_bf16(value));
-    EXPECT_EQ(get<std::uint16_t>(made.stripe.bf16), image);
+    EXPECT_EQ(get<std::uint16_t>(made.stripe.half), image);
   }
   struct Stop {
     static constexpr bool kWatches = true;
@@ -710,7 +710,7 @@ TEST_P(StreamContract, DoesWorkThatComesAgainWithTheValuesOfThisTime) {
   EXPECT_TRUE(reach(last).ok());
   finish(*plain);
   EXPECT_EQ(get(one.stripe.parameters), get(other.stripe.parameters));
-  EXPECT_EQ(get<std::uint16_t>(one.stripe.bf16), get<std::uint16_t>(other.stripe.bf16));
+  EXPECT_EQ(get<std::uint16_t>(one.stripe.half), get<std::uint16_t>(other.stripe.half));
   EXPECT_EQ(get(one.stripe.state[1]), get(other.stripe.state[1]));
   EXPECT_EQ(value<StepSums>(seen).loss, 3);  // of the 40th
   EXPECT_EQ(value<StepSums>(total).samples, 63U);

@@ -47,9 +47,9 @@ class Trained {
     auto* parameters = space_.address_of<float>(memory_.parameters);
     fill_initial(graph, layout_, key, {parameters, count});
     if (graph.dtype() == DType::bf16) {
-      memory_.bf16 = arena_->allocate(count * 2);
+      memory_.half = arena_->allocate(count * 2);
       for (std::uint64_t i = 0; i < count; ++i)
-        space_.address_of<std::uint16_t>(memory_.bf16)[i] = to_bf16(parameters[i]);
+        space_.address_of<std::uint16_t>(memory_.half)[i] = to_bf16(parameters[i]);
     }
     for (std::uint64_t b = 0; b < 2; ++b) {
       batches_.push_back(arena_->allocate(batch_layout_.size_bytes()));

@@ -124,9 +124,9 @@ class CpuReplica : public ::testing::Test {
       }
     }
     if (graph.dtype() == DType::bf16) {
-      memory.bf16 = arena_->allocate(count * 2);
+      memory.half = arena_->allocate(count * 2);
       for (std::uint64_t i = 0; i < count; ++i)
-        at<std::uint16_t>(memory.bf16)[i] = to_bf16(at<float>(memory.parameters)[i]);
+        at<std::uint16_t>(memory.half)[i] = to_bf16(at<float>(memory.parameters)[i]);
     }
     return memory;
   }
@@ -605,7 +605,7 @@ TEST_P(CpuReplicaOf, LearnsATinyProblem) {
   const auto replica = cpu_->compile(graph, layout, batch_layout, make_buckets(GroupId{}, graph, layout, 0), memory);
   StripeMemory stripe{.stripe = {GroupId{}, Rank{}, 0, layout.count_elements()}};
   stripe.parameters = memory.parameters;
-  stripe.bf16 = memory.bf16;
+  stripe.half = memory.half;
   for (Memory& state : stripe.state) state = arena_->allocate(layout.count_elements() * 4);
   const auto stream = cpu_->stream();
   NoSink sink;
@@ -668,7 +668,7 @@ TEST_F(CpuReplica, IsRefusedWhereMemoryBatchOrBucketsDoNotFitTheGraph) {
   const auto buckets = make_buckets(GroupId{}, graph, layout, 0);
   const ReplicaMemory memory = make_memory(graph, layout, 1);
   ReplicaMemory without_half = memory;
-  without_half.bf16 = {};
+  without_half.half = {};
   EXPECT_THROW(cpu_->compile(graph, layout, {100, graph.fields()}, buckets, without_half), Error);
   EXPECT_THROW(cpu_->compile(graph, layout, testing::image_batch(100, {{783}}, DType::bf16), buckets, memory), Error);
   EXPECT_THROW(cpu_->compile(graph, layout, testing::image_batch(100, {{784}}), buckets, memory), Error);

@@ -127,7 +127,7 @@ class CpuStream : public ::testing::Test {
     const std::uint64_t count = layout.count_elements();
     const auto device = make_cpu_device(space_, {});
     ReplicaMemory memory{arena_->allocate(count * 4), {}, arena_->allocate(count * 4)};
-    if (graph.dtype() == DType::bf16) memory.bf16 = arena_->allocate(count * 2);
+    if (graph.dtype() == DType::bf16) memory.half = arena_->allocate(count * 2);
     const auto replica =
         device->compile(graph, layout, batch_layout, make_buckets(GroupId{}, graph, layout, 0), memory);
     const Memory batch = arena_->allocate(batch_layout.size_bytes());
@@ -136,7 +136,7 @@ class CpuStream : public ::testing::Test {
     UpdatingSink sink;
     sink.stripe = {{GroupId{}, Rank{}, 0, count},
                    memory.parameters,
-                   memory.bf16,
+                   memory.half,
                    DType::bf16,
                    {arena_->allocate(count * 4), arena_->allocate(count * 4)},
                    arena_->allocate(journal_bytes(2))};

@@ -136,7 +136,7 @@ class CudaDeviceOnGpu : public contracts::DeviceWorld {
       const auto replica = device().compile(graph, layout, rows, make_buckets(GroupId{}, graph, layout, 0), memory);
       NoSink sink;
       StripeMemory stripe{
-          .stripe = {GroupId{}, Rank{}, 0, layout.count_elements()}, .parameters = memory.parameters, .bf16 = {}};
+          .stripe = {GroupId{}, Rank{}, 0, layout.count_elements()}, .parameters = memory.parameters, .half = {}};
       for (std::uint64_t step = 1; step <= 20; ++step) {
         const auto work = [&] {
           const Memory own = sums[step % 3];
@@ -285,7 +285,7 @@ TEST_P(CudaDeviceOnGpu, ReplaysStepsWithoutAHostThatWaitsForTheGpu) {
   const ReplicaMemory memory{take(bytes), {}, take(bytes)};
   const Memory batch = take(rows.size_bytes()), sums = take(sizeof(StepSums));
   StripeMemory stripe{
-      .stripe = {GroupId{}, Rank{}, 0, layout.count_elements()}, .parameters = memory.parameters, .bf16 = {}};
+      .stripe = {GroupId{}, Rank{}, 0, layout.count_elements()}, .parameters = memory.parameters, .half = {}};
   Programs programs;
   const auto stream = counted->stream();
   const auto replica = counted->compile(graph, layout, rows, make_buckets(GroupId{}, graph, layout, 0), memory);

@@ -62,12 +62,12 @@ class CudaF16 : public contracts::DeviceWorld {
     const BatchLayout rows{kRows, graph.fields()};
     std::vector<float> start(layout.count_elements());
     fill_initial(graph, layout, 4, start);
-    ReplicaMemory memory{.parameters = put(start), .bf16 = {}, .gradients = put(std::vector<float>(start.size()))};
-    StripeMemory stripe{.stripe = {GroupId{}, Rank{}, 0, start.size()}, .parameters = memory.parameters, .bf16 = {}};
+    ReplicaMemory memory{.parameters = put(start), .half = {}, .gradients = put(std::vector<float>(start.size()))};
+    StripeMemory stripe{.stripe = {GroupId{}, Rank{}, 0, start.size()}, .parameters = memory.parameters, .half = {}};
     if (graph.dtype() == DType::f16) {
       std::vector<std::uint16_t> copy;
       for (const float value : start) copy.push_back(to_f16(value));
-      stripe.bf16 = memory.bf16 = put_all(copy);
+      stripe.half = memory.half = put_all(copy);
       stripe.copy_type = DType::f16;
     }
     if (scaling) {

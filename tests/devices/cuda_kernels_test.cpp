@@ -142,7 +142,7 @@ TEST(CudaKernels, UpdateWithTheBitsOfTheDefinition) {
       std::vector<std::uint16_t> image(count);
       StepSums total{.samples = 37};
       UpdateArgs args{};
-      args.parameters = p.data(), args.bf16 = image.data(), args.count = count;
+      args.parameters = p.data(), args.half = image.data(), args.count = count;
       if (state_slots(kind) > 0) args.state[0] = s0.data();
       if (state_slots(kind) > 1) args.state[1] = s1.data();
       args.count_parts = 1, args.parts[0] = gradient.data();

@@ -176,7 +176,7 @@ class CudaTimes : public contracts::DeviceWorld {
     batch_ = arena()->allocate(rows_.size_bytes());
     sums_ = put_sums({});
     replica_ = device().compile(graph(), layout, rows_, make_buckets(GroupId{}, graph(), layout, 0), memory_);
-    stripe_ = {.stripe = {GroupId{}, Rank{}, 0, layout.count_elements()}, .parameters = memory_.parameters, .bf16 = {}};
+    stripe_ = {.stripe = {GroupId{}, Rank{}, 0, layout.count_elements()}, .parameters = memory_.parameters, .half = {}};
   }
   Point enqueue_step(std::uint64_t step) {
     Point done;

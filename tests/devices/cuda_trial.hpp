@@ -36,7 +36,7 @@ class Trial {
     if (graph_.dtype() != DType::f32) {
       std::vector<std::uint16_t> image;
       for (const float value : start) image.push_back(graph_.dtype() == DType::f16 ? to_f16(value) : to_bf16(value));
-      memory_.bf16 = put<std::uint16_t>(image);
+      memory_.half = put<std::uint16_t>(image);
     }
     replica_ = device_->compile(graph_, layout_, rows_, make_buckets(GroupId{}, graph_, layout_, 0), memory_);
     sums_ = put<StepSums>({StepSums{}});

@@ -63,8 +63,8 @@ TEST_P(GpuMemory, OfAReplicaIsCountedByPlans) {
   const auto take = [&](std::uint64_t element_bytes) {
     return device_->allocate(arena_id(Peer{0}, ++arenas), MemoryKind::device, layout.count_elements() * element_bytes);
   };
-  ReplicaMemory memory{.parameters = take(4), .bf16 = {}, .gradients = take(4)};
-  if (graph.dtype() == DType::bf16) memory.bf16 = take(2);
+  ReplicaMemory memory{.parameters = take(4), .half = {}, .gradients = take(4)};
+  if (graph.dtype() == DType::bf16) memory.half = take(2);
   const std::size_t before = free_bytes();
   const auto replica = device_->compile(graph, layout, batch, make_buckets(GroupId{}, graph, layout, 0), memory);
   const std::size_t taken = before - free_bytes();

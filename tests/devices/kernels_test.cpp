@@ -33,7 +33,7 @@ std::vector<std::uint32_t> bits(const std::vector<float>& values) {
 
 struct Updated {
   std::vector<float> p, s0, s1, average, undo0, undo1, undo2, undo3;
-  std::vector<std::uint16_t> bf16;
+  std::vector<std::uint16_t> half;
 };
 Updated updated(const Kernels& kernels, RuleKind kind, std::size_t count, std::size_t undo_count, bool two) {
   Updated made{random_floats(1, count),
@@ -46,7 +46,7 @@ Updated updated(const Kernels& kernels, RuleKind kind, std::size_t count, std::s
                {},
                {}};
   for (float& v : reads(kind, &Rule::beta1) ? made.s1 : made.s0) v *= v;
-  made.bf16.resize(count);
+  made.half.resize(count);
   for (auto* undo : {&made.undo0, &made.undo1, &made.undo2, &made.undo3}) undo->resize(undo_count);
   const std::vector<float> first = random_floats(4, count), second = random_floats(5, count),
                            next = random_floats(6, undo_count);
@@ -55,7 +55,7 @@ Updated updated(const Kernels& kernels, RuleKind kind, std::size_t count, std::s
                 {made.undo0.data(), made.undo1.data(), made.undo2.data(), made.undo3.data()},
                 undo_count};
   kernels.update({&rule, 1.0F / 3, first.data(), two ? second.data() : nullptr, made.p.data(), made.s0.data(),
-                  made.s1.data(), made.average.data(), made.bf16.data(), count},
+                  made.s1.data(), made.average.data(), made.half.data(), count},
                  undo);
   return made;
 }
@@ -73,7 +73,7 @@ TEST(Kernels, GiveTheSameBitsOfAnUpdateOnEveryInstructionSet) {
           EXPECT_EQ(bits(found.s0), bits(expected.s0));
           EXPECT_EQ(bits(found.s1), bits(expected.s1));
           EXPECT_EQ(bits(found.average), bits(expected.average));
-          EXPECT_EQ(found.bf16, expected.bf16);
+          EXPECT_EQ(found.half, expected.half);
         }
       }
     }

@@ -37,7 +37,7 @@ class Stripe {
         arena_(Arena::create(arena_id(Peer{0}, 1), (contributions + 6) * (count * sizeof(float) + 4096) + (1 << 20))) {
     at_.count = count;
     at_.parameters = take<float>(count);
-    at_.bf16 = take<std::uint16_t>(count);
+    at_.half = take<std::uint16_t>(count);
     const std::size_t slots = state_slots(rule());
     for (std::size_t s = 0; s < slots; ++s) at_.state[s] = take<float>(count);
     at_.journal = reinterpret_cast<UpdateJournal*>(address(arena_->allocate(journal_bytes(slots))));
@@ -52,7 +52,7 @@ class Stripe {
   void fill() {
     for (std::uint64_t i = 0; i < at_.count; ++i) {
       at_.parameters[i] = static_cast<float>(random_normal(1, i));
-      at_.bf16[i] = 0;
+      at_.half[i] = 0;
       if (at_.state[0]) at_.state[0][i] = static_cast<float>(random_normal(2, i));
       if (at_.state[1]) at_.state[1][i] = static_cast<float>(random_unit(3, i));
       if (at_.state[2]) at_.state[2][i] = static_cast<float>(random_normal(4, i));
@@ -74,7 +74,7 @@ class Stripe {
       bytes.insert(bytes.end(), first, first + size);
     };
     append(at_.parameters, at_.count * sizeof(float));
-    append(at_.bf16, at_.count * sizeof(std::uint16_t));
+    append(at_.half, at_.count * sizeof(std::uint16_t));
     for (const float* state : at_.state) {
       if (state) append(state, at_.count * sizeof(float));
     }

@@ -70,7 +70,7 @@ TEST(MembersFuzz, AHeadOfAnExchangeIsReadOrRefused) {
     const auto read = collectives::decode(from);
     if (read) {
       EXPECT_LT(collectives::describe(read->round).size(), 104U);
-      EXPECT_LE(read->payload_kind, collectives::PayloadKind::bf16_result);
+      EXPECT_LE(read->payload_kind, collectives::PayloadKind::half_result);
     }
     return read.has_value();
   });

@@ -29,7 +29,7 @@ GroupSpec three_blocks_each(std::uint32_t ranks) {
   spec.elements = ranks * 2500 / 16 * 16;
   spec.stripes = equal_stripes(GroupId{}, spec.elements, ranks);
   spec.buckets = {{GroupId{}, 0, 0, spec.elements}};
-  spec.bf16 = true;
+  spec.half = true;
   return spec;
 }
 
@@ -69,7 +69,7 @@ TEST_F(ArenaCommunicatorTest, ASurvivorFinishesTheStripeOfARankThatDiedAtAnyMome
       const auto statuses = group.reach({{0, stream->mark()}});
       ASSERT_TRUE(statuses && statuses->front().ok());
       EXPECT_EQ(WorkingGroup::get<float>(survivor, survivor.parameters), serial.parameters);
-      EXPECT_EQ(WorkingGroup::get<std::uint16_t>(survivor, survivor.bf16), serial.bf16());
+      EXPECT_EQ(WorkingGroup::get<std::uint16_t>(survivor, survivor.half), serial.half());
     }
   }
 }

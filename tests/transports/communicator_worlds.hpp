@@ -129,10 +129,10 @@ class ArenaWorld final : public DeviceGroup {
     for (std::uint32_t r = 0; r < spec.ranks; ++r)
       for (std::uint32_t other = 0; other < spec.ranks; ++other) import(r, other);
     const Memory parameters = views_[0].take(spec.elements * sizeof(float));
-    const Memory half = spec.bf16 ? views_[0].take(spec.elements * sizeof(std::uint16_t)) : Memory{};
+    const Memory half = spec.half ? views_[0].take(spec.elements * sizeof(std::uint16_t)) : Memory{};
     for (std::uint32_t r = 0; r < spec.ranks; ++r) {
       views_[r].parameters = parameters;
-      views_[r].bf16 = half;
+      views_[r].half = half;
       allocate_rank(spec, r, *arenas_[r], views_[r]);
       members_.push_back({views_[r].contributions, views_[r].sums, arenas_[r]->make_timeline(),
                           arenas_[r]->make_timeline(), views_[r].take(kScratchBytes)});
@@ -180,7 +180,7 @@ class DirectWorld final : public DeviceGroup {
       waits_.push_back(std::make_unique<LaneWait>(*loops_[r], std::chrono::microseconds{5}));
       add_device(r, *waits_[r]);
       views_[r].parameters = views_[r].take(spec.elements * sizeof(float));
-      views_[r].bf16 = spec.bf16 ? views_[r].take(spec.elements * sizeof(std::uint16_t)) : Memory{};
+      views_[r].half = spec.half ? views_[r].take(spec.elements * sizeof(std::uint16_t)) : Memory{};
       allocate_rank(spec, r, arena, views_[r]);
       add_stream(r);
       exchanges_.push_back(device(r).stream());
@@ -191,7 +191,7 @@ class DirectWorld final : public DeviceGroup {
                         .stripes = spec.stripes,
                         .buckets = spec.buckets,
                         .parameters = views_[r].parameters,
-                        .bf16 = views_[r].bf16,
+                        .half = views_[r].half,
                         .staging = {},
                         .chunk = spec.chunk,
                         .filter = filters_.back().get(),
@@ -278,7 +278,7 @@ class WorldOfNodes : public DeviceGroup {
       ranks.view = ViewId{3};
       ranks.id = GroupId{s};
       ranks.parameters = views_[r].parameters;
-      ranks.bf16 = views_[r].bf16;
+      ranks.half = views_[r].half;
       ranks.chunk = spec_.chunk;
       ranks.device_memory = has_own_memory(r);
       ranks.staging = arenas_[r]->allocate(direct_staging_bytes(ranks));
@@ -340,7 +340,7 @@ class HierarchicalWorld final : public WorldOfNodes {
   void make_node(const std::vector<Rank>& node) {
     Arena& leader = *arenas_[node[0].value];
     const Memory parameters = views_[node[0].value].take(spec_.elements * sizeof(float));
-    const Memory half = spec_.bf16 ? views_[node[0].value].take(spec_.elements * sizeof(std::uint16_t)) : Memory{};
+    const Memory half = spec_.half ? views_[node[0].value].take(spec_.elements * sizeof(std::uint16_t)) : Memory{};
     NodeGroup group{.rank = {}, .members = {}, .names = node, .buckets = spec_.buckets};
     group.updated = leader.make_timelines(spec_.buckets.size());
     for (const Rank rank : node) {
@@ -351,7 +351,7 @@ class HierarchicalWorld final : public WorldOfNodes {
         import(rank.value, other.value);
       }
       view.parameters = parameters;
-      view.bf16 = half;
+      view.half = half;
       allocate_rank(spec_, rank.value, arena, view);
       group.members.push_back({.plain = {view.contributions, view.sums, arena.make_timeline(), arena.make_timeline(),
                                          view.take(kScratchBytes)},

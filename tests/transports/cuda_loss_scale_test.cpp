@@ -15,7 +15,7 @@ constexpr LossScaling kScaling{.start = 1024, .growth_steps = 3};
 GroupSpec two_ranks() {
   GroupSpec spec = random_group(2, 77);
   spec.rule = {.kind = RuleKind::adam, .rate = 0.01, .weight_decay = 0.01, .scales_loss = true};
-  spec.bf16 = true;
+  spec.half = true;
   return spec;
 }
 
@@ -72,7 +72,7 @@ class ScaledGroup {
     return WorkingGroup::get<float>(group_.world->rank(0), group_.world->rank(0).parameters);
   }
   std::vector<std::uint16_t> copy() const {
-    return WorkingGroup::get<std::uint16_t>(group_.world->rank(0), group_.world->rank(0).bf16);
+    return WorkingGroup::get<std::uint16_t>(group_.world->rank(0), group_.world->rank(0).half);
   }
   StepSums total(std::uint32_t r, std::uint64_t step) {
     return WorkingGroup::get<StepSums>(group_.world->rank(r), group_.work_of(r, step, spec_.buckets[0]).total)[0];

@@ -170,7 +170,7 @@ TEST(Staging, HasAPlaceOfItsOwnForEverythingThatMayBeThereAtOnce) {
   const Cut cut = cut_each_bucket(3, 3);
   const Ownership ownership(cut.stripes, cut.buckets, 3, 512);
   for (std::uint32_t self = 0; self < 3; ++self) {
-    Staging staging(ownership, self, {.packed_bytes = 2, .device_memory = true, .bf16 = true});
+    Staging staging(ownership, self, {.packed_bytes = 2, .device_memory = true, .half = true});
     const Memory memory{ArenaId{9}, 4096, staging.size_bytes()};
     staging.place(memory);
     std::vector<Memory> all;

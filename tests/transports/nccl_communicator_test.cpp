@@ -42,7 +42,7 @@ GroupSpec plain_group(std::uint32_t ranks) {
   spec.buckets = {{GroupId{}, 0, 0, spec.elements}};
   spec.rule = {};
   spec.rule.kind = RuleKind::sgd;
-  spec.bf16 = false;
+  spec.half = false;
   return spec;
 }
 

@@ -35,7 +35,7 @@ class NcclWorld final : public DeviceGroup {
       add_device(r, waits_);
       RankView& view = views_[r];
       view.parameters = view.take(spec.elements * sizeof(float));
-      view.bf16 = spec.bf16 ? view.take(spec.elements * sizeof(std::uint16_t)) : Memory{};
+      view.half = spec.half ? view.take(spec.elements * sizeof(std::uint16_t)) : Memory{};
       allocate_rank(spec, r, *arenas_[r], view);
       add_stream(r);
       NcclGroup group{.rank = Rank{r},
@@ -44,7 +44,7 @@ class NcclWorld final : public DeviceGroup {
                       .names = names,
                       .stripes = by_bucket ? cut(spec) : spec.stripes,
                       .parameters = view.parameters,
-                      .bf16 = view.bf16,
+                      .half = view.half,
                       .staging = {},
                       .buckets = spec.buckets,
                       .rank_ordered = rank_ordered,

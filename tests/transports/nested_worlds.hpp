@@ -34,7 +34,7 @@ class NestedWorld final : public WorldOfNodes {
     for (const Rank other : node)
       if (other.value != r) spaces_[r]->map(arenas_[other.value]);
     view.parameters = view.take(spec_.elements * sizeof(float));
-    view.bf16 = spec_.bf16 ? view.take(spec_.elements * sizeof(std::uint16_t)) : Memory{};
+    view.half = spec_.half ? view.take(spec_.elements * sizeof(std::uint16_t)) : Memory{};
     allocate_rank(spec_, r, *arenas_[r], view);
     add_streams(r);
     std::unique_ptr<NcclCommunicator> within = make_within(r, node, id);
@@ -45,7 +45,7 @@ class NestedWorld final : public WorldOfNodes {
                       .buckets = spec_.buckets,
                       .between = between,
                       .parameters = view.parameters,
-                      .bf16 = view.bf16,
+                      .half = view.half,
                       .updated = arenas_[r]->make_timeline(),
                       .node_sums = view.take(sizeof(StepSums)),
                       .found = view.take(sizeof(StepSums)),

@@ -129,7 +129,7 @@ TEST_F(RoundWindowTest, TellsWhatDiffersWhenStepAndBucketAreTheSame) {
 
 TEST(DirectHead, IsReadAsItWasWritten) {
   DirectHead head;
-  head.payload_kind = PayloadKind::bf16_result;
+  head.payload_kind = PayloadKind::half_result;
   head.view = 7;
   head.rank = 3;
   head.round = {.sequence = 1ull << 40,

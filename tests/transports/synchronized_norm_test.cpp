@@ -114,7 +114,7 @@ class SynchronizedNorm : public ::testing::TestWithParam<NormCase> {
     ReplicaMemory memory{put(space, take, values), {}, take(values.size() * sizeof(float))};
     std::vector<std::uint16_t> image(values.size());
     std::ranges::transform(values, image.begin(), to_bf16);
-    if (graph.dtype() == DType::bf16) memory.bf16 = put(space, take, image);
+    if (graph.dtype() == DType::bf16) memory.half = put(space, take, image);
     return memory;
   }
 

@@ -105,8 +105,8 @@ class BareRank {
     const std::uint64_t count = job_.layout.count_elements();
     float* parameters = space_.address_of<float>(memory_.parameters);
     fill_initial(job_.graph, job_.layout, job_.plan.seed, {parameters, count});
-    if (memory_.bf16.size_bytes == 0) return;
-    auto* half = space_.address_of<std::uint16_t>(memory_.bf16);
+    if (memory_.half.size_bytes == 0) return;
+    auto* half = space_.address_of<std::uint16_t>(memory_.half);
     std::transform(parameters, parameters + count, half, to_bf16);
   }
 

@@ -29,7 +29,7 @@ struct DirectGroup {
   std::vector<Stripe> stripes;     // each rank has at most one range of each bucket
   std::vector<Bucket> buckets;     // by index; a bucket may be empty
   Memory parameters;               // [group] f32, this rank's copy
-  Memory bf16;                     // [group] bf16, if every rank has such an image; otherwise empty
+  Memory half;                     // [group] bf16, if every rank has such an image; otherwise empty
   Memory staging;                  // direct_staging_bytes() of host or pinned memory
   GroupId id{};                    // part of every message
   std::uint64_t chunk = 0;         // the most elements that are sent at once: chunk_elements(), or fewer
@@ -74,7 +74,7 @@ class DirectChannel final : public Receiver {
 DirectGroup between_nodes(const CounterpartGroup& group, Rank self, std::span<const std::vector<Rank>> nodes);
 
 /// The size of `group.staging`; reads rank, peers, stripes, buckets, chunk, filter, device_memory and, if that is set,
-/// whether there is a bf16 image.
+/// whether there is a copy in half precision.
 std::uint64_t direct_staging_bytes(const DirectGroup& group);
 
 /// Collectives over any transport. Each payload is sent once and, in host memory, received where it is used. Buckets

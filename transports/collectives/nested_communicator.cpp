@@ -106,8 +106,8 @@ void NestedCommunicator::give_out(const Behind& next) {
   within_->all_gather(node_stream_,
                       shares(bucket.index, elements(group_.parameters, bucket.first, bucket.count, sizeof(float))));
   for (const Stripe& part : shares_[bucket.index]) {
-    if (group_.bf16.size_bytes == 0 || part.owner == within_->rank()) continue;
-    node_stream_.convert(elements(group_.bf16, part.first, part.count, size_bytes(group_.copy_type)), group_.copy_type,
+    if (group_.half.size_bytes == 0 || part.owner == within_->rank()) continue;
+    node_stream_.convert(elements(group_.half, part.first, part.count, size_bytes(group_.copy_type)), group_.copy_type,
                          elements(group_.parameters, part.first, part.count, sizeof(float)), DType::f32);
   }
   node_stream_.signal({group_.updated, ++given_out_});

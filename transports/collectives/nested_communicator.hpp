@@ -20,7 +20,7 @@ struct NestedGroup {
   std::vector<Bucket> buckets;       // by index
   ExchangeLevel between;             // the job's sets of counterparts
   Memory parameters;                 // [group] f32, this rank's copy
-  Memory bf16{};                     // [group] bf16 or f16; empty: there is no such image
+  Memory half{};                     // [group] bf16 or f16; empty: there is no such image
   DType copy_type = DType::bf16;     // of it
   TimelineId updated;                // in this rank's arena, at 0, used for nothing else
   Memory node_sums, found, verdict;  // a StepSums each: the node's, the faults that this rank found, and its own with

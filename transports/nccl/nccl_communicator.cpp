@@ -357,7 +357,7 @@ void NcclCommunicator::add_gradients(Stream& stream, const BucketWork& work, std
   }
 }
 
-/// Each owner's new parameters go to all. The bf16 image follows from them at each rank.
+/// Each owner's new parameters go to all. The copy in half precision follows from them at each rank.
 void NcclCommunicator::publish(Stream& stream, const Bucket& bucket) {
   if (link_ == nullptr) return;
   LibraryStream& on = library_stream(stream);
@@ -370,11 +370,11 @@ void NcclCommunicator::publish(Stream& stream, const Bucket& bucket) {
         {.kind = Call::Kind::broadcast, .rank = r, .from = at, .to = at, .count = parts[r].size_bytes / sizeof(float)});
   }
   call(stream, Kind::publish, bucket.index, sizes_of(parts));
-  if (group_.bf16.size_bytes == 0) return;
+  if (group_.half.size_bytes == 0) return;
   for (std::uint32_t r = 0; r < ranks(); ++r) {
     const Stripe& part = owned(bucket)[r];
     if (Rank{r} == group_.rank || part.count == 0) continue;
-    stream.convert(elements(group_.bf16, part.first, part.count, size_bytes(group_.copy_type)), group_.copy_type,
+    stream.convert(elements(group_.half, part.first, part.count, size_bytes(group_.copy_type)), group_.copy_type,
                    parts[r], DType::f32);
   }
 }

@@ -50,7 +50,7 @@ struct NcclGroup {
   std::vector<Rank> names{};        // the ranks' numbers in the job; empty: those of the group
   std::vector<Stripe> stripes;      // each rank has at most one range of each bucket
   Memory parameters;                // [group] f32, this rank's copy, in device memory as the gradients are
-  Memory bf16{};                    // [group] bf16 or f16; empty: there is no such image
+  Memory half{};                    // [group] bf16 or f16; empty: there is no such image
   DType copy_type = DType::bf16;    // of it
   Memory staging;                   // nccl_staging_bytes() of device memory
   std::vector<Bucket> buckets{};    // all that will be exchanged, by index

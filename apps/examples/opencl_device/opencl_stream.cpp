@@ -237,7 +237,7 @@ void OpenClStream::clear(Memory memory) {
 void OpenClStream::check_stripe(const StripeMemory& stripe, std::size_t slots) const {
   const std::uint64_t count = stripe.stripe.count;
   check_size(stripe.parameters, count * sizeof(float));
-  if (stripe.bf16.size_bytes != 0) check_size(stripe.bf16, count * size_bytes(DType::bf16));
+  if (stripe.half.size_bytes != 0) check_size(stripe.half, count * size_bytes(DType::bf16));
   for (std::size_t s = 0; s < slots; ++s) check_size(stripe.state[s], count * sizeof(float));
   if (!stripe.scaled.empty()) check_size(stripe.squares, stripe.scaled.size() * sizeof(TensorSquares));
   if (stripe.journal.size_bytes == 0) return;
@@ -253,9 +253,9 @@ void OpenClStream::run_on(const StripeMemory& stripe, Kernel kernel, std::size_t
                           Memory total, const std::array<Place, 2>& sums, cl_uint parts, const More&... more) {
   const std::size_t slots = state_slots(rule.kind);
   const Place p = use(stripe.parameters);
-  const bool image = stripe.bf16.size_bytes != 0;
+  const bool image = stripe.half.size_bytes != 0;
   const Place s0 = slots > 0 ? use(stripe.state[0]) : p, s1 = slots > 1 ? use(stripe.state[1]) : p;
-  const Place half = image ? use(stripe.bf16) : p;
+  const Place half = image ? use(stripe.half) : p;
   static_assert(sizeof(Layout::Entry) == 2 * sizeof(cl_ulong));  // first and count, as the kernels read them
   const auto ranges = [&](std::span<const Layout::Entry> all) {
     return all.empty() ? p : windows_.use(const_cast<Layout::Entry*>(all.data()), all.size_bytes());

@@ -20,7 +20,7 @@ struct UpdatePart {
   float* s0;  // may be null where the rule keeps no such state
   float* s1;
   float* average;       // may be null where the rule keeps none
-  std::uint16_t* bf16;  // the bf16 image, as troupe::to_bf16; may be null
+  std::uint16_t* half;  // the copy in bf16, as troupe::to_bf16; may be null
   std::size_t count;
 };
 

@@ -32,7 +32,7 @@ struct UpdateArgs {
   const StreamState* stream;
   StreamReport* report;
   float* parameters;
-  std::uint16_t* bf16;           // null: no copy in 16 bits
+  std::uint16_t* half;           // null: no copy in 16 bits
   float* state[kMaxStateSlots];  // null beyond what the rule keeps, the average included
   float* average;                // the last of `state`; null: the rule keeps none
   UpdateJournal* journal;        // null: the pass is not restartable
@@ -44,7 +44,7 @@ struct UpdateArgs {
   std::uint64_t count_scaled;
   const TensorSquares* squares;
   const LossScaleState* loss_scale;  // null: nothing was left out
-  Stored copy_type;                  // of `bf16`
+  Stored copy_type;                  // of `half`
   std::uint32_t reserved;
   std::uint64_t count_parts;
   const float* parts[kMaxParts];
@@ -80,7 +80,7 @@ TROUPE_KERNEL_BODY RangePlace place_in(const Layout::Entry* ranges, std::uint64_
 /// What a pass works on, where this kernel finds it.
 struct PassMemory {
   float* parameters;
-  std::uint16_t* bf16;
+  std::uint16_t* half;
   float* state[kMaxStateSlots];
   float* average;
   const Layout::Entry* no_decay;
@@ -91,7 +91,7 @@ struct PassMemory {
 TROUPE_KERNEL_BODY PassMemory memory_of(const Block& block, const UpdateArgs& args) {
   static_assert(kMaxStateSlots == 3);
   return {block.at(args.parameters),
-          block.at(args.bf16),
+          block.at(args.half),
           {block.at(args.state[0]), block.at(args.state[1]), block.at(args.state[2])},
           block.at(args.average),
           block.at(args.no_decay),
@@ -128,7 +128,7 @@ TROUPE_KERNEL_BODY void update_at(const Block& block, const UpdateArgs& args, co
   update_element<kKind>(rule, scale, sum, memory.parameters[i], memory.state[0] ? memory.state[0][i] : none0,
                         memory.state[1] ? memory.state[1][i] : none1);
   if (memory.average) average_element(rule, memory.parameters[i], memory.average[i]);
-  if (memory.bf16) memory.bf16[i] = rounded(memory.parameters[i], args.copy_type);
+  if (memory.half) memory.half[i] = rounded(memory.parameters[i], args.copy_type);
 }
 
 template <RuleKind kKind>
@@ -333,7 +333,7 @@ inline void declare(Accesses& touched, const UpdateArgs& args) {
   touched.reads(args.scaled, args.count_scaled * sizeof(Layout::Entry));
   touched.reads(args.squares, args.count_scaled * sizeof(TensorSquares));
   touched.writes(args.parameters, bytes);
-  touched.writes(args.bf16, args.count * sizeof(std::uint16_t));
+  touched.writes(args.half, args.count * sizeof(std::uint16_t));
   std::size_t slots = 0;
   for (float* const state : args.state) {
     touched.writes(state, bytes);

@@ -25,7 +25,7 @@ struct Tensor {
 
 struct LayerParameter {
   const void* values = nullptr;
-  const std::uint16_t* bf16 = nullptr;  // rounded, where the graph is in bf16 or f16
+  const std::uint16_t* half = nullptr;  // rounded, where the graph is in bf16 or f16
   float* gradient = nullptr;
   std::uint64_t count = 0;
   Stored type = Stored::f32;

@@ -48,17 +48,17 @@ MultiplyArgs product_of(const Affine& of, const LayerWork& work, const Tensor& t
   args.extents = {1, of.rows, of.units, of.inner};
   return args;
 }
-const std::uint16_t* bf16_bias(const Affine& of, const LayerWork& work) {
-  return of.has_bias ? work.parameters[1].bf16 : nullptr;
+const std::uint16_t* half_bias(const Affine& of, const LayerWork& work) {
+  return of.has_bias ? work.parameters[1].half : nullptr;
 }
 
 void forward(const Affine& of, const LayerWork& work, const Pass& pass) {
   MultiplyArgs args = product_of(of, work, *work.output);
-  pass.math.multiply(pass.stream, args, bf16_bias(of, work));
+  pass.math.multiply(pass.stream, args, half_bias(of, work));
 }
 
 bool forward_with_relu(const Affine& of, const LayerWork& work, const Tensor& to, std::byte* mask, const Pass& pass) {
-  return pass.math.multiply_with_relu(pass.stream, product_of(of, work, to), bf16_bias(of, work), mask);
+  return pass.math.multiply_with_relu(pass.stream, product_of(of, work, to), half_bias(of, work), mask);
 }
 
 MultiplyArgs product_to_input(const Affine& of, const LayerWork& work) {
@@ -163,8 +163,8 @@ ConvolveToImagesArgs to_images_args(const Conv2d& conv, const LayerWork& work, s
   return args;
 }
 
-const std::uint16_t* bf16_bias(const Conv2d& conv, const LayerWork& work) {
-  return conv.bias ? work.parameters[1].bf16 : nullptr;
+const std::uint16_t* half_bias(const Conv2d& conv, const LayerWork& work) {
+  return conv.bias ? work.parameters[1].half : nullptr;
 }
 
 }  // namespace
@@ -173,7 +173,7 @@ void prepare(const Conv2d& conv, const LayerWork& work, const Tensor* relu, std:
              Math& math) {
   if (is_affine(conv)) return;
   const Tensor& to = relu != nullptr ? *relu : *work.output;
-  math.prepare(forward_args(conv, work, to, rows), bf16_bias(conv, work), relu != nullptr);
+  math.prepare(forward_args(conv, work, to, rows), half_bias(conv, work), relu != nullptr);
   if (!trains) return;
   math.prepare(to_weights_args(conv, work, rows));
   if (work.gradients[0].at != nullptr) math.prepare(to_images_args(conv, work, rows));
@@ -191,9 +191,9 @@ bool forward_with_relu(const Operation& operation, const LayerWork& work, const 
   if (conv == nullptr) return false;
   if (is_affine(*conv)) return forward_with_relu(affine_of(*conv, work, pass.rows), work, to, nullptr, pass);
   const ConvolveArgs args = forward_args(*conv, work, to, pass.rows);
-  if (!pass.math.has_relu(args, bf16_bias(*conv, work))) return false;
+  if (!pass.math.has_relu(args, half_bias(*conv, work))) return false;
   bring_channels_last(work, args.shape, pass);
-  pass.math.convolve_with_relu(pass.stream, args, bf16_bias(*conv, work));
+  pass.math.convolve_with_relu(pass.stream, args, half_bias(*conv, work));
   return true;
 }
 
@@ -201,7 +201,7 @@ void forward(const Conv2d& conv, const LayerWork& work, const Pass& pass) {
   if (is_affine(conv)) return forward(affine_of(conv, work, pass.rows), work, pass);
   ConvolveArgs args = forward_args(conv, work, *work.output, pass.rows);
   bring_channels_last(work, args.shape, pass);
-  pass.math.convolve(pass.stream, args, bf16_bias(conv, work));
+  pass.math.convolve(pass.stream, args, half_bias(conv, work));
 }
 
 void backward(const Conv2d& conv, const LayerWork& work, const Pass& pass) {

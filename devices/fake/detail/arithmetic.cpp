@@ -58,7 +58,7 @@ bool update(const RuleStep& rule, std::uint64_t number, const UpdateAddresses& a
       update_element(here, scale, add_up(contributions, i), at.parameters[i], at.state[0] ? at.state[0][i] : none,
                      at.state[1] ? at.state[1][i] : none);
       if (here.average > 0) average_element(here, at.parameters[i], at.state[state_slots(here.kind)][i]);
-      if (at.bf16) at.bf16[i] = to_bf16(at.parameters[i]);
+      if (at.half) at.half[i] = to_bf16(at.parameters[i]);
     }
   };
   const auto elements = [&](std::uint64_t first, std::uint64_t count, const UndoCopy& undo) {

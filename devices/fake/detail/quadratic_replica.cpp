@@ -30,9 +30,9 @@ class QuadraticReplica final : public Replica {
     check(memory.gradients, count * sizeof(float), "gradients");
     parameters_ = device.address_of<const float>(memory.parameters);
     gradients_ = {device.address_of<float>(memory.gradients), count};
-    if (memory.bf16.size_bytes == 0) return;
-    check(memory.bf16, count * sizeof(std::uint16_t), "bf16 weights");
-    bf16_ = device.address_of<const std::uint16_t>(memory.bf16);
+    if (memory.half.size_bytes == 0) return;
+    check(memory.half, count * sizeof(std::uint16_t), "bf16 weights");
+    bf16_ = device.address_of<const std::uint16_t>(memory.half);
   }
 
   void step(Stream& stream, Memory batch, std::uint32_t rows, Memory sums, BucketSink& sink) override {

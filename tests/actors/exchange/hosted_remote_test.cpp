@@ -161,7 +161,7 @@ class End {
 /// Groups without empty stripes; another test checks the bf16 image.
 GroupSpec spec_of(std::uint64_t seed) {
   GroupSpec spec = contracts::random_group(2, seed);
-  spec.bf16 = false;
+  spec.half = false;
   const std::uint64_t middle = std::max<std::uint64_t>(16, spec.elements / 32 * 16);
   spec.elements = std::max<std::uint64_t>(spec.elements, 32);
   spec.stripes[0] = {GroupId{}, Rank{0}, 0, middle};

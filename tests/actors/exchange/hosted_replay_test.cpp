@@ -84,7 +84,7 @@ Cells replay_elastic(const GroupSpec& spec, const PolicySettings& settings, cons
 
 void run(const PolicySettings& settings, std::uint64_t seed, std::uint64_t& stalest) {
   GroupSpec spec = contracts::random_group(3, seed);
-  spec.bf16 = false;
+  spec.half = false;
   HostedOptions options{.settings = settings};
   FakeWorld* world = nullptr;
   contracts::ExchangeCase how{

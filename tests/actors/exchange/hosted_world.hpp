@@ -54,11 +54,11 @@ class HostedWorld final : public contracts::CommunicatorWorld {
       Arena& arena = *arenas_[r];
       contracts::RankView view{.space = &space_};
       view.parameters = arena.allocate(spec.elements * sizeof(float));
-      view.bf16 = spec.bf16 ? arena.allocate(spec.elements * size_bytes(DType::bf16)) : Memory{};
+      view.half = spec.half ? arena.allocate(spec.elements * size_bytes(DType::bf16)) : Memory{};
       contracts::allocate_rank(spec, r, arena, view);
       view.mine.parameters =
           spec.stripes[r].count > 0 ? arena.allocate(spec.stripes[r].count * sizeof(float)) : Memory{};
-      view.mine.bf16 = spec.bf16 ? arena.allocate(spec.stripes[r].count * size_bytes(DType::bf16)) : Memory{};
+      view.mine.half = spec.half ? arena.allocate(spec.stripes[r].count * size_bytes(DType::bf16)) : Memory{};
       view.mine.journal = {};
       devices_.push_back(make_device(space_, r));
       view.copies =
@@ -120,8 +120,8 @@ class HostedWorld final : public contracts::CommunicatorWorld {
     for (std::uint32_t r = 0; r < spec_.ranks; ++r) {
       const contracts::RankView& view = views_[r];
       HostedMemory& memory = memories_.emplace_back();
-      memory = {.gradients = view.gradients, .weights = view.parameters, .bf16 = view.bf16, .landing = view.parameters};
-      if (elastic || spec_.bf16) {
+      memory = {.gradients = view.gradients, .weights = view.parameters, .half = view.half, .landing = view.parameters};
+      if (elastic || spec_.half) {
         memory.landing = arenas_[r]->allocate(spec_.elements * sizeof(float));
         memory.one = arenas_[r]->allocate(sizeof(StepSums));
       }

@@ -207,7 +207,7 @@ StripeMemory make_stripe(std::uint64_t first, std::uint64_t count, RuleKind rule
   StripeMemory whole;
   whole.stripe = {GroupId{}, Rank{1}, first, count};
   whole.parameters = {kArena, 4096, count * 4};
-  whole.bf16 = {kArena, 1 << 24, count * 2};
+  whole.half = {kArena, 1 << 24, count * 2};
   for (std::size_t s = 0; s < state_slots(rule); ++s) whole.state[s] = {kArena, (2 + s) << 24, count * 4};
   whole.journal = {kArena, 8 << 24, buckets * journal_bytes(state_slots(rule))};
   return whole;
@@ -230,7 +230,7 @@ TEST(CommonPart, CutsAStripeIntoWhatItsBucketsCover) {
       EXPECT_LE(part.stripe.first + part.stripe.count, bucket.first + bucket.count);
       const std::uint64_t offset = part.stripe.first - whole.stripe.first;
       EXPECT_EQ(part.parameters, slice(whole.parameters, offset * 4, part.stripe.count * 4));
-      EXPECT_EQ(part.bf16, slice(whole.bf16, offset * 2, part.stripe.count * 2));
+      EXPECT_EQ(part.half, slice(whole.half, offset * 2, part.stripe.count * 2));
       EXPECT_EQ(part.state[1], slice(whole.state[1], offset * 4, part.stripe.count * 4));
       next += part.stripe.count;
     }

@@ -232,8 +232,8 @@ class ExchangedRun {
     return seen;
   }
   Exchange& exchange(std::uint32_t r) { return *exchanges_[r]; }
-  std::vector<std::uint16_t> bf16() {
-    return WorkingGroup::get<std::uint16_t>(group_.world->rank(0), group_.world->rank(0).bf16);
+  std::vector<std::uint16_t> half() {
+    return WorkingGroup::get<std::uint16_t>(group_.world->rank(0), group_.world->rank(0).half);
   }
 
  private:
@@ -340,7 +340,7 @@ class PolicyExchange : public ::testing::TestWithParam<CommunicatorCase> {
   static void expect_plain(PolicySettings policy, std::uint64_t first_seed, std::uint64_t steps = 7) {
     for (std::uint64_t seed = first_seed; seed < first_seed + 6 && !HasFatalFailure(); ++seed) {
       Script script{.spec = random_group(1 + seed % 3, seed), .phases = {{.policy = policy}}, .steps = steps};
-      script.spec.bf16 = false;
+      script.spec.half = false;
       if (seed % 2 == 0) script.relieve(seed);
       SCOPED_TRACE(text(to_string(policy), ", ", script.spec.ranks, " ranks, seed ", seed));
       const Seen plain = PlainRun{script}.run();
@@ -361,7 +361,7 @@ TEST_P(PolicyExchange, OfSyncIsOnePlainOptimizer) { expect_plain({}, 100); }
 TEST_P(PolicyExchange, OfRelievedRanksKeepsTheirWordInAVerdictAndTheHalfImage) {
   for (std::uint64_t seed = 190; seed < 196; ++seed) {
     Script script{.spec = random_group(2 + seed % 3, seed), .phases = {{.policy = {}}}, .steps = 7};
-    script.spec.bf16 = true;
+    script.spec.half = true;
     script.spec.rule.clip_norm = 0.5;
     ExchangedRun plain{script, GetParam()};
     script.relieve(seed);
@@ -371,8 +371,8 @@ TEST_P(PolicyExchange, OfRelievedRanksKeepsTheirWordInAVerdictAndTheHalfImage) {
     const Floats &left = expected->weights.back()[0], &right = seen->weights.back()[0];
     for (std::size_t i = 0; i < left.size(); ++i)  // the norm's squares are added in another order
       ASSERT_NEAR(left[i], right[i], 1e-5 * std::max(1.0F, std::abs(left[i]))) << "element " << i << ", seed " << seed;
-    ASSERT_EQ(relieved.bf16().size(), right.size());
-    for (std::size_t i = 0; i < right.size(); ++i) ASSERT_EQ(relieved.bf16()[i], to_bf16(right[i])) << "element " << i;
+    ASSERT_EQ(relieved.half().size(), right.size());
+    for (std::size_t i = 0; i < right.size(); ++i) ASSERT_EQ(relieved.half()[i], to_bf16(right[i])) << "element " << i;
   }
 }
 TEST_P(PolicyExchange, OfSyncWithAccumulationUpdatesWithTheSumOfSeveralSteps) { expect_plain({.accumulate = 3}, 110); }
@@ -402,7 +402,7 @@ void expect_agreement(const CommunicatorCase& how, const PolicySettings& a, cons
                       std::uint32_t ranks) {
   for (std::uint64_t seed = 200; seed < 204; ++seed) {
     Script script{.spec = random_group(ranks, seed), .phases = {{.policy = a}}, .steps = 6};
-    script.spec.bf16 = false;
+    script.spec.half = false;
     script.spec.rule = {.kind = RuleKind::sgd, .rate = 0.05};
     const auto one = ExchangedRun{script, how}.run();
     script.phases[0].policy = b;
@@ -465,7 +465,7 @@ TEST_P(PolicyExchange, SwitchesBetweenAnyTwoPoliciesWithEqualReplicasAndNoSample
   for (std::size_t a = 0; a < policies.size(); ++a) {
     for (std::size_t b = 0; b < policies.size(); ++b) {
       Script script{.spec = random_group(2 + a % 2, 300 + 8 * a + b), .steps = 11};
-      script.spec.bf16 = false;
+      script.spec.half = false;
       // Each way once, and back: by a step, by samples.
       script.phases = {{.policy = policies[a]},
                        {.from_step = 4, .policy = policies[b]},
@@ -482,7 +482,7 @@ TEST_P(PolicyExchange, SwitchesBetweenAnyTwoPoliciesWithEqualReplicasAndNoSample
 TEST_P(PolicyExchange, SwitchesWhenItIsToldTo) {
   for (const PolicySettings& to : every_policy()) {
     Script script{.spec = random_group(3, 400), .steps = 9};
-    script.spec.bf16 = false;
+    script.spec.half = false;
     script.phases = {{.policy = {}}, {.from_step = 1000, .policy = to}};  // there is memory for it
     script.told = {{.from_step = 5, .policy = to}};
     SCOPED_TRACE(to_string(to));
@@ -497,7 +497,7 @@ TEST_P(PolicyExchange, SwitchesWhenItIsToldTo) {
 
 TEST_P(PolicyExchange, HasMemoryForAPolicyThatWaitsForAStragglerAndLeavesItToBeTold) {
   Script script{.spec = random_group(3, 402), .steps = 9};
-  script.spec.bf16 = false;
+  script.spec.half = false;
   const PolicySettings local{.kind = PolicyKind::local_sgd, .every_steps = 2};
   script.phases = {{.policy = {}}, {.policy = local, .straggler_ratio = 2}};
   script.told = {{.from_step = 5, .policy = local}};
@@ -511,7 +511,7 @@ TEST_P(PolicyExchange, HasMemoryForAPolicyThatWaitsForAStragglerAndLeavesItToBeT
 
 TEST_P(PolicyExchange, RefusesASwitchForWhichItHasNoMemoryOrThatComesTooLate) {
   Script script{.spec = random_group(2, 401), .phases = {{}}, .steps = 3};
-  script.spec.bf16 = false;
+  script.spec.half = false;
   ExchangedRun run{script, GetParam()};
   EXPECT_THROW(run.exchange(0).switch_at(Step{2}, {.kind = PolicyKind::local_sgd}), Error);
   ASSERT_TRUE(run.run());

@@ -424,7 +424,7 @@ TEST(Planner, DirectRouteHasOwnParametersAndStaging) {
   for (const std::uint32_t r : {0u, 1u}) {
     const MemoryNeeds needs = memory_needs(plan, graph, {r});
     EXPECT_EQ(needs.parameters, 4 * n);
-    EXPECT_EQ(needs.bf16, 2 * n);
+    EXPECT_EQ(needs.half, 2 * n);
     EXPECT_EQ(needs.journal, 0u);
     EXPECT_GE(needs.staging, 4 * largest + 2 * 2 * sizeof(StepSums));  // the other rank's gradients, two rounds of sums
   }

@@ -176,10 +176,10 @@ class Trained {
   Trained(Side& side, const Network& network, DType dtype) : side_(side), graph_(graph_of(network, dtype)) {
     memory_.parameters = numbers_of(sizeof(float));
     memory_.gradients = numbers_of(sizeof(float));
-    if (dtype == DType::bf16) memory_.bf16 = numbers_of(sizeof(std::uint16_t));
+    if (dtype == DType::bf16) memory_.half = numbers_of(sizeof(std::uint16_t));
     stripe_.stripe = {GroupId{}, Rank{}, 0, layout_.count_elements()};
     stripe_.parameters = memory_.parameters;
-    stripe_.bf16 = memory_.bf16;
+    stripe_.half = memory_.half;
     for (std::size_t slot = 0; slot < state_slots(rule_.kind); ++slot) stripe_.state[slot] = numbers_of(sizeof(float));
     const BatchLayout batch{rows_of(network), graph_.fields()};
     rows_ = batch.rows();

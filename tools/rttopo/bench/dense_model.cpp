@@ -57,8 +57,8 @@ DenseModel::DenseModel(MeasuredDevice& on, const Graph& graph, std::uint32_t row
   const std::uint64_t bf16_bytes = layout_.count_elements() * size_bytes(DType::bf16);
   Pieces pieces{on_.take(3 * Pieces::in_lines(f32_bytes) + Pieces::in_lines(batch_layout_.size_bytes()) +
                          Pieces::in_lines(sizeof(StepSums)))};
-  ReplicaMemory memory{.parameters = pieces.next(f32_bytes), .bf16 = {}, .gradients = pieces.next(f32_bytes)};
-  if (graph.dtype() == DType::bf16) memory.bf16 = pieces.next(bf16_bytes);
+  ReplicaMemory memory{.parameters = pieces.next(f32_bytes), .half = {}, .gradients = pieces.next(f32_bytes)};
+  if (graph.dtype() == DType::bf16) memory.half = pieces.next(bf16_bytes);
   batch_ = pieces.next(batch_layout_.size_bytes());
   sums_ = pieces.next(sizeof(StepSums));
   fill_weights(graph, memory);
@@ -72,7 +72,7 @@ void DenseModel::fill_weights(const Graph& graph, const ReplicaMemory& memory) {
   fill_initial(graph, layout_, 1, weights);
   const auto* const from = reinterpret_cast<const std::byte*>(weights.data());
   on_.write(memory.parameters, [&](std::span<std::byte> to) { std::copy_n(from, to.size(), to.data()); });
-  on_.write(memory.bf16, [&](std::span<std::byte> to) {
+  on_.write(memory.half, [&](std::span<std::byte> to) {
     convert_elements(to.data(), DType::bf16, from, DType::f32, weights.size());
   });
 }

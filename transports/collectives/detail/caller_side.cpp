@@ -71,7 +71,7 @@ void CallerSide::check(const BucketWork& work, const StripeMemory& mine) const {
     return whole.size_bytes == 0 || memory == elements(whole, stripe.first, stripe.count, element_bytes);
   };
   TROUPE_CHECK(
-      lies(mine.parameters, plan_.group().parameters, sizeof(float)) && lies(mine.bf16, plan_.group().bf16, kBf16Bytes),
+      lies(mine.parameters, plan_.group().parameters, sizeof(float)) && lies(mine.half, plan_.group().half, kHalfBytes),
       Code::invalid, where(), "the stripe does not lie in this rank's copy of the parameters");
 }
 

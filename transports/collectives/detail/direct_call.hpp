@@ -19,11 +19,11 @@ struct Round;
 
 /// One message that is sent in a round.
 struct Delivery final : SendQueue::Message, SendDone {
-  Delivery(Flow& its_flow, std::uint32_t rank, bool is_bf16) : flow(its_flow), bf16(is_bf16) { to = rank; }
+  Delivery(Flow& its_flow, std::uint32_t rank, bool is_half) : flow(its_flow), half(is_half) { to = rank; }
   void sent(Status status) noexcept override;
 
   Flow& flow;
-  const bool bf16;  // it carries the bf16 image of a result
+  const bool half;  // it carries the copy of a result in half precision
 };
 
 /// What a rank sends to the others in a round: its contributions, or the result of the part that it owns.

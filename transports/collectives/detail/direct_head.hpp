@@ -16,7 +16,7 @@ namespace troupe::collectives {
 enum class PayloadKind : std::uint8_t {
   contribution = 1,  // a rank's contribution to what the receiver adds up, and its sums
   result = 2,        // the sender's part after its work
-  bf16_result = 3,   // the bf16 image of the result
+  half_result = 3,   // the copy of the result in half precision
 };
 inline constexpr std::uint8_t kAborted = 4;  // in place of the payload kind: an AbortNotice
 

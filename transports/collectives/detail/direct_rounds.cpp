@@ -264,7 +264,7 @@ void DirectRounds::unstage(const DirectHead& head) {
   const RoundShape& shape = head.round;
   const std::size_t place = (shape.sequence % 2 * plan_.ranks() + head.rank) * 2;
   StagedResult& result =
-      channels_[plan_.channel_of(shape)].staged[place + (head.payload_kind == PayloadKind::bf16_result ? 1 : 0)];
+      channels_[plan_.channel_of(shape)].staged[place + (head.payload_kind == PayloadKind::half_result ? 1 : 0)];
   result.sequence = shape.sequence;
   result.payload_kind = head.payload_kind;
   work_.unstage(head, result);

@@ -116,16 +116,16 @@ void OwnWork::update_own_part(Round& round) {
 void OwnWork::stage_results(const ElementRange& own) {
   if (!group_.device_memory) return;
   exchange_.copy(staging_.results(own), elements(group_.parameters, own.first, own.count, sizeof(float)));
-  if (group_.bf16.size_bytes > 0)
-    exchange_.copy(staging_.image(own), elements(group_.bf16, own.first, own.count, kBf16Bytes));
+  if (group_.half.size_bytes > 0)
+    exchange_.copy(staging_.image(own), elements(group_.half, own.first, own.count, kHalfBytes));
 }
 
 void OwnWork::unstage(const DirectHead& head, StagedResult& result) {
   const RoundShape& shape = head.round;
   const ElementRange part = plan_.part_of(shape, head.rank);
   about(shape);
-  if (head.payload_kind == PayloadKind::bf16_result)
-    exchange_.copy(elements(group_.bf16, part.first, part.count, kBf16Bytes), staging_.image(part));
+  if (head.payload_kind == PayloadKind::half_result)
+    exchange_.copy(elements(group_.half, part.first, part.count, kHalfBytes), staging_.image(part));
   else
     exchange_.copy(elements(group_.parameters, part.first, part.count, sizeof(float)), staging_.results(part));
   tell(result);

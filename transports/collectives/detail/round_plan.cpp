@@ -35,7 +35,7 @@ bool carries_parameters(const RoundShape& shape) noexcept {
 StagingNeeds staging_needs(const DirectGroup& group) noexcept {
   return {.packed_bytes = group.filter != nullptr ? group.filter->packed_bytes() : 0,
           .device_memory = group.device_memory,
-          .bf16 = group.bf16.size_bytes > 0};
+          .half = group.half.size_bytes > 0};
 }
 
 bool carries_sums(const RoundShape& shape) noexcept {
@@ -59,16 +59,16 @@ void RoundPlan::check(AddressSpace& space) const {
   std::uint64_t end = 0;
   for (const Bucket& bucket : group_.buckets) end = std::max(end, bucket.first + bucket.count);
   TROUPE_CHECK(group_.parameters.size_bytes >= end * sizeof(float) &&
-                   (group_.bf16.size_bytes == 0 || group_.bf16.size_bytes * 2 == group_.parameters.size_bytes),
+                   (group_.half.size_bytes == 0 || group_.half.size_bytes * 2 == group_.parameters.size_bytes),
                Code::invalid, end, " elements are exchanged, the memory is of ", group_.parameters.size_bytes,
-               " bytes of parameters and ", group_.bf16.size_bytes, " of their bf16 image");
+               " bytes of parameters and ", group_.half.size_bytes, " of their copy in half precision");
   TROUPE_CHECK(group_.residual.size_bytes == 0 ||
                    (group_.filter != nullptr && group_.residual.size_bytes == group_.parameters.size_bytes),
                Code::invalid, "a residual of ", group_.residual.size_bytes, " bytes for ", group_.parameters.size_bytes,
                " of parameters, ", group_.filter != nullptr ? "which are packed" : "of which nothing is packed");
   TROUPE_CHECK(group_.staging.size_bytes >= staging_.size_bytes(), Code::invalid, "the staging memory has ",
                group_.staging.size_bytes, " bytes, ", staging_.size_bytes(), " are needed");
-  for (const Memory& memory : {group_.parameters, group_.bf16, group_.residual, group_.staging}) {
+  for (const Memory& memory : {group_.parameters, group_.half, group_.residual, group_.staging}) {
     if (memory.size_bytes == 0) continue;
     (void)space.address(memory);  // throws if it is not mapped here
     const bool passes = group_.device_memory && memory != group_.staging;
@@ -119,7 +119,7 @@ RoundWindow::Expected RoundPlan::expected(const Round& round) const {
   RoundWindow::Expected all;
   if (contributes_to(round, self_)) all.contributions = ranks() - 1;
   const bool plain = is_plain(round.shape);
-  const std::uint32_t each = !plain && group_.bf16.size_bytes > 0 ? 2 : 1;
+  const std::uint32_t each = !plain && group_.half.size_bytes > 0 ? 2 : 1;
   for (std::uint32_t r = 0; r < ranks(); ++r) {
     if (r != self_ && has_result(round, r)) all.results += each;
   }
@@ -159,8 +159,8 @@ Memory RoundPlan::payload_of(const Delivery& delivery) const {
   if (is_plain(shape)) return (flow.results ? spreads(shape) : reduces(shape)) ? call.parts[owner] : Memory{};
   const ElementRange part = part_of(shape, owner);
   if (part.count == 0) return {};
-  if (group_.device_memory && flow.results) return delivery.bf16 ? staging_.image(part) : staging_.results(part);
-  if (delivery.bf16) return elements(group_.bf16, part.first, part.count, kBf16Bytes);
+  if (group_.device_memory && flow.results) return delivery.half ? staging_.image(part) : staging_.results(part);
+  if (delivery.half) return elements(group_.half, part.first, part.count, kHalfBytes);
   if (flow.results) return elements(group_.parameters, part.first, part.count, sizeof(float));
   if (!carries_gradients(shape)) return {};
   if (is_staged(shape)) return staging_.leaving(shape.bucket, part);
@@ -169,7 +169,7 @@ Memory RoundPlan::payload_of(const Delivery& delivery) const {
 
 bool RoundPlan::is_due(const Flow& flow, const Delivery& delivery) const {
   if (!flow.results) return contributes_to(flow.round, delivery.to);
-  return !delivery.bf16 || (!is_plain(flow.round.shape) && group_.bf16.size_bytes > 0);
+  return !delivery.half || (!is_plain(flow.round.shape) && group_.half.size_bytes > 0);
 }
 
 bool RoundPlan::is_known(const RoundShape& shape) const {
@@ -184,12 +184,12 @@ bool RoundPlan::is_due(const DirectHead& head, const Round* own) const {
   const RoundShape& shape = head.round;
   const bool contributes = head.payload_kind == PayloadKind::contribution;
   if (is_plain(shape)) {
-    if (own == nullptr) return head.payload_kind != PayloadKind::bf16_result;
+    if (own == nullptr) return head.payload_kind != PayloadKind::half_result;
     return contributes ? contributes_to(*own, self_)
                        : has_result(*own, head.rank) && head.payload_kind == PayloadKind::result;
   }
   if (contributes) return shape.sums || part_of(shape, self_).count > 0;
-  const bool image = group_.bf16.size_bytes > 0;
+  const bool image = group_.half.size_bytes > 0;
   return carries_parameters(shape) && part_of(shape, head.rank).count > 0 &&
          (head.payload_kind == PayloadKind::result || image);
 }
@@ -204,7 +204,7 @@ std::uint64_t RoundPlan::expected_bytes(const DirectHead& head, std::uint64_t fo
   }
   if (!contributes)
     return part_of(shape, head.rank).count *
-           (head.payload_kind == PayloadKind::bf16_result ? kBf16Bytes : sizeof(float));
+           (head.payload_kind == PayloadKind::half_result ? kHalfBytes : sizeof(float));
   if (!carries_gradients(shape)) return 0;
   return part_of(shape, self_).count * (is_filtered(shape) ? group_.filter->packed_bytes() : sizeof(float));
 }
@@ -222,8 +222,8 @@ Memory RoundPlan::landing_of(const DirectHead& head, std::uint64_t size_bytes, c
   }
   const ElementRange part = part_of(shape, head.rank);
   if (group_.device_memory)
-    return head.payload_kind == PayloadKind::bf16_result ? staging_.image(part) : staging_.results(part);
-  if (head.payload_kind == PayloadKind::bf16_result) return elements(group_.bf16, part.first, part.count, kBf16Bytes);
+    return head.payload_kind == PayloadKind::half_result ? staging_.image(part) : staging_.results(part);
+  if (head.payload_kind == PayloadKind::half_result) return elements(group_.half, part.first, part.count, kHalfBytes);
   return elements(group_.parameters, part.first, part.count, sizeof(float));
 }
 

@@ -14,7 +14,7 @@
 
 namespace troupe::collectives {
 
-inline constexpr std::uint64_t kBf16Bytes = size_bytes(DType::bf16);
+inline constexpr std::uint64_t kHalfBytes = 2;
 
 StagingNeeds staging_needs(const DirectGroup& group) noexcept;
 

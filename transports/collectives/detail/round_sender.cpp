@@ -40,7 +40,7 @@ bool RoundSender::try_send(Delivery& delivery) {
   const Flow& flow = delivery.flow;
   DirectHead head;
   head.payload_kind = !flow.results   ? PayloadKind::contribution
-                      : delivery.bf16 ? PayloadKind::bf16_result
+                      : delivery.half ? PayloadKind::half_result
                                       : PayloadKind::result;
   head.view = group.view.value;
   head.rank = plan_.self();

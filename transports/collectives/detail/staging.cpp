@@ -44,7 +44,7 @@ Staging::Staging(const Ownership& ownership, std::uint32_t self, const StagingNe
   }
   if (!needs.device_memory) return;
   results_ = take(elements * sizeof(float));
-  if (needs.bf16) image_ = take(elements * troupe::size_bytes(DType::bf16));
+  if (needs.half) image_ = take(elements * troupe::size_bytes(DType::bf16));
   plain_ = take(ownership.ranks() * aligned(ownership.largest_part() * sizeof(float)));
 }
 

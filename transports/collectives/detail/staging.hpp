@@ -13,7 +13,7 @@ namespace troupe::collectives {
 struct StagingNeeds {
   std::uint64_t packed_bytes = 0;  // for an element that goes through a filter; 0: there is no filter
   bool device_memory = false;      // everything that is sent or received passes through it
-  bool bf16 = false;               // results have a bf16 image
+  bool half = false;               // results have a copy in half precision
 };
 
 /// Where messages for one rank arrive, and where packed data waits to be sent, in the memory that its group provides.
@@ -48,7 +48,7 @@ class Staging {
   /// This rank's gradients over a range of a bucket, packed if there is a filter.
   Memory leaving(std::uint32_t bucket, const ElementRange& part) const noexcept;
   // If memory is the device's:
-  /// New parameters on their way from or to the device, and their bf16 image.
+  /// New parameters on their way from or to the device, and their copy in half precision.
   Memory results(const ElementRange& part) const noexcept;
   Memory image(const ElementRange& part) const noexcept;
   /// A part of a plain operation, at most Ownership::largest_part() of f32.
