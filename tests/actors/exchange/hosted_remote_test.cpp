@@ -158,7 +158,7 @@ class End {
   std::unique_ptr<Stream> stream_ = device_->stream();  // ends first: it may be in the middle of something
 };
 
-/// Groups without empty stripes; another test checks the bf16 image.
+/// Groups without empty stripes; another test checks the copy in half precision.
 GroupSpec spec_of(std::uint64_t seed) {
   GroupSpec spec = contracts::random_group(2, seed);
   spec.half = false;
