@@ -530,11 +530,12 @@ TEST_F(CpuReplica, HasTheSameGradientsOfImagesOfOneChannelOnAnyNumberOfThreads) 
   expect_same_gradients_on_any_number_of_threads({"one channel", Shape{{18, 19, 1}}, DType::f32, net.finish()}, 21);
 }
 
-/// Two dense layers, behind an image in blocks of channels if `images`.
-Graph few_rows(DType dtype, bool images) {
+/// Two dense layers, behind an image in blocks of channels if `images`, which a layer of its own may flatten.
+Graph few_rows(DType dtype, bool images, bool flattened = false) {
   LayerList net;
   if (images)
     for (int i = 0; i < 2; ++i) net.add(Conv2d{.filters = 32, .kernel = {3, 3}, .padding = {1, 1}});
+  if (flattened) net.add(Flatten{});
   net.add(Dense{150});
   net.add(Relu{});
   net.add(Dense{10});
@@ -573,7 +574,8 @@ TEST_P(CpuReplicaOf, HasTheGradientsOfTheReferenceInDenseLayersOfFewRows) {
   const bool bf16 = GetParam() == DType::bf16;
   for (const std::uint32_t rows : {4U, 16U, 63U})
     compare(rows, few_rows(GetParam(), false), rows, bf16 ? 0.15 : 1e-5, bf16 ? 0.02 : 1e-6);
-  compare(1, few_rows(GetParam(), true), 16, bf16 ? 0.15 : 5e-5, bf16 ? 0.02 : 1e-6);
+  for (const bool flattened : {false, true})
+    compare(1, few_rows(GetParam(), true, flattened), 16, bf16 ? 0.15 : 5e-5, bf16 ? 0.02 : 1e-6);
 }
 
 TEST_P(CpuReplicaOf, HasTheSameGradientsOfDenseLayersOnAnyNumberOfThreads) {

@@ -22,5 +22,6 @@ void* operator new(std::size_t size, const std::nothrow_t&) noexcept {  // of st
   if (size > largest.load()) largest.store(size);
   return std::malloc(size);
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+// Not inlined: the compiler would take free() of what operator new returned for a mistake.
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }

@@ -231,7 +231,7 @@ TEST_F(Ucx, RemovesFilesOfSharedMemoryThatNobodyHasOpen) {
   for (const std::string& file : {left, others}) ASSERT_TRUE(std::ofstream{file} << "x") << file;
   std::ofstream open{in_use};
   ASSERT_TRUE(open << "x");
-  EXPECT_GE(remove_ucx_orphans(), 1u);
+  remove_ucx_orphans();  // how many: a transport of another test may have removed some of them a moment before
   EXPECT_FALSE(std::filesystem::exists(left));
   EXPECT_TRUE(std::filesystem::exists(in_use));
   EXPECT_TRUE(std::filesystem::exists(others));

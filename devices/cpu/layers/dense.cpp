@@ -240,8 +240,9 @@ class DenseCalls final : public LayerCalls {
 
   /// Of the input; without channels: it is not in blocks.
   ColumnOrder blocks() const {
-    const auto& image = fused_layer_.input_shape.extents;
-    if (!builder_.in_blocks(fused_layer_.inputs.front())) return {};
+    const std::uint32_t read = fused_layer_.inputs.front();
+    if (!builder_.in_blocks(read)) return {};
+    const auto& image = builder_.graph().shape_of(read).extents;  // fused_layer_.input_shape may be that, flattened
     return {.channels = image[2], .pixels = image[0] * image[1]};
   }
   /// Whatever that is; the description is of a plain matrix.
