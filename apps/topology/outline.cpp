@@ -37,7 +37,7 @@ std::string plural(std::size_t count, std::string_view one) { return text(count,
 class Outliner {
  public:
   Outliner(const Index& index, bool all) : index_(index), machine_(index.machine()), all_(all) {
-    for (const SlowSwitch& each : slow_switches(index)) slow_.emplace(each.part, each);
+    for (const SlowBridge& each : slow_bridges(index)) slow_.emplace(each.part, each);
   }
 
   Entry machine() {
@@ -266,7 +266,7 @@ class Outliner {
 
   void describe_switch(Entry& entry, const Part& part) const {
     entry.kind = Entry::Kind::pci_switch;
-    entry.title = "switch " + part.pci->bus;
+    entry.title = (is_switch(machine_, entry.part) ? "switch " : "port ") + part.pci->bus;
     std::size_t gpus = 0;
     std::size_t nics = 0;
     std::vector<PartIndex> open{entry.part};
@@ -288,7 +288,7 @@ class Outliner {
                                     at->second.below ? "behind it " : "others ", text_of(at->second.faster)));
   }
 
-  static void add_link(Entry& entry, const PciAttributes& pci) {
+  void add_link(Entry& entry, const PciAttributes& pci) const {
     const std::string now = text_of(pci.now);
     if (now.empty()) return;
     const double rate = bytes_per_second(pci.now);
@@ -298,6 +298,18 @@ class Outliner {
       entry.troubles.push_back("PCI link could be " + text_of(pci.possible));
     else if (pci.now.gigatransfers > 0 && pci.possible.gigatransfers > pci.now.gigatransfers)
       entry.details.push_back("up to " + text_of(pci.possible));
+    add_port_above(entry, pci);
+  }
+
+  /// A port that has no entry of its own and a slower link than the part directly behind it.
+  void add_port_above(Entry& entry, const PciAttributes& pci) const {
+    const PartIndex port = machine_.parts[entry.part].parent;
+    if (all_ || part_kind(port) != PartKind::pci_bridge || is_switch(machine_, port)) return;
+    const PciAttributes& above = *machine_.parts[port].pci;
+    const double rate = bytes_per_second(above.now);
+    if (rate <= 0 || rate >= bytes_per_second(pci.now)) return;
+    entry.details.back() += text(", but ", rate_text(rate), " at the port ", above.bus, " above it");
+    if (slow_.contains(port)) entry.troubles.emplace_back("slow PCI link");
   }
 
   void describe_function(Entry& entry, const Part& part) const {
@@ -416,7 +428,7 @@ class Outliner {
   const Index& index_;
   const Machine& machine_;
   const bool all_;
-  std::map<PartIndex, SlowSwitch> slow_;
+  std::map<PartIndex, SlowBridge> slow_;
 };
 
 }  // namespace

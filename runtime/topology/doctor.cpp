@@ -93,17 +93,29 @@ void link_lanes_down(const Context& c, std::string_view rule) {
 }
 
 void switch_link_slow(const Context& c, std::string_view rule) {
-  std::map<std::string, std::vector<std::string>> alike;  // by the text of the finding
-  for (const SlowSwitch& each : slow_switches(c.index)) {
+  struct Alike {
+    std::string what;
+    std::size_t peers;
+    std::vector<std::string> bridges;
+  };
+  std::vector<Alike> all;
+  for (const SlowBridge& each : slow_bridges(c.index)) {
     const PciLink& now = c.machine.parts[each.part].pci->now;
-    alike[text("a PCI link of ", text_of(now), "; ", each.below ? "what is behind it has " : "others of its kind have ",
-               text_of(each.faster))]
-        .push_back(c.name(each.part));
+    std::string what = text("a PCI link of ", text_of(now), "; ",
+                            each.below ? "what is behind it has " : "others of its kind have ", text_of(each.faster));
+    const auto same = [&](const Alike& a) { return a.what == what && a.peers == each.peers; };
+    auto at = std::ranges::find_if(all, same);
+    if (at == all.end()) at = all.insert(at, {std::move(what), each.peers, {}});
+    at->bridges.push_back(c.name(each.part));
   }
-  for (const auto& [what, switches] : alike)
-    c.add(rule, Severity::warning, text(joined(switches), switches.size() == 1 ? " has " : " each have ", what),
+  for (const auto& [what, peers, bridges] : all) {
+    const bool whole = bridges.size() > 1 && bridges.size() == peers;
+    c.add(rule, Severity::warning,
+          text(joined(bridges), bridges.size() == 1 ? " has " : " each have ", what,
+               whole ? text(" (all ", peers, " alike: at rest when this was read, or by design)") : ""),
           "look again while data is moved, since links may rest at a lower speed; if it stays so, look at the slot's "
           "settings in the firmware (link speed, bifurcation) and reseat the riser or baseboard");
+  }
 }
 
 void rank_far_from_gpu(const Context& c, std::string_view rule) {
@@ -445,7 +457,8 @@ constexpr std::array kRules{
     Rule{{"link-lanes-down", "a GPU has fewer NVLink or xGMI lanes than it should have, or than its peers have"},
          knows_lanes,
          link_lanes_down},
-    Rule{{"switch-link-slow", "the PCI link above a switch is far slower than what is behind it, or than its peers"},
+    Rule{{"switch-link-slow",
+          "the PCI link of a switch or port is far slower than what is behind it, or than its peers"},
          knows_switches,
          switch_link_slow},
     Rule{{"rank-far-from-gpu", "a rank may run on processors that are not near its GPU"},

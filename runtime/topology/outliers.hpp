@@ -19,16 +19,25 @@ struct ShortOfLanes {
 };
 std::vector<ShortOfLanes> gpus_short_of_lanes(const Index& index);
 
-/// A switch whose link to the processor has less than half the rate of another link, with which it is compared.
-struct SlowSwitch {
-  PartIndex part = kNoPart;
-  PciLink faster;     // the other link
-  bool below = true;  // it is the fastest of a GPU or NIC behind the switch; false: of most other switches of its kind
-};
-std::vector<SlowSwitch> slow_switches(const Index& index);
+/// Whether the part stands for a whole PCI switch. Of hwloc's bridges, counted from the top, every second one does: it
+/// is a switch's port toward the processor.
+bool is_switch(const Machine& machine, PartIndex part);
 
-/// Which paths are slow: over a slow switch, over links with lanes down, or clearly below most paths of the same class
-/// between the same kinds of parts. `ends`: of each path.
+/// A switch or port whose PCI link is clearly slower than another link, with which it is compared: a switch's link to
+/// the processor, or a port's to the next switch, has less than half of the other link's rate; a port directly above
+/// a GPU or NIC has less than that device, though both are ends of one link.
+struct SlowBridge {
+  PartIndex part = kNoPart;
+  PciLink faster;         // the other link
+  bool below = true;      // it is the fastest of a GPU or NIC behind it; false: of most other switches of its kind
+  std::size_t peers = 0;  // bridges at its depth, itself included, with a like device behind them
+};
+/// The slowest first. Of the two ends of a link between bridges, the lower one stands for both unless the upper one is
+/// slower.
+std::vector<SlowBridge> slow_bridges(const Index& index);
+
+/// Which paths are slow: over the link of a slow bridge, over links with lanes down, or clearly below most paths of the
+/// same class between the same kinds of parts. `ends`: of each path.
 std::vector<bool> slow_paths(const Index& index, const std::vector<Path>& paths,
                              const std::vector<std::pair<PartIndex, PartIndex>>& ends);
 

@@ -48,18 +48,16 @@ struct Limit {
   double rate = kNoLimit;
   bool assumed = false;
   std::string what;
-  PartIndex link = kNoPart;
-  void add(double bytes_per_second, std::string name, PartIndex of_link = kNoPart) {
+  void add(double bytes_per_second, std::string name) {
     if (bytes_per_second >= rate) return;
     rate = bytes_per_second;
     what = std::move(name);
-    link = of_link;
   }
   void add_pci(const Index& index, PartIndex part) {
     const PciAttributes& pci = *index.machine().parts[part].pci;
     const double known = bytes_per_second(pci.now) * kPciEfficiency;
     if (known <= 0) return add_unknown(index, part);
-    add(known, text("the PCI link of ", label_of(index, part), " (", text_of(pci.now), ")"), part);
+    add(known, text("the PCI link of ", label_of(index, part), " (", text_of(pci.now), ")"));
   }
   void add_unknown(const Index& index, PartIndex part) {
     assumed = true;
@@ -72,7 +70,6 @@ void finish(Path& path, Limit limit) {
   path.bytes_per_second = limit.rate == kNoLimit ? 0 : limit.rate;
   path.assumed = limit.assumed;
   path.slowest = std::move(limit.what);
-  path.slowest_link = limit.link;
 }
 
 /// GB/s between processors, similar to NCCL's tables. Intel's newer ones (from Ice Lake on, model 106) are
@@ -112,8 +109,9 @@ struct Between {
     while (a > 0 && b > 0 && up[a - 1] == down[b - 1]) --a, --b;
     Path path;
     Limit limit;
-    for (std::size_t i = 0; i < a; ++i) limit.add_pci(index, up[i]);
-    for (std::size_t i = 0; i < b; ++i) limit.add_pci(index, down[i]);
+    path.pci_links.assign(up.begin(), up.begin() + static_cast<std::ptrdiff_t>(a));
+    path.pci_links.insert(path.pci_links.end(), down.begin(), down.begin() + static_cast<std::ptrdiff_t>(b));
+    for (const PartIndex part : path.pci_links) limit.add_pci(index, part);
     for (const PartIndex end : {from, to})
       if (machine.parts[end].kind == PartKind::misc && index.nic_at(end) != nullptr) limit.add_unknown(index, end);
     path.path_class = class_of(up, down, a < up.size());

@@ -32,8 +32,8 @@ struct Path {
   double bytes_per_second = 0;       // modelled, in one direction; an unknown limit counts as PCI Express 3 x16
   bool assumed = false;              // whether a limit was unknown
   std::string slowest;               // what limits the rate
-  PartIndex slowest_link = kNoPart;  // the part whose PCI link limits the rate; kNoPart: not a PCI link, or not known
   std::vector<PartIndex> via;        // the parts between the two, in order
+  std::vector<PartIndex> pci_links;  // the parts whose PCI links it crosses
 };
 /// "NV12", "PIX"
 std::string text_of(const Path& path);

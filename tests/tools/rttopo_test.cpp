@@ -158,6 +158,45 @@ TEST_F(Rttopo, MemoryModulesAreCountedNotListed) {
   EXPECT_THAT(rttopo({"show", "-i", file.c_str(), "--all"}).out, HasSubstr("misc 2"));
 }
 
+TEST_F(Rttopo, ShowTellsOfAPortThatIsSlowerThanTheDeviceBehindIt) {
+  topology::Machine machine = topology::testing::two_sockets();
+  topology::testing::pci_at(machine, "0000:18:00.0").now.lanes = 1;
+  put("port.json", topology::to_json(machine));
+  const std::string file = path("port.json");
+  const std::string out = rttopo({"show", "-i", file.c_str()}).out;
+  EXPECT_THAT(out, HasSubstr("PCI 16 GT/s x16 = 31.5 GB/s, but 1.97 GB/s at the port 0000:18:00.0 above it, "));
+  const auto line = out.find("GPU 0");
+  EXPECT_THAT(out.substr(line, out.find('\n', line) - line), HasSubstr("  ! slow PCI link"));
+  EXPECT_EQ(out.find("above it", out.find("above it") + 1), std::string::npos);
+  EXPECT_THAT(rttopo({"show", "-i", file.c_str(), "--all"}).out,
+              AllOf(HasSubstr("port 0000:18:00.0"), HasSubstr("switch 0000:10:00.0"), Not(HasSubstr("above it"))));
+}
+
+TEST_F(Rttopo, MatrixMarksEveryPathOverALinkThatDoctorWarnsOf) {
+  topology::Machine machine = topology::testing::two_sockets();
+  topology::testing::pci_at(machine, "0000:10:00.0").now.lanes = 4;
+  topology::testing::pci_at(machine, "0000:12:00.0").now.lanes = 2;  // GPU 0's own link is what limits its paths
+  put("slow.json", topology::to_json(machine));
+  const std::string file = path("slow.json");
+  const json cells = json::parse(rttopo({"matrix", "-i", file.c_str(), "--json"}).out)["tables"][0]["cells"];
+  EXPECT_EQ(cells[0][1]["slow"], false);
+  EXPECT_EQ(cells[0][2]["slow"], true);
+  EXPECT_EQ(cells[2][3]["slow"], false);
+}
+
+TEST_F(Rttopo, DoctorTellsOnceWhatSeveralMachinesShare) {
+  topology::Machine machine = topology::testing::two_sockets();
+  topology::testing::pci_at(machine, "0000:10:00.0").now.lanes = 2;
+  put("slow.json", topology::to_json(machine));
+  const std::string four = path("slow.json") + ":4";
+  const std::string all = rttopo({"doctor", "--nodes", four.c_str()}).out;
+  EXPECT_THAT(all, AllOf(HasSubstr("warning  switch-link-slow  on 4 machines: 0000:10:00.0"),
+                         HasSubstr("something may be wrong.")));
+  EXPECT_EQ(all.find("switch-link-slow", all.find("switch-link-slow") + 1), std::string::npos);
+  EXPECT_THAT(rttopo({"doctor", "--nodes", (path("slow.json") + ":2," + made_).c_str()}).out,
+              HasSubstr("on 2 machines (made-up (slow.json:0), made-up (slow.json:1)): "));
+}
+
 TEST_F(Rttopo, ShowHasStorageWithoutDisksAndBothKindsOfCaches) {
   topology::Machine machine = topology::testing::two_sockets();
   machine.parts.push_back({.kind = topology::PartKind::host_bridge, .parent = topology::kRoot});

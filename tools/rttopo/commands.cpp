@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <tuple>
@@ -368,14 +369,34 @@ int print_rules(bool json, std::ostream& out) {
   return 0;
 }
 
+/// Prints a finding that is the same for several machines once.
+void print_findings(const std::vector<Finding>& findings, std::size_t machines, std::ostream& out, bool color) {
+  using Text = std::tuple<std::string, std::string, std::string>;  // with one rule goes one severity
+  std::map<Text, std::vector<std::string>> hosts;
+  const auto key_of = [](const Finding& each) { return Text{each.rule, each.evidence, each.cure}; };
+  for (const Finding& each : findings) hosts[key_of(each)].push_back(each.host);
+  for (const Finding& each : findings) {
+    const auto at = hosts.find(key_of(each));
+    if (at == hosts.end()) continue;
+    const bool red = color && each.severity == Severity::error;
+    out << control(red ? "\x1b[31;1m" : "") << name_of(each.severity) << control(red ? "\x1b[0m" : "") << "  "
+        << each.rule << "  "
+        << (at->second.size() == 1          ? each.host
+            : at->second.size() == machines ? text("on ", machines, " machines")
+                                            : text("on ", at->second.size(), " machines (", joined(at->second), ')'))
+        << ": " << each.evidence << "\n    cure: " << each.cure << '\n';
+    hosts.erase(at);
+  }
+}
+
 int doctor(const CommandLine& line, std::ostream& out, bool color) {
   if (line.rules) return print_rules(line.json, out);
   Blocking blocking = Blocking::on_thread("main");
   const std::vector<Machine> machines = machines_of(nodes_of(line, &blocking));
   const std::vector<Finding> findings = examine(machines);
   const std::vector<RuleName> applied = applied_rules(machines);
-  const bool bad =
-      std::any_of(findings.begin(), findings.end(), [](const Finding& f) { return f.severity != Severity::note; });
+  const bool bad = std::ranges::any_of(findings, [](const Finding& f) { return f.severity != Severity::note; });
+  const bool error = std::ranges::any_of(findings, [](const Finding& f) { return f.severity == Severity::error; });
   if (line.json) {
     ordered_json ids = ordered_json::array();
     for (const RuleName& rule : applied) ids.push_back(rule.id);
@@ -394,14 +415,11 @@ int doctor(const CommandLine& line, std::ostream& out, bool color) {
           out);
     return bad ? 1 : 0;
   }
-  for (const Finding& each : findings) {
-    const bool red = color && each.severity == Severity::error;
-    out << control(red ? "\x1b[31;1m" : "") << name_of(each.severity) << control(red ? "\x1b[0m" : "") << "  "
-        << each.rule << "  " << each.host << ": " << each.evidence << "\n    cure: " << each.cure << '\n';
-  }
+  print_findings(findings, machines.size(), out, color);
   out << (findings.empty() ? "" : "\n") << applied.size() << " of " << doctor_rules().size()
       << " rules could be applied" << (machines.size() == 1 ? "" : text(" to ", machines.size(), " machines")) << "; "
-      << (bad               ? "something is wrong"
+      << (error             ? "something is wrong"
+          : bad             ? "something may be wrong"
           : applied.empty() ? "whether something is wrong is not known, since the rules need more information"
                             : "they found nothing wrong")
       << ".\n";

@@ -21,6 +21,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::pci_at;
 using testing::two_sockets;
 
 std::vector<std::string> names(const std::vector<Difference>& all) {
@@ -249,10 +250,9 @@ const std::vector<Illness>& illnesses() {
       {"link-lanes-down", "has 2 lanes to its neighbours; most of its kind have 4",
        [](Machine& m) { m.links[3].lanes = 2; }},
       {"switch-link-slow", "0000:10:00.0 has a PCI link of 2.5 GT/s x16; what is behind it has 16 GT/s x16",
-       [](Machine& m) {
-         for (Part& p : m.parts)
-           if (p.pci && p.pci->bus == "0000:10:00.0") p.pci->now = {.gigatransfers = 2.5, .lanes = 16};
-       }},
+       [](Machine& m) { pci_at(m, "0000:10:00.0").now.gigatransfers = 2.5; }},
+      {"switch-link-slow", "0000:18:00.0 has a PCI link of 16 GT/s x8; what is behind it has 16 GT/s x16",
+       [](Machine& m) { pci_at(m, "0000:18:00.0").now.lanes = 8; }},
       {"rank-far-from-gpu", "rank 0 (pid 10) may run on processors 0-15",
        [](Machine& m) { m.ranks[0].cpus = CpuSet::from_list("0-15"); }},
       {"memory-far", "rank 1 (pid 11) has 512 of 1536 MiB", [](Machine& m) { m.ranks[1].numa_bytes[0] = 512 << 20; }},
@@ -376,6 +376,26 @@ TEST(Doctor, HalvesThatDifferInLanesAreADesign) {
   Machine machine = healthy();
   machine.links[2].lanes = machine.links[3].lanes = 3;  // two GPUs of four
   EXPECT_THAT(rules_that_fire({machine}), IsEmpty());
+}
+
+TEST(Doctor, SlowLinksThatAreAllAlikeAreToldOnceAsPerhapsMeant) {
+  Machine machine = healthy();
+  for (const char* bus : {"0000:18:00.0", "0000:19:00.0", "0000:28:00.0"}) pci_at(machine, bus).now.lanes = 2;
+  EXPECT_THAT(examine(std::vector{machine}).at(0).evidence, ::testing::Not(HasSubstr("alike")));
+  pci_at(machine, "0000:29:00.0").now.lanes = 2;  // the last port above a GPU; NICs are behind the others
+  const auto all = examine(std::vector{machine});
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_THAT(all[0].evidence, HasSubstr("(all 4 alike: at rest when this was read, or by design)"));
+}
+
+TEST(Doctor, OfTheTwoEndsOfASlowLinkOneIsNamedAndTheSlowestLinkIsFirst) {
+  Machine machine = healthy();
+  for (const char* bus : {"0000:0f:00.0", "0000:10:00.0"}) pci_at(machine, bus).now.lanes = 4;  // root port, switch
+  pci_at(machine, "0000:19:00.0").now.lanes = 2;
+  const auto found = examine(std::vector{machine});
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_THAT(found[0].evidence, HasSubstr("0000:19:00.0 has a PCI link of 16 GT/s x2"));
+  EXPECT_THAT(found[1].evidence, ::testing::StartsWith("0000:10:00.0 has a PCI link of 16 GT/s x4"));
 }
 
 TEST(Doctor, SaysWhichRulesHadWhatTheyNeed) {

@@ -84,4 +84,8 @@ Machine two_sockets(bool whole_switches) {
   return std::move(maker.machine);
 }
 
+PciAttributes& pci_at(Machine& machine, std::string_view bus) {
+  return *machine.parts.at(Index{machine}.at_bus(bus)).pci;
+}
+
 }  // namespace troupe::topology::testing

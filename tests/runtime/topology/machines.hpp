@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "runtime/topology/machine.hpp"
 
@@ -10,6 +11,9 @@ namespace troupe::topology::testing {
 /// a NIC behind it (hwloc's ports of it, or one pci_switch where `whole_switches`). GPUs 0-1 and 2-3 have 4 NVLink
 /// lanes to each other. Bus ids: switch 10 (20): GPUs 12, 13 (22, 23), NIC 14 (24).
 Machine two_sockets(bool whole_switches = false);
+
+/// The PCI attributes of the part with this bus id.
+PciAttributes& pci_at(Machine& machine, std::string_view bus);
 
 inline constexpr const char* kHwloc2 = R"(<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE topology SYSTEM "hwloc2.dtd">
