@@ -366,6 +366,8 @@ class Outliner {
     std::size_t gpus = 0;
     std::size_t switches = 0;
     std::size_t others = 0;
+    bool processor = false;
+    bool unknown = false;
     AcceleratorLink::Kind kind{};
     for (const AcceleratorLink& link : index_.links()) {
       if (link.from != entry.part) continue;
@@ -374,9 +376,16 @@ class Outliner {
       down += link.lanes_down;
       rate += link.bytes_per_second;
       const PartIndex to = index_.at_bus(link.to);
-      (to != kNoPart && index_.gpu_at(to) != nullptr ? gpus : link.to_class == kNvSwitchClass ? switches : others) += 1;
+      if (!end_is_known(index_, link))
+        unknown = true;
+      else if (link.to_class == kProcessorClass)
+        processor = true;
+      else
+        (to != kNoPart && index_.gpu_at(to) != nullptr ? gpus
+         : link.to_class == kNvSwitchClass             ? switches
+                                                       : others) += 1;
     }
-    if (gpus + switches + others == 0) return;
+    if (gpus + switches + others == 0 && !processor && !unknown) return;
     std::string words = text(name_of(kind), ": ");
     if (lanes > 0)
       words += plural(lanes - down, "lane");
@@ -386,6 +395,8 @@ class Outliner {
     if (gpus > 0) ends.push_back(plural(gpus, "GPU"));
     if (switches > 0) ends.push_back(text(switches, switches == 1 ? " switch" : " switches"));
     if (others > 0) ends.push_back(plural(others, "other end"));
+    if (processor) ends.emplace_back("the processor");
+    if (unknown) ends.emplace_back("an end that this description does not tell");
     words += " to " + joined(ends, " and ");
     entry.details.push_back(words);
     if (down > 0) entry.troubles.push_back(text(down, " of ", lanes, ' ', name_of(kind), " lanes down"));

@@ -102,6 +102,20 @@ std::vector<PathTable> path_tables(const Index& index) {
   return tables;
 }
 
+std::string unknown_ends_text(const Index& index, const std::vector<PartIndex>& gpus) {
+  std::vector<std::string> names;
+  std::string_view kind;
+  for (const PartIndex gpu : gpus) {
+    const auto link = std::ranges::find_if(
+        index.links(), [&](const AcceleratorLink& each) { return each.from == gpu && !end_is_known(index, each); });
+    if (link == index.links().end()) continue;
+    kind = name_of(link->kind);
+    names.push_back(label_of(index, gpu));
+  }
+  if (names.empty()) return {};
+  return text(kind, " lanes of ", joined(names), " are not counted: their other end is not in this description.\n");
+}
+
 void print_table(const Index& index, const PathTable& table, bool color, std::ostream& out) {
   std::vector<std::vector<std::string>> cells{{table.title}};
   for (const PartIndex column : table.columns) cells[0].push_back(label_of(index, column));

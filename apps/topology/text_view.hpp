@@ -26,6 +26,9 @@ struct PathTable {
 inline constexpr const char* kGpusAndNics = "GPU x NIC";
 /// GPU x GPU, GPU x NIC and NUMA x NUMA, for the kinds that exist.
 std::vector<PathTable> path_tables(const Index& index);
+/// Names those of the GPUs with NVLink or xGMI lanes that no path uses, because their other end is not in the
+/// description; empty: there are none.
+std::string unknown_ends_text(const Index& index, const std::vector<PartIndex>& gpus);
 /// Prints a line per row; `color`: marks slow paths.
 void print_table(const Index& index, const PathTable& table, bool color, std::ostream& out);
 /// The classes and marks that occur in the tables, with their meanings; empty: there are no tables.

@@ -236,7 +236,7 @@ std::vector<AcceleratorLink> accelerator_links(const Machine& machine) {
                          .to = to ? to->bus : std::string{},
                          .to_class = nvswitch ? kNvSwitchClass
                                      : to     ? to->class_code
-                                              : 0,
+                                              : kProcessorClass,
                          .bytes_per_second = std::min(megabytes, std::uint64_t{1} << 40) * 1'000'000});
       }
     }

@@ -302,6 +302,8 @@ bool is_gpu_class(const PciAttributes& pci) noexcept;
 bool is_gpu(const PciAttributes& pci) noexcept;
 bool is_nic_class(const PciAttributes& pci) noexcept;
 inline constexpr std::uint32_t kNvSwitchClass = 0x068000;
+/// The class of a link's end at a processor, which has no PCI bus id.
+inline constexpr std::uint32_t kProcessorClass = 0x060000;
 
 /// Links between GPUs and their neighbours: those that are stored, and those that follow from a matrix of bandwidths
 /// between PCI functions.

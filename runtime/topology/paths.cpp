@@ -275,6 +275,14 @@ std::vector<Path> paths_between(const Index& index, PartIndex from, PartIndex to
 
 Path best_path(const Index& index, PartIndex from, PartIndex to) { return paths_between(index, from, to).front(); }
 
+bool end_is_known(const Index& index, const AcceleratorLink& link) {
+  if (link.kind == AcceleratorLink::Kind::c2c || leads_to_nvswitch(link)) return true;
+  const PartIndex end = index.at_bus(link.to);
+  if (end != kNoPart) return end != link.from;
+  const std::uint32_t base_class = link.to_class >> 16;
+  return link.to_class != 0 && base_class != 0x03 && base_class != 0x12;  // a GPU would be a part
+}
+
 bool is_whole_nic(const Machine& machine, const Nic& nic) {
   const Part& part = machine.parts[nic.part];
   return part.kind == PartKind::misc || (part.pci && part.pci->physical_function.empty());

@@ -49,6 +49,10 @@ inline constexpr double kPciEfficiency = 0.8;
 /// GB/s of one lane in one direction, as reached by collectives: NVLink by compute capability, xGMI by kind of GPU.
 double lane_gigabytes(AcceleratorLink::Kind kind, std::string_view architecture) noexcept;
 
+/// Whether the description tells where the link ends: at a part of it other than the GPU itself, at the processor, or
+/// at a switch, which need not be a part.
+bool end_is_known(const Index& index, const AcceleratorLink& link);
+
 /// Whether GPUs can have a path to it: not a virtual function, nor an interface without a part of its own.
 bool is_whole_nic(const Machine& machine, const Nic& nic);
 /// The NIC with the fastest path to a GPU (of several the nearest, then the first); kNoPart: there is none.

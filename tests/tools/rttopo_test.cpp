@@ -117,6 +117,31 @@ TEST_F(Rttopo, MatrixHasClassesRatesARingAndATree) {
   EXPECT_EQ(matrix["nearest_nics"][1]["nics"], json::array({"mlx5_1"}));
 }
 
+TEST_F(Rttopo, ALinkWhoseOtherEndTheDescriptionDoesNotTellIsSaidToBeNotCounted) {
+  for (const char* const end : {"0000:12:00.0", "0000:99:00.0"}) {  // GPU 0 itself, and a GPU that is not described
+    topology::Machine machine = topology::testing::two_sockets();
+    machine.links[0].to = end;
+    put("end.json", topology::to_json(machine));
+    const std::string file = path("end.json");
+    EXPECT_THAT(rttopo({"show", "-i", file.c_str()}).out,
+                AllOf(HasSubstr("NVLink: 4 lanes to an end that this description does not tell"),
+                      HasSubstr("NVLink: 4 lanes to 1 GPU")));
+    const char* const note = "NVLink lanes of GPU 0 are not counted: their other end is not in this description.\n";
+    EXPECT_THAT(rttopo({"matrix", "-i", file.c_str()}).out, HasSubstr(note));
+    EXPECT_THAT(rttopo({"explain", "gpu0", "gpu2", "-i", file.c_str()}).out, HasSubstr(note));
+    EXPECT_THAT(rttopo({"explain", "gpu1", "gpu2", "-i", file.c_str()}).out, Not(HasSubstr("not counted")));
+  }
+  EXPECT_THAT(rttopo({"matrix", "-i", made_.c_str()}).out, Not(HasSubstr("not counted")));
+  topology::Machine machine = topology::testing::two_sockets();
+  machine.links.clear();
+  machine.distances = {
+      {.name = "NVLinkBandwidth", .parts = {machine.gpus[0].part, 1}, .values = {0, 40'000, 40'000, 0}}};
+  put("processor.json", topology::to_json(machine));
+  const std::string file = path("processor.json");
+  EXPECT_THAT(rttopo({"show", "-i", file.c_str()}).out, HasSubstr("NVLink: 40 GB/s to the processor"));
+  EXPECT_THAT(rttopo({"matrix", "-i", file.c_str()}).out, Not(HasSubstr("not counted")));
+}
+
 TEST_F(Rttopo, MatrixHasATableForEachKindOfMachine) {
   const std::string nodes = made_ + ":2," + odd_;
   const Said said = rttopo({"matrix", "--nodes", nodes.c_str()});

@@ -102,6 +102,7 @@ void print_explanation(const Explanation& told, std::ostream& out) {
   out << (told.paths.size() == 1 ? "* is the only path.\n"
           : fastest              ? "* is used: its modelled bandwidth is the highest.\n"
                                  : "* is used: its class is better, and no other path is clearly faster.\n");
+  out << unknown_ends_text(told.index, {told.from, told.to});
   if (told.measured > 0) out << "Measured by `rttopo bench`: " << rate_text(told.measured) << '\n';
 }
 
