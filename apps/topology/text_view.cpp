@@ -116,6 +116,14 @@ std::string unknown_ends_text(const Index& index, const std::vector<PartIndex>& 
   return text(kind, " lanes of ", joined(names), " are not counted: their other end is not in this description.\n");
 }
 
+std::string no_links_text(const Index& index) {
+  if (std::ranges::any_of(index.links(),
+                          [](const AcceleratorLink& link) { return link.kind != AcceleratorLink::Kind::c2c; }))
+    return {};
+  return "This description has no NVLink or xGMI; if the machine has them, the bandwidths between GPUs, and ring and "
+         "tree, are too low.\n";
+}
+
 void print_table(const Index& index, const PathTable& table, bool color, std::ostream& out) {
   std::vector<std::vector<std::string>> cells{{table.title}};
   for (const PartIndex column : table.columns) cells[0].push_back(label_of(index, column));

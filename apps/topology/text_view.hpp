@@ -29,6 +29,8 @@ std::vector<PathTable> path_tables(const Index& index);
 /// Names those of the GPUs with NVLink or xGMI lanes that no path uses, because their other end is not in the
 /// description; empty: there are none.
 std::string unknown_ends_text(const Index& index, const std::vector<PartIndex>& gpus);
+/// What to keep in mind of paths between GPUs where the description has neither NVLink nor xGMI; empty: it has some.
+std::string no_links_text(const Index& index);
 /// Prints a line per row; `color`: marks slow paths.
 void print_table(const Index& index, const PathTable& table, bool color, std::ostream& out);
 /// The classes and marks that occur in the tables, with their meanings; empty: there are no tables.

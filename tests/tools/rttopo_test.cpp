@@ -142,6 +142,20 @@ TEST_F(Rttopo, ALinkWhoseOtherEndTheDescriptionDoesNotTellIsSaidToBeNotCounted) 
   EXPECT_THAT(rttopo({"matrix", "-i", file.c_str()}).out, Not(HasSubstr("not counted")));
 }
 
+TEST_F(Rttopo, WithoutAnyLinksBetweenGpusMatrixSaysWhatThatMeans) {
+  topology::Machine machine = topology::testing::two_sockets();
+  machine.links.clear();
+  put("bare.json", topology::to_json(machine));
+  const std::string file = path("bare.json");
+  const char* const note =
+      "\nThis description has no NVLink or xGMI; if the machine has them, the bandwidths between GPUs";
+  EXPECT_THAT(rttopo({"matrix", "-i", file.c_str()}).out, HasSubstr(note));
+  EXPECT_THAT(rttopo({"matrix", "-i", made_.c_str()}).out, Not(HasSubstr(note)));
+  EXPECT_THAT(rttopo({"matrix", "-i", path("hwloc.xml").c_str()}).out, Not(HasSubstr(note)));  // it has one GPU
+  EXPECT_THAT(rttopo({"explain", "gpu0", "gpu1", "-i", file.c_str()}).out,
+              HasSubstr("* is the only path in this description.\n"));
+}
+
 TEST_F(Rttopo, MatrixHasATableForEachKindOfMachine) {
   const std::string nodes = made_ + ":2," + odd_;
   const Said said = rttopo({"matrix", "--nodes", nodes.c_str()});

@@ -243,7 +243,7 @@ void print_matrix(const MatrixView& view, std::ostream& out, bool color) {
       out << "ring  " << ring_text(view.index, view.gpus, view.ring) << '\n';
       out << "tree  " << tree_words(view.index, view.gpus, view.tree) << ", slowest edge "
           << rate_text(view.tree.slowest) << '\n';
-      out << unknown_ends_text(view.index, view.gpus);
+      out << unknown_ends_text(view.index, view.gpus) << no_links_text(view.index);
     }
     if (table.title == kGpusAndNics)
       for (const NearestNics& each : view.nearest)

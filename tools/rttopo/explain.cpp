@@ -99,7 +99,7 @@ void print_explanation(const Explanation& told, std::ostream& out) {
   }
   const bool fastest = std::ranges::none_of(
       told.paths, [&](const Path& path) { return path.bytes_per_second > told.paths.front().bytes_per_second; });
-  out << (told.paths.size() == 1 ? "* is the only path.\n"
+  out << (told.paths.size() == 1 ? "* is the only path in this description.\n"
           : fastest              ? "* is used: its modelled bandwidth is the highest.\n"
                                  : "* is used: its class is better, and no other path is clearly faster.\n");
   out << unknown_ends_text(told.index, {told.from, told.to});
