@@ -159,11 +159,13 @@ std::string legend_text(const std::vector<PathTable>& tables) {
   struct Sign {
     std::string_view sign, meaning;
   };
-  // In NV4 and XG2 the number is the number of lanes.
+  // In NV4 and XG2 the number is the number of lanes, in NVL and XGL it is not known.
   static constexpr Sign kClasses[] = {{"X", "itself"},
                                       {"NV", "NVLink, with the number of lanes"},
+                                      {"NVL", "NVLink, whose number of lanes is not known"},
                                       {"XG", "xGMI, with the number of lanes"},
-                                      {"NVB", "NVLink over another GPU"},
+                                      {"XGL", "xGMI, whose number of lanes is not known"},
+                                      {"NVB", "NVLink or xGMI over another GPU"},
                                       {"C2C", "a coherent link to the processor"},
                                       {"PIX", "one PCI switch that both are behind"},
                                       {"PXB", "several PCI switches, without the processor"},
@@ -184,7 +186,10 @@ std::string legend_text(const std::vector<PathTable>& tables) {
     measured = measured || !table.measured.empty();
   }
   if (classes.empty()) return {};
-  std::string out = "Bandwidths are modelled, in GB/s in one direction.\n";
+  std::string out = fmt::format(
+      "Bandwidths are modelled, in GB/s in one direction; that of a PCI link is {:.0f} % of the rate that `show` "
+      "prints.\n",
+      100 * kPciEfficiency);
   for (const Sign& each : kClasses)
     if (classes.contains(std::string{each.sign})) out += fmt::format("  {:<5} {}\n", each.sign, each.meaning);
   if (assumed) out += "  ~     a PCI link is not known: PCI Express 3 x16 is assumed\n";

@@ -172,7 +172,18 @@ TEST_F(Rttopo, MatrixExplainsTheSignsThatItUsesAndNoOthers) {
   const std::string out = rttopo({"matrix", "-i", made_.c_str()}).out;
   EXPECT_THAT(out, AllOf(HasSubstr("  NV    NVLink, with the number of lanes\n"),
                          HasSubstr("  PIX   one PCI switch that both are behind\n"), Not(HasSubstr("xGMI")),
-                         Not(HasSubstr("measured by"))));
+                         Not(HasSubstr("measured by")), Not(HasSubstr("NVL ")),
+                         HasSubstr("that of a PCI link is 80 % of the rate that `show` prints.\n")));
+  topology::Machine machine = topology::testing::two_sockets();
+  for (topology::AcceleratorLink& link : machine.links) link.lanes = 0, link.bytes_per_second = 80'000'000'000;
+  machine.links[2] = machine.links[1];  // GPU 0 - GPU 1 - GPU 2
+  machine.links[2].to = "0000:22:00.0";
+  machine.links[3].from = machine.gpus[2].part;
+  machine.links[3].to = "0000:13:00.0";
+  put("rates.json", topology::to_json(machine));
+  EXPECT_THAT(rttopo({"matrix", "-i", path("rates.json").c_str()}).out,
+              AllOf(HasSubstr("  NVL   NVLink, whose number of lanes is not known\n"),
+                    HasSubstr("  NVB   NVLink or xGMI over another GPU\n")));
 }
 
 TEST_F(Rttopo, DoctorDoesNotCallAMachineSoundOfWhichItKnowsNothing) {
