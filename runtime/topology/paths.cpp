@@ -288,15 +288,20 @@ bool is_whole_nic(const Machine& machine, const Nic& nic) {
   return part.kind == PartKind::misc || (part.pci && part.pci->physical_function.empty());
 }
 
+bool is_nearer(const Path& a, const Path& b) {
+  if (a.path_class != b.path_class) return a.path_class < b.path_class;
+  if (a.bytes_per_second != b.bytes_per_second) return a.bytes_per_second > b.bytes_per_second;
+  // Beyond a host bridge all are equally far.
+  return a.path_class <= PathClass::pxb && a.pci_links.size() < b.pci_links.size();
+}
+
 PartIndex nearest_nic(const Index& index, PartIndex gpu) {
   PartIndex best = kNoPart;
   Path path;
   for (const Nic& nic : index.machine().nics) {
     if (!is_whole_nic(index.machine(), nic)) continue;
-    const Path here = best_path(index, gpu, nic.part);
-    const bool nearer = here.path_class < path.path_class ||
-                        (here.path_class == path.path_class && here.bytes_per_second > path.bytes_per_second);
-    if (best == kNoPart || nearer) best = nic.part, path = here;
+    Path here = best_path(index, gpu, nic.part);
+    if (best == kNoPart || is_nearer(here, path)) best = nic.part, path = std::move(here);
   }
   return best;
 }

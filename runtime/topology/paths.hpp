@@ -55,7 +55,10 @@ bool end_is_known(const Index& index, const AcceleratorLink& link);
 
 /// Whether GPUs can have a path to it: not a virtual function, nor an interface without a part of its own.
 bool is_whole_nic(const Machine& machine, const Nic& nic);
-/// The NIC with the fastest path to a GPU (of several the nearest, then the first); kNoPart: there is none.
+/// Whether a NIC is nearer over path `a` than over `b`: by class, then by rate; within PCI switches then by the number
+/// of PCI links on the way.
+bool is_nearer(const Path& a, const Path& b);
+/// The NIC that is nearest to a GPU (of several the first); kNoPart: there is none.
 PartIndex nearest_nic(const Index& index, PartIndex gpu);
 
 }  // namespace troupe::topology

@@ -156,6 +156,27 @@ TEST_F(Rttopo, WithoutAnyLinksBetweenGpusMatrixSaysWhatThatMeans) {
               HasSubstr("* is the only path in this description.\n"));
 }
 
+TEST_F(Rttopo, AMuchSlowerNicIsNotAmongTheNearest) {
+  topology::Machine machine = topology::testing::two_sockets();
+  const topology::Index index{machine};
+  machine.parts[index.at_bus("0000:22:00.0")].pci->class_code = 0x020000;  // GPUs 2 and 3 become NICs beside mlx5_1
+  machine.parts[index.at_bus("0000:23:00.0")].pci->class_code = 0x020000;
+  machine.nics.push_back({.part = machine.gpus[2].part, .interfaces = {{.name = "eth0"}}});
+  machine.nics.push_back({.part = machine.gpus[3].part, .interfaces = {{.name = "eth1"}}});
+  machine.gpus.resize(2);
+  machine.links.resize(2);
+  std::erase_if(machine.nics,
+                [](const topology::Nic& nic) { return !nic.ports.empty() && nic.ports[0].device == "mlx5_0"; });
+  const auto nearest = [&] {
+    put("nics.json", topology::to_json(machine));
+    return json::parse(rttopo({"matrix", "-i", path("nics.json").c_str(), "--json"}).out)["nearest_nics"][0]["nics"];
+  };
+  machine.nics[1].interfaces[0].bits_per_second = 200'000'000'000;
+  EXPECT_EQ(nearest().size(), 3u) << "the speed of one is not known, their PCI links are alike";
+  machine.nics[2].interfaces[0].bits_per_second = 1'000'000'000;
+  EXPECT_EQ(nearest(), json::array({"mlx5_1", "eth0"}));
+}
+
 TEST_F(Rttopo, MatrixHasATableForEachKindOfMachine) {
   const std::string nodes = made_ + ":2," + odd_;
   const Said said = rttopo({"matrix", "--nodes", nodes.c_str()});

@@ -177,23 +177,48 @@ std::string tree_words(const Index& index, const std::vector<PartIndex>& members
   return joined(edges);
 }
 
-/// GPUs with the same nearest NICs: those of the best class, and of these the ones with the highest bandwidth.
+/// Removes NICs that have less than half of the speed of the fastest one, where all their ports' rates are known, or
+/// all their PCI links'.
+void drop_slow(const Index& index, std::vector<PartIndex>& nics) {
+  const auto of_ports = [&](PartIndex part) {
+    std::uint64_t most = 0;
+    const Nic& nic = *index.nic_at(part);
+    for (const RdmaPort& port : nic.ports) most = std::max(most, port.bits_per_second);
+    for (const Interface& interface : nic.interfaces) most = std::max(most, interface.bits_per_second);
+    return static_cast<double>(most);
+  };
+  const auto of_link = [&](PartIndex part) {
+    const auto& pci = index.machine().parts[part].pci;
+    return pci ? bytes_per_second(pci->now) : 0;
+  };
+  const auto drop = [&](const auto& rate_of) {
+    std::vector<double> rates;
+    std::ranges::transform(nics, std::back_inserter(rates), rate_of);
+    const auto ends = std::ranges::minmax(rates);
+    if (ends.min <= 0) return false;
+    std::erase_if(nics, [&](PartIndex nic) { return rate_of(nic) < ends.max / 2; });
+    return true;
+  };
+  if (!drop(of_ports)) drop(of_link);
+}
+
+/// GPUs with the same nearest NICs, by is_nearer(); of several those that are not much slower than the others.
 struct NearestNics {
   std::string path_class;
   std::vector<std::string> gpus;
   std::vector<std::string> nics;
 };
 std::vector<NearestNics> nearest_nics(const Index& index, const PathTable& table) {
-  const auto better = [](const Path& a, const Path& b) {
-    return std::tuple{a.path_class, -a.bytes_per_second} < std::tuple{b.path_class, -b.bytes_per_second};
-  };
   std::vector<NearestNics> all;
   for (std::size_t i = 0; i < table.rows.size(); ++i) {
     const std::span paths = std::span{table.paths}.subspan(i * table.columns.size(), table.columns.size());
-    const Path& best = *std::ranges::min_element(paths, better);
+    const Path& best = *std::ranges::min_element(paths, is_nearer);
     NearestNics here{.path_class = text_of(best), .gpus = {label_of(index, table.rows[i])}, .nics = {}};
+    std::vector<PartIndex> nics;
     for (std::size_t j = 0; j < paths.size(); ++j)
-      if (!better(best, paths[j])) here.nics.push_back(label_of(index, table.columns[j]));
+      if (!is_nearer(best, paths[j])) nics.push_back(table.columns[j]);
+    drop_slow(index, nics);
+    for (const PartIndex nic : nics) here.nics.push_back(label_of(index, nic));
     const auto same = [&](const NearestNics& n) { return n.nics == here.nics && n.path_class == here.path_class; };
     if (const auto at = std::ranges::find_if(all, same); at != all.end())
       at->gpus.push_back(here.gpus.front());

@@ -120,6 +120,28 @@ TEST(Paths, ANicBehindTheSameSwitchIsTheNearest) {
   EXPECT_EQ(label_of(index, nearest_nic(index, machine.gpus[3].part)), "mlx5_1");
 }
 
+TEST(Paths, OfNicsBehindTheSameSwitchesTheOneOverFewerLinksIsTheNearest) {
+  const Path near{.path_class = PathClass::pxb, .bytes_per_second = 1e10, .pci_links = {1, 2}};
+  Path far = near;
+  far.pci_links = {1, 2, 3, 4};
+  EXPECT_TRUE(is_nearer(near, far));
+  EXPECT_FALSE(is_nearer(far, near));
+  EXPECT_FALSE(is_nearer(near, near));
+  far.bytes_per_second = 2e10;
+  EXPECT_TRUE(is_nearer(far, near));
+  Path over_processor = near;
+  over_processor.path_class = far.path_class = PathClass::sys;
+  over_processor.bytes_per_second = far.bytes_per_second;
+  EXPECT_FALSE(is_nearer(over_processor, far));
+  const std::string file = TROUPE_SHARED_FOLDER "/topologies/nccl/rccl-topo_16p1h.xml";
+  if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is not here";
+  const Machine machine = machine_from(read_topology_file(file), file);
+  const Index index{machine};
+  std::vector<std::string> nearest;
+  for (std::size_t i = 0; i < 4; ++i) nearest.push_back(label_of(index, nearest_nic(index, machine.gpus[i].part)));
+  EXPECT_EQ(nearest, (std::vector<std::string>{"mlx5_0", "mlx5_0", "mlx5_1", "mlx5_1"}));
+}
+
 /// The best slowest edge of all rings, by trying each.
 double exhaustive(const RateMatrix& rates) {
   std::vector<std::size_t> order(rates.count);
