@@ -59,6 +59,7 @@ class Outliner {
             std::count_if(machine_.nics.begin(), machine_.nics.end(),
                           [&](const Nic& nic) { return !is_virtual(nic.part) && is_device(nic.part); })),
         "NIC");
+    add_unknown_devices(entry);
     if (const std::uint64_t memory = memory_bytes(); memory > 0)
       entry.details.push_back(bytes_text(memory) + " of memory");
     if (!machine_.system.gpu_driver.empty()) entry.details.push_back("GPU driver " + machine_.system.gpu_driver);
@@ -68,6 +69,21 @@ class Outliner {
   }
 
  private:
+  /// Devices of which the description tells too little to call them GPUs or NICs.
+  void add_unknown_devices(Entry& entry) const {
+    std::size_t classless = 0;
+    std::size_t displays = 0;
+    for (PartIndex i = 0; i < machine_.parts.size(); ++i) {
+      const Part& part = machine_.parts[i];
+      if (part.kind != PartKind::pci_function || index_.gpu_at(i) != nullptr || index_.nic_at(i) != nullptr) continue;
+      classless += part.pci->class_code == 0;
+      displays += part.pci->class_code >> 16 == 0x03 && part.pci->vendor == 0;
+    }
+    if (classless > 0)
+      entry.details.push_back(plural(classless, "PCI device") + " of unknown kind (the description gives no class)");
+    if (displays > 0)
+      entry.details.push_back(plural(displays, "display") + " of unknown vendor, perhaps GPUs without a driver");
+  }
   bool is_virtual(PartIndex part) const {
     return machine_.parts[part].pci && !machine_.parts[part].pci->physical_function.empty();
   }

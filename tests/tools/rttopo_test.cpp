@@ -268,6 +268,21 @@ TEST_F(Rttopo, DoctorTellsOnceWhatSeveralMachinesShare) {
               HasSubstr("on 2 machines (made-up (slow.json:0), made-up (slow.json:1)): "));
 }
 
+TEST_F(Rttopo, ShowCountsDevicesWhoseKindTheDescriptionDoesNotTell) {
+  topology::Machine machine = topology::testing::two_sockets();
+  machine.links.clear();
+  machine.gpus.clear();
+  for (const char* const bus : {"0000:12:00.0", "0000:13:00.0", "0000:22:00.0"})
+    topology::testing::pci_at(machine, bus).class_code = 0;
+  topology::testing::pci_at(machine, "0000:23:00.0").class_code = 0x030000;
+  topology::testing::pci_at(machine, "0000:23:00.0").vendor = 0;
+  put("kinds.json", topology::to_json(machine));
+  EXPECT_THAT(rttopo({"show", "-i", path("kinds.json").c_str()}).out,
+              AllOf(HasSubstr("2 NICs, 3 PCI devices of unknown kind (the description gives no class), 1 display of "
+                              "unknown vendor, perhaps GPUs without a driver, 128 GB")));
+  EXPECT_THAT(rttopo({"show", "-i", made_.c_str()}).out, Not(HasSubstr("unknown")));
+}
+
 TEST_F(Rttopo, ShowHasStorageWithoutDisksAndBothKindsOfCaches) {
   topology::Machine machine = topology::testing::two_sockets();
   machine.parts.push_back({.kind = topology::PartKind::host_bridge, .parent = topology::kRoot});
