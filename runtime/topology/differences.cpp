@@ -289,8 +289,8 @@ class Collector {
   std::vector<std::string> modules_;
 };
 
-/// The values in the report: each machine's words without those that all machines have, counted with repetition.
-std::vector<std::string> values_of(const std::vector<const Feature*>& all) {
+/// The words that all machines which tell the feature have, counted with repetition.
+std::vector<std::string> common_words(const std::vector<const Feature*>& all) {
   std::vector<std::string> common;
   bool first = true;
   for (const Feature* const feature : all) {
@@ -301,6 +301,11 @@ std::vector<std::string> values_of(const std::vector<const Feature*>& all) {
     common = first ? feature->words : both;
     first = false;
   }
+  return common;
+}
+
+/// The values in the report: each machine's words without the common ones.
+std::vector<std::string> values_of(const std::vector<const Feature*>& all, const std::vector<std::string>& common) {
   std::vector<std::string> values;
   for (const Feature* const feature : all) {
     std::string& value = values.emplace_back();
@@ -345,6 +350,22 @@ bool look_alike(const std::vector<std::string>& values) {
   return known.size() < 2;
 }
 
+/// Whether both tell the same machines apart.
+bool split_alike(const Difference& a, const Difference& b) {
+  for (std::size_t i = 0; i < a.values.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      if ((a.values[i] == a.values[j]) != (b.values[i] == b.values[j])) return false;
+  return true;
+}
+
+/// The system's version is the kernel's date of building.
+void drop_version_beside_kernel(std::vector<Difference>& differences) {
+  const auto kernel = std::ranges::find(differences, "kernel", &Difference::what);
+  const auto version = std::ranges::find(differences, "OSVersion", &Difference::what);
+  if (kernel != differences.end() && version != differences.end() && split_alike(*kernel, *version))
+    differences.erase(version);
+}
+
 }  // namespace
 
 Comparison compare(std::span<const Machine> machines) {
@@ -354,7 +375,7 @@ Comparison compare(std::span<const Machine> machines) {
     all.push_back(Collector{machine}.collect());
     for (const auto& [name, feature] : all.back()) names.emplace(name, feature.device);
   }
-  Comparison result{.missing = std::vector<std::size_t>(machines.size())};
+  Comparison result{.missing = std::vector<std::vector<std::string>>(machines.size())};
   for (const auto& [name, device] : names) {
     std::vector<const Feature*> here;
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -362,12 +383,15 @@ Comparison compare(std::span<const Machine> machines) {
       here.push_back(at == all[i].end() ? nullptr : &at->second);
       const bool has_it = device.empty() || std::any_of(machines[i].parts.begin(), machines[i].parts.end(),
                                                         [&](const Part& p) { return p.pci && p.pci->bus == device; });
-      result.missing[i] += here.back() == nullptr && has_it;
+      if (here.back() == nullptr && has_it) result.missing[i].push_back(name);
     }
-    std::vector<std::string> values = values_of(here);
+    const std::vector<std::string> common = common_words(here);
+    std::vector<std::string> values = values_of(here, common);
     if (differ(here) && !look_alike(values))
-      result.differences.push_back({.what = name, .values = std::move(values), .odd = odd_ones(here)});
+      result.differences.push_back(
+          {.what = name, .values = std::move(values), .odd = odd_ones(here), .partial = !common.empty()});
   }
+  drop_version_beside_kernel(result.differences);
   return result;
 }
 

@@ -391,14 +391,35 @@ TEST_F(Rttopo, DiffNamesTheOddMachineAndEndsWithOne) {
   EXPECT_EQ(alike.out, "The 2 machines are alike.\n");
   const Said differs = rttopo({"diff", (made_ + ":2").c_str(), odd_.c_str()});
   EXPECT_EQ(differs.code, 1);
-  EXPECT_THAT(differs.out, AllOf(HasSubstr("NVLink of GPU 0000:12:00.0\n  2 machines: 4 lanes to 0000:13:00.0\n  odd "
-                                           "(odd.json): 2 lanes to 0000:13:00.0\n"),
-                                 HasSubstr("odd (odd.json) differs from most in 1 of 1 things."),
-                                 HasSubstr("Of lists, only what some machines have")));
+  EXPECT_THAT(differs.out,
+              AllOf(HasSubstr("NVLink of GPU 0000:12:00.0\n  2 machines: 4 lanes to 0000:13:00.0\n  odd "
+                              "(odd.json): 2 lanes to 0000:13:00.0\n"),
+                    HasSubstr("\n\nodd (odd.json) differs from most in 1 of 1 things.\n"), Not(HasSubstr("besides"))));
   EXPECT_EQ(rttopo({"diff", "--nodes", (made_ + ":2," + odd_).c_str()}).out, differs.out);
   EXPECT_EQ(rttopo({"diff", "--nodes", made_.c_str(), odd_.c_str()}).code, 2);
   const json found = json::parse(rttopo({"diff", made_.c_str(), odd_.c_str(), "--json"}).out);
   EXPECT_EQ(found["differences"].size(), 1u);
+}
+
+TEST_F(Rttopo, DiffTellsOfEachMachineInHowManyThingsItDiffersAndWhatItDoesNotTell) {
+  std::string nodes = made_ + ":3";
+  for (const std::size_t differs : {1, 2}) {
+    topology::Machine machine = topology::testing::two_sockets();
+    machine.host = text("node", differs);
+    for (topology::Part& part : machine.parts)
+      if (part.kind == topology::PartKind::core && part.os_index == 1) part.os_index = 9;
+    if (differs == 2) machine.links[0].lanes_down = 1;
+    if (differs == 2) machine.gpus[0].architecture.clear();
+    put(machine.host + ".json", topology::to_json(machine));
+    nodes += ',' + path(machine.host + ".json");
+  }
+  const std::string out = rttopo({"diff", "--nodes", nodes.c_str()}).out;
+  EXPECT_THAT(out, AllOf(HasSubstr("  3 machines: besides what all have: core 1\n"),
+                         HasSubstr("node2 (node2.json): besides what all have: core 9\n"),
+                         HasSubstr("node1 (node1.json) differs from most in 1 of 2 things.\n"),
+                         HasSubstr("node2 (node2.json) differs from most in 2 of 2 things.\n"),
+                         HasSubstr("node2 (node2.json) does not tell 1 thing that others tell (architecture of GPU "
+                                   "0000:12:00.0); nothing follows from that.\n")));
 }
 
 TEST_F(Rttopo, ExplainListsTheWaysAndWhatLimitsThem) {

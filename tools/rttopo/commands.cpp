@@ -341,9 +341,21 @@ void print_values(const Difference& each, const std::vector<Machine>& machines, 
     std::vector<std::string> names;
     for (const std::size_t i : group) names.push_back(machines[i].host);
     const bool usual = 2 * group.size() > known && group.size() > 1;
-    out << "  " << (usual ? text(group.size(), " machines") : joined(names)) << ": " << each.values[group.front()]
-        << '\n';
+    out << "  " << (usual ? text(group.size(), " machines") : joined(names)) << ": "
+        << (each.partial ? "besides what all have: " : "") << each.values[group.front()] << '\n';
   }
+}
+
+void print_missing(const std::string& host, std::vector<std::string> features, std::ostream& out) {
+  const std::size_t count = features.size();
+  constexpr std::size_t kNamed = 6;
+  if (count == 0) return;
+  if (count > kNamed) {
+    features.resize(kNamed);
+    features.push_back(text("and ", count - kNamed, " more"));
+  }
+  out << host << " does not tell " << count << (count == 1 ? " thing" : " things") << " that others tell ("
+      << joined(features) << "); nothing follows from that.\n";
 }
 
 int diff(const CommandLine& line, std::ostream& out) {
@@ -360,7 +372,9 @@ int diff(const CommandLine& line, std::ostream& out) {
       all.push_back({{"what", each.what}, {"values", each.values}, {"odd", each.odd}});
     ordered_json names = ordered_json::array();
     for (const Machine& machine : machines) names.push_back(machine.host);
-    print({{"schema", "troupe.diff"}, {"version", 1}, {"machines", names}, {"untold", missing}, {"differences", all}},
+    ordered_json untold = ordered_json::array();
+    for (const auto& features : missing) untold.push_back(features.size());
+    print({{"schema", "troupe.diff"}, {"version", 1}, {"machines", names}, {"untold", untold}, {"differences", all}},
           out);
     return found.empty() ? 0 : 1;
   }
@@ -371,16 +385,11 @@ int diff(const CommandLine& line, std::ostream& out) {
     out << each.what << '\n';
     print_values(each, machines, out);
   }
-  if (!found.empty()) out << "\nOf lists, only what some machines have and others do not is shown.\n";
-  const std::size_t most = *std::max_element(votes.begin(), votes.end());
-  for (std::size_t i = 0; i < machines.size(); ++i) {
-    if (most > 0 && votes[i] == most)
-      out << '\n' << machines[i].host << " differs from most in " << votes[i] << " of " << found.size() << " things.\n";
-  }
+  if (!found.empty()) out << '\n';
   for (std::size_t i = 0; i < machines.size(); ++i)
-    if (missing[i] > 0)
-      out << machines[i].host << " does not tell " << missing[i] << (missing[i] == 1 ? " thing" : " things")
-          << " that others tell; nothing follows from that.\n";
+    if (votes[i] > 0)
+      out << machines[i].host << " differs from most in " << votes[i] << " of " << found.size() << " things.\n";
+  for (std::size_t i = 0; i < machines.size(); ++i) print_missing(machines[i].host, missing[i], out);
   return found.empty() ? 0 : 1;
 }
 

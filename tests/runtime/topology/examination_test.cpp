@@ -82,7 +82,30 @@ TEST(Differences, WhatAMachineDoesNotTellIsNoValue) {
   machines[0].gpus[0].firmware = "new";
   const Comparison found = compare(machines);
   EXPECT_THAT(found.differences, IsEmpty());
-  EXPECT_THAT(found.missing, ElementsAre(0u, 2u));
+  EXPECT_THAT(found.missing, ElementsAre(IsEmpty(), ElementsAre("firmware of GPU 0000:12:00.0", "kernel")));
+}
+
+TEST(Differences, TheSystemsVersionCountsBesideTheKernelOnlyWhereItTellsMore) {
+  std::vector<Machine> machines(3, two_sockets());
+  for (std::size_t i = 0; i < 3; ++i) {
+    machines[i].system.kernel = i == 2 ? "6.2" : "6.1";
+    machines[i].parts[0].infos = {{"OSVersion", i == 2 ? "#2" : "#1"}};
+  }
+  EXPECT_THAT(names(compare(machines).differences), ElementsAre("kernel"));
+  machines[0].parts[0].infos = {{"OSVersion", "#3"}};
+  EXPECT_THAT(names(compare(machines).differences), ElementsAre("OSVersion", "kernel"));
+}
+
+TEST(Differences, AListWithoutItsCommonItemsSaysSo) {
+  std::vector<Machine> machines(2, two_sockets());
+  machines[1].system.kernel = "6.2";
+  machines[0].system.kernel = "6.1";
+  for (Part& part : machines[0].parts)
+    if (part.kind == PartKind::core && part.os_index == 1) part.os_index = 9;
+  const auto found = compare(machines).differences;
+  ASSERT_THAT(names(found), ElementsAre("cores of package 0", "kernel"));
+  EXPECT_TRUE(found[0].partial);
+  EXPECT_FALSE(found[1].partial);
 }
 
 TEST(Differences, WhereAllDifferNoneIsOddAndNumbersAreInTheirOrder) {
