@@ -215,6 +215,23 @@ TEST_F(Rttopo, DoctorDoesNotCallAMachineSoundOfWhichItKnowsNothing) {
                               Not(HasSubstr("nothing wrong"))));
 }
 
+TEST_F(Rttopo, DoctorNamesTheRulesThatItCouldApplyWhereTheyAreFew) {
+  topology::Machine machine = topology::testing::two_sockets();
+  for (topology::Part& part : machine.parts)
+    if (part.pci) part.pci->now = part.pci->possible = {};
+  machine.nics.clear();
+  for (topology::Gpu& gpu : machine.gpus) gpu.state = topology::GpuState::unknown;
+  put("lanes.json", topology::to_json(machine));
+  const std::string file = path("lanes.json");
+  EXPECT_EQ(rttopo({"doctor", "-i", file.c_str()}).out,
+            "Only link-lanes-down could be applied, the other 30 rules lack information; it found nothing wrong.\n");
+  topology::testing::pci_at(machine, "0000:10:00.0").now = {.gigatransfers = 16, .lanes = 16};
+  put("lanes.json", topology::to_json(machine));
+  EXPECT_EQ(rttopo({"doctor", "--nodes", (file + ":2").c_str()}).out,
+            "Only link-lanes-down and switch-link-slow could be applied to 2 machines, the other 29 rules lack "
+            "information; they found nothing wrong.\n");
+}
+
 TEST_F(Rttopo, MemoryModulesAreCountedNotListed) {
   topology::Machine machine = topology::testing::two_sockets();
   for (const char* const number : {"A-16", "A-16", "B-32"})

@@ -88,7 +88,7 @@ Example: rttopo explain "GPU 0" "GPU 3" -i node.xml
 Exit codes: 0 done, 2 no such part or a bad file, 3 environment.)";
 
 constexpr const char* kDoctorFooter =
-    R"(Each finding has the id of its rule, what was seen, and a remedy. On this host it also looks at ranks of running jobs, and
+    R"(Each finding has the id of its rule, what was seen, and a cure. On this host it also looks at ranks of running jobs, and
 for 200 ms at the counters of RDMA ports. --rules lists the rules.
 
 Example: rttopo doctor
@@ -172,7 +172,7 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   member.add_option("--line", bench_line)->required();
   CLI::App& diff = *app.add_subcommand("diff", "In what machines that should be alike are not");
   CLI::App& explain = *app.add_subcommand("explain", "All paths between two parts, and why one is used");
-  CLI::App& doctor = *app.add_subcommand("doctor", "What is wrong, by rules, with a remedy for each");
+  CLI::App& doctor = *app.add_subcommand("doctor", "What is wrong, by rules, with a cure for each");
   CLI::App& import_file = *app.add_subcommand("import", "A description of another tool's as JSON");
   CLI::App& export_file = *app.add_subcommand("export", "A machine for another tool");
   CLI::App& env = *app.add_subcommand("env", "Which launcher started this, which rank it gave, and which UCX is used");

@@ -424,6 +424,19 @@ void print_findings(const std::vector<Finding>& findings, std::size_t machines, 
   }
 }
 
+/// How many rules could be applied; their names if they are few.
+std::string rules_text(const std::vector<RuleName>& applied, std::size_t machines) {
+  constexpr std::size_t kFew = 4;
+  const std::size_t all = doctor_rules().size();
+  const std::string where = machines == 1 ? "" : text(" to ", machines, " machines");
+  if (applied.empty() || applied.size() > kFew)
+    return text(applied.size(), " of ", all, " rules could be applied", where);
+  std::vector<std::string> names;
+  for (const RuleName& rule : applied) names.emplace_back(rule.id);
+  return text("Only ", joined(names, " and "), " could be applied", where, ", the other ", all - applied.size(),
+              " rules lack information");
+}
+
 int doctor(const CommandLine& line, std::ostream& out, bool color) {
   if (line.rules) return print_rules(line.json, out);
   Blocking blocking = Blocking::on_thread("main");
@@ -451,12 +464,11 @@ int doctor(const CommandLine& line, std::ostream& out, bool color) {
     return bad ? 1 : 0;
   }
   print_findings(findings, machines.size(), out, color);
-  out << (findings.empty() ? "" : "\n") << applied.size() << " of " << doctor_rules().size()
-      << " rules could be applied" << (machines.size() == 1 ? "" : text(" to ", machines.size(), " machines")) << "; "
+  out << (findings.empty() ? "" : "\n") << rules_text(applied, machines.size()) << "; "
       << (error             ? "something is wrong"
           : bad             ? "something may be wrong"
           : applied.empty() ? "whether something is wrong is not known, since the rules need more information"
-                            : "they found nothing wrong")
+                            : text(applied.size() == 1 ? "it" : "they", " found nothing wrong"))
       << ".\n";
   return bad ? 1 : 0;
 }
