@@ -114,7 +114,8 @@ class Outliner {
     switch (it.kind) {
       case PartKind::pci_bridge: return bridges % 2 == 0;  // root ports, and a switch's ports towards devices
       case PartKind::cache: return it.cache->level < 3;
-      case PartKind::misc: return index_.nic_at(part) != nullptr || is_module(part);  // shown as a NIC, or in one entry
+      case PartKind::misc:
+        return index_.nic_at(part) != nullptr || it.subtype == "MemoryModule";  // shown as a NIC, or in one entry
       case PartKind::group: return numa_or_package_below(part) == 0;
       case PartKind::die: return false;
       default: return false;
@@ -158,16 +159,13 @@ class Outliner {
   }
   PartKind part_kind(PartIndex part) const { return machine_.parts[part].kind; }
 
-  bool is_module(PartIndex part) const {
-    return part_kind(part) == PartKind::misc && machine_.parts[part].subtype == "MemoryModule";
-  }
   /// One entry for all memory modules of a part, with the number of each model.
   void add_modules(Entry& entry, PartIndex part) const {
     std::map<std::string, std::size_t> models;
     std::size_t modules = 0;
     PartIndex first = part;
     for (const PartIndex child : index_.children(part)) {
-      if (!is_module(child)) continue;
+      if (!is_memory_module(machine_.parts[child])) continue;
       if (modules++ == 0) first = child;
       const std::string* const vendor = find_info(machine_.parts[child].infos, "Vendor");
       const std::string* const number = find_info(machine_.parts[child].infos, "PartNumber");

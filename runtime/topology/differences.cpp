@@ -157,7 +157,7 @@ class Collector {
         feature.number = static_cast<double>(part.bytes);
         feature.words.push_back(bytes_text(part.bytes));
       }
-      if (part.kind != PartKind::misc || part.subtype != "MemoryModule") continue;
+      if (!is_memory_module(part)) continue;
       const std::string* const vendor = find_info(part.infos, "Vendor");
       const std::string* const number = find_info(part.infos, "PartNumber");
       modules_.push_back(text(vendor != nullptr ? *vendor : "module", number != nullptr ? " " + *number : ""));

@@ -152,6 +152,12 @@ std::string_view name_of(AcceleratorLink::Kind kind) noexcept {
   return "";
 }
 
+bool is_memory_module(const Part& part) noexcept {
+  if (part.kind != PartKind::misc || part.subtype != "MemoryModule") return false;
+  const std::string* const number = find_info(part.infos, "PartNumber");
+  return number == nullptr || number->find("NO DIMM") == std::string::npos;
+}
+
 std::string bytes_text(std::uint64_t bytes) {
   // Sizes of caches are powers of two; memory is usually given in powers of ten.
   if (bytes < std::uint64_t{1} << 20) return text(bytes >> 10, " KiB");

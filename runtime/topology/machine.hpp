@@ -287,6 +287,8 @@ class Index {
   std::vector<AcceleratorLink> links_;
 };
 
+/// Whether the part is a memory module that is in its slot; hwloc lists empty slots as modules named "NO DIMM".
+bool is_memory_module(const Part& part) noexcept;
 /// "64 KiB", "512 GB": caches in powers of two, memory in powers of ten, with three digits.
 std::string bytes_text(std::uint64_t bytes);
 /// The name of a part for people: "GPU 2", "mlx5_0", "NUMA 1". A NIC that is listed without a part of its own does not

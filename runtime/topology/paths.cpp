@@ -119,11 +119,21 @@ struct Between {
       limit.add(socket_gigabytes(index) * 1e9, "the link between processors");
     }
     for (std::size_t i = 1; i < a; ++i) path.via.push_back(up[i]);
+    if (path.path_class == PathClass::sys) add_processors(path);
     // If one end is a switch above the other, they meet in that end.
     if (a > 0 && b > 0 && a < up.size()) path.via.push_back(up[a]);
     for (std::size_t i = b; i > 1; --i) path.via.push_back(down[i - 1]);
     finish(path, std::move(limit));
     return path;
+  }
+
+  /// The NUMA nodes between which the path crosses; where they are not told, the packages.
+  void add_processors(Path& path) const {
+    const bool numa = index.numa_of(from) != kNoPart && index.numa_of(to) != kNoPart;
+    for (const PartIndex end : {from, to}) {
+      const PartIndex near = numa ? index.numa_of(end) : index.package_of(end);
+      if (near != kNoPart && near != end && (path.via.empty() || path.via.back() != near)) path.via.push_back(near);
+    }
   }
 
   PathClass class_of(const std::vector<PartIndex>& up, const std::vector<PartIndex>& down, bool meet_below_host) const {

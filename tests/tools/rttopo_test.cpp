@@ -234,7 +234,7 @@ TEST_F(Rttopo, DoctorNamesTheRulesThatItCouldApplyWhereTheyAreFew) {
 
 TEST_F(Rttopo, MemoryModulesAreCountedNotListed) {
   topology::Machine machine = topology::testing::two_sockets();
-  for (const char* const number : {"A-16", "A-16", "B-32"})
+  for (const char* const number : {"A-16", "A-16", "B-32", "NO DIMM"})
     machine.parts.push_back({.kind = topology::PartKind::misc,
                              .parent = topology::kRoot,
                              .subtype = "MemoryModule",
@@ -443,6 +443,9 @@ TEST_F(Rttopo, ExplainListsTheWaysAndWhatLimitsThem) {
   const Said said = rttopo({"explain", "GPU 0", "gpu 1", "-i", made_.c_str()});
   EXPECT_EQ(said.code, 0);
   EXPECT_THAT(said.out, AllOf(HasSubstr("* NV4"), HasSubstr("  PIX"), HasSubstr("limited by the PCI link of")));
+  EXPECT_THAT(rttopo({"explain", "gpu0", "gpu2", "-i", made_.c_str()}).out,
+              HasSubstr("0000:0f:00.0 - NUMA 0 - NUMA 1 - 0000:1f:00.0"));
+  EXPECT_THAT(rttopo({"explain", "numa0", "numa1", "-i", made_.c_str()}).out, HasSubstr("  NUMA 0 - NUMA 1;"));
   const Said unknown = rttopo({"explain", "GPU 0", "GPU 9", "-i", made_.c_str()});
   EXPECT_EQ(unknown.code, 2);
   EXPECT_THAT(unknown.err, HasSubstr("there is no part \"GPU 9\""));
