@@ -22,6 +22,8 @@ const Node& only(const std::vector<Node>& nodes, const char* what);
 void print(const nlohmann::ordered_json& json, std::ostream& out);
 nlohmann::ordered_json path_json(const topology::Index& index, const topology::Path& path);
 
+/// `rttopo doctor`; `color`: with terminal control sequences.
+int doctor(const CommandLine& line, std::ostream& out, bool color);
 /// `rttopo explain`.
 int explain(const CommandLine& line, std::ostream& out);
 
