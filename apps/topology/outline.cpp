@@ -76,7 +76,7 @@ class Outliner {
     for (PartIndex i = 0; i < machine_.parts.size(); ++i) {
       const Part& part = machine_.parts[i];
       if (part.kind != PartKind::pci_function || index_.gpu_at(i) != nullptr || index_.nic_at(i) != nullptr) continue;
-      classless += part.pci->class_code == 0;
+      classless += part.pci->class_code == 0 && part.subtype.empty();
       displays += part.pci->class_code >> 16 == 0x03 && part.pci->vendor == 0;
     }
     if (classless > 0)

@@ -291,6 +291,10 @@ TEST_F(Rttopo, ShowCountsDevicesWhoseKindTheDescriptionDoesNotTell) {
   machine.gpus.clear();
   for (const char* const bus : {"0000:12:00.0", "0000:13:00.0", "0000:22:00.0"})
     topology::testing::pci_at(machine, bus).class_code = 0;
+  machine.parts.push_back({.kind = topology::PartKind::pci_function,
+                           .parent = topology::kRoot,
+                           .subtype = "NVSwitch",
+                           .pci = topology::PciAttributes{.bus = "0000:50:00.0"}});
   topology::testing::pci_at(machine, "0000:23:00.0").class_code = 0x030000;
   topology::testing::pci_at(machine, "0000:23:00.0").vendor = 0;
   put("kinds.json", topology::to_json(machine));
@@ -414,6 +418,7 @@ TEST_F(Rttopo, DiffNamesTheOddMachineAndEndsWithOne) {
                     HasSubstr("\n\nodd (odd.json) differs from most in 1 of 1 things.\n"), Not(HasSubstr("besides"))));
   EXPECT_EQ(rttopo({"diff", "--nodes", (made_ + ":2," + odd_).c_str()}).out, differs.out);
   EXPECT_EQ(rttopo({"diff", "--nodes", made_.c_str(), odd_.c_str()}).code, 2);
+  EXPECT_THAT(rttopo({"diff", made_.c_str(), odd_.c_str()}).out, Not(::testing::EndsWith("\n\n")));
   const json found = json::parse(rttopo({"diff", made_.c_str(), odd_.c_str(), "--json"}).out);
   EXPECT_EQ(found["differences"].size(), 1u);
 }

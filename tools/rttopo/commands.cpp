@@ -381,7 +381,9 @@ int diff(const CommandLine& line, std::ostream& out) {
     out << each.what << '\n';
     print_values(each, machines, out);
   }
-  if (!found.empty()) out << '\n';
+  const bool more = std::ranges::any_of(votes, [](std::size_t count) { return count > 0; }) ||
+                    std::ranges::any_of(missing, [](const auto& features) { return !features.empty(); });
+  if (!found.empty() && more) out << '\n';
   for (std::size_t i = 0; i < machines.size(); ++i)
     if (votes[i] > 0)
       out << machines[i].host << " differs from most in " << votes[i] << " of " << found.size() << " things.\n";
