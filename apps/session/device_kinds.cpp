@@ -35,8 +35,9 @@ constexpr std::array kKinds{DeviceKind{"cpu", make_cores}, DeviceKind{"cuda", ma
 
 std::unique_ptr<Device> make_planned_device(const DeviceContext& context, const DeviceChoices& choices) {
   const auto* const kind = std::ranges::find(kKinds, context.plan.device, &DeviceKind::name);
-  TROUPE_CHECK(kind != kKinds.end(), Code::invalid, "rank ", context.plan.rank.value, ": a device of kind \"",
-               context.plan.device, "\" is planned, and this program has none such");
+  TROUPE_CHECK(kind != kKinds.end(), Code::invalid, "rank ", context.plan.rank.value,
+               ": the plan has a device of kind \"", context.plan.device,
+               "\", which this program does not know; start all ranks from the same version of it");
   return kind->make(context, choices);
 }
 
