@@ -370,6 +370,26 @@ int a_poisoned_word_ends_a_wait() {
   return 0;
 }
 
+/// The poison comes before anybody has seen the value that a kernel has written there.
+int a_poisoned_word_still_orders_what_its_value_does() {
+  Rig rig;
+  const std::array<StreamHandle, 2> streams{rig.stream(), rig.stream()};
+  const DevicePointer sum = rig.memory(kCount);
+  std::uint64_t* const host = rig.pinned(kCount);
+  std::uint64_t* const word = rig.pinned(1);
+  const std::atomic_ref<std::uint64_t> line{*word};
+  rig.fill(sum, kCount, streams[0]);
+  if (rig.launch("publish", WordArgs{word, 1}, streams[0]) != Result::success) return 2;
+  const Deadline deadline = Deadline::after(std::chrono::seconds{10});
+  while (line.load(std::memory_order_acquire) < 1 && !deadline.passed()) std::this_thread::yield();
+  line.fetch_or(1ULL << 63U);
+  if (rig.launch("await", WordArgs{word, 1}, streams[1]) != Result::success) return 2;
+  rig.add("reader", sum, sum, kCount, streams[1]);
+  rig.must(rig.driver.memcpy_dtoh_async, static_cast<void*>(host), sum, kCount * 8, streams[1]);
+  rig.must(rig.driver.stream_synchronize, streams[1]);
+  return all_are(host, 2 * kOnes) ? 0 : 1;
+}
+
 int registered_memory_is_copied_and_given_back() {
   Rig rig;
   const StreamHandle stream = rig.stream();
@@ -420,6 +440,7 @@ constexpr Right kRight[] = {
     {"TwoProcesses", two_processes_share_memory},
     {"EventQueries", events_tell_how_far_a_stream_is},
     {"PoisonedWord", a_poisoned_word_ends_a_wait},
+    {"PoisonedWordInOrder", a_poisoned_word_still_orders_what_its_value_does},
     {"RegisteredMemory", registered_memory_is_copied_and_given_back},
 };
 INSTANTIATE_TEST_SUITE_P(All, CudaHost, ::testing::ValuesIn(kRight),

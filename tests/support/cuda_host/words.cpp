@@ -40,10 +40,10 @@ void Words::acquired(Address word, std::uint64_t value, Clock& cpu, Clock& waite
     for (const Write& write : found->second) {
       if (!write.is_done(value)) continue;
       waiter.join(write.clock);
-      by_stream = by_stream || write.under_way || write.value == value;
+      by_stream = by_stream || write.under_way || without_poison(write.value) == without_poison(value);
     }
   }
-  if (by_stream) return;
+  if (by_stream && value == without_poison(value)) return;
   // The host wrote it, perhaps because it had seen another word, with no call of the driver in between.
   seen_by_cpu(cpu);
   waiter.join(cpu);

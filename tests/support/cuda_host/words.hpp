@@ -13,6 +13,11 @@ inline bool reached(std::uint64_t value, std::uint64_t wanted) noexcept {
   return static_cast<std::int64_t>(value - wanted) >= 0;
 }
 
+/// The highest bit of a line's word, which the CPU sets in addition to the value that stands there, at any time: its
+/// poison. Kernels compare values without it.
+inline constexpr std::uint64_t kPoison = std::uint64_t{1} << 63;
+inline std::uint64_t without_poison(std::uint64_t value) noexcept { return value & ~kPoison; }
+
 /// Words in memory by which streams, kernels and the CPU wait for each other: who wrote which value, and what had
 /// happened before that. Guarded by Process::mutex.
 class Words {
@@ -24,7 +29,8 @@ class Words {
   std::uint64_t will_release(Address word, std::uint64_t present, const Clock& clock, bool for_cpu);
   /// That writer is through, `value` stands there, and `clock` is all that the writer has come behind.
   void released(Address word, std::uint64_t number, std::uint64_t value, const Clock& clock);
-  /// What a waiter knows that has seen `value` there: the writer's clock, or the CPU's where no stream wrote it.
+  /// What a waiter knows that has seen `value` there: the writer's clock, and the CPU's where no stream wrote it, or the
+  /// CPU has poisoned it.
   void acquired(Address word, std::uint64_t value, Clock& cpu, Clock& waiter);
   /// The CPU reads words without telling anybody: it knows what the words show by now.
   void seen_by_cpu(Clock& cpu);
@@ -39,7 +45,10 @@ class Words {
     bool seen = false;  // by the CPU, or never to be
     bool under_way = false;
     /// Whether the store is done when the word is `now`.
-    bool is_done(std::uint64_t now) const noexcept { return under_way ? now != value : reached(now, value); }
+    bool is_done(std::uint64_t now) const noexcept {
+      return under_way ? without_poison(now) != without_poison(value)
+                       : reached(without_poison(now), without_poison(value));
+    }
   };
   std::uint64_t add(Address word, Write write);
   static constexpr std::size_t kRemembered = 64;
