@@ -92,11 +92,28 @@ void link_lanes_down(const Context& c, std::string_view rule) {
   }
 }
 
+bool is_below(const Machine& machine, PartIndex part, PartIndex bridge) {
+  while (part != kNoPart && part != bridge) part = machine.parts[part].parent;
+  return part == bridge;
+}
+
+/// Whose way to the processors is over one of the bridges.
+std::string devices_behind(const Context& c, const std::vector<PartIndex>& bridges) {
+  const auto is_behind = [&](PartIndex part) {
+    return std::ranges::any_of(bridges, [&](PartIndex bridge) { return is_below(c.machine, part, bridge); });
+  };
+  std::vector<std::string> names;
+  for (PartIndex part = 0; part < c.machine.parts.size(); ++part)
+    if ((c.index.gpu_at(part) != nullptr || c.index.nic_at(part) != nullptr) && is_behind(part))
+      names.push_back(c.name(part));
+  return joined(names);
+}
+
 void switch_link_slow(const Context& c, std::string_view rule) {
   struct Alike {
     std::string what;
     std::size_t peers;
-    std::vector<std::string> bridges;
+    std::vector<PartIndex> bridges;
   };
   std::vector<Alike> all;
   for (const SlowBridge& each : slow_bridges(c.index)) {
@@ -106,13 +123,19 @@ void switch_link_slow(const Context& c, std::string_view rule) {
     const auto same = [&](const Alike& a) { return a.what == what && a.peers == each.peers; };
     auto at = std::ranges::find_if(all, same);
     if (at == all.end()) at = all.insert(at, {std::move(what), each.peers, {}});
-    at->bridges.push_back(c.name(each.part));
+    at->bridges.push_back(each.part);
   }
   for (const auto& [what, peers, bridges] : all) {
-    const bool whole = bridges.size() > 1 && bridges.size() == peers;
+    const bool one = bridges.size() == 1;
+    std::vector<std::string> names;
+    for (const PartIndex bridge : bridges) names.push_back(c.name(bridge));
+    const std::string devices = devices_behind(c, bridges);
     c.add(rule, Severity::warning,
-          text(joined(bridges), bridges.size() == 1 ? " has " : " each have ", what,
-               whole ? text(" (all ", peers, " alike: at rest when this was read, or by design)") : ""),
+          text(joined(names), one ? " has " : " each have ", what,
+               !one && bridges.size() == peers
+                   ? text(" (all ", peers, " alike: at rest when this was read, or by design)")
+                   : "",
+               devices.empty() ? "" : text("; ", one ? "over it" : "over them", " the processors reach ", devices)),
           "look again while data is moved, since links may rest at a lower speed; if it stays so, look at the slot's "
           "settings in the firmware (link speed, bifurcation) and reseat the riser or baseboard");
   }

@@ -274,6 +274,8 @@ const std::vector<Illness>& illnesses() {
        [](Machine& m) { m.links[3].lanes = 2; }},
       {"switch-link-slow", "0000:10:00.0 has a PCI link of 2.5 GT/s x16; what is behind it has 16 GT/s x16",
        [](Machine& m) { pci_at(m, "0000:10:00.0").now.gigatransfers = 2.5; }},
+      {"switch-link-slow", "; over it the processors reach GPU 0 (0000:12:00.0)",
+       [](Machine& m) { pci_at(m, "0000:10:00.0").now.gigatransfers = 2.5; }},
       {"switch-link-slow", "0000:18:00.0 has a PCI link of 16 GT/s x8; what is behind it has 16 GT/s x16",
        [](Machine& m) { pci_at(m, "0000:18:00.0").now.lanes = 8; }},
       {"rank-far-from-gpu", "rank 0 (pid 10) may run on processors 0-15",
