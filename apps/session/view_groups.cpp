@@ -65,8 +65,13 @@ void View::make_communicators(Blocking& blocking) {
   };
   for (const GroupPlan& group : plan.groups) {
     lane_resources.filters.push_back(make_filter(group.filter.kind));
+    const GroupMemory& memory = memory_.groups[group.id.value];
+    auto own = make(group, memory, lane_resources.filters.back().get());
     lane_resources.communicators.push_back(
-        make(group, memory_.groups[group.id.value], lane_resources.filters.back().get()));
+        options_.make_communicator
+            ? options_.make_communicator({space_, plan, group, joined_.self(), memory.parameters, memory.half},
+                                         std::move(own))
+            : std::move(own));
   }
   if (plan.gathered_bytes != 0) {
     lane_resources.gather_communicator = make(gathered_group(plan), memory_.gathered, nullptr);
@@ -113,7 +118,7 @@ std::unique_ptr<Exchange> View::make_exchange(const GroupPlan& group) {
   if (before_) {
     from = std::move(before_->exchanges.at(g));
   } else {
-    from = {std::make_unique<PolicySequence>(group.policies, joined_.plan.world_size()),
+    from = {std::make_unique<PolicySequence>(group.policies, joined_.plan.world_size(), options_.make_policy),
             resumed_ ? resumed_->updates_of(group) : 0};
   }
   ExchangeMemory memory = memory_.groups[g].own;
