@@ -39,7 +39,7 @@ void View::make_communicators(Blocking& blocking) {
     lane_resources.channel = std::make_unique<DirectChannel>();
     lane_resources.exchange_stream = traced_stream(trace_.exchange);
   }
-  const auto make = [&](const GroupPlan& group, const GroupMemory& memory, const Filter* filter) {
+  const auto make = [&](const GroupPlan& group, const GroupMemory& memory, const Compressor* compressor) {
     // Kernels of two communicators of NCCL that wait for peers at once may keep each other from running.
     const bool has_stream = plan.uses_nccl() && !lane_resources.node_streams.empty();
     if (!has_stream)
@@ -54,7 +54,7 @@ void View::make_communicators(Blocking& blocking) {
                                    .bulk = &job_.group().bulk(),
                                    .channel = lane_resources.channel.get(),
                                    .exchange = lane_resources.exchange_stream.get(),
-                                   .filter = filter,
+                                   .compressor = compressor,
                                    .node = lane_resources.node_streams.back().get(),
                                    .trace = trace_.kept()},
                                   group, memory, std::move(nccl));
@@ -64,9 +64,9 @@ void View::make_communicators(Blocking& blocking) {
     return made;
   };
   for (const GroupPlan& group : plan.groups) {
-    lane_resources.filters.push_back(make_filter(group.filter.kind));
+    lane_resources.compressors.push_back(make_compressor(group.compression.kind));
     const GroupMemory& memory = memory_.groups[group.id.value];
-    auto own = make(group, memory, lane_resources.filters.back().get());
+    auto own = make(group, memory, lane_resources.compressors.back().get());
     lane_resources.communicators.push_back(
         options_.make_communicator
             ? options_.make_communicator({space_, plan, group, joined_.self(), memory.parameters, memory.half},

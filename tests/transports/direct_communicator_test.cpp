@@ -35,7 +35,7 @@ INSTANTIATE_TEST_SUITE_P(DirectDrivenByStreams, CommunicatorContract,
 
 CommunicatorCase rounded(CommunicatorCase how, bool error_feedback) {
   how.name += error_feedback ? "WithFeedback" : "";
-  how.filter = {FilterKind::bf16, error_feedback};
+  how.compression = {Compression::bf16, error_feedback};
   return how;
 }
 INSTANTIATE_TEST_SUITE_P(DirectRoundedToBf16, CommunicatorContract,

@@ -45,8 +45,8 @@ Point CallerSide::enqueue_next(Stream& stream, CollectiveCall& call) {
   if (plan_.is_staged(shape)) {
     const Bucket& bucket = call.work.bucket;
     const Memory leaving = plan_.staging().leaving(bucket.index, {bucket.first, bucket.count});
-    if (plan_.is_filtered(shape))
-      plan_.group().filter->pack(stream, leaving, call.data, plan_.residual_of(bucket));
+    if (plan_.is_compressed(shape))
+      plan_.group().compressor->pack(stream, leaving, call.data, plan_.residual_of(bucket));
     else
       stream.copy(leaving, call.data);
   }
