@@ -14,7 +14,7 @@
 
 namespace troupe {
 namespace collectives {
-class CallerSide;  // not public, nor is the next one
+class CallSubmitter;  // not public, nor is the next one
 class DirectRounds;
 enum class PlainOperation : std::uint8_t;
 }  // namespace collectives
@@ -115,7 +115,7 @@ class DirectCommunicator final : public Communicator {
   void plain_round(Stream& stream, collectives::PlainOperation operation, std::span<const Memory> pieces);
 
   std::unique_ptr<collectives::DirectRounds> rounds_;
-  std::unique_ptr<collectives::CallerSide> caller_;
+  std::unique_ptr<collectives::CallSubmitter> submitter_;
 };
 
 }  // namespace troupe
