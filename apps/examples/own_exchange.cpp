@@ -36,11 +36,10 @@ class CountingCommunicator final : public Communicator {
  public:
   CountingCommunicator(Counts& counts, std::unique_ptr<Communicator> own) : counts_(counts), own_(std::move(own)) {}
 
-  Point reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                             std::span<const StripeMemory> mine) override {
+  Point reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule) override {
     counts_.rounds += work.first;
     counts_.bytes += work.gradients.size_bytes;
-    return own_->reduce_update_gather(stream, work, rule, mine);
+    return own_->reduce_update_gather(stream, work, rule);
   }
 
   CommunicatorTraits traits() const noexcept override { return own_->traits(); }
@@ -49,13 +48,10 @@ class CountingCommunicator final : public Communicator {
   void reduce_scatter(Stream& s, std::span<const OwnedPart> parts) override { own_->reduce_scatter(s, parts); }
   void all_gather(Stream& s, std::span<const OwnedPart> parts) override { own_->all_gather(s, parts); }
   void barrier(Stream& s) override { own_->barrier(s); }
-  Point gather_gradients(Stream& s, const BucketWork& work, std::span<const StripeMemory> mine) override {
-    return own_->gather_gradients(s, work, mine);
-  }
+  Point gather_gradients(Stream& s, const BucketWork& work) override { return own_->gather_gradients(s, work); }
   Point agree(Stream& s, const BucketWork& work) override { return own_->agree(s, work); }
-  Point update_gather(Stream& s, const BucketWork& work, const RuleStep& rule,
-                      std::span<const StripeMemory> mine) override {
-    return own_->update_gather(s, work, rule, mine);
+  Point update_gather(Stream& s, const BucketWork& work, const RuleStep& rule) override {
+    return own_->update_gather(s, work, rule);
   }
   void barrier_with_relieved(Stream& s) override { own_->barrier_with_relieved(s); }
   void abort(const Status& why) noexcept override { own_->abort(why); }

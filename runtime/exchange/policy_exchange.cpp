@@ -292,8 +292,8 @@ class PolicyExchange final : public Exchange {
       work.gradients = of_bucket(memory_.gradients, bucket);
       work.sums = sums_;
       work.total = total_;
-      valid_[bucket.index] =
-          parts_.communicator->update_gather(stream, work, RuleStep{.kind = RuleKind::swap}, {&part, 1});
+      work.mine = {&part, 1};
+      valid_[bucket.index] = parts_.communicator->update_gather(stream, work, RuleStep{.kind = RuleKind::swap});
     }
     join(stream);
   }
@@ -388,12 +388,12 @@ class PolicyExchange final : public Exchange {
   void exchange(Stream& stream, const Bucket& bucket, const Memory& contributions, const Memory& total) {
     BucketWork work = work_of(bucket, contributions, total);
     work.relieved = relieved_;
+    work.mine = parts_of(bucket);
     if (!gathers_first(rule_)) {
-      valid_[bucket.index] =
-          parts_.communicator->reduce_update_gather(stream, work, rule_step(rule_, updates_), parts_of(bucket));
+      valid_[bucket.index] = parts_.communicator->reduce_update_gather(stream, work, rule_step(rule_, updates_));
       return;
     }
-    measured_.push_back(parts_.communicator->gather_gradients(stream, work, parts_of(bucket)));
+    measured_.push_back(parts_.communicator->gather_gradients(stream, work));
     gathered_.push_back(work);
   }
 
@@ -403,9 +403,10 @@ class PolicyExchange final : public Exchange {
     measured_.push_back(parts_.communicator->agree(stream, gathered_.front()));
     if (needs_tensor_norms(rule_.kind)) agree_on_norms(stream);
     measured_.clear();
-    for (const BucketWork& work : gathered_)
-      valid_[work.bucket.index] =
-          parts_.communicator->update_gather(stream, work, rule_step(rule_, updates_), parts_of(work.bucket));
+    for (BucketWork& work : gathered_) {
+      work.mine = parts_of(work.bucket);
+      valid_[work.bucket.index] = parts_.communicator->update_gather(stream, work, rule_step(rule_, updates_));
+    }
     gathered_.clear();
   }
 
@@ -622,10 +623,10 @@ class PolicyExchange final : public Exchange {
     take_carried(stream);
     stream.weighted_delta(memory_.gradients, memory_.common, memory_.weights, sums_);
     for (const Bucket& bucket : parts_.buckets) {
-      const BucketWork work = work_of(bucket, memory_.gradients, total_);
+      BucketWork work = work_of(bucket, memory_.gradients, total_);
       const StripeMemory mine = common_part(memory_.outer, bucket, state_slots(actions_.outer), kMaxOuterSlots);
-      valid_[bucket.index] =
-          parts_.communicator->reduce_update_gather(stream, work, rule_step(actions_.outer, 1), {&mine, 1});
+      work.mine = {&mine, 1};
+      valid_[bucket.index] = parts_.communicator->reduce_update_gather(stream, work, rule_step(actions_.outer, 1));
     }
     adapt_later(ScaleVerdict::round, total_, std::exchange(local_steps_, 0));
   }

@@ -316,7 +316,8 @@ class WorkingGroup {
     return values;
   }
 
-  BucketWork work_of(std::uint32_t r, std::uint64_t step, const Bucket& bucket) {
+  BucketWork work_of(std::uint32_t r, std::uint64_t step, const Bucket& bucket,
+                     std::span<const StripeMemory> mine = {}) {
     const RankView& view = world->rank(r);
     const std::uint64_t place = step % StepExchange::kStepsKept * sizeof(StepSums);
     BucketWork work;
@@ -327,6 +328,7 @@ class WorkingGroup {
     work.gradients = slice(view.gradients, bucket.first * sizeof(float), bucket.count * sizeof(float));
     work.sums = slice(view.sums, place, sizeof(StepSums));
     work.total = slice(view.totals, place, sizeof(StepSums));
+    work.mine = mine;
     return work;
   }
   StripeMemory part_of(std::uint32_t r, const Bucket& bucket) {
@@ -355,18 +357,18 @@ class WorkingGroup {
       view.stream->copy(slice(sight.before, first, count), slice(view.parameters, first, count));
       const StripeMemory mine = part_of(r, bucket);
       if (needs_verdict(spec.rule)) {
-        view.communicator->gather_gradients(*view.stream, work_of(r, step, bucket), {&mine, 1});
+        view.communicator->gather_gradients(*view.stream, work_of(r, step, bucket, {&mine, 1}));
       } else {
-        points.push_back(view.communicator->reduce_update_gather(*view.stream, work_of(r, step, bucket),
-                                                                 rule_step(spec.rule, step + 1), {&mine, 1}));
+        points.push_back(view.communicator->reduce_update_gather(*view.stream, work_of(r, step, bucket, {&mine, 1}),
+                                                                 rule_step(spec.rule, step + 1)));
       }
     }
     if (needs_verdict(spec.rule)) {
       view.communicator->agree(*view.stream, work_of(r, step, spec.buckets[0]));
       for (const Bucket& bucket : spec.buckets) {
         const StripeMemory mine = part_of(r, bucket);
-        points.push_back(view.communicator->update_gather(*view.stream, work_of(r, step, bucket),
-                                                          rule_step(spec.rule, step + 1), {&mine, 1}));
+        points.push_back(view.communicator->update_gather(*view.stream, work_of(r, step, bucket, {&mine, 1}),
+                                                          rule_step(spec.rule, step + 1)));
       }
     }
     for (const Point& point : points) view.stream->wait(point);

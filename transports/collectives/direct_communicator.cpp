@@ -116,30 +116,18 @@ void DirectCommunicator::barrier(Stream& stream) {
   stream.wait(submitter_->plain(stream, collectives::PlainOperation::barrier, nothing));
 }
 
-namespace {
-
-/// Ranks that do not reach each other's stripes update only their own.
-const StripeMemory& only_one(std::span<const StripeMemory> mine) {
-  TROUPE_CHECK(mine.size() == 1, Code::invalid, mine.size(), " parts of a bucket, but only the own one is in reach");
-  return mine.front();
+Point DirectCommunicator::reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule) {
+  return submitter_->update(stream, work, rule, work.only_part());
 }
 
-}  // namespace
-
-Point DirectCommunicator::reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                                               std::span<const StripeMemory> mine) {
-  return submitter_->update(stream, work, rule, only_one(mine));
-}
-
-Point DirectCommunicator::gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) {
-  return submitter_->gather(stream, work, only_one(mine));
+Point DirectCommunicator::gather_gradients(Stream& stream, const BucketWork& work) {
+  return submitter_->gather(stream, work, work.only_part());
 }
 
 Point DirectCommunicator::agree(Stream& stream, const BucketWork& work) { return submitter_->agree(stream, work); }
 
-Point DirectCommunicator::update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                                        std::span<const StripeMemory> mine) {
-  return submitter_->publish(stream, work, rule, only_one(mine));
+Point DirectCommunicator::update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule) {
+  return submitter_->publish(stream, work, rule, work.only_part());
 }
 
 void DirectCommunicator::abort(const Status& why) noexcept { rounds_->failure().fail(why); }

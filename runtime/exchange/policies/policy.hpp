@@ -110,7 +110,7 @@ struct StepActions {
   bool local_update = false;     // the rank applies the rule to its own weights, with its own gradients
   bool keep = false;             // the gradients are kept and added to the next step's
   Sent sent = Sent::nothing;     // not nothing: a round begins
-  Rule outer;                    // Sent::delta: the rule applied to the deltas
+  Rule outer{};                  // Sent::delta: the rule applied to the deltas
   bool finish = false;           // the round ends in this step; otherwise it continues until a later step
   bool clear_state = false;      // the optimizer's local state is set to zero
 };

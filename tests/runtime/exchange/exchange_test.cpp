@@ -264,15 +264,14 @@ class NotedCommunicator final : public Communicator {
   void reduce_scatter(Stream&, std::span<const OwnedPart>) override {}
   void all_gather(Stream&, std::span<const OwnedPart>) override {}
   void barrier(Stream&) override {}
-  Point reduce_update_gather(Stream&, const BucketWork& w, const RuleStep& r,
-                             std::span<const StripeMemory> m) override {
+  Point reduce_update_gather(Stream&, const BucketWork& w, const RuleStep& r) override {
     work = w;
     rule = r;
-    mine = m.front();
+    mine = w.mine.front();
     calls += text('r', w.relieved.size());
     return {};
   }
-  Point gather_gradients(Stream&, const BucketWork& w, std::span<const StripeMemory>) override {
+  Point gather_gradients(Stream&, const BucketWork& w) override {
     calls += text('g', w.bucket.index);
     return {};
   }
@@ -280,7 +279,7 @@ class NotedCommunicator final : public Communicator {
     calls += "a";
     return {};
   }
-  Point update_gather(Stream&, const BucketWork& w, const RuleStep&, std::span<const StripeMemory>) override {
+  Point update_gather(Stream&, const BucketWork& w, const RuleStep&) override {
     calls += text('u', w.bucket.index);
     return {};
   }

@@ -14,6 +14,7 @@ CollectiveCall& CallSubmitter::take(RoundPart part, const BucketWork& work, cons
   CollectiveCall& call = calls_.take(bucket, {.step = work.step.value, .bucket = bucket, .part = part});
   call.work = work;
   call.work.relieved = {};
+  call.work.mine = {};
   call.mine = mine;
   call.data = work.gradients;
   for (std::uint32_t c = 0; c < call.rounds.size(); ++c) {
@@ -91,6 +92,7 @@ Point CallSubmitter::agree(Stream& stream, const BucketWork& work) {
       calls_.of_sums(), {.step = work.step.value, .bucket = work.bucket.index, .sums = true, .part = RoundPart::sums});
   call.work = work;
   call.work.relieved = {};
+  call.work.mine = {};
   count_uses(call, call.rounds.front());
   return enqueue(stream, call);
 }
