@@ -14,6 +14,14 @@
 /// Marks a type as a message that never leaves its process. Use it outside of any namespace.
 #define TROUPE_LOCAL_MESSAGE(Type) CAF_ALLOW_UNSAFE_MESSAGE_TYPE(Type)
 
+/// Defines how CAF reads and writes a message that may be sent to other processes, and shows it: by these fields of the
+/// message `x`. Use it in the message's namespace.
+#define TROUPE_MESSAGE_FIELDS(Type, ...)                                        \
+  template <class Inspector>                                                    \
+  auto inspect(Inspector& f, [[maybe_unused]] Type& x) {                        \
+    return f(caf::meta::type_name("troupe." #Type) __VA_OPT__(, ) __VA_ARGS__); \
+  }
+
 namespace troupe {
 
 /// A handle to an actor that accepts the listed messages.

@@ -344,18 +344,9 @@ auto inspect(Inspector& f, PolicySettings& x) {
   };
   return f(caf::meta::type_name("troupe.PolicySettings"), words, caf::meta::load_callback(loaded));
 }
-template <class Inspector>
-auto inspect(Inspector& f, JoinView& x) {
-  return f(caf::meta::type_name("troupe.JoinView"), x.rank);
-}
-template <class Inspector>
-auto inspect(Inspector& f, ViewBegins& x) {
-  return f(caf::meta::type_name("troupe.ViewBegins"), x.view);
-}
-template <class Inspector>
-auto inspect(Inspector& f, MemberFinished& x) {
-  return f(caf::meta::type_name("troupe.MemberFinished"), x.rank);
-}
+TROUPE_MESSAGE_FIELDS(JoinView, x.rank)
+TROUPE_MESSAGE_FIELDS(ViewBegins, x.view)
+TROUPE_MESSAGE_FIELDS(MemberFinished, x.rank)
 template <class Inspector>
 auto inspect(Inspector& f, LeaveView& x) {
   auto loaded = [&]() -> caf::error {
@@ -364,42 +355,15 @@ auto inspect(Inspector& f, LeaveView& x) {
   return f(caf::meta::type_name("troupe.LeaveView"), x.view, x.saved_steps, x.unsaved_code, x.unsaved,
            caf::meta::load_callback(loaded));
 }
-template <class Inspector>
-auto inspect(Inspector& f, MemberLost& x) {
-  return f(caf::meta::type_name("troupe.MemberLost"), x.rank, x.why);
-}
-template <class Inspector>
-auto inspect(Inspector& f, TestPart& x) {
-  NumberBits loss{x.loss};
-  auto loaded = [&]() -> caf::error {
-    x.loss = loss.number();
-    return {};
-  };
-  return f(caf::meta::type_name("troupe.TestPart"), x.rank, x.step, loss, x.correct, x.samples,
-           caf::meta::load_callback(loaded));
-}
+TROUPE_MESSAGE_FIELDS(MemberLost, x.rank, x.why)
+TROUPE_MESSAGE_FIELDS(TestPart, x.rank, x.step, NumberBits{x.loss}, x.correct, x.samples)
 
-template <class Inspector>
-auto inspect(Inspector& f, SlotLent& x) {
-  return f(caf::meta::type_name("troupe.SlotLent"), x.rank, x.arena, x.offset, x.size_bytes);
-}
-template <class Inspector>
-auto inspect(Inspector& f, SlotFilled& x) {
-  return f(caf::meta::type_name("troupe.SlotFilled"), x.offset, x.step, x.evaluation, x.last, x.rows, x.relieved);
-}
-template <class Inspector>
-auto inspect(Inspector& f, JoinLedger& x) {
-  return f(caf::meta::type_name("troupe.JoinLedger"), x.rank);
-}
-template <class Inspector>
-auto inspect(Inspector& f, LedgerUpdate& x) {
-  return f(caf::meta::type_name("troupe.LedgerUpdate"), x.first, x.until, x.rows);
-}
+TROUPE_MESSAGE_FIELDS(SlotLent, x.rank, x.arena, x.offset, x.size_bytes)
+TROUPE_MESSAGE_FIELDS(SlotFilled, x.offset, x.step, x.evaluation, x.last, x.rows, x.relieved)
+TROUPE_MESSAGE_FIELDS(JoinLedger, x.rank)
+TROUPE_MESSAGE_FIELDS(LedgerUpdate, x.first, x.until, x.rows)
 /// Balancer to rank 0's: what its device did in some steps.
-template <class Inspector>
-auto inspect(Inspector& f, RankTimes& x) {
-  return f(caf::meta::type_name("troupe.RankTimes"), x.rank, x.first, x.samples, x.spent_ns, x.waits_us);
-}
+TROUPE_MESSAGE_FIELDS(RankTimes, x.rank, x.first, x.samples, x.spent_ns, x.waits_us)
 
 template <class Inspector>
 auto inspect(Inspector& f, PartSaved& x) {
@@ -410,58 +374,24 @@ auto inspect(Inspector& f, PartSaved& x) {
            caf::meta::load_callback(loaded));
 }
 
-template <class Inspector>
-auto inspect(Inspector& f, JoinSteps& x) {
-  return f(caf::meta::type_name("troupe.JoinSteps"), x.rank);
-}
-template <class Inspector>
-auto inspect(Inspector& f, HoldSteps& x) {
-  return f(caf::meta::type_name("troupe.HoldSteps"), x.number, x.about, x.policy);
-}
-template <class Inspector>
-auto inspect(Inspector& f, StepsHeld& x) {
-  return f(caf::meta::type_name("troupe.StepsHeld"), x.rank, x.number, x.next, x.last, x.refusal);
-}
-template <class Inspector>
-auto inspect(Inspector& f, StepOrder& x) {
-  return f(caf::meta::type_name("troupe.StepOrder"), x.number, x.kind, x.at, x.policy, x.reason);
-}
-template <class Inspector>
-auto inspect(Inspector& f, EvaluationVerdict& x) {
-  return f(caf::meta::type_name("troupe.EvaluationVerdict"), x.step, x.end);
-}
-template <class Inspector>
-auto inspect(Inspector& f, EndRequest& x) {
-  return f(caf::meta::type_name("troupe.EndRequest"), x.rank);
-}
+TROUPE_MESSAGE_FIELDS(JoinSteps, x.rank)
+TROUPE_MESSAGE_FIELDS(HoldSteps, x.number, x.about, x.policy)
+TROUPE_MESSAGE_FIELDS(StepsHeld, x.rank, x.number, x.next, x.last, x.refusal)
+TROUPE_MESSAGE_FIELDS(StepOrder, x.number, x.kind, x.at, x.policy, x.reason)
+TROUPE_MESSAGE_FIELDS(EvaluationVerdict, x.step, x.end)
+TROUPE_MESSAGE_FIELDS(EndRequest, x.rank)
 /// Device to rank 0's DigestActor.
-template <class Inspector>
-auto inspect(Inspector& f, RankDigest& x) {
-  return f(caf::meta::type_name("troupe.RankDigest"), x.rank, x.step, x.tensors);
-}
-template <class Inspector>
-auto inspect(Inspector& f, RankSums& x) {
-  NumberBits loss{x.loss};
-  auto loaded = [&]() -> caf::error {
-    x.loss = loss.number();
-    return {};
-  };
-  return f(caf::meta::type_name("troupe.RankSums"), x.rank, x.step, loss, x.correct, x.samples,
-           caf::meta::load_callback(loaded));
-}
+TROUPE_MESSAGE_FIELDS(RankDigest, x.rank, x.step, x.tensors)
+TROUPE_MESSAGE_FIELDS(RankSums, x.rank, x.step, NumberBits{x.loss}, x.correct, x.samples)
 template <class Inspector>
 auto inspect(Inspector& f, ValueSum& x) {
-  NumberBits sum{x.sum};
   auto loaded = [&]() -> caf::error {
-    x.sum = sum.number();
     return is_value_name(x.name) ? caf::error{} : caf::error{caf::sec::invalid_argument};
   };
-  return f(caf::meta::type_name("troupe.ValueSum"), x.name, sum, x.count, caf::meta::load_callback(loaded));
+  return f(caf::meta::type_name("troupe.ValueSum"), x.name, NumberBits{x.sum}, x.count,
+           caf::meta::load_callback(loaded));
 }
-template <class Inspector>
-auto inspect(Inspector& f, RankValues& x) {
-  return f(caf::meta::type_name("troupe.RankValues"), x.rank, x.step, x.last, x.values);
-}
+TROUPE_MESSAGE_FIELDS(RankValues, x.rank, x.step, x.last, x.values)
 
 }  // namespace troupe
 

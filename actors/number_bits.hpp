@@ -1,27 +1,27 @@
 #pragma once
 
 #include <bit>
+#include <caf/error.hpp>
+#include <caf/meta/load_callback.hpp>
 #include <caf/meta/type_name.hpp>
 #include <cstdint>
 
 namespace troupe {
 
-/// The bits of a floating-point number, for sending it to another process: the serializer of CAF 0.17 turns a NaN into
-/// -1 and does not return for an infinity. A message's inspect lists these bits instead of its numbers, and converts
-/// them back in a load callback.
-class NumberBits {
- public:
-  NumberBits() = default;
-  explicit NumberBits(double number) noexcept : bits_(std::bit_cast<std::uint64_t>(number)) {}
-  double number() const noexcept { return std::bit_cast<double>(bits_); }
+/// A floating-point number in a message, as its bits: the serializer of CAF 0.17 turns a NaN into -1 and does not
+/// return for an infinity. A message's inspect lists NumberBits{x.number} instead of x.number.
+struct NumberBits {
+  double& number;
 
   template <class Inspector>
   friend auto inspect(Inspector& f, NumberBits& x) {
-    return f(caf::meta::type_name("troupe.NumberBits"), x.bits_);
+    auto bits = std::bit_cast<std::uint64_t>(x.number);
+    auto loaded = [&]() -> caf::error {
+      x.number = std::bit_cast<double>(bits);
+      return {};
+    };
+    return f(caf::meta::type_name("troupe.NumberBits"), bits, caf::meta::load_callback(loaded));
   }
-
- private:
-  std::uint64_t bits_ = 0;
 };
 
 }  // namespace troupe

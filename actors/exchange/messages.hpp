@@ -72,54 +72,18 @@ struct HostingReport {
   std::string staleness_unit;
 };
 
-template <class Inspector>
-auto inspect(Inspector& f, StepSums& x) {
-  NumberBits loss{x.loss};
-  auto loaded = [&]() -> caf::error {
-    x.loss = loss.number();
-    return {};
-  };
-  return f(caf::meta::type_name("troupe.StepSums"), loss, x.correct, x.samples, x.stop_requests, x.still_saving,
-           x.bad_gradient, x.bad_loss, caf::meta::load_callback(loaded));
-}
-template <class Inspector>
-auto inspect(Inspector& f, StalenessHistogram& x) {
-  return f(caf::meta::type_name("troupe.StalenessHistogram"), x.counts, x.updates, x.sum, x.largest);
-}
-template <class Inspector>
-auto inspect(Inspector& f, JoinHosting& x) {
-  return f(caf::meta::type_name("troupe.JoinHosting"), x.worker, x.phase);
-}
-template <class Inspector>
-auto inspect(Inspector& f, HostingJoined& x) {
-  return f(caf::meta::type_name("troupe.HostingJoined"), x.shard, x.clock, x.sequence, x.first, x.count);
-}
-template <class Inspector>
-auto inspect(Inspector& f, LeaveHosting& x) {
-  return f(caf::meta::type_name("troupe.LeaveHosting"), x.worker);
-}
-template <class Inspector>
-auto inspect(Inspector& f, PullRequest& x) {
-  return f(caf::meta::type_name("troupe.PullRequest"), x.worker, x.clock, x.barrier, x.into);
-}
-template <class Inspector>
-auto inspect(Inspector& f, PushRequest& x) {
-  return f(caf::meta::type_name("troupe.PushRequest"), x.worker, x.sequence, x.clock, x.base_version, x.sums, x.values,
-           x.next);
-}
-template <class Inspector>
-auto inspect(Inspector& f, PullReply& x) {
-  return f(caf::meta::type_name("troupe.PullReply"), x.shard, x.clock, x.version, x.content, x.total, x.values, x.sink);
-}
-template <class Inspector>
-auto inspect(Inspector& f, AskHosting&) {
-  return f(caf::meta::type_name("troupe.AskHosting"));
-}
-template <class Inspector>
-auto inspect(Inspector& f, HostingReport& x) {
-  return f(caf::meta::type_name("troupe.HostingReport"), x.shard, x.version, x.version_vector, x.staleness,
-           x.staleness_unit);
-}
+TROUPE_MESSAGE_FIELDS(StepSums, NumberBits{x.loss}, x.correct, x.samples, x.stop_requests, x.still_saving,
+                      x.bad_gradient, x.bad_loss)
+TROUPE_MESSAGE_FIELDS(StalenessHistogram, x.counts, x.updates, x.sum, x.largest)
+TROUPE_MESSAGE_FIELDS(JoinHosting, x.worker, x.phase)
+TROUPE_MESSAGE_FIELDS(HostingJoined, x.shard, x.clock, x.sequence, x.first, x.count)
+TROUPE_MESSAGE_FIELDS(LeaveHosting, x.worker)
+TROUPE_MESSAGE_FIELDS(PullRequest, x.worker, x.clock, x.barrier, x.into)
+TROUPE_MESSAGE_FIELDS(PushRequest, x.worker, x.sequence, x.clock, x.base_version, x.sums, x.values, x.next)
+TROUPE_MESSAGE_FIELDS(PullReply, x.shard, x.clock, x.version, x.content, x.total, x.values, x.sink)
+TROUPE_MESSAGE_FIELDS(AskHosting)
+TROUPE_MESSAGE_FIELDS(HostingReport, x.shard, x.version, x.version_vector, x.staleness, x.staleness_unit)
+
 /// Registers these messages; call it in every process, before the actor system is made.
 void configure_exchange(caf::actor_system_config& config);
 

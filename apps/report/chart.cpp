@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "apps/report/words.hpp"
+#include "runtime/base/printable.hpp"
 
 namespace troupe::report {
 namespace {

@@ -10,6 +10,8 @@
 
 #include "apps/report/chart.hpp"
 #include "apps/report/words.hpp"
+#include "runtime/base/printable.hpp"
+#include "runtime/base/words.hpp"
 
 namespace troupe::report {
 namespace {

@@ -7,6 +7,8 @@
 #include "apps/report/figures.hpp"
 #include "apps/report/page_style.hpp"
 #include "apps/report/words.hpp"
+#include "runtime/base/printable.hpp"
+#include "runtime/base/words.hpp"
 #include "runtime/planning/planner.hpp"
 
 namespace troupe::report {

@@ -17,6 +17,7 @@
 #include "apps/report/words.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/new_file.hpp"
+#include "runtime/base/printable.hpp"
 
 namespace troupe::report {
 namespace {

@@ -6,31 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/base/printable.hpp"
-
 namespace troupe::report {
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (const char c : printable(text)) {
-    switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      case '\'': out += "&#39;"; break;
-      default: out += c;
-    }
-  }
-  return out;
-}
-
-std::string grouped(std::uint64_t number) {
-  std::string out = std::to_string(number);
-  for (std::size_t i = out.size(); i > 3; i -= 3) out.insert(i - 3, ",");
-  return out;
-}
 
 std::string span_text(double seconds) {
   seconds = std::isfinite(seconds) ? std::clamp(seconds, 0.0, 1e11) : 0;

@@ -18,7 +18,7 @@ std::vector<std::unique_ptr<Communicator>> make_direct(const CommunicatorParts& 
     ranks.parameters = memory.parameters;
     ranks.half = memory.half;
     ranks.staging = memory.staging[made.size()];
-    ranks.filter = parts.filter;
+    ranks.compressor = parts.compressor;
     ranks.residual = memory.own.residual;
     ranks.device_memory = parts.space.kind(memory.parameters.arena) == MemoryKind::device;
     ranks.trace = parts.trace;

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "apps/session/rank_memory.hpp"
-#include "runtime/exchange/filters/filter.hpp"
+#include "runtime/exchange/compression/compressor.hpp"
 #include "runtime/lanes/lane_loop.hpp"
 
 namespace troupe {
@@ -20,8 +20,8 @@ struct CommunicatorParts {
   // Not null if the plan crosses nodes.
   LaneLoop* bulk = nullptr;
   DirectChannel* channel = nullptr;
-  Stream* exchange = nullptr;      // of the device; the bulk lane enqueues on it
-  const Filter* filter = nullptr;  // the group's; null: none
+  Stream* exchange = nullptr;              // of the device; the bulk lane enqueues on it
+  const Compressor* compressor = nullptr;  // the group's; null: none
   Stream* node = nullptr;  // of the device, if the plan has two levels: with NCCL of all groups, otherwise of this
   Trace* trace = nullptr;  // null: nothing is traced
 };

@@ -15,7 +15,7 @@ struct DeviceChoices {
 };
 
 /// The device of a rank's plan. Each kind is a row of a table; a new one also needs a folder in devices/, a word of
-/// `placement.device` (runtime/config/schema_sections.cpp) and a rule that gives it to ranks
+/// `placement.device` (runtime/config/schema_placement.cpp) and a rule that gives it to ranks
 /// (runtime/planning/assign_gpus.cpp). Throws Error{invalid} for a kind without a row, and what the kind throws.
 std::unique_ptr<Device> make_planned_device(const DeviceContext& context, const DeviceChoices& choices);
 

@@ -9,7 +9,7 @@
 namespace troupe {
 
 /// What a rank exchanges of a group over the transport, with each set of ranks: with all if there is one level,
-/// otherwise with its counterparts. Without memory, view and `filter`.
+/// otherwise with its counterparts. Without memory, view and `compressor`.
 std::vector<DirectGroup> direct_groups(const Plan& plan, const GroupPlan& group, Rank self);
 
 /// What a rank exchanges of a group over NCCL, with all ranks or, if there are two levels, in plain operations with

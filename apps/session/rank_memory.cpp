@@ -50,9 +50,9 @@ void set_contributions(GroupMemory& m, const GroupPlan& group, const Memory& all
 /// The staging memory of each direct communicator of the rank, by the sets of ranks with which it exchanges.
 std::vector<std::uint64_t> staging_sizes(const Plan& plan, const GroupPlan& group, Rank self, bool device_memory) {
   std::vector<std::uint64_t> sizes;
-  const auto filter = make_filter(group.filter.kind);
+  const auto compressor = make_compressor(group.compression.kind);
   for (DirectGroup& shape : direct_groups(plan, group, self)) {
-    shape.filter = filter.get();
+    shape.compressor = compressor.get();
     shape.device_memory = device_memory;
     if (has_16_bits(plan.dtype)) shape.half.size_bytes = group.count * size_bytes(plan.dtype);
     sizes.push_back(direct_staging_bytes(shape));

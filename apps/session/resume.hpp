@@ -30,8 +30,9 @@ class Resumed {
   const CheckpointManifest& manifest() const noexcept { return reader_.manifest(); }
   /// Fills all parameters.
   void load_parameters(const JoinedJob& job, std::span<float> parameters);
-  /// Fills the optimizer's state, of the stripe or whole. Fills outer momentum and filters' residuals of a group only
-  /// if its next step has the same policy as the step before the checkpoint: a switch of policy begins them at zero.
+  /// Fills the optimizer's state, of the stripe or whole. Fills outer momentum and compression's residuals of a group
+  /// only if its next step has the same policy as the step before the checkpoint: a switch of policy begins them at
+  /// zero.
   void load_state(const JoinedJob& job, HostCopies& copies, const RankMemory& memory);
   /// How many updates the group's rule has made. If its parameters come from several groups: the largest number of
   /// these.
@@ -50,7 +51,7 @@ class Resumed {
 };
 
 /// The parts of a rank's stripes that a checkpoint contains: for each tensor that is in a stripe, wholly or partly, the
-/// weights and every state, and for each range that it sends through a filter, the residual. The pieces follow each
+/// weights and every state, and for each range that it sends compressed, the residual. The pieces follow each
 /// other in the snapshot without the layout's gaps, as in the file.
 std::vector<SnapshotPiece> pieces_of(const JoinedJob& job, const RankMemory& memory);
 /// The copies that make such a snapshot; adjacent pieces that remain adjacent are one copy.

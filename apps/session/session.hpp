@@ -16,6 +16,8 @@
 #include "runtime/compute/stream.hpp"
 #include "runtime/config/config.hpp"
 #include "runtime/data/find.hpp"
+#include "runtime/exchange/communicator.hpp"
+#include "runtime/exchange/policies/policy.hpp"
 #include "runtime/lanes/active_wait.hpp"
 #include "runtime/memory/arena.hpp"
 #include "runtime/planning/plan.hpp"
@@ -62,6 +64,20 @@ struct DeviceContext {
 };
 using MakeDevice = std::function<std::unique_ptr<Device>(const DeviceContext&)>;
 
+/// What a communicator that the app brings gets to work with; all of it outlives the communicator.
+struct CommunicatorContext {
+  AddressSpace& space;
+  const Plan& plan;
+  const GroupPlan& group;  // whose gradients and parameters it moves
+  Rank self;
+  Memory parameters;  // [group.count] f32: this rank's copy, or the node's if the ranks of a node share one
+  Memory half;        // [group.count] of the plan's 16-bit type, likewise; empty: the replica computes in f32
+};
+/// `own`: the session's communicator for the group, which has all memory and connections that it needs. The app's may
+/// pass calls on to it, before or after work of its own. Called at every rank, which must make the same kind.
+using MakeCommunicator =
+    std::function<std::unique_ptr<Communicator>(const CommunicatorContext&, std::unique_ptr<Communicator> own)>;
+
 /// Makes the model from the settings and the fields of a sample; it must be the same at all ranks.
 using BuildGraph = std::function<Graph(const Settings&, const std::vector<Field>& fields)>;
 
@@ -86,7 +102,12 @@ struct SessionOptions {
   /// Not 0: the app brings its own samples, this number per epoch over all ranks. No data set is read, and only
   /// exchange() makes steps. Requires `model`. At most kMostSamples.
   std::uint64_t own_samples = 0;
-  MakeDevice make_device{};            // empty: what placement.device says
+  MakeDevice make_device{};              // empty: what placement.device says
+  MakeCommunicator make_communicator{};  // empty: the session's communicators stay
+  /// When a group exchanges: a policy of the app's own in place of one that update.policy or update.switch name, and
+  /// with its memory. The same at all ranks: a rank that decides otherwise keeps the others waiting until
+  /// faults.exchange_s has passed.
+  MakeRoundPolicy make_policy{};
   std::optional<LaunchPlace> place{};  // absent: a job of one rank
   /// The ranks are this group's processes, and `place` is not used: all of them start the session, after their previous
   /// session has ended. configure_session() must have been called for its actor system, and its hellos must have

@@ -39,7 +39,7 @@ void View::make_communicators(Blocking& blocking) {
     lane_resources.channel = std::make_unique<DirectChannel>();
     lane_resources.exchange_stream = traced_stream(trace_.exchange);
   }
-  const auto make = [&](const GroupPlan& group, const GroupMemory& memory, const Filter* filter) {
+  const auto make = [&](const GroupPlan& group, const GroupMemory& memory, const Compressor* compressor) {
     // Kernels of two communicators of NCCL that wait for peers at once may keep each other from running.
     const bool has_stream = plan.uses_nccl() && !lane_resources.node_streams.empty();
     if (!has_stream)
@@ -54,7 +54,7 @@ void View::make_communicators(Blocking& blocking) {
                                    .bulk = &job_.group().bulk(),
                                    .channel = lane_resources.channel.get(),
                                    .exchange = lane_resources.exchange_stream.get(),
-                                   .filter = filter,
+                                   .compressor = compressor,
                                    .node = lane_resources.node_streams.back().get(),
                                    .trace = trace_.kept()},
                                   group, memory, std::move(nccl));
@@ -64,9 +64,14 @@ void View::make_communicators(Blocking& blocking) {
     return made;
   };
   for (const GroupPlan& group : plan.groups) {
-    lane_resources.filters.push_back(make_filter(group.filter.kind));
+    lane_resources.compressors.push_back(make_compressor(group.compression.kind));
+    const GroupMemory& memory = memory_.groups[group.id.value];
+    auto own = make(group, memory, lane_resources.compressors.back().get());
     lane_resources.communicators.push_back(
-        make(group, memory_.groups[group.id.value], lane_resources.filters.back().get()));
+        options_.make_communicator
+            ? options_.make_communicator({space_, plan, group, joined_.self(), memory.parameters, memory.half},
+                                         std::move(own))
+            : std::move(own));
   }
   if (plan.gathered_bytes != 0) {
     lane_resources.gather_communicator = make(gathered_group(plan), memory_.gathered, nullptr);
@@ -113,7 +118,7 @@ std::unique_ptr<Exchange> View::make_exchange(const GroupPlan& group) {
   if (before_) {
     from = std::move(before_->exchanges.at(g));
   } else {
-    from = {std::make_unique<PolicySequence>(group.policies, joined_.plan.world_size()),
+    from = {std::make_unique<PolicySequence>(group.policies, joined_.plan.world_size(), options_.make_policy),
             resumed_ ? resumed_->updates_of(group) : 0};
   }
   ExchangeMemory memory = memory_.groups[g].own;

@@ -6,7 +6,7 @@ namespace troupe {
 namespace {
 
 /// The memory of a rank's groups beside the parameters, always in the same order: the rule's state, of its stripes or
-/// whole, the outer momentum, and the residuals of filters.
+/// whole, the outer momentum, and the residuals of compression.
 std::vector<Memory> places_of(const Plan& plan, const RankMemory& memory) {
   std::vector<Memory> all;
   const auto add = [&](const Memory& part) {

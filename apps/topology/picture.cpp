@@ -8,6 +8,7 @@
 
 #include "apps/topology/detail/svg.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/base/printable.hpp"
 #include "runtime/base/words.hpp"
 #include "runtime/topology/paths.hpp"
 
@@ -17,7 +18,6 @@ namespace troupe::topology {
 namespace {
 
 using Kind = Entry::Kind;
-using detail::escaped;
 using detail::fitted;
 using detail::kLetter;
 

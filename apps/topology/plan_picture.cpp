@@ -10,6 +10,7 @@
 
 #include "apps/topology/detail/svg.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/base/printable.hpp"
 #include "runtime/base/words.hpp"
 #include "runtime/topology/machine.hpp"
 
@@ -19,7 +20,6 @@ namespace troupe {
 namespace {
 
 using topology::bytes_text;
-using topology::detail::escaped;
 using topology::detail::fitted;
 using topology::detail::kLetter;
 

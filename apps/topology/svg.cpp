@@ -2,26 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/base/printable.hpp"
-
 namespace troupe::topology::detail {
-
-std::string escaped(std::string_view words) {
-  std::string out;
-  for (const char c : printable(words)) {
-    if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '&')
-      out += "&amp;";
-    else if (c == '"')
-      out += "&quot;";
-    else if (static_cast<unsigned char>(c) >= ' ')
-      out += c;
-  }
-  return out;
-}
 
 std::string fitted(const std::string& words, double width) {
   const auto most = static_cast<std::size_t>(std::max(width / kLetter, 4.0));

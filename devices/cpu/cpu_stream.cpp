@@ -197,30 +197,9 @@ void CpuStream::digest(Memory to, Memory of) {
 }
 
 UpdateAddresses CpuStream::addresses_of(const RuleStep& rule, const StripeMemory& stripe) const {
-  const std::uint64_t count = stripe.stripe.count;
-  const std::uint64_t size_bytes = count * sizeof(float);
-  const std::size_t slots = state_slots(rule);
-  UpdateAddresses at{.count = count, .first_element = stripe.stripe.first, .no_decay = stripe.no_decay};
-  if (needs_tensor_norms(rule.kind) && !stripe.scaled.empty()) {
-    at.scaled = stripe.scaled;
-    at.squares = address_of<TensorSquares>(space_, stripe.squares, stripe.scaled.size() * sizeof(TensorSquares),
-                                           "the squares of tensors");
-  }
-  at.parameters = address_of<float>(space_, stripe.parameters, size_bytes, "a stripe's parameters");
-  if (stripe.half.size_bytes) {
-    TROUPE_CHECK(stripe.copy_type == DType::bf16, Code::unsupported, "a cpu device writes no copy of weights in ",
-                 name_of(stripe.copy_type), "; write model.dtype = \"bf16\" or \"f32\"");
-    at.half = address_of<std::uint16_t>(space_, stripe.half, count * sizeof(std::uint16_t), "a stripe's copy in bf16");
-  }
-  for (std::size_t s = 0; s < slots; ++s) {
-    at.state[s] = address_of<float>(space_, stripe.state[s], size_bytes, "a stripe's optimizer state");
-  }
-  if (stripe.journal.size_bytes) {
-    TROUPE_CHECK(stripe.journal.size_bytes >= journal_bytes(slots), Code::invalid, "a stripe's journal has ",
-                 stripe.journal.size_bytes, " bytes, ", name_of(rule.kind), " needs ", journal_bytes(slots));
-    at.journal = space_.address_of<UpdateJournal>(stripe.journal);
-  }
-  return at;
+  return troupe::addresses_of(rule, stripe, [this](const Memory& memory, std::uint64_t size_bytes, const char* what) {
+    return address_of<std::byte>(space_, memory, size_bytes, what);
+  });
 }
 
 void CpuStream::add_update_squares(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) {

@@ -139,11 +139,8 @@ Environment environment_of(const std::string& folder) {
 std::optional<std::uint32_t> number_of(const Environment& environment, std::initializer_list<const char*> names) {
   for (const char* name : names) {
     const auto at = environment.find(name);
-    std::uint32_t value = 0;
     if (at == environment.end()) continue;
-    const std::string& text = at->second;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error == std::errc{} && end == text.data() + text.size()) return value;
+    if (const auto value = troupe::number_in<std::uint32_t>(at->second)) return value;
   }
   return std::nullopt;
 }

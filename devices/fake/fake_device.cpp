@@ -7,8 +7,8 @@
 #include <exception>
 #include <utility>
 
-#include "devices/fake/detail/arithmetic.hpp"
 #include "devices/fake/detail/quadratic_replica.hpp"
+#include "devices/reference/plain_loops.hpp"
 #include "devices/reference/reference_replica.hpp"
 #include "runtime/base/hash.hpp"
 #include "runtime/base/random.hpp"
@@ -226,7 +226,7 @@ void FakeStream::reduce(Memory to, std::span<const Memory> parts) {
   const auto from = resolve<float>(parts, to.size_bytes);
   Words form{Kind::reduce, sum, count};
   for (const float* part : from) form.put(part);
-  push({std::move(form), {}, [=](WordReader) { fake::reduce(sum, from, count); }});
+  push({std::move(form), {}, [=](WordReader) { reference::reduce(sum, from, count); }});
 }
 
 void FakeStream::reduce_with_norm(Memory to, std::span<const Memory> parts, const NormCheck& what) {
@@ -238,7 +238,7 @@ void FakeStream::reduce_with_norm(Memory to, std::span<const Memory> parts, cons
              what.ranks.size(),      what.squares};
   for (const float* part : from) form.put(part);
   push({std::move(form), Words{device_.address_of<StepSums>(what.sums)},
-        [=](WordReader values) { fake::reduce_with_norm(sum, from, count, *values.take<StepSums*>(), what); }});
+        [=](WordReader values) { reference::reduce_with_norm(sum, from, count, *values.take<StepSums*>(), what); }});
 }
 
 void FakeStream::weighted_delta(Memory to, Memory anchor, Memory from, Memory sums) {
@@ -252,7 +252,7 @@ void FakeStream::weighted_delta(Memory to, Memory anchor, Memory from, Memory su
   push({Words{Kind::weighted_delta, target, left, right, count}, Words{device_.address_of<const StepSums>(sums)},
         [=](WordReader values) {
           const auto samples = static_cast<float>(values.take<const StepSums*>()->samples);
-          fake::weighted_delta(target, left, right, samples, count);
+          reference::weighted_delta(target, left, right, samples, count);
         }});
 }
 
@@ -303,32 +303,10 @@ void FakeStream::digest(Memory to, Memory of) {
 }
 
 UpdateAddresses FakeStream::addresses_of(const RuleStep& rule, const StripeMemory& stripe) const {
-  const std::uint64_t count = stripe.stripe.count;
-  const std::size_t slots = state_slots(rule);
-  UpdateAddresses at{.count = count, .first_element = stripe.stripe.first, .no_decay = stripe.no_decay};
-  if (needs_tensor_norms(rule.kind) && !stripe.scaled.empty()) {
-    check_size(stripe.squares, stripe.scaled.size() * sizeof(TensorSquares), "the squares of tensors");
-    at.scaled = stripe.scaled;
-    at.squares = device_.address_of<TensorSquares>(stripe.squares);
-  }
-  check_size(stripe.parameters, count * sizeof(float), "a stripe's parameters");
-  at.parameters = device_.address_of<float>(stripe.parameters);
-  if (stripe.half.size_bytes > 0) {
-    TROUPE_CHECK(stripe.copy_type == DType::bf16, Code::unsupported, "a fake device writes no copy of weights in ",
-                 name_of(stripe.copy_type));
-    check_size(stripe.half, count * sizeof(std::uint16_t), "a stripe's copy in bf16");
-    at.half = device_.address_of<std::uint16_t>(stripe.half);
-  }
-  for (std::size_t s = 0; s < slots; ++s) {
-    check_size(stripe.state[s], count * sizeof(float), "a stripe's state");
-    at.state[s] = device_.address_of<float>(stripe.state[s]);
-  }
-  if (stripe.journal.size_bytes > 0) {
-    TROUPE_CHECK(stripe.journal.size_bytes >= journal_bytes(slots), Code::invalid, "a journal has ",
-                 stripe.journal.size_bytes, " bytes, ", journal_bytes(slots), " are needed");
-    at.journal = device_.address_of<UpdateJournal>(stripe.journal);
-  }
-  return at;
+  return troupe::addresses_of(rule, stripe, [this](const Memory& memory, std::uint64_t size_bytes, const char* what) {
+    check_size(memory, size_bytes, what);
+    return device_.address(memory);
+  });
 }
 
 namespace {
@@ -360,7 +338,7 @@ void FakeStream::add_update_squares(const RuleStep& rule, const StripeMemory& st
   put(form, at);
   push({std::move(form), Words{rule, device_.address_of<const StepSums>(total)}, [=](WordReader values) {
           const auto step = values.take<RuleStep>();
-          fake::add_update_squares(step, at, from, *values.take<const StepSums*>());
+          reference::add_update_squares(step, at, from, *values.take<const StepSums*>());
         }});
 }
 
@@ -386,7 +364,7 @@ void FakeStream::update(const RuleStep& rule, std::uint64_t number, const Stripe
           };
           const auto step = values.take<RuleStep>();
           const auto its_number = values.take<std::uint64_t>();
-          if (!fake::update(step, its_number, at, from, *values.take<const StepSums*>(), go_on)) throw Died{};
+          if (!reference::update(step, its_number, at, from, *values.take<const StepSums*>(), go_on)) throw Died{};
         }});
 }
 

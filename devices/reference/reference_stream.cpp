@@ -1,57 +1,22 @@
 #include "devices/reference/reference_stream.hpp"
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 #include <cstring>
 #include <exception>
 #include <vector>
 
+#include "devices/reference/plain_loops.hpp"
 #include "runtime/base/blocking.hpp"
 #include "runtime/base/hash.hpp"
 #include "runtime/base/thread.hpp"
-#include "runtime/compute/rules/gradient_check.hpp"
-#include "runtime/compute/rules/tensor_norms.hpp"
-#include "runtime/compute/update_pass.hpp"
 
 namespace troupe::reference {
 namespace {
-
-/// All devices flush denormals, so that their updates have the same bits.
-void flush_denormals() noexcept {
-#if defined(__x86_64__)
-  _MM_SET_FLUSH_ZERO_MODE(_MM_FLUSH_ZERO_ON);
-  _mm_setcsr(_mm_getcsr() | 0x0040);
-#endif
-}
 
 template <class T>
 T* address_of(AddressSpace& space, const Memory& memory, std::uint64_t size_bytes) {
   TROUPE_CHECK(memory.size_bytes == size_bytes, Code::invalid, "memory of ", memory.size_bytes,
                " bytes was given where ", size_bytes, " are needed");
   return space.address_of<T>(memory);
-}
-
-void run_update(const RuleStep& rule, std::uint64_t number, const UpdateAddresses& at,
-                const std::vector<const float*>& contributions, const StepSums& total) {
-  const float scale = gradient_scale(rule, total);
-  if (scale == 0) return;
-  const auto piece = [&](std::uint64_t first, std::uint64_t count, const RuleStep& here) {
-    for (std::uint64_t i = first; i < first + count; ++i) {
-      float sum = contributions[0][i];
-      for (std::size_t c = 1; c < contributions.size(); ++c) sum += contributions[c][i];
-      float none = 0;
-      update_element(here, scale, sum, at.parameters[i], at.state[0] ? at.state[0][i] : none,
-                     at.state[1] ? at.state[1][i] : none);
-      if (here.average > 0) average_element(here, at.parameters[i], at.state[state_slots(here.kind)][i]);
-      if (at.half) at.half[i] = to_bf16(at.parameters[i]);
-    }
-  };
-  const auto elements = [&](std::uint64_t first, std::uint64_t count) {
-    for_each_piece(at, rule, first, count, piece);
-  };
-  run_update_pass(at, number, elements, NoProbe{});
 }
 
 }  // namespace
@@ -79,7 +44,7 @@ void ReferenceStream::call(std::function<void()> work) {
 }
 
 void ReferenceStream::work() {
-  flush_denormals();
+  const FlushDenormals flush;
   for (;;) {
     std::function<void()> next;
     {
@@ -150,19 +115,15 @@ void ReferenceStream::reduce(Memory to, std::span<const Memory> parts) {
                " bytes, which are not whole f32");
   auto* target = space_.address_of<float>(to);
   call([target, count = to.size_bytes / sizeof(float), parts = resolve<float>(parts, to.size_bytes)] {
-    for (std::uint64_t i = 0; i < count; ++i) {
-      float sum = parts[0][i];
-      for (std::size_t p = 1; p < parts.size(); ++p) sum += parts[p][i];
-      target[i] = sum;
-    }
+    reference::reduce(target, parts, count);
   });
 }
 
 void ReferenceStream::reduce_with_norm(Memory to, std::span<const Memory> parts, const NormCheck& what) {
-  reduce(to, parts);
-  call([sum = space_.address_of<const float>(to), count = to.size_bytes / sizeof(float), what,
-        found = address_of<StepSums>(space_, what.sums, sizeof(StepSums)),
-        parts = resolve<float>(parts, to.size_bytes)] { check_gradient(*found, sum, parts, count, what); });
+  call(
+      [sum = space_.address_of<float>(to), count = to.size_bytes / sizeof(float), what,
+       found = address_of<StepSums>(space_, what.sums, sizeof(StepSums)),
+       parts = resolve<float>(parts, to.size_bytes)] { reference::reduce_with_norm(sum, parts, count, *found, what); });
 }
 
 void ReferenceStream::weighted_delta(Memory to, Memory anchor, Memory from, Memory sums) {
@@ -171,8 +132,7 @@ void ReferenceStream::weighted_delta(Memory to, Memory anchor, Memory from, Memo
   call([target = space_.address_of<float>(to), left = address_of<const float>(space_, anchor, to.size_bytes),
         right = address_of<const float>(space_, from, to.size_bytes), count = to.size_bytes / sizeof(float),
         counted = address_of<const StepSums>(space_, sums, sizeof(StepSums))] {
-    const auto samples = static_cast<float>(counted->samples);
-    for (std::uint64_t i = 0; i < count; ++i) target[i] = samples * (left[i] - right[i]);
+    reference::weighted_delta(target, left, right, static_cast<float>(counted->samples), count);
   });
 }
 
@@ -209,25 +169,9 @@ void ReferenceStream::digest(Memory to, Memory of) {
 }
 
 UpdateAddresses ReferenceStream::addresses_of(const RuleStep& rule, const StripeMemory& stripe) const {
-  const std::uint64_t count = stripe.stripe.count;
-  const std::size_t slots = state_slots(rule);
-  UpdateAddresses at{.count = count, .first_element = stripe.stripe.first, .no_decay = stripe.no_decay};
-  if (needs_tensor_norms(rule.kind) && !stripe.scaled.empty()) {
-    at.scaled = stripe.scaled;
-    at.squares = address_of<TensorSquares>(space_, stripe.squares, stripe.scaled.size() * sizeof(TensorSquares));
-  }
-  at.parameters = address_of<float>(space_, stripe.parameters, count * sizeof(float));
-  TROUPE_CHECK(stripe.half.size_bytes == 0 || stripe.copy_type == DType::bf16, Code::unsupported,
-               "the reference device writes no copy of weights in ", name_of(stripe.copy_type));
-  if (stripe.half.size_bytes) at.half = address_of<std::uint16_t>(space_, stripe.half, count * sizeof(std::uint16_t));
-  for (std::size_t s = 0; s < slots; ++s)
-    at.state[s] = address_of<float>(space_, stripe.state[s], count * sizeof(float));
-  if (stripe.journal.size_bytes) {
-    TROUPE_CHECK(stripe.journal.size_bytes >= journal_bytes(slots), Code::invalid, "a stripe's journal has ",
-                 stripe.journal.size_bytes, " bytes, ", name_of(rule.kind), " needs ", journal_bytes(slots));
-    at.journal = space_.address_of<UpdateJournal>(stripe.journal);
-  }
-  return at;
+  return troupe::addresses_of(rule, stripe, [this](const Memory& memory, std::uint64_t size_bytes, const char*) {
+    return address_of<std::byte>(space_, memory, size_bytes);
+  });
 }
 
 void ReferenceStream::add_update_squares(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) {
@@ -235,8 +179,7 @@ void ReferenceStream::add_update_squares(const RuleStep& rule, const StripeMemor
   call([rule, at = addresses_of(rule, stripe),
         from = address_of<const float>(space_, sum, stripe.stripe.count * sizeof(float)),
         sums = address_of<StepSums>(space_, total, sizeof(StepSums))] {
-    const float scale = gradient_scale(rule, *sums);
-    if (scale != 0) add_tensor_squares(at, rule, scale, from);
+    reference::add_update_squares(rule, at, from, *sums);
   });
 }
 
@@ -247,7 +190,7 @@ void ReferenceStream::update(const RuleStep& rule, std::uint64_t number, const S
   const UpdateAddresses at = addresses_of(rule, stripe);
   const auto* sums = address_of<StepSums>(space_, total, sizeof(StepSums));
   call([rule, number, at, parts = resolve<float>(contributions, count * sizeof(float)), sums] {
-    run_update(rule, number, at, parts, *sums);
+    reference::update(rule, number, at, parts, *sums, [](PassMoment, std::uint64_t) { return true; });
   });
 }
 

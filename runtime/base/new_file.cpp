@@ -9,7 +9,6 @@
 
 #include <bit>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -17,6 +16,7 @@
 #include <utility>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/words.hpp"
 
 namespace troupe {
 namespace {
@@ -89,10 +89,8 @@ std::string followed(const std::string& target) {
 int duplicate_of(const fs::path& path) {
   std::error_code error;
   if (fs::canonical(path.parent_path(), error) != fs::canonical("/proc/self/fd", error) || error) return -1;
-  const std::string name = path.filename();
-  int fd = -1;
-  const auto [end, wrong] = std::from_chars(name.data(), name.data() + name.size(), fd);
-  return wrong == std::errc{} && end == name.data() + name.size() ? ::fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
+  const auto fd = number_in<int>(path.filename().native());
+  return fd ? ::fcntl(*fd, F_DUPFD_CLOEXEC, 0) : -1;
 }
 
 /// A pipe that nobody reads, and some devices, would let a blocking open wait without end; writing may wait. -1: errno

@@ -55,6 +55,22 @@ std::string printable(std::string_view bytes) {
   return out;
 }
 
+std::string escaped(std::string_view bytes) {
+  std::string out;
+  out.reserve(bytes.size());
+  for (const char c : printable(bytes)) {
+    switch (c) {
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '"': out += "&quot;"; break;
+      case '\'': out += "&#39;"; break;
+      default: out += c;
+    }
+  }
+  return out;
+}
+
 PrintableStream::~PrintableStream() {
   pass_on(pending_.size());
   stream_.rdbuf(to_);

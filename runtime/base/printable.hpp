@@ -10,6 +10,8 @@ namespace troupe {
 /// Bytes as text that a terminal shows and does not obey: letters of UTF-8, line ends and tabs stay, other bytes become
 /// \xNN, and control characters above ASCII's first 32 become \u00NN, so that a line of JSON stays the same JSON.
 std::string printable(std::string_view bytes);
+/// The same for HTML and SVG, between tags or in a quoted attribute: it contains no markup.
+std::string escaped(std::string_view bytes);
 
 /// While it exists, what is written to a stream comes out printable(). Programs make one for each of their streams
 /// first of all, so that no name, path or value from outside reaches the terminal as a command; only control() does.

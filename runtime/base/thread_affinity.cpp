@@ -3,10 +3,11 @@
 #include <dirent.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <fstream>
 #include <memory>
+
+#include "runtime/base/words.hpp"
 
 namespace troupe {
 namespace {
@@ -37,9 +38,7 @@ std::vector<std::int32_t> thread_ids() {
   while (folder) {
     const dirent* const entry = ::readdir(folder.get());
     if (entry == nullptr) break;
-    std::int32_t id = 0;
-    const char* const end = entry->d_name + std::strlen(entry->d_name);
-    if (std::from_chars(entry->d_name, end, id).ptr == end) ids.push_back(id);
+    if (const auto id = number_in<std::int32_t>(entry->d_name)) ids.push_back(*id);
   }
   std::sort(ids.begin(), ids.end());
   return ids;

@@ -22,6 +22,12 @@ std::string seconds(Clock::duration span) {
   return text(s < 10 ? std::round(s * 100) / 100 : std::round(s), " s");
 }
 
+std::string grouped(std::uint64_t number) {
+  std::string out = std::to_string(number);
+  for (std::size_t i = out.size(); i > 3; i -= 3) out.insert(i - 3, ",");
+  return out;
+}
+
 std::string ranges(std::span<const std::uint32_t> numbers) {
   std::string out;
   for (std::size_t i = 0; i < numbers.size();) {

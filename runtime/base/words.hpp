@@ -1,9 +1,13 @@
 #pragma once
 
+#include <charconv>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <type_traits>
 
 #include "runtime/base/clock.hpp"
 #include "runtime/base/error.hpp"
@@ -15,6 +19,21 @@ namespace troupe {
 std::string lower_case(std::string_view words);
 /// Removes spaces, tabs and line ends at both ends.
 std::string_view trimmed(std::string_view words) noexcept;
+/// The number that the whole text is, an integer in `base` or a decimal one; nothing: it is something else, or a Number
+/// does not hold it.
+template <class Number>
+std::optional<Number> number_in(std::string_view text, int base = 10) noexcept {
+  Number number{};
+  const char* const end = text.data() + text.size();
+  std::from_chars_result read{};
+  if constexpr (std::is_floating_point_v<Number>)
+    read = std::from_chars(text.data(), end, number);
+  else
+    read = std::from_chars(text.data(), end, number, base);
+  return read.ec == std::errc{} && read.ptr == end ? std::optional{number} : std::nullopt;
+}
+/// 12,345
+std::string grouped(std::uint64_t number);
 /// Ascending numbers as "0-3,8".
 std::string ranges(std::span<const std::uint32_t> numbers);
 /// "30 s", "0.25 s".

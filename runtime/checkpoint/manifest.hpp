@@ -13,7 +13,7 @@
 namespace troupe {
 
 /// What a piece of a checkpoint holds of its tensor: the weights, one of the optimizer's states, the momentum of the
-/// policy's outer update, what a filter took away of what a rank sent, or the moving average of the weights.
+/// policy's outer update, what compression took away of what a rank sent, or the moving average of the weights.
 enum class CheckpointPart : std::uint8_t { parameters, state0, state1, outer, residual, average };
 std::string_view name_of(CheckpointPart part) noexcept;
 

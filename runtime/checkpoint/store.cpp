@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -16,6 +15,7 @@
 #include "runtime/base/fd.hpp"
 #include "runtime/base/hash.hpp"
 #include "runtime/base/new_file.hpp"
+#include "runtime/base/words.hpp"
 #include "runtime/checkpoint/finite.hpp"
 #include "runtime/checkpoint/safetensors.hpp"
 
@@ -29,20 +29,13 @@ constexpr std::string_view kStep = "-step-";
 constexpr std::size_t kManifestPiece = std::size_t{64} << 10;
 constexpr std::uint32_t kMostCheckpoints = 1'000'000'000;
 
-template <class Number>
-bool take_number(std::string_view digits, Number& to) {
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), to);
-  return error == std::errc{} && end == digits.data() + digits.size();
-}
-
 std::optional<CheckpointId> id_of(std::string_view name) {
   const std::size_t middle = name.find(kStep);
-  CheckpointId id;
-  if (middle == name.npos || !take_number(name.substr(0, middle), id.number) ||
-      !take_number(name.substr(middle + kStep.size()), id.steps) || id.number == 0) {
-    return {};
-  }
-  return id;
+  if (middle == name.npos) return {};
+  const auto number = number_in<decltype(CheckpointId::number)>(name.substr(0, middle));
+  const auto steps = number_in<decltype(CheckpointId::steps)>(name.substr(middle + kStep.size()));
+  if (!number || *number == 0 || !steps) return {};
+  return CheckpointId{*number, *steps};
 }
 
 /// The folder's checkpoints, including incomplete ones, newest first.

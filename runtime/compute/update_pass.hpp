@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -33,6 +34,12 @@ struct UpdateAddresses {
            a.scaled.size() == b.scaled.size() && a.squares == b.squares;
   }
 };
+
+/// The address of memory that must have `size_bytes`; otherwise throws Error{invalid} that says so of `what`.
+using AddressOf = std::function<std::byte*(const Memory& memory, std::uint64_t size_bytes, const char* what)>;
+/// The addresses of a stripe for an update by `rule`. Throws Error as `address` does, Error{invalid} for a journal that
+/// is too small, Error{unsupported} if the copy in 16 bits is not bf16.
+UpdateAddresses addresses_of(const RuleStep& rule, const StripeMemory& stripe, const AddressOf& address);
 
 /// The constants for elements without weight decay.
 inline RuleStep without_decay(RuleStep rule) noexcept {

@@ -72,8 +72,8 @@ class Review {
 
   /// There is a rounding error only if something is rounded.
   void error_feedback() {
-    const auto rounds = [](const Settings::Group& group) { return group.filter.kind != FilterKind::none; };
-    if (settings_.filter.error_feedback && std::ranges::none_of(all_groups(settings_), rounds))
+    const auto rounds = [](const Settings::Group& group) { return group.compression.kind != Compression::none; };
+    if (settings_.compression.error_feedback && std::ranges::none_of(all_groups(settings_), rounds))
       add_meaningless("update.error_feedback", "update.compress", "\"bf16\"");
   }
 

@@ -113,7 +113,7 @@ std::variant<Group, Finding> group_of(const TomlValue& table, const Settings& ba
     return wrong(own_switch->place, troupe::text("has the group ", in_quotes(group.name),
                                                  " with at_straggler, which is of all groups: write it in [update]"));
   group.update = own.update;
-  group.filter = own.filter;
+  group.compression = own.compression;
   group.switches = own.switches;
   group.rule = own.rule;
   return group;
@@ -122,7 +122,7 @@ std::variant<Group, Finding> group_of(const TomlValue& table, const Settings& ba
 /// The settings as they apply to the group's parameters.
 Settings settings_of(const Group& group, Settings settings = {}) {
   settings.update = group.update;
-  settings.filter = group.filter;
+  settings.compression = group.compression;
   settings.switches = group.switches;
   settings.rule = group.rule;
   return settings;

@@ -112,10 +112,8 @@ std::optional<HostProblem> expand(std::string_view name, std::vector<std::string
 }  // namespace
 
 std::optional<HostProblem> read_slots(std::string_view digits, std::string_view what, std::uint32_t& slots) {
-  slots = 0;
-  const char* const end = digits.data() + digits.size();
-  const auto [stop, error] = std::from_chars(digits.data(), end, slots);
-  if (error == std::errc{} && stop == end && slots >= 1 && slots <= kMostSlots) return std::nullopt;
+  slots = number_in<std::uint32_t>(digits).value_or(0);
+  if (slots >= 1 && slots <= kMostSlots) return std::nullopt;
   const bool number = !digits.empty() && digits.find_first_not_of(kDigits) == digits.npos;
   if (number && digits.find_first_not_of('0') == digits.npos)
     return HostProblem{

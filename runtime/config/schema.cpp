@@ -111,8 +111,9 @@ bool SettingKey::means_something(const Settings& settings) const {
 std::span<const SettingKey> setting_keys() {
   static const Keys keys = [] {
     Keys all;
-    for (const Keys& section : {cluster_keys(), data_and_model_keys(), optimizer_keys(), rate_keys(), train_keys(),
-                                update_keys(), other_keys()})
+    for (const Keys& section :
+         {cluster_keys(), data_keys(), model_keys(), optimizer_keys(), rate_keys(), train_keys(), update_keys(),
+          placement_keys(), evaluate_keys(), checkpoint_keys(), report_keys(), faults_keys()})
       all.insert(all.end(), section.begin(), section.end());
     return all;
   }();

@@ -1,6 +1,6 @@
-#include <charconv>
 #include <variant>
 
+#include "runtime/base/words.hpp"
 #include "runtime/config/detail/host_entries.hpp"
 #include "runtime/config/detail/sections.hpp"
 
@@ -13,10 +13,8 @@ constexpr std::uint32_t kMostLocal = 1024;
 std::uint32_t local_count(std::string_view text) {
   constexpr std::string_view kPrefix = "local:";
   if (!text.starts_with(kPrefix)) return 0;
-  std::uint32_t count = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data() + kPrefix.size(), end, count);
-  return error == std::errc{} && stop == end && count <= kMostLocal ? count : 0;
+  const auto count = number_in<std::uint32_t>(text.substr(kPrefix.size()));
+  return count && *count <= kMostLocal ? *count : 0;
 }
 
 /// Whether the text is a list of hosts rather than the path of a host file.

@@ -189,11 +189,11 @@ Keys make_update_keys() {
              "when ranks exchange", "\"sync\"", policies_text() + "docs/policies.md says which to use when."}};
   std::ranges::transform(policy_settings(), std::back_inserter(keys), key_of_policies);
   const Keys rest{
-      {"update.compress", at<&S::filter, &FilterSettings::kind>, one_of_first<FilterKind>(2),
+      {"update.compress", at<&S::compression, &CompressionSettings::kind>, one_of_first<Compression>(2),
        "number type to which gradients and deltas are rounded when they are sent between nodes", "\"bf16\"",
        "bf16: half the bytes for gradients. The gradients of each rank are rounded to the nearest; sums and parameters "
        "stay f32. Ranks of one node share memory and send no gradients, so nothing is rounded there."},
-      {"update.error_feedback", at<&S::filter, &FilterSettings::error_feedback>, yes_or_no(),
+      {"update.error_feedback", at<&S::compression, &CompressionSettings::error_feedback>, yes_or_no(),
        "whether the rounding error is added to the next values that the rank sends", "true",
        "Only with update.compress. Uses as much memory on each rank as its gradients, and is saved in checkpoints."},
       {"update.digest_steps", at<&S::digest_steps>, integer(0, 1 << 30),

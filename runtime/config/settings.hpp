@@ -14,7 +14,7 @@
 #include "runtime/data/broken.hpp"
 #include "runtime/data/schedule.hpp"
 #include "runtime/data/stage.hpp"
-#include "runtime/exchange/filters/filter_settings.hpp"
+#include "runtime/exchange/compression/compression_settings.hpp"
 #include "runtime/exchange/policies/policy.hpp"
 #include "runtime/model/graph.hpp"
 
@@ -86,14 +86,14 @@ struct Settings {
     double roll_back_rate = 0.5;         // the factor for the learning rate each time
   } train;
   PolicySettings update;
-  FilterSettings filter;
+  CompressionSettings compression;
   std::vector<PolicySwitch> switches;  // of update.switch, in order
   /// Parameters that are updated differently from the rest.
   struct Group {
     std::string name = "default";
     std::vector<std::string> match;  // patterns of parameter names
     PolicySettings update;
-    FilterSettings filter;
+    CompressionSettings compression;
     std::vector<PolicySwitch> switches;
     Rule rule;
     bool running = false;  // running statistics of layers, which are not trained: no rate schedule applies
@@ -157,7 +157,7 @@ struct Settings {
 inline std::vector<Settings::Group> all_groups(const Settings& settings) {
   std::vector<Settings::Group> all(1);
   all[0].update = settings.update;
-  all[0].filter = settings.filter;
+  all[0].compression = settings.compression;
   all[0].switches = settings.switches;
   all[0].rule = settings.rule;
   all.insert(all.end(), settings.groups.begin(), settings.groups.end());

@@ -31,13 +31,6 @@ constexpr std::uint32_t kTrainDigits = 60'000;
 constexpr std::uint32_t kTestDigits = 10'000;
 constexpr std::uint32_t kDigitClasses = 10;
 
-/// 60,000
-std::string grouped(std::uint64_t number) {
-  std::string digits = std::to_string(number);
-  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3) digits.insert(std::size_t(at), ",");
-  return digits;
-}
-
 /// "28 x 28", "32 x 32 x 3"
 std::string extents_text(const Shape& shape) {
   std::vector<std::uint32_t> extents = shape.extents;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -137,12 +136,9 @@ std::vector<MapEntry> parse_map(std::string_view text_, const std::string& name)
     const std::size_t tab = row.rfind('\t');
     TROUPE_CHECK(tab != std::string_view::npos && tab > 0, Code::invalid, name, ':', line,
                  ": is not a path, a tab and a label", kListCure);
-    const std::string_view label = trimmed(row.substr(tab + 1));
-    std::int32_t number = -1;
-    const auto [stop, error] = std::from_chars(label.data(), label.data() + label.size(), number);
-    TROUPE_CHECK(error == std::errc{} && stop == label.data() + label.size() && number >= 0 && number <= kMostMapLabel,
-                 Code::invalid, name, ':', line, ": the label is not a whole number from 0 to ", kMostMapLabel,
-                 kListCure);
+    const std::int32_t number = number_in<std::int32_t>(trimmed(row.substr(tab + 1))).value_or(-1);
+    TROUPE_CHECK(number >= 0 && number <= kMostMapLabel, Code::invalid, name, ':', line,
+                 ": the label is not a whole number from 0 to ", kMostMapLabel, kListCure);
     TROUPE_CHECK(row.substr(0, tab).find('\0') == std::string_view::npos, Code::invalid, name, ':', line,
                  ": the path has a zero character", kListCure);
     entries.push_back({std::string{row.substr(0, tab)}, number});

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <optional>
@@ -67,11 +66,9 @@ class AnnotationReader {
   double number(const pugi::xml_node& parent, const char* name) const {
     const pugi::xml_node node = child(parent, name);
     const std::string_view digits = trimmed(node.child_value());
-    double value = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    check(error == std::errc{} && end == digits.data() + digits.size() && std::isfinite(value), node.offset_debug(),
-          text(name, " is not a number: ", digits.substr(0, 40)));
-    return value;
+    const auto value = number_in<double>(digits);
+    check(value && std::isfinite(*value), node.offset_debug(), text(name, " is not a number: ", digits.substr(0, 40)));
+    return *value;
   }
   std::uint32_t side(const pugi::xml_node& size, const char* name) const {
     const double value = number(size, name);

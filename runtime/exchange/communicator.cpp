@@ -4,6 +4,11 @@
 
 namespace troupe {
 
+const StripeMemory& BucketWork::only_part() const {
+  TROUPE_CHECK(mine.size() == 1, Code::invalid, mine.size(), " parts of a bucket, but only the own one is in reach");
+  return mine.front();
+}
+
 std::vector<OwnedPart> equal_parts(const Memory& data, std::uint32_t ranks) {
   constexpr std::uint64_t kBlock = 64;
   const std::uint64_t each = (data.size_bytes + kBlock * ranks - 1) / (kBlock * ranks) * kBlock;

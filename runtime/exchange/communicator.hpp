@@ -20,8 +20,13 @@ struct BucketWork {
   Memory sums;               // this rank's StepSums
   Memory total;              // the StepSums of all ranks, written with the first bucket
   bool squares = true;       // gather_gradients: whether the gradient's norm is wanted, besides the finite check
+  /// The parts of the bucket that this rank updates (count 0: none), at least one; read only during the call.
+  std::span<const StripeMemory> mine{};
   /// Ranks whose stripes other ranks update (relief.hpp), in rank order; read only during the call.
   std::span<const Rank> relieved{};
+
+  /// Of a communicator whose ranks do not reach each other's stripes. Throws Error{invalid} if there are several.
+  const StripeMemory& only_part() const;
 };
 
 /// A part of data that all ranks of a communicator have, and the rank that owns it.
@@ -65,27 +70,23 @@ class Communicator {
 
   // The synchronous step.
   /// Passes on a bucket for the synchronous step: its gradients are summed over the ranks, each stripe is updated once,
-  /// by its owner or by the ranks that relieve it, and every rank gets the new parameters. `mine` are the parts of the
-  /// bucket that this rank updates (count 0: none). From the returned point on the bucket's parameters are the new ones
-  /// here, its gradients may be overwritten, and with the step's first bucket `work.total` is known. A point of value
-  /// 0: this holds for all work enqueued on `stream` after the call. The next call for the bucket waits for the point
-  /// by itself.
-  [[nodiscard]] virtual Point reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                                                   std::span<const StripeMemory> mine) = 0;
+  /// by its owner or by the ranks that relieve it, and every rank gets the new parameters. From the returned point on
+  /// the bucket's parameters are the new ones here, its gradients may be overwritten, and with the step's first bucket
+  /// `work.total` is known. A point of value 0: this holds for all work enqueued on `stream` after the call. The next
+  /// call for the bucket waits for the point by itself.
+  [[nodiscard]] virtual Point reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule) = 0;
   // The same in three parts, for rules that need the whole gradient first (gathers_first): gather_gradients for each
   // bucket, agree once, update_gather for each bucket. They do not wait either, but take effect in the order of the
   // calls.
-  /// Sums the bucket's gradients over the ranks, in rank order, into this rank's own gradients within `mine`, and
-  /// computes their norm, if it is wanted, and finite check into
-  /// `work.sums`; both are valid from the returned point on. The bucket's
-  /// gradients must not be overwritten before the point of update_gather.
-  virtual Point gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) = 0;
-  /// `work.total` = the sum of all ranks' `work.sums`, from the returned point on.
+  /// Sums the bucket's gradients over the ranks, in rank order, into this rank's own gradients within `work.mine`, and
+  /// computes into `work.sums` their finite check and, if it is wanted, their norm. Both are valid from the returned
+  /// point on. The bucket's gradients must not be overwritten before the point of update_gather.
+  virtual Point gather_gradients(Stream& stream, const BucketWork& work) = 0;
+  /// `work.total` = the sum of all ranks' `work.sums`, from the returned point on; `work.mine` is not read.
   virtual Point agree(Stream& stream, const BucketWork& work) = 0;
   /// Updates each stripe with the gathered gradients and gives every rank the new parameters. The point means the same
   /// as that of reduce_update_gather.
-  [[nodiscard]] virtual Point update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                                            std::span<const StripeMemory> mine) = 0;
+  [[nodiscard]] virtual Point update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule) = 0;
   /// A barrier on the stream that includes relieved ranks: work enqueued after it starts when they too have completed
   /// all calls so far. Required before a rank reuses its sums, which they still read, in a step without such a call.
   virtual void barrier_with_relieved(Stream&) {}

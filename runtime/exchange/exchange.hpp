@@ -1,8 +1,8 @@
 #pragma once
 
 // The room exchange: how ranks agree on parameters: who moves data (communicator.hpp), when (policies/), in what packed
-// form (filters/), and which rank owns which part of a bucket (stripes.hpp, chunks.hpp). Communicators are implemented
-// in transports/; this room knows streams and points, but no network, process or file.
+// form (compression/), and which rank owns which part of a bucket (stripes.hpp, chunks.hpp). Communicators are
+// implemented in transports/; this room knows streams and points, but no network, process or file.
 
 #include <array>
 #include <cstddef>
@@ -251,7 +251,7 @@ struct ExchangeMemory {
   Memory held_half;                            // whole, if there is `half`
   std::array<Memory, kMaxStateSlots> state{};  // whole; `mine.state` are parts of it. For policies that work locally
   std::vector<StripeMemory> outer;             // `mine` with the outer rule's state and separate journals; likewise
-  Memory residual;                             // whole f32: rounding errors of a filter; empty: not kept
+  Memory residual;                             // whole f32: rounding errors of compression; empty: not kept
   Memory carry, round_total;                   // StepSums each
   Memory loss_scale{};                         // this rank's LossScaleState; empty: the loss is not scaled
   /// If ranks can access each other's stripes: all stripes as their owners have them, without journals, in rank order;

@@ -17,6 +17,18 @@ Memory image_of(const Memory& whole, const Bucket& bucket) noexcept {
   return elements(whole, bucket.first, bucket.count, size_bytes(DType::bf16));
 }
 
+/// The memory and parts without which the orders cannot be carried out.
+PolicyNeeds needs_of(const StepActions& actions) {
+  const bool delta = actions.sent == Sent::delta;
+  const bool behind = actions.sent != Sent::nothing && !actions.finish;
+  return {.own_weights = actions.local_update || delta || behind,
+          .held = actions.keep || behind,
+          .whole_state = actions.local_update || delta,
+          .outer_state = delta && state_slots(actions.outer) != 0,
+          .side_stream = behind,
+          .hosted = actions.hosted};
+}
+
 void copy_some(Stream& stream, const Memory& to, const Memory& from) {
   if (from.size_bytes != 0) stream.copy(to, from);
 }
@@ -55,6 +67,12 @@ class PolicyExchange final : public Exchange {
     const bool was_hosted = actions_.hosted;
     // First, because all that follows depends on this step's orders.
     actions_ = parts_.policy->next(facts);
+    const char* const lacks = missing(needs_of(actions_));
+    TROUPE_CHECK(lacks == nullptr, Code::invalid, "step ", step_.value, ": group ", group().value, "'s policy needs ",
+                 lacks, ", which ", name_of(policy().kind), " does not have: let update.policy name one that does");
+    TROUPE_CHECK(actions_.finish_previous == in_progress_, Code::invalid, "step ", step_.value, ": group ",
+                 group().value, "'s policy ", in_progress_ ? "does not finish" : "finishes", " a previous round, and ",
+                 in_progress_ ? "one is" : "none is", " in progress");
     if (parts_.rate) {
       const std::uint64_t steps = parts_.policy->policy().accumulate;  // number of steps in an update
       rule_.rate = parts_.rate->at(facts.samples_before, facts.samples * steps);
@@ -69,8 +87,6 @@ class PolicyExchange final : public Exchange {
     }
     if (first && parts_.average_begins && keeps_average()) begin_average(stream);
     if (first || was_hosted) adopt(stream);
-    TROUPE_CHECK(actions_.sent == Sent::nothing || actions_.finish || parts_.side != nullptr, Code::invalid,
-                 "a round behind the next step needs a stream of its own");
     first_ = true;
     if (actions_.sent == Sent::gradient) ++updates_;
     if (actions_.switched) begin_policy(stream);
@@ -190,19 +206,11 @@ class PolicyExchange final : public Exchange {
     if (keeps_average() && !has_verdicts(policy.kind))
       return text("a switch to ", name_of(policy.kind),
                   " is not possible while the parameters are averaged (optimizer.ema_decay)");
-    const PolicyNeeds needs = needs_of(policy);
-    const char* const missing = !is_hosted(policy.kind) && parts_.communicator == nullptr ? "a communicator"
-                                : needs.own_weights && !has_own_weights()                 ? "weights of each rank's own"
-                                : needs.held && memory_.held.size_bytes == 0 ? "room for gradients that wait"
-                                : needs.whole_state && !parts_.policy->works_locally()
-                                    ? "all of the optimizer's state at each rank"
-                                : needs.outer_state && !has_outer_state()        ? "an outer momentum"
-                                : needs.hosted && parts_.hosted == nullptr       ? "shards and workers"
-                                : needs.landing && !parts_.hosted->has_landing() ? "room for what ranks read"
-                                : needs.side_stream && parts_.side == nullptr    ? "a second stream"
-                                                                                 : nullptr;
-    if (missing == nullptr) return {};
-    return text("a switch to ", name_of(policy.kind), " needs ", missing,
+    const bool in_rounds = !is_hosted(policy.kind);
+    const char* const lacks =
+        in_rounds && parts_.communicator == nullptr ? "a communicator" : missing(troupe::needs_of(policy));
+    if (lacks == nullptr) return {};
+    return text("a switch to ", name_of(policy.kind), " needs ", lacks,
                 ", for which this job has no memory: name the policy in update.switch");
   }
 
@@ -237,6 +245,17 @@ class PolicyExchange final : public Exchange {
   GroupId group() const noexcept { return parts_.buckets.front().group; }
   PolicySettings of_group(const PolicySettings& policy) const {
     return parts_.running ? without_outer_momentum(policy) : policy;
+  }
+  /// For people: the first of `needs` that the group does not have; null: it has all.
+  const char* missing(const PolicyNeeds& needs) const noexcept {
+    return needs.own_weights && !has_own_weights()                ? "weights of each rank's own"
+           : needs.held && memory_.held.size_bytes == 0           ? "room for gradients that wait"
+           : needs.whole_state && !parts_.policy->works_locally() ? "all of the optimizer's state at each rank"
+           : needs.outer_state && !has_outer_state()              ? "an outer momentum"
+           : needs.hosted && parts_.hosted == nullptr             ? "shards and workers"
+           : needs.landing && !parts_.hosted->has_landing()       ? "room for what ranks read"
+           : needs.side_stream && parts_.side == nullptr          ? "a second stream"
+                                                                  : nullptr;
   }
   bool has_own_weights() const noexcept { return memory_.weights.size_bytes != 0; }
   bool has_outer_state() const noexcept {
@@ -273,8 +292,8 @@ class PolicyExchange final : public Exchange {
       work.gradients = of_bucket(memory_.gradients, bucket);
       work.sums = sums_;
       work.total = total_;
-      valid_[bucket.index] =
-          parts_.communicator->update_gather(stream, work, RuleStep{.kind = RuleKind::swap}, {&part, 1});
+      work.mine = {&part, 1};
+      valid_[bucket.index] = parts_.communicator->update_gather(stream, work, RuleStep{.kind = RuleKind::swap});
     }
     join(stream);
   }
@@ -303,7 +322,6 @@ class PolicyExchange final : public Exchange {
   }
 
   void begin_hosted(Stream& stream, const StepFacts& facts, bool was_hosted) {
-    TROUPE_CHECK(parts_.hosted != nullptr, Code::invalid, "group ", group().value, " has no shards");
     join(stream);
     if (actions_.switched || !was_hosted) {
       if (was_hosted) updates_ = parts_.hosted->updates();
@@ -370,12 +388,12 @@ class PolicyExchange final : public Exchange {
   void exchange(Stream& stream, const Bucket& bucket, const Memory& contributions, const Memory& total) {
     BucketWork work = work_of(bucket, contributions, total);
     work.relieved = relieved_;
+    work.mine = parts_of(bucket);
     if (!gathers_first(rule_)) {
-      valid_[bucket.index] =
-          parts_.communicator->reduce_update_gather(stream, work, rule_step(rule_, updates_), parts_of(bucket));
+      valid_[bucket.index] = parts_.communicator->reduce_update_gather(stream, work, rule_step(rule_, updates_));
       return;
     }
-    measured_.push_back(parts_.communicator->gather_gradients(stream, work, parts_of(bucket)));
+    measured_.push_back(parts_.communicator->gather_gradients(stream, work));
     gathered_.push_back(work);
   }
 
@@ -385,9 +403,10 @@ class PolicyExchange final : public Exchange {
     measured_.push_back(parts_.communicator->agree(stream, gathered_.front()));
     if (needs_tensor_norms(rule_.kind)) agree_on_norms(stream);
     measured_.clear();
-    for (const BucketWork& work : gathered_)
-      valid_[work.bucket.index] =
-          parts_.communicator->update_gather(stream, work, rule_step(rule_, updates_), parts_of(work.bucket));
+    for (BucketWork& work : gathered_) {
+      work.mine = parts_of(work.bucket);
+      valid_[work.bucket.index] = parts_.communicator->update_gather(stream, work, rule_step(rule_, updates_));
+    }
     gathered_.clear();
   }
 
@@ -604,10 +623,10 @@ class PolicyExchange final : public Exchange {
     take_carried(stream);
     stream.weighted_delta(memory_.gradients, memory_.common, memory_.weights, sums_);
     for (const Bucket& bucket : parts_.buckets) {
-      const BucketWork work = work_of(bucket, memory_.gradients, total_);
+      BucketWork work = work_of(bucket, memory_.gradients, total_);
       const StripeMemory mine = common_part(memory_.outer, bucket, state_slots(actions_.outer), kMaxOuterSlots);
-      valid_[bucket.index] =
-          parts_.communicator->reduce_update_gather(stream, work, rule_step(actions_.outer, 1), {&mine, 1});
+      work.mine = {&mine, 1};
+      valid_[bucket.index] = parts_.communicator->reduce_update_gather(stream, work, rule_step(actions_.outer, 1));
     }
     adapt_later(ScaleVerdict::round, total_, std::exchange(local_steps_, 0));
   }

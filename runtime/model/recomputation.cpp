@@ -1,11 +1,11 @@
 #include "runtime/model/recomputation.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <string_view>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/words.hpp"
 #include "runtime/model/layer_kinds.hpp"
 
 namespace troupe {
@@ -56,12 +56,10 @@ std::vector<LayerRange> segments_of(const Graph& graph, std::string_view number)
   const auto& layers = graph.layers();
   const auto is_loss = [](const Layer& layer) { return kind_of(layer.operation).is_loss; };
   const auto count = static_cast<std::uint32_t>(std::ranges::find_if(layers, is_loss) - layers.begin());
-  std::uint32_t segments = 0;
-  const auto read = std::from_chars(number.data(), number.data() + number.size(), segments);
-  TROUPE_CHECK(
-      read.ec == std::errc{} && read.ptr == number.data() + number.size() && segments >= 2 && segments <= count,
-      Code::invalid, "train.recompute has \"", kSegments, number, "\"; for model ", graph.name(),
-      " the number must be 2 to ", count, ", its layers before the first loss");
+  const std::uint32_t segments = number_in<std::uint32_t>(number).value_or(0);
+  TROUPE_CHECK(segments >= 2 && segments <= count, Code::invalid, "train.recompute has \"", kSegments, number,
+               "\"; for model ", graph.name(), " the number must be 2 to ", count,
+               ", its layers before the first loss");
   std::vector<std::uint64_t> before{0};  // elements of the outputs of all earlier layers
   for (std::uint32_t l = 0; l < count; ++l) before.push_back(before.back() + graph.output_of(l).count_elements());
   std::vector<LayerRange> ranges;

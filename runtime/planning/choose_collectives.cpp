@@ -66,7 +66,7 @@ std::string refusal_of_exchange(const Plan& plan, Reach reach) {
   for (const GroupPlan& group : plan.groups) {
     const PolicyNeeds needs = needs_of(group.policies);
     if (needs.hosted) return text("group \"", group.name, "\" has a policy (async, ssp, easgd) with hosting shards");
-    if (reach == Reach::job && group.filter.kind != FilterKind::none)
+    if (reach == Reach::job && group.compression.kind != Compression::none)
       return text("group \"", group.name, "\" is compressed (update.compress), which NCCL does not do");
     if (needs.side_stream) ++beside;
   }

@@ -362,7 +362,7 @@ class StepCosts {
     link.latency_s = wire_.seconds.median;
     link.bytes_per_second =
         wire_.bytes_per_second.median / (plan_.has_two_levels() ? 1 : static_cast<double>(slowest_.local_ranks));
-    link.sent_bytes_per_element = group.filter.kind == FilterKind::bf16 ? 2 : kF32;
+    link.sent_bytes_per_element = group.compression.kind == Compression::bf16 ? 2 : kF32;
     link.reduce_s_per_element =
         local > 1 ? pass_s(static_cast<double>(group.count), local, 1) / static_cast<double>(group.count) / local : 0;
     if (plan_.uses_nccl())

@@ -30,8 +30,8 @@ void write(std::ostream& out, const GroupPlan& group) {
   for (const std::string& parameter : group.parameters) out << ' ' << std::quoted(parameter);
   out << '\n'
       << "rule " << static_cast<int>(group.kind) << ' ' << std::quoted(group.rule) << '\n'
-      << "policies " << quoted_policies(group.policies) << " filter " << name_of(group.filter.kind)
-      << (group.filter.error_feedback ? " with error feedback" : "") << '\n'
+      << "policies " << quoted_policies(group.policies) << " compress " << name_of(group.compression.kind)
+      << (group.compression.error_feedback ? " with error feedback" : "") << '\n'
       << "stripes " << group.stripes.size() << '\n';
   for (const Stripe& s : group.stripes)
     out << s.group.value << ' ' << s.owner.value << ' ' << s.first << ' ' << s.count << '\n';

@@ -8,8 +8,8 @@
 #include "runtime/compute/rules/rule.hpp"
 #include "runtime/data/ledger.hpp"
 #include "runtime/data/schedule.hpp"
+#include "runtime/exchange/compression/compression_settings.hpp"
 #include "runtime/exchange/exchange_level.hpp"
-#include "runtime/exchange/filters/filter_settings.hpp"
 #include "runtime/exchange/policies/policy.hpp"
 #include "runtime/model/graph.hpp"
 #include "runtime/model/layout.hpp"
@@ -78,7 +78,7 @@ struct GroupPlan {
   bool average = false;               // a moving average of the parameters is kept
   std::string rule;                   // to_string(Rule), and what changes it
   std::vector<PolicyPhase> policies;  // one after the other
-  FilterSettings filter;              // for data that is sent; nothing is sent within an arena
+  CompressionSettings compression;    // for data that is sent; nothing is sent within an arena
   bool running = false;               // running statistics of layers: no rate schedule, no exceptions from weight decay
   std::uint64_t first = 0;            // the layout's element that is the group's element 0
   std::uint64_t count = 0;            // elements

@@ -212,10 +212,10 @@ std::string beginning(const PolicyPhase& phase) {
   return {};
 }
 
-std::string filter_text(const Plan& plan, const FilterSettings& filter) {
+std::string compression_text(const Plan& plan, const CompressionSettings& compression) {
   const char* const feedback =
-      filter.error_feedback ? "; what rounding takes away is added to what the rank sends next" : "";
-  return fmt::format("{}: {}{}", name_of(filter.kind),
+      compression.error_feedback ? "; what rounding takes away is added to what the rank sends next" : "";
+  return fmt::format("{}: {}{}", name_of(compression.kind),
                      plan.uses_transport() ? "what a rank sends of gradients or deltas is rounded; sums are f32"
                                            : "no effect, since all ranks are on one node, where nothing is sent",
                      plan.uses_transport() ? feedback : "");
@@ -300,7 +300,8 @@ std::string describe(const Plan& plan) {
       fmt::format_to(line, "rule     {}\n", group.rule);
       add_policies(line, group, plan.world_size());
     }
-    if (group.filter.kind != FilterKind::none) fmt::format_to(line, "filter   {}\n", filter_text(plan, group.filter));
+    if (group.compression.kind != Compression::none)
+      fmt::format_to(line, "compress {}\n", compression_text(plan, group.compression));
     fmt::format_to(line, "route    {}, {} stripes, {}\n", name_of(plan.levels), group.stripes.size(),
                    bucket_sizes(plan, group));
     fmt::format_to(line, "         of every size: {}\n", how(plan, group));

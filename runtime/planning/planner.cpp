@@ -260,10 +260,10 @@ void add_groups(Plan& plan, const Settings& settings, const Graph& graph, const 
       made.rule += ", no decay of";
       for (const std::string& pattern : settings.no_decay) made.rule += " " + pattern;
     }
-    made.filter = group.filter;
+    made.compression = group.compression;
     made.policies = plan_policies(group, plan.world_size(), settings.data.batch, plan.train_samples);
-    TROUPE_CHECK(made.filter.kind == FilterKind::none || !needs_of(made.policies).hosted, Code::invalid,
-                 "update.compress = \"", name_of(made.filter.kind),
+    TROUPE_CHECK(made.compression.kind == Compression::none || !needs_of(made.policies).hosted, Code::invalid,
+                 "update.compress = \"", name_of(made.compression.kind),
                  "\" works only with policies that exchange in rounds; leave it out of group \"", made.name,
                  "\", whose shards take f32");
     made.first = layout.groups().at(made.id.value).first;
@@ -381,7 +381,7 @@ PlanSums sums_of(const Plan& plan, const Graph& graph) {
   return sums;
 }
 
-/// Bytes for data that arrives for a rank from `others`, and that it sends through a filter; everything at a multiple
+/// Bytes for data that arrives for a rank from `others`, and that it sends compressed; everything at a multiple
 /// of 64 bytes. `ranges` are exchanged in `chunks`; the rank adds up `own` of `all` elements.
 struct Staged {
   std::uint64_t others, ranges, chunks, own, all;
@@ -391,7 +391,7 @@ std::uint64_t staging_bytes(const GroupPlan& group, const GroupSums& sums, const
   const std::uint64_t reduced = std::min(sums.largest, chunk_elements(group.count));
   std::uint64_t bytes = 2 * (what.chunks + 2) * (what.others + 2) * sizeof(StepSums);
   bytes += what.others * (reduced * sizeof(float) + kAlign);
-  if (group.filter.kind == FilterKind::bf16) {
+  if (group.compression.kind == Compression::bf16) {
     bytes += what.others * (what.own * size_bytes(DType::bf16) + kAlign * what.ranges) +
              what.all * size_bytes(DType::bf16) + kAlign * what.ranges;
     bytes += 2 * (sums.largest * sizeof(float) + kAlign);
@@ -571,7 +571,7 @@ std::string repeated_samples(const Plan& plan) {
 }
 
 bool keeps_residual(const Plan& plan, const GroupPlan& group) {
-  return plan.uses_transport() && group.filter.kind != FilterKind::none && group.filter.error_feedback;
+  return plan.uses_transport() && group.compression.kind != Compression::none && group.compression.error_feedback;
 }
 
 std::uint64_t squares_bytes(const GroupPlan& group) noexcept { return group.parameters.size() * sizeof(TensorSquares); }

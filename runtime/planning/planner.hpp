@@ -61,7 +61,7 @@ struct MemoryNeeds {
   std::uint64_t half = 0;            // their copy in half precision, likewise
   std::uint64_t weights = 0;         // the ranks' own weights under policies that need them, and weights put aside
   std::uint64_t gradients = 0;       // f32
-  std::uint64_t state = 0;           // the optimizer's, for this rank's stripe, and filters' rounding errors
+  std::uint64_t state = 0;           // the optimizer's, for this rank's stripe, and compression's rounding errors
   std::uint64_t journal = 0;         // of restartable updates: one per bucket if all ranks, two or more, share memory
   std::uint64_t snapshot = 0;        // of jobs that save: a copy of this rank's stripe and its state
   std::uint64_t pool = 0;            // the loader's slots; training and evaluation share them
@@ -113,7 +113,7 @@ std::uint64_t nccl_room_bytes(const Plan& plan) noexcept;
 /// to set instead; empty: it does not. Reads batch, batches, scatter, train_samples and the number of ranks.
 std::string repeated_samples(const Plan& plan);
 
-/// Whether the group's ranks keep the rounding errors of a filter.
+/// Whether the group's ranks keep the rounding errors of compression.
 bool keeps_residual(const Plan& plan, const GroupPlan& group);
 
 /// The parts of a rank's GPU memory, largest first, with their names; parts of 0 bytes are left out. `needs` are the

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 
 #include "runtime/base/error.hpp"
 #include "runtime/base/words.hpp"
@@ -12,11 +11,9 @@ namespace {
 
 template <class T>
 T parsed(std::string_view digits, int base, std::string_view whole) {
-  T value{};
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, base);
-  TROUPE_CHECK(error == std::errc{} && end == digits.data() + digits.size(), Code::invalid, '"', whole.substr(0, 80),
-               "\" is not a set of processors");
-  return value;
+  const auto value = number_in<T>(digits, base);
+  TROUPE_CHECK(value, Code::invalid, '"', whole.substr(0, 80), "\" is not a set of processors");
+  return *value;
 }
 
 }  // namespace

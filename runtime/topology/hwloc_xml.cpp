@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <sstream>
 #include <unordered_map>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/words.hpp"
 #include "runtime/topology/detail/bounds.hpp"
 #include "runtime/topology/detail/details.hpp"
 #include "runtime/topology/detail/xml.hpp"
@@ -44,11 +44,9 @@ struct Tokens {
 };
 
 std::uint64_t whole(std::string_view text, const char* what) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  TROUPE_CHECK(error == std::errc{} && end == text.data() + text.size(), Code::invalid, what, ": \"",
-               text.substr(0, 40), "\" is not a whole number");
-  return value;
+  const auto value = number_in<std::uint64_t>(text);
+  TROUPE_CHECK(value, Code::invalid, what, ": \"", text.substr(0, 40), "\" is not a whole number");
+  return *value;
 }
 
 class HwlocReader {

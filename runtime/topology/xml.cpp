@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/words.hpp"
 #include "runtime/topology/detail/bounds.hpp"
 #include "runtime/topology/detail/xml.hpp"
 
@@ -54,33 +55,28 @@ std::string_view text_of(const pugi::xml_node& node, const char* attribute) {
 
 std::uint64_t number_of(const pugi::xml_node& node, const char* attribute) {
   const std::string_view text = text_of(node, attribute);
-  std::uint64_t value = 0;
   if (text.empty()) return 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  TROUPE_CHECK(error == std::errc{} && end == text.data() + text.size() && value >> 63 == 0, Code::invalid, '<',
-               node.name(), ' ', attribute, "=\"", text.substr(0, 40), "\">: not a whole number");
-  return value;
+  const auto value = number_in<std::uint64_t>(text);
+  TROUPE_CHECK(value && *value >> 63 == 0, Code::invalid, '<', node.name(), ' ', attribute, "=\"", text.substr(0, 40),
+               "\">: not a whole number");
+  return *value;
 }
 
 double decimal_of(const pugi::xml_node& node, const char* attribute) {
   const std::string_view text = text_of(node, attribute);
-  double value = 0;
   if (text.empty()) return 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  TROUPE_CHECK(
-      error == std::errc{} && end == text.data() + text.size() && std::isfinite(value) && value >= 0 && value < 1e15,
-      Code::invalid, '<', node.name(), ' ', attribute, "=\"", text.substr(0, 40), "\">: not a number");
-  return value;
+  const auto value = number_in<double>(text);
+  TROUPE_CHECK(value && *value >= 0 && *value < 1e15, Code::invalid, '<', node.name(), ' ', attribute, "=\"",
+               text.substr(0, 40), "\">: not a number");
+  return *value;
 }
 
 std::uint64_t hex_of(std::string_view text, std::string_view what) {
   std::string_view digits = text;
   if (digits.starts_with("0x")) digits.remove_prefix(2);
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
-  TROUPE_CHECK(error == std::errc{} && end == digits.data() + digits.size(), Code::invalid, what, " \"",
-               text.substr(0, 40), "\" is not a hexadecimal number");
-  return value;
+  const auto value = number_in<std::uint64_t>(digits, 16);
+  TROUPE_CHECK(value, Code::invalid, what, " \"", text.substr(0, 40), "\" is not a hexadecimal number");
+  return *value;
 }
 
 std::string shortest(double value) {

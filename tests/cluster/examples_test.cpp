@@ -68,6 +68,24 @@ TEST_F(Examples, OfAGraphAndDataOfTheAppsOwnLearns) {
   }
 }
 
+TEST_F(Examples, OfAPolicyAndACommunicatorOfTheAppsOwnExchangeAtGrowingPeriods) {
+  for (const std::uint32_t ranks : {1u, 2u}) {
+    std::vector<std::string> arguments = on_the_job();
+    for (const char* setting : {"update.policy=local_sgd", "update.every_steps=16", "train.steps=100"})
+      arguments.emplace_back(setting);
+    run("own_exchange", ranks, arguments);
+    // After steps 1, 3, 7, 15, 31, then every 16, and after the last.
+    EXPECT_THAT(said_, HasSubstr("100 steps, 10 rounds, "));
+  }
+}
+
+TEST_F(Examples, OfAPolicyOfTheAppsOwnLeaveOtherPoliciesAlone) {
+  std::vector<std::string> arguments = on_the_job();
+  arguments.emplace_back("train.steps=100");
+  run("own_exchange", 2, arguments);
+  EXPECT_THAT(said_, HasSubstr("100 steps, 100 rounds, "));
+}
+
 TEST_F(Examples, InCTrainsAndReports) {
   for (const std::uint32_t ranks : {1u, 2u}) {
     run("c_loop", ranks, on_the_job());

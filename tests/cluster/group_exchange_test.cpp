@@ -73,7 +73,7 @@ struct Member {
   std::unique_ptr<HostCopies> copies;
   RankMemory memory;
   std::unique_ptr<DirectChannel> channel;
-  std::vector<std::unique_ptr<const Filter>> filters;
+  std::vector<std::unique_ptr<const Compressor>> compressors;
   std::vector<std::vector<Layout::Entry>> scaled, vectors;  // by group, of rules with tensor norms
   std::vector<std::unique_ptr<Communicator>> communicators;
   std::unique_ptr<Transport> transport;
@@ -242,7 +242,7 @@ class GroupedRun {
     std::vector<ArenaId> arenas;
     for (const Rank other : plan_.node_members({r})) arenas.push_back(members_[other.value]->arena->id());
     if (job_.nodes > 1 && !member.exchange) member.exchange = member.device->stream();
-    member.filters.push_back(make_filter(group.filter.kind));
+    member.compressors.push_back(make_compressor(group.compression.kind));
     member.node_streams.push_back(plan_.levels.size() > 1 ? member.device->stream() : nullptr);
     return make_communicator({.space = member.space,
                               .plan = plan_,
@@ -252,7 +252,7 @@ class GroupedRun {
                               .bulk = member.loop.get(),
                               .channel = member.channel.get(),
                               .exchange = member.exchange.get(),
-                              .filter = member.filters.back().get(),
+                              .compressor = member.compressors.back().get(),
                               .node = member.node_streams.back().get()},
                              group, member.memory.groups[group.id.value]);
   }
@@ -391,7 +391,7 @@ Settings settings_of(PolicySettings policy, Rule rule = {.kind = RuleKind::adam,
 /// The same with groups of their own for biases and for the last layer's weight, which are updated alike.
 Settings in_groups(Settings settings) {
   for (const auto& [name, match] : {std::pair{"biases", "*.bias"}, {"last", "c.weight"}})
-    settings.groups.push_back({name, {match}, settings.update, settings.filter, settings.switches, settings.rule});
+    settings.groups.push_back({name, {match}, settings.update, settings.compression, settings.switches, settings.rule});
   return settings;
 }
 
@@ -443,9 +443,9 @@ TEST_P(FarMemoryGroups, AreTrainedToTheBitsOfGroupsInTheHostsMemory) {
                            Rule{.kind = RuleKind::lamb, .rate = 0.05, .weight_decay = 0.01}}) {
     SCOPED_TRACE(to_string(rule));
     Settings settings = settings_of({}, rule);
-    settings.filter.kind = FilterKind::bf16;
+    settings.compression.kind = Compression::bf16;
     ASSERT_EQ(weights_of(GetParam(), settings), weights_of(near, settings));
-    settings.filter.error_feedback = true;
+    settings.compression.error_feedback = true;
     ASSERT_EQ(weights_of(GetParam(), settings), weights_of(near, settings));
   }
 }
@@ -507,7 +507,7 @@ TEST_P(Groups, ShowTheAverageOfTheWeightsToEvaluationsAndTrainAsIfThereWereNone)
       if (rounded && (&one != &cases.front() || GetParam().nodes == 1)) continue;
       SCOPED_TRACE(text(to_string(one.policy), ", ", to_string(one.rule), rounded ? ", rounded" : ""));
       Settings settings = settings_of(one.policy, one.rule);
-      if (rounded) settings.filter = {.kind = FilterKind::bf16, .error_feedback = true};
+      if (rounded) settings.compression = {.kind = Compression::bf16, .error_feedback = true};
       if (one.rule.clip_norm == 0) settings = in_groups(settings);
       const auto plain = weights_of(GetParam(), settings);
       constexpr double kDecay = 0.4;  // that of the updates from the fifth on
@@ -584,7 +584,7 @@ TEST_P(ReplayedGroups, HaveTheBitsOfGroupsWhoseStepsAreEnqueuedPieceByPiece) {
     settings.rate.shape = RateShape::cosine;
     settings.rate.warmup = {.samples = 500, .epochs = 0};
     if (policy.kind == PolicyKind::local_sgd || GetParam().ranks > 2)
-      settings.filter = {FilterKind::bf16, /*error_feedback=*/true};
+      settings.compression = {Compression::bf16, /*error_feedback=*/true};
     Job replayed = GetParam();
     replayed.replays = true;
     GroupedRun run{replayed, settings};
@@ -633,7 +633,7 @@ TEST(SwitchedGroups, FinishARoundWithTheOuterMomentumThatItBeganWith) {
 TEST_P(Groups, WhoseGradientsAreRoundedOnTheirWayMoveOnlyALittleApart) {
   Settings exact = settings_of({}, {.kind = RuleKind::sgd, .rate = 0.1});
   Settings rounded = exact;
-  rounded.groups = {{"weights", {"*.weight"}, exact.update, {FilterKind::bf16}, {}, exact.rule}};
+  rounded.groups = {{"weights", {"*.weight"}, exact.update, {Compression::bf16}, {}, exact.rule}};
   const auto expected = weights_of(GetParam(), exact), got = weights_of(GetParam(), rounded);
   double off = 0, moved = 0;
   for (std::size_t p = 0; p < 6; ++p) {
@@ -664,8 +664,8 @@ TEST(RoundedGroups, ThatKeepWhatRoundingTakesAwayStayCloserToThoseThatRoundNothi
   const Job job{.ranks = 3, .nodes = 3, .kind = Kind::threads, .seed = 5, .bucket_bytes = 2000, .steps = 100};
   const Settings exact = settings_of({}, {.kind = RuleKind::sgd, .rate = 0.01});
   Settings rounded = exact, kept = exact;
-  rounded.filter = {FilterKind::bf16};
-  kept.filter = {FilterKind::bf16, /*error_feedback=*/true};
+  rounded.compression = {Compression::bf16};
+  kept.compression = {Compression::bf16, /*error_feedback=*/true};
   const auto expected = weights_of(job, exact);
   const double without = distance(weights_of(job, rounded), expected), with = distance(weights_of(job, kept), expected);
   EXPECT_GT(with, 0);

@@ -200,7 +200,7 @@ TEST_F(RebuildNodes, GoOnOverTheNetworkAsTheRunWithoutIt) {
   expect_same_run(arguments, 200);
 }
 
-TEST_F(RebuildNodes, KeepWhatFiltersHaveTakenAway) {
+TEST_F(RebuildNodes, KeepWhatCompressionHasTakenAway) {
   auto arguments = JobFolder::endless();
   arguments.insert(arguments.end(), {"--set", "update.compress=\"bf16\"", "--set", "update.error_feedback=true",
                                      "--set", "optimizer.rule=momentum", "--set", "optimizer.rate=0.01"});

@@ -1,4 +1,5 @@
-// The residuals of filters in checkpoints: restored bit by bit at the same number of ranks, and without loss at others.
+// The residuals of compression in checkpoints: restored bit by bit at the same number of ranks, and without loss at
+// others.
 
 #include <gtest/gtest.h>
 
@@ -111,7 +112,7 @@ class PlannedJob {
 Settings packed_settings(PolicyKind policy = PolicyKind::sync) {
   Settings settings;
   settings.rule.kind = RuleKind::sgd;
-  settings.filter = {FilterKind::bf16, /*error_feedback=*/true};
+  settings.compression = {Compression::bf16, /*error_feedback=*/true};
   settings.update.kind = policy;
   return settings;
 }

@@ -136,7 +136,7 @@ TEST_F(SimulatedDeviceMemory, OfTwoNodesIsExchangedOverATransport) {
 
 TEST_F(SimulatedDeviceMemory, IsSavedAndReadBack) { expect_resumed("far", 2, {}); }
 
-TEST_F(SimulatedDeviceMemory, WithWhatAFilterTookAwayIsSavedAndReadBack) {
+TEST_F(SimulatedDeviceMemory, WithWhatCompressionTookAwayIsSavedAndReadBack) {
   if (const std::string reason = why_no_namespaces(); !reason.empty()) GTEST_SKIP() << reason;
   const NamespaceCluster nodes{2};
   for (const char* const device : {"far", "near"}) {

@@ -20,8 +20,8 @@
 #include "runtime/compute/host_copies.hpp"
 #include "runtime/compute/rules/gradient_check.hpp"
 #include "runtime/exchange/communicator.hpp"
+#include "runtime/exchange/compression/compression_settings.hpp"
 #include "runtime/exchange/exchange.hpp"
-#include "runtime/exchange/filters/filter_settings.hpp"
 #include "runtime/memory/arena.hpp"
 
 // What every Communicator promises: after each synchronous step all ranks hold the same bits, which are those of a
@@ -41,7 +41,7 @@ struct GroupSpec {
   bool half = false;
   std::uint64_t seed = 0;
   std::uint64_t chunk = 1024;            // elements that travel at once, where anything travels
-  FilterSettings filter{};               // of what travels
+  CompressionSettings compression{};     // of what travels
   std::vector<Layout::Entry> tensors{};  // whose rate follows from norms, of rules that need them; growing
 };
 
@@ -131,8 +131,8 @@ class CommunicatorWorld {
 struct CommunicatorCase {
   std::string name;
   std::function<std::unique_ptr<CommunicatorWorld>(const GroupSpec&)> make;
-  std::uint64_t seeds = 10;  // how many random groups of each size
-  FilterSettings filter{};   // of their gradients: every rank must be sent all others'
+  std::uint64_t seeds = 10;           // how many random groups of each size
+  CompressionSettings compression{};  // of their gradients: every rank must be sent all others'
 };
 inline std::string communicator_name(const ::testing::TestParamInfo<CommunicatorCase>& info) { return info.param.name; }
 inline void PrintTo(const CommunicatorCase& c, std::ostream* out) { *out << c.name; }
@@ -185,7 +185,7 @@ class SerialRun {
     std::vector<std::vector<float>> found;
     for (std::uint32_t r = 0; r < spec_.ranks; ++r) {
       found.push_back(gradients(spec_, r, step));
-      if (spec_.filter.kind != FilterKind::none && spec_.ranks > 1) round(r, found.back());
+      if (spec_.compression.kind != Compression::none && spec_.ranks > 1) round(r, found.back());
     }
     const RuleStep rule = rule_step(spec_.rule, step + 1);
     if (rule.judged) measure(found);
@@ -237,7 +237,7 @@ class SerialRun {
   void round(std::uint32_t r, std::vector<float>& gradients) {
     const Stripe& own = spec_.stripes[r];
     for (std::uint64_t i = 0; i < spec_.elements; ++i) {
-      if (!spec_.filter.error_feedback) {
+      if (!spec_.compression.error_feedback) {
         if (i < own.first || i >= own.first + own.count) gradients[i] = from_bf16(to_bf16(gradients[i]));
         continue;
       }
@@ -316,7 +316,8 @@ class WorkingGroup {
     return values;
   }
 
-  BucketWork work_of(std::uint32_t r, std::uint64_t step, const Bucket& bucket) {
+  BucketWork work_of(std::uint32_t r, std::uint64_t step, const Bucket& bucket,
+                     std::span<const StripeMemory> mine = {}) {
     const RankView& view = world->rank(r);
     const std::uint64_t place = step % StepExchange::kStepsKept * sizeof(StepSums);
     BucketWork work;
@@ -327,6 +328,7 @@ class WorkingGroup {
     work.gradients = slice(view.gradients, bucket.first * sizeof(float), bucket.count * sizeof(float));
     work.sums = slice(view.sums, place, sizeof(StepSums));
     work.total = slice(view.totals, place, sizeof(StepSums));
+    work.mine = mine;
     return work;
   }
   StripeMemory part_of(std::uint32_t r, const Bucket& bucket) {
@@ -355,18 +357,18 @@ class WorkingGroup {
       view.stream->copy(slice(sight.before, first, count), slice(view.parameters, first, count));
       const StripeMemory mine = part_of(r, bucket);
       if (needs_verdict(spec.rule)) {
-        view.communicator->gather_gradients(*view.stream, work_of(r, step, bucket), {&mine, 1});
+        view.communicator->gather_gradients(*view.stream, work_of(r, step, bucket, {&mine, 1}));
       } else {
-        points.push_back(view.communicator->reduce_update_gather(*view.stream, work_of(r, step, bucket),
-                                                                 rule_step(spec.rule, step + 1), {&mine, 1}));
+        points.push_back(view.communicator->reduce_update_gather(*view.stream, work_of(r, step, bucket, {&mine, 1}),
+                                                                 rule_step(spec.rule, step + 1)));
       }
     }
     if (needs_verdict(spec.rule)) {
       view.communicator->agree(*view.stream, work_of(r, step, spec.buckets[0]));
       for (const Bucket& bucket : spec.buckets) {
         const StripeMemory mine = part_of(r, bucket);
-        points.push_back(view.communicator->update_gather(*view.stream, work_of(r, step, bucket),
-                                                          rule_step(spec.rule, step + 1), {&mine, 1}));
+        points.push_back(view.communicator->update_gather(*view.stream, work_of(r, step, bucket, {&mine, 1}),
+                                                          rule_step(spec.rule, step + 1)));
       }
     }
     for (const Point& point : points) view.stream->wait(point);
@@ -421,9 +423,9 @@ class CommunicatorContract : public ::testing::TestWithParam<CommunicatorCase> {
     for (const Stripe& stripe : spec.stripes) stripes += text(" ", stripe.count);
     return text(spec.ranks, " ranks, seed ", spec.seed, ", stripes of", stripes, " elements, ", spec.buckets.size(),
                 " buckets, ", name_of(spec.rule.kind), spec.half ? ", with bf16" : "",
-                spec.filter.kind == FilterKind::none ? ""
-                : spec.filter.error_feedback         ? ", rounded with feedback"
-                                                     : ", rounded");
+                spec.compression.kind == Compression::none ? ""
+                : spec.compression.error_feedback          ? ", rounded with feedback"
+                                                           : ", rounded");
   }
   /// Where sums are added up in another order: a sum near zero may end on its other side, and Adam's first steps are as
   /// long for a small gradient as for a large one.
@@ -438,7 +440,7 @@ class CommunicatorContract : public ::testing::TestWithParam<CommunicatorCase> {
   }
   /// Enqueues `steps` steps in every rank, the ranks in an order by the seed, and compares what each saw of each step.
   void expect_serial_bits(GroupSpec spec, std::uint64_t steps) {
-    spec.filter = GetParam().filter;
+    spec.compression = GetParam().compression;
     SCOPED_TRACE(describe(spec));
     WorkingGroup group{spec, GetParam()};
     std::vector<std::vector<WorkingGroup::Sight>> sights(spec.ranks);

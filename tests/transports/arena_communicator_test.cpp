@@ -117,7 +117,8 @@ TEST_F(ArenaCommunicatorTest, RefusesGradientsAndSumsThatItsNodeCannotSee) {
   BucketWork work = group.work_of(0, 0, spec.buckets[0]);
   const auto call = [&] {
     const StripeMemory mine = group.part_of(0, spec.buckets[0]);
-    view.communicator->reduce_update_gather(*view.stream, work, rule_step(spec.rule, 1), {&mine, 1});
+    work.mine = {&mine, 1};
+    view.communicator->reduce_update_gather(*view.stream, work, rule_step(spec.rule, 1));
   };
   std::swap(work.gradients, view.parameters);
   EXPECT_THROW(call(), Error);

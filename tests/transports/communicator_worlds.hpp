@@ -184,7 +184,7 @@ class DirectWorld final : public DeviceGroup {
       allocate_rank(spec, r, arena, views_[r]);
       add_stream(r);
       exchanges_.push_back(device(r).stream());
-      filters_.push_back(make_filter(spec.filter.kind));
+      compressors_.push_back(make_compressor(spec.compression.kind));
       DirectGroup group{.view = ViewId{3},
                         .rank = Rank{r},
                         .peers = peers,
@@ -194,9 +194,9 @@ class DirectWorld final : public DeviceGroup {
                         .half = views_[r].half,
                         .staging = {},
                         .chunk = spec.chunk,
-                        .filter = filters_.back().get(),
+                        .compressor = compressors_.back().get(),
                         .device_memory = has_own_memory(r)};
-      if (spec.filter.error_feedback) group.residual = views_[r].take(spec.elements * sizeof(float));
+      if (spec.compression.error_feedback) group.residual = views_[r].take(spec.elements * sizeof(float));
       group.staging = arena.allocate(direct_staging_bytes(group));
       communicators_.push_back(std::make_unique<DirectCommunicator>(*spaces_[r], *loops_[r], *exchanges_[r], group));
       views_[r].communicator = communicators_.back().get();
@@ -222,7 +222,7 @@ class DirectWorld final : public DeviceGroup {
 
  private:
   std::unique_ptr<DirectNetwork> network_;
-  std::vector<std::unique_ptr<const Filter>> filters_;
+  std::vector<std::unique_ptr<const Compressor>> compressors_;
   std::vector<std::unique_ptr<DirectCommunicator>> communicators_;  // outlive loops and transports
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<std::unique_ptr<LaneLoop>> loops_;

@@ -35,7 +35,7 @@ INSTANTIATE_TEST_SUITE_P(DirectDrivenByStreams, CommunicatorContract,
 
 CommunicatorCase rounded(CommunicatorCase how, bool error_feedback) {
   how.name += error_feedback ? "WithFeedback" : "";
-  how.filter = {FilterKind::bf16, error_feedback};
+  how.compression = {Compression::bf16, error_feedback};
   return how;
 }
 INSTANTIATE_TEST_SUITE_P(DirectRoundedToBf16, CommunicatorContract,
@@ -75,8 +75,8 @@ TEST_F(DirectCommunicatorTest, HandingBucketsOverDoesNotHoldTheStreamUp) {
   std::vector<Point> points;
   for (const Bucket& bucket : group.spec.buckets) {
     const StripeMemory mine = group.part_of(0, bucket);
-    points.push_back(view.communicator->reduce_update_gather(*view.stream, group.work_of(0, 0, bucket),
-                                                             rule_step(group.spec.rule, 1), {&mine, 1}));
+    points.push_back(view.communicator->reduce_update_gather(*view.stream, group.work_of(0, 0, bucket, {&mine, 1}),
+                                                             rule_step(group.spec.rule, 1)));
   }
   const auto handed_over = group.reach({{0, view.stream->mark()}});
   ASSERT_TRUE(handed_over) << "the stream waits for the other rank";
@@ -154,8 +154,9 @@ TEST_F(DirectCommunicatorTest, AFailedStreamIsHeardOfByTheOtherRanks) {
 TEST_F(DirectCommunicatorTest, RefusesWorkThatIsNotItsGroups) {
   WorkingGroup group = make(two_buckets(2));
   RankView& view = group.world->rank(0);
-  const auto call = [&](const BucketWork& work, const StripeMemory& mine) {
-    return view.communicator->reduce_update_gather(*view.stream, work, rule_step(group.spec.rule, 1), {&mine, 1});
+  const auto call = [&](BucketWork work, const StripeMemory& mine) {
+    work.mine = {&mine, 1};
+    return view.communicator->reduce_update_gather(*view.stream, work, rule_step(group.spec.rule, 1));
   };
   const BucketWork work = group.work_of(0, 0, group.spec.buckets[0]);
   const StripeMemory mine = group.part_of(0, group.spec.buckets[0]);
@@ -235,8 +236,8 @@ class DirectCommunicatorAndAStranger : public ::testing::Test {
     StripeMemory mine;
     mine.stripe = group_.stripes[0];
     mine.parameters = slice(group_.parameters, 0, 1024 * sizeof(float));
-    const Point behind =
-        communicator_->reduce_update_gather(*stream_, work, rule_step({.kind = RuleKind::sgd}, 1), {&mine, 1});
+    work.mine = {&mine, 1};
+    const Point behind = communicator_->reduce_update_gather(*stream_, work, rule_step({.kind = RuleKind::sgd}, 1));
     Blocking blocking = Blocking::on_thread("test");
     return space_.timeline(behind.line)
         .wait(blocking, behind.value, Deadline::after(std::chrono::seconds{20}), "the exchange");

@@ -68,8 +68,8 @@ TEST(NcclCommunicator, ReplaysRecordedStepsWithItsCalls) {
       group.enqueue_gradients(r, step, bucket, WorkingGroup::put(view, SerialRun::gradients(spec, r, step)));
       const StripeMemory mine = group.part_of(r, bucket);
       view.stream->enqueue(programs[r], [&] {
-        const Point updated = view.communicator->reduce_update_gather(*view.stream, group.work_of(r, step, bucket),
-                                                                      rule_step(spec.rule, step + 1), {&mine, 1});
+        const Point updated = view.communicator->reduce_update_gather(
+            *view.stream, group.work_of(r, step, bucket, {&mine, 1}), rule_step(spec.rule, step + 1));
         view.stream->wait(updated);
       });
       seen[r].push_back(view.arena->allocate(spec.elements * sizeof(float)));
@@ -114,8 +114,8 @@ std::vector<std::vector<float>> parameters_after_steps(std::uint64_t steps, bool
         std::vector<Point> updated;
         for (const Bucket& bucket : spec.buckets) {
           const StripeMemory mine = group.part_of(r, bucket);
-          updated.push_back(view.communicator->reduce_update_gather(*view.stream, group.work_of(r, step, bucket),
-                                                                    rule_step(spec.rule, step + 1), {&mine, 1}));
+          updated.push_back(view.communicator->reduce_update_gather(
+              *view.stream, group.work_of(r, step, bucket, {&mine, 1}), rule_step(spec.rule, step + 1)));
         }
         for (const Point& point : updated) view.stream->wait(point);
       });
@@ -183,8 +183,8 @@ class HeldSteps {
   void exchange(std::uint32_t r, std::uint64_t step, std::size_t b, const StripeMemory& mine) {
     const Bucket& bucket = group_.spec.buckets[b];
     group_.enqueue_gradients(r, step, bucket, found_[r]);
-    (void)view(r).communicator->reduce_update_gather(*view(r).stream, group_.work_of(r, step, bucket),
-                                                     rule_step(group_.spec.rule, step + 1), {&mine, 1});
+    (void)view(r).communicator->reduce_update_gather(*view(r).stream, group_.work_of(r, step, bucket, {&mine, 1}),
+                                                     rule_step(group_.spec.rule, step + 1));
   }
 
   WorkingGroup& group_;
@@ -265,7 +265,8 @@ TEST(NcclCommunicator, NamesARankThatMakesAnotherCall) {
     BucketWork work = group.work_of(r, 0, spec.buckets[r]);  // the same size, but not the same bucket
     work.first = true;
     const StripeMemory mine = group.part_of(r, spec.buckets[r]);
-    (void)view.communicator->reduce_update_gather(*view.stream, work, rule_step(spec.rule, 1), {&mine, 1});
+    work.mine = {&mine, 1};
+    (void)view.communicator->reduce_update_gather(*view.stream, work, rule_step(spec.rule, 1));
   }
   for (std::uint32_t r = 0; r < spec.ranks; ++r) {
     const Status status = end_of(group, r);

@@ -2,12 +2,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <span>
 #include <sstream>
 #include <string_view>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/words.hpp"
 #include "tools/rtrun/completion.hpp"
 #include "tools/rtrun/reference.hpp"
 #include "tools/rtrun/typos.hpp"
@@ -173,13 +173,10 @@ void take_what_if(const std::vector<std::string>& wishes, WhatIf& what_if) {
                                 : name == "ranks" ? &what_if.ranks
                                 : name == "gpus"  ? &what_if.gpus
                                                   : nullptr;
-      const char* const end = word.data() + word.size();
-      std::uint32_t number = 0;
-      const auto [stop, wrong] = std::from_chars(word.data() + std::min(equals + 1, word.size()), end, number);
-      TROUPE_CHECK(
-          to != nullptr && wrong == std::errc{} && stop == end && number >= 1 && number <= kMostHypotheticalRanks,
-          Code::invalid, "--what-if takes nodes=N, ranks=N or gpus=N, with N from 1 to ", kMostHypotheticalRanks,
-          ", and not ", word);
+      const auto number = number_in<std::uint32_t>(word.substr(std::min(equals + 1, word.size()))).value_or(0);
+      TROUPE_CHECK(to != nullptr && number >= 1 && number <= kMostHypotheticalRanks, Code::invalid,
+                   "--what-if takes nodes=N, ranks=N or gpus=N, with N from 1 to ", kMostHypotheticalRanks,
+                   ", and not ", word);
       *to = number;
     }
   }

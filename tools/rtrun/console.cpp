@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/session/run_log.hpp"
+#include "runtime/base/words.hpp"
 #include "tools/rtrun/messages.hpp"
 #include "tools/rtrun/progress_text.hpp"
 #include "tools/rtrun/table.hpp"

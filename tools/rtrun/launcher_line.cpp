@@ -7,13 +7,13 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "runtime/base/error.hpp"
 #include "runtime/base/thread.hpp"
+#include "runtime/base/words.hpp"
 
 namespace troupe::rtrun {
 namespace {
@@ -24,10 +24,7 @@ constexpr std::size_t kLongestLaunchLine = 64;  // longer lines do not come from
 void obey(std::string_view line) {
   constexpr std::string_view kSignal = "signal ";
   if (!line.starts_with(kSignal)) return;
-  int signal = 0;
-  const char* const end = line.data() + line.size();
-  const auto [stop, error] = std::from_chars(line.data() + kSignal.size(), end, signal);
-  if (error != std::errc{} || stop != end) return;
+  const int signal = number_in<int>(line.substr(kSignal.size())).value_or(0);
   if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGUSR1) ::kill(::getpid(), signal);
 }
 

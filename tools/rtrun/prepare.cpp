@@ -14,8 +14,8 @@
 #include "runtime/base/error.hpp"
 #include "runtime/base/fd.hpp"
 #include "runtime/base/new_file.hpp"
+#include "runtime/base/words.hpp"
 #include "tools/rtrun/messages.hpp"
-#include "tools/rtrun/table.hpp"
 #include "tools/terminal/terminal.hpp"
 
 namespace troupe::rtrun {

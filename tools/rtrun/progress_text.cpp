@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tools/rtrun/table.hpp"
+#include "runtime/base/words.hpp"
 
 namespace troupe::rtrun {
 namespace {

@@ -18,7 +18,4 @@ std::string table_row(const EpochReport& report, const std::vector<std::string>&
 /// The lines that ChainerMN's MNIST example prints before its table, between two rules.
 std::string job_header(const Settings& settings, const Plan& plan);
 
-/// 12,345
-std::string grouped(std::uint64_t number);
-
 }  // namespace troupe::rtrun

@@ -7,8 +7,8 @@
 #include "runtime/base/error.hpp"
 #include "runtime/base/words.hpp"
 #include "transports/bootstrap/detail/contact.hpp"
+#include "transports/bootstrap/detail/death_watch.hpp"
 #include "transports/bootstrap/detail/joined.hpp"
-#include "transports/bootstrap/detail/watch.hpp"
 
 namespace troupe {
 namespace bootstrap {
@@ -74,7 +74,7 @@ class Star final : public Bootstrap {
   Joined joined_;
   std::uint32_t gathered_ = 0;  // number of all_gather calls so far
   bool left_ = false;
-  std::optional<Watch> watch_;
+  std::optional<DeathWatch> watch_;
 };
 
 std::vector<Bytes> Star::all_gather(Blocking& blocking, std::string_view what, std::span<const std::byte> mine,

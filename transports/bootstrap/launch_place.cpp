@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -12,6 +11,7 @@
 #include <string_view>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/words.hpp"
 #include "transports/bootstrap/bootstrap.hpp"
 #include "transports/bootstrap/detail/pmix.hpp"
 
@@ -43,11 +43,10 @@ std::string required(const Names& names, const char* name) {
 template <class T>
 T number(const Names& names, const char* name, std::uint64_t least, std::uint64_t most) {
   const std::string value = required(names, name);
-  std::uint64_t parsed = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), parsed);
-  TROUPE_CHECK(error == std::errc{} && end == value.data() + value.size() && parsed >= least && parsed <= most,
-               Code::environment, name, "='", value, "' is not a number from ", least, " to ", most);
-  return static_cast<T>(parsed);
+  const auto parsed = number_in<std::uint64_t>(value);
+  TROUPE_CHECK(parsed && *parsed >= least && *parsed <= most, Code::environment, name, "='", value,
+               "' is not a number from ", least, " to ", most);
+  return static_cast<T>(*parsed);
 }
 
 std::string read_secret(const std::string& file) {

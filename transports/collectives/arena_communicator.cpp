@@ -80,8 +80,7 @@ void ArenaCommunicator::signal_and_wait(Stream& stream, TimelineId ArenaMember::
   }
 }
 
-Point ArenaCommunicator::reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                                              std::span<const StripeMemory> mine) {
+Point ArenaCommunicator::reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule) {
   check_work(group_, work);
   ++round_;
   signal_and_wait(stream, &ArenaMember::ready);
@@ -89,7 +88,7 @@ Point ArenaCommunicator::reduce_update_gather(Stream& stream, const BucketWork& 
     collect_sums(group_, work, parts_);
     stream.sum_up(work.total, parts_);
   }
-  for (const StripeMemory& part : mine) {
+  for (const StripeMemory& part : work.mine) {
     if (part.stripe.count == 0) continue;
     collect_gradients(group_, work, part.stripe, parts_);
     stream.update(rule, work.update, part, parts_, work.total);
@@ -98,11 +97,11 @@ Point ArenaCommunicator::reduce_update_gather(Stream& stream, const BucketWork& 
   return {};
 }
 
-Point ArenaCommunicator::gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) {
+Point ArenaCommunicator::gather_gradients(Stream& stream, const BucketWork& work) {
   check_work(group_, work);
   ++round_;
   signal_and_wait(stream, &ArenaMember::ready);
-  for (const StripeMemory& part : mine) {
+  for (const StripeMemory& part : work.mine) {
     if (part.stripe.count == 0) continue;
     collect_gradients(group_, work, part.stripe, parts_);
     // No other rank reads this rank's gradients over the stripe that it updates itself.
@@ -119,11 +118,10 @@ Point ArenaCommunicator::agree(Stream& stream, const BucketWork& work) {
   return {};
 }
 
-Point ArenaCommunicator::update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                                       std::span<const StripeMemory> mine) {
+Point ArenaCommunicator::update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule) {
   check_work(group_, work);
   ++round_;
-  for (const StripeMemory& part : mine) {
+  for (const StripeMemory& part : work.mine) {
     if (part.stripe.count == 0) continue;
     collect_gradients(group_, work, part.stripe, parts_);
     stream.update(rule, work.update, part, {&parts_[group_.rank.value], 1}, work.total);

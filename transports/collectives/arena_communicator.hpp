@@ -43,12 +43,10 @@ class ArenaCommunicator final : public Communicator {
   void barrier(Stream& stream) override;
   void all_reduce(Stream& stream, Memory data) override;
   /// `work.gradients` and `work.sums` are in this rank's `gradients` and `sums`, at the same offsets as the others'.
-  Point reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                             std::span<const StripeMemory> mine) override;
-  Point gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) override;
+  Point reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule) override;
+  Point gather_gradients(Stream& stream, const BucketWork& work) override;
   Point agree(Stream& stream, const BucketWork& work) override;
-  Point update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                      std::span<const StripeMemory> mine) override;
+  Point update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule) override;
   void barrier_with_relieved(Stream& stream) override;
   void abort(const Status& why) noexcept override;
 

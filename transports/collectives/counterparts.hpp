@@ -45,10 +45,10 @@ class NodeRoles {
 /// This rank's part of a range, with the set's rank numbers; empty if another rank owns it.
 StripeMemory part_of(const Counterparts& set, const Bucket& range, std::span<const StripeMemory> mine, Rank self);
 
-/// Calls `what(set, work)` for each range of the bucket that this rank exchanges, with the work for that range. Empty
-/// ranges are left out, except those whose messages carry a step's sums.
+/// Calls `what(set, work)` for each range of the bucket that this rank, `self`, exchanges, with the work for that
+/// range. Empty ranges are left out, except those whose messages carry a step's sums.
 template <class What>
-void for_each_range(std::span<Counterparts> sets, const BucketWork& work, What&& what) {
+void for_each_range(std::span<Counterparts> sets, const BucketWork& work, Rank self, What&& what) {
   for (Counterparts& set : sets) {
     bool first = work.first;
     for (const Bucket& range : set.group.ranges_of(work.bucket.index)) {
@@ -58,6 +58,8 @@ void for_each_range(std::span<Counterparts> sets, const BucketWork& work, What&&
       part.bucket = range;
       part.first = with_sums;
       part.gradients = elements(work.gradients, range.first - work.bucket.first, range.count, sizeof(float));
+      const StripeMemory mine = part_of(set, range, work.mine, self);
+      part.mine = {&mine, 1};
       what(set, part);
     }
   }

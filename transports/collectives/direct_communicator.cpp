@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "transports/collectives/detail/caller_side.hpp"
+#include "transports/collectives/detail/call_submitter.hpp"
 #include "transports/collectives/detail/direct_rounds.hpp"
 
 namespace troupe {
@@ -31,7 +31,7 @@ DirectCommunicator::DirectCommunicator(AddressSpace& space, LaneLoop& loop, Stre
                                        DirectChannel* channel) {
   const GroupId id = group.id;
   rounds_ = std::make_unique<collectives::DirectRounds>(space, loop, exchange, std::move(group));
-  caller_ = std::make_unique<collectives::CallerSide>(space, rounds_->plan(), rounds_->calls());
+  submitter_ = std::make_unique<collectives::CallSubmitter>(space, rounds_->plan(), rounds_->calls());
   if (channel != nullptr) {
     channel->add(id, *rounds_);
   } else {
@@ -84,7 +84,7 @@ void DirectCommunicator::plain(Stream& stream, collectives::PlainOperation opera
 /// One round; if memory is the device's, with copies of the pieces.
 void DirectCommunicator::plain_round(Stream& stream, collectives::PlainOperation operation,
                                      std::span<const Memory> pieces) {
-  if (!rounds_->plan().group().device_memory) return stream.wait(caller_->plain(stream, operation, pieces));
+  if (!rounds_->plan().group().device_memory) return stream.wait(submitter_->plain(stream, operation, pieces));
   std::vector<Memory> copies;
   const bool gathers = operation == collectives::PlainOperation::all_gather;
   const bool scatters = operation == collectives::PlainOperation::reduce_scatter;
@@ -92,7 +92,7 @@ void DirectCommunicator::plain_round(Stream& stream, collectives::PlainOperation
     copies.push_back(rounds_->plan().staging().plain(r, pieces[r].size_bytes));
     if (pieces[r].size_bytes > 0 && (!gathers || r == rounds_->plan().self())) stream.copy(copies[r], pieces[r]);
   }
-  stream.wait(caller_->plain(stream, operation, copies));
+  stream.wait(submitter_->plain(stream, operation, copies));
   for (std::uint32_t r = 0; r < pieces.size(); ++r) {
     if (pieces[r].size_bytes > 0 && (!scatters || r == rounds_->plan().self())) stream.copy(pieces[r], copies[r]);
   }
@@ -113,33 +113,21 @@ void DirectCommunicator::all_reduce(Stream& stream, Memory data) {
 void DirectCommunicator::barrier(Stream& stream) {
   if (rounds_->plan().ranks() == 1) return;
   const std::vector<Memory> nothing(rounds_->plan().ranks());
-  stream.wait(caller_->plain(stream, collectives::PlainOperation::barrier, nothing));
+  stream.wait(submitter_->plain(stream, collectives::PlainOperation::barrier, nothing));
 }
 
-namespace {
-
-/// Ranks that do not reach each other's stripes update only their own.
-const StripeMemory& only_one(std::span<const StripeMemory> mine) {
-  TROUPE_CHECK(mine.size() == 1, Code::invalid, mine.size(), " parts of a bucket, but only the own one is in reach");
-  return mine.front();
+Point DirectCommunicator::reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule) {
+  return submitter_->update(stream, work, rule, work.only_part());
 }
 
-}  // namespace
-
-Point DirectCommunicator::reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                                               std::span<const StripeMemory> mine) {
-  return caller_->update(stream, work, rule, only_one(mine));
+Point DirectCommunicator::gather_gradients(Stream& stream, const BucketWork& work) {
+  return submitter_->gather(stream, work, work.only_part());
 }
 
-Point DirectCommunicator::gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) {
-  return caller_->gather(stream, work, only_one(mine));
-}
+Point DirectCommunicator::agree(Stream& stream, const BucketWork& work) { return submitter_->agree(stream, work); }
 
-Point DirectCommunicator::agree(Stream& stream, const BucketWork& work) { return caller_->agree(stream, work); }
-
-Point DirectCommunicator::update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                                        std::span<const StripeMemory> mine) {
-  return caller_->publish(stream, work, rule, only_one(mine));
+Point DirectCommunicator::update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule) {
+  return submitter_->publish(stream, work, rule, work.only_part());
 }
 
 void DirectCommunicator::abort(const Status& why) noexcept { rounds_->failure().fail(why); }

@@ -6,15 +6,15 @@
 #include <vector>
 
 #include "runtime/exchange/communicator.hpp"
+#include "runtime/exchange/compression/compressor.hpp"
 #include "runtime/exchange/exchange_level.hpp"
-#include "runtime/exchange/filters/filter.hpp"
 #include "runtime/lanes/lane_loop.hpp"
 #include "runtime/lanes/transport.hpp"
 #include "runtime/memory/arena.hpp"
 
 namespace troupe {
 namespace collectives {
-class CallerSide;  // not public, nor is the next one
+class CallSubmitter;  // not public, nor is the next one
 class DirectRounds;
 enum class PlainOperation : std::uint8_t;
 }  // namespace collectives
@@ -24,18 +24,18 @@ enum class PlainOperation : std::uint8_t;
 /// of `peers`, and `names` has their numbers in the job.
 struct DirectGroup {
   ViewId view;
-  Rank rank;                       // this rank
-  std::vector<Peer> peers;         // by rank
-  std::vector<Stripe> stripes;     // each rank has at most one range of each bucket
-  std::vector<Bucket> buckets;     // by index; a bucket may be empty
-  Memory parameters;               // [group] f32, this rank's copy
-  Memory half;                     // [group] bf16, if every rank has such an image; otherwise empty
-  Memory staging;                  // direct_staging_bytes() of host or pinned memory
-  GroupId id{};                    // part of every message
-  std::uint64_t chunk = 0;         // the most elements that are sent at once: chunk_elements(), or fewer
-  const Filter* filter = nullptr;  // for gradients that are sent, not for all_reduce; the same at every rank
-  Memory residual{};               // [group] f32, what the filter removes from what this rank sends; empty: it is lost
-  std::vector<Rank> names{};       // the ranks' numbers in the job; empty: those of the group
+  Rank rank;                               // this rank
+  std::vector<Peer> peers;                 // by rank
+  std::vector<Stripe> stripes;             // each rank has at most one range of each bucket
+  std::vector<Bucket> buckets;             // by index; a bucket may be empty
+  Memory parameters;                       // [group] f32, this rank's copy
+  Memory half;                             // [group] bf16, if every rank has such an image; otherwise empty
+  Memory staging;                          // direct_staging_bytes() of host or pinned memory
+  GroupId id{};                            // part of every message
+  std::uint64_t chunk = 0;                 // the most elements that are sent at once: chunk_elements(), or fewer
+  const Compressor* compressor = nullptr;  // for gradients that are sent, not for all_reduce; the same at every rank
+  Memory residual{};          // [group] f32, what the compressor removes from what this rank sends; empty: it is lost
+  std::vector<Rank> names{};  // the ranks' numbers in the job; empty: those of the group
   /// The rank to blame for a gradient that is not finite, by the rank that contributed it; empty: that rank. For a rank
   /// that contributes for others, too: one that is not lower than those.
   std::vector<Rank> blamed{};
@@ -69,12 +69,12 @@ class DirectChannel final : public Receiver {
   std::vector<collectives::DirectRounds*> by_group_;
 };
 
-/// A set of counterparts as a group of its own, in which this is rank `self`: everything except view, memory, filter,
-/// id and chunk. `nodes[n]` are the ranks of node n.
+/// A set of counterparts as a group of its own, in which this is rank `self`: everything except view, memory,
+/// compressor, id and chunk. `nodes[n]` are the ranks of node n.
 DirectGroup between_nodes(const CounterpartGroup& group, Rank self, std::span<const std::vector<Rank>> nodes);
 
-/// The size of `group.staging`; reads rank, peers, stripes, buckets, chunk, filter, device_memory and, if that is set,
-/// whether there is a copy in half precision.
+/// The size of `group.staging`; reads rank, peers, stripes, buckets, chunk, compressor, device_memory and, if that is
+/// set, whether there is a copy in half precision.
 std::uint64_t direct_staging_bytes(const DirectGroup& group);
 
 /// Collectives over any transport. Each payload is sent once and, in host memory, received where it is used. Buckets
@@ -102,12 +102,10 @@ class DirectCommunicator final : public Communicator {
   void all_gather(Stream& stream, std::span<const OwnedPart> parts) override;
   void barrier(Stream& stream) override;
   void all_reduce(Stream& stream, Memory data) override;
-  Point reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                             std::span<const StripeMemory> mine) override;
-  Point gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) override;
+  Point reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule) override;
+  Point gather_gradients(Stream& stream, const BucketWork& work) override;
   Point agree(Stream& stream, const BucketWork& work) override;
-  Point update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                      std::span<const StripeMemory> mine) override;
+  Point update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule) override;
   void abort(const Status& why) noexcept override;
 
  private:
@@ -115,7 +113,7 @@ class DirectCommunicator final : public Communicator {
   void plain_round(Stream& stream, collectives::PlainOperation operation, std::span<const Memory> pieces);
 
   std::unique_ptr<collectives::DirectRounds> rounds_;
-  std::unique_ptr<collectives::CallerSide> caller_;
+  std::unique_ptr<collectives::CallSubmitter> submitter_;
 };
 
 }  // namespace troupe

@@ -107,8 +107,7 @@ void HierarchicalCommunicator::sum_up_node(Memory NodeMember::*sums) {
   node_stream_.sum_up(group_.node_sums, parts_);
 }
 
-Point HierarchicalCommunicator::reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                                                     std::span<const StripeMemory> mine) {
+Point HierarchicalCommunicator::reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule) {
   take_over(stream, work);
   if (work.first) {
     const Memory& shown = own().plain.sums;
@@ -117,27 +116,24 @@ Point HierarchicalCommunicator::reduce_update_gather(Stream& stream, const Bucke
       parts_.push_back(slice(member.plain.sums, work.sums.offset - shown.offset, sizeof(StepSums)));
     node_stream_.sum_up(group_.node_sums, parts_);
   }
-  for_each_range(sets_, work, [&](Counterparts& set, BucketWork& part) {
+  for_each_range(sets_, work, rank(), [&](Counterparts& set, BucketWork& part) {
     part.sums = group_.node_sums;
     if (part.bucket.count > 0) node_stream_.reduce(part.gradients, of_members(part.gradients));
-    const StripeMemory owned = part_of(set, part.bucket, mine, rank());
-    points_.push_back(set.communicator->reduce_update_gather(node_stream_, part, rule, {&owned, 1}));
+    points_.push_back(set.communicator->reduce_update_gather(node_stream_, part, rule));
   });
   return done_with(work.bucket.index);
 }
 
 /// Each rank's gradient is available only here, so here it is found whose gradient is not finite. Squares are added up
 /// by the owners of the whole sum.
-Point HierarchicalCommunicator::gather_gradients(Stream& stream, const BucketWork& work,
-                                                 std::span<const StripeMemory> mine) {
+Point HierarchicalCommunicator::gather_gradients(Stream& stream, const BucketWork& work) {
   take_over(stream, work);
   if (work.first) node_stream_.clear(group_.found);
-  for_each_range(sets_, work, [&](Counterparts& set, BucketWork& part) {
+  for_each_range(sets_, work, rank(), [&](Counterparts& set, BucketWork& part) {
     if (part.bucket.count > 0)
       node_stream_.reduce_with_norm(part.gradients, of_members(part.gradients),
                                     {group_.found, part.bucket.first, group_.names, /*squares=*/false});
-    const StripeMemory owned = part_of(set, part.bucket, mine, rank());
-    points_.push_back(set.communicator->gather_gradients(node_stream_, part, {&owned, 1}));
+    points_.push_back(set.communicator->gather_gradients(node_stream_, part));
   });
   const Point all = joined(work.bucket.index);
   measured_.push_back(all);
@@ -165,12 +161,10 @@ Point HierarchicalCommunicator::agree(Stream& stream, const BucketWork& work) {
   return all;
 }
 
-Point HierarchicalCommunicator::update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                                              std::span<const StripeMemory> mine) {
+Point HierarchicalCommunicator::update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule) {
   node_stream_.wait(stream.mark());
-  for_each_range(sets_, work, [&](Counterparts& set, BucketWork& part) {
-    const StripeMemory owned = part_of(set, part.bucket, mine, rank());
-    points_.push_back(set.communicator->update_gather(node_stream_, part, rule, {&owned, 1}));
+  for_each_range(sets_, work, rank(), [&](Counterparts& set, BucketWork& part) {
+    points_.push_back(set.communicator->update_gather(node_stream_, part, rule));
   });
   return done_with(work.bucket.index);
 }

@@ -55,12 +55,10 @@ class HierarchicalCommunicator final : public Communicator {
   void reduce_scatter(Stream& stream, std::span<const OwnedPart> parts) override;
   void all_gather(Stream& stream, std::span<const OwnedPart> parts) override;
   void barrier(Stream& stream) override;
-  Point reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                             std::span<const StripeMemory> mine) override;
-  Point gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) override;
+  Point reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule) override;
+  Point gather_gradients(Stream& stream, const BucketWork& work) override;
   Point agree(Stream& stream, const BucketWork& work) override;
-  Point update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                      std::span<const StripeMemory> mine) override;
+  Point update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule) override;
   void abort(const Status& why) noexcept override;
 
  private:

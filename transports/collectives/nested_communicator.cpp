@@ -122,23 +122,21 @@ void NestedCommunicator::give_out_all() {
 
 // ---- The synchronous step ----
 
-Point NestedCommunicator::reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                                               std::span<const StripeMemory> mine) {
+Point NestedCommunicator::reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule) {
   take_over(stream, work);
   if (work.first) sum_up_node(work, work.sums);
   within_->reduce_scatter(node_stream_, shares(work.bucket.index, work.gradients));
   std::vector<Point> exchanged;
-  for_each_range(sets_, work, [&](Counterparts& set, BucketWork& part) {
+  for_each_range(sets_, work, rank(), [&](Counterparts& set, BucketWork& part) {
     part.sums = group_.node_sums;
-    const StripeMemory owned = part_of(set, part.bucket, mine, rank());
-    exchanged.push_back(set.communicator->reduce_update_gather(node_stream_, part, rule, {&owned, 1}));
+    exchanged.push_back(set.communicator->reduce_update_gather(node_stream_, part, rule));
   });
   return give_out_later(work, std::move(exchanged));
 }
 
 /// Each rank's gradient is available only here, so here it is found whose gradient is not finite. Squares are added up
 /// by the owners of the whole sum.
-Point NestedCommunicator::gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) {
+Point NestedCommunicator::gather_gradients(Stream& stream, const BucketWork& work) {
   give_out_all();
   take_over(stream, work);
   if (work.first) node_stream_.clear(group_.found);
@@ -146,9 +144,8 @@ Point NestedCommunicator::gather_gradients(Stream& stream, const BucketWork& wor
                                 {group_.found, work.bucket.first, {&group_.rank, 1}, /*squares=*/false});
   within_->reduce_scatter(node_stream_, shares(work.bucket.index, work.gradients));
   std::vector<Point> gathered;
-  for_each_range(sets_, work, [&](Counterparts& set, BucketWork& part) {
-    const StripeMemory owned = part_of(set, part.bucket, mine, rank());
-    gathered.push_back(set.communicator->gather_gradients(node_stream_, part, {&owned, 1}));
+  for_each_range(sets_, work, rank(), [&](Counterparts& set, BucketWork& part) {
+    gathered.push_back(set.communicator->gather_gradients(node_stream_, part));
   });
   measured_.push_back(joined(std::move(gathered)));
   return measured_.back();
@@ -171,13 +168,11 @@ Point NestedCommunicator::agree(Stream& stream, const BucketWork& work) {
   return joined(std::move(agreed));
 }
 
-Point NestedCommunicator::update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                                        std::span<const StripeMemory> mine) {
+Point NestedCommunicator::update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule) {
   take_over(stream, work);
   std::vector<Point> exchanged;
-  for_each_range(sets_, work, [&](Counterparts& set, BucketWork& part) {
-    const StripeMemory owned = part_of(set, part.bucket, mine, rank());
-    exchanged.push_back(set.communicator->update_gather(node_stream_, part, rule, {&owned, 1}));
+  for_each_range(sets_, work, rank(), [&](Counterparts& set, BucketWork& part) {
+    exchanged.push_back(set.communicator->update_gather(node_stream_, part, rule));
   });
   return give_out_later(work, std::move(exchanged));
 }

@@ -66,12 +66,6 @@ LibraryStream& library_stream(Stream& stream) {
   return *found;
 }
 
-/// Ranks that do not reach each other's stripes update only their own.
-const StripeMemory& only_one(std::span<const StripeMemory> mine) {
-  TROUPE_CHECK(mine.size() == 1, Code::invalid, mine.size(), " parts of a bucket, but only the own one is in reach");
-  return mine.front();
-}
-
 }  // namespace
 
 /// Parts of the staging memory.
@@ -379,9 +373,8 @@ void NcclCommunicator::publish(Stream& stream, const Bucket& bucket) {
   }
 }
 
-Point NcclCommunicator::reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                                             std::span<const StripeMemory> mine) {
-  const StripeMemory& part = only_one(mine);
+Point NcclCommunicator::reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule) {
+  const StripeMemory& part = work.only_part();
   const std::vector<Memory> parts = own_parts(work.gradients, work.bucket);
   return beside(stream, [&] {
     if (work.first && link_ != nullptr) add_sums(stream, work);
@@ -394,8 +387,8 @@ Point NcclCommunicator::reduce_update_gather(Stream& stream, const BucketWork& w
 }
 
 /// In rank order: the rank that contributed a number that is not finite must be found.
-Point NcclCommunicator::gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) {
-  const StripeMemory& part = only_one(mine);
+Point NcclCommunicator::gather_gradients(Stream& stream, const BucketWork& work) {
+  const StripeMemory& part = work.only_part();
   const std::vector<Memory> parts = own_parts(work.gradients, work.bucket);
   return beside(stream, [&] {
     add_gradients(stream, work, parts, true);
@@ -416,9 +409,8 @@ Point NcclCommunicator::agree(Stream& stream, const BucketWork& work) {
   });
 }
 
-Point NcclCommunicator::update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                                      std::span<const StripeMemory> mine) {
-  const StripeMemory& part = only_one(mine);
+Point NcclCommunicator::update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule) {
+  const StripeMemory& part = work.only_part();
   return beside(stream, [&] {
     if (part.stripe.count > 0) {
       const Memory own = own_parts(work.gradients, work.bucket)[group_.rank.value];

@@ -95,12 +95,10 @@ class NcclCommunicator final : public Communicator {
   void all_gather(Stream& stream, std::span<const OwnedPart> parts) override;
   void barrier(Stream& stream) override;
   void all_reduce(Stream& stream, Memory data) override;
-  Point reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                             std::span<const StripeMemory> mine) override;
-  Point gather_gradients(Stream& stream, const BucketWork& work, std::span<const StripeMemory> mine) override;
+  Point reduce_update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule) override;
+  Point gather_gradients(Stream& stream, const BucketWork& work) override;
   Point agree(Stream& stream, const BucketWork& work) override;
-  Point update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule,
-                      std::span<const StripeMemory> mine) override;
+  Point update_gather(Stream& stream, const BucketWork& work, const RuleStep& rule) override;
   /// Returns at once; a peer that is dead does not matter.
   void abort(const Status& why) noexcept override;
 

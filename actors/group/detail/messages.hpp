@@ -63,15 +63,8 @@ struct Unfinished {
   std::vector<std::uint32_t> lost;
 };
 
-template <class Inspector>
-auto inspect(Inspector& f, Relay& x) {
-  return f(caf::meta::type_name("troupe.group.Relay"), x.origin, x.number, x.done_below, x.fan_out, x.peers, x.counts,
-           x.actors, x.what);
-}
-template <class Inspector>
-auto inspect(Inspector& f, Unfinished& x) {
-  return f(caf::meta::type_name("troupe.group.Unfinished"), x.running, x.lost);
-}
+TROUPE_MESSAGE_FIELDS(Relay, x.origin, x.number, x.done_below, x.fan_out, x.peers, x.counts, x.actors, x.what)
+TROUPE_MESSAGE_FIELDS(Unfinished, x.running, x.lost)
 
 }  // namespace troupe::group
 

@@ -1,14 +1,12 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 // Shared by pictures of machines and of plans.
 namespace troupe::topology::detail {
 
 inline constexpr double kLetter = 6.5;  // average width at 11 px
 
-std::string escaped(std::string_view words);
 /// Cuts the text to this width in pixels.
 std::string fitted(const std::string& words, double width);
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -102,14 +103,14 @@ struct StepFacts {
 
 /// Actions of one step for a group whose policy exchanges in rounds; executed in the order of the fields.
 struct StepActions {
-  bool switched = false;         // the group's policy is another one than in the previous step
-  bool hosted = false;           // shards apply what ranks push; `finish`: the step ends with a barrier
+  bool switched = false;         // by PolicySequence alone: the policy is another one than in the previous step
+  bool hosted = false;           // by hosted policies alone: shards apply pushes; `finish`: ends with a barrier
   bool finish_previous = false;  // the round in progress ends, and the weights become its result
-  bool gather_state = false;     // first all ranks get all owners' parts of the rule's state
+  bool gather_state = false;     // by PolicySequence alone: first all ranks get all owners' parts of the rule's state
   bool local_update = false;     // the rank applies the rule to its own weights, with its own gradients
   bool keep = false;             // the gradients are kept and added to the next step's
   Sent sent = Sent::nothing;     // not nothing: a round begins
-  Rule outer;                    // Sent::delta: the rule applied to the deltas
+  Rule outer{};                  // Sent::delta: the rule applied to the deltas
   bool finish = false;           // the round ends in this step; otherwise it continues until a later step
   bool clear_state = false;      // the optimizer's local state is set to zero
 };
@@ -125,6 +126,12 @@ class RoundPolicy {
 
 /// The policy of `settings` for `ranks` ranks, without its synchronous start; for a hosted policy, the ranks' side.
 std::unique_ptr<RoundPolicy> make_round_policy(const PolicySettings& settings, std::uint32_t ranks);
+
+/// Makes an app's own policy in place of the one that `settings` name, for a group of `ranks` ranks; null: that one
+/// stays. It decides when the group exchanges. The named policy decides what memory the group has (needs_of), and
+/// whether the rule's whole state is at each rank.
+using MakeRoundPolicy =
+    std::function<std::unique_ptr<RoundPolicy>(const PolicySettings& settings, std::uint32_t ranks)>;
 
 /// A policy, and the first step that it is asked about: the first one that has reached both numbers.
 struct PolicyPhase {
@@ -152,8 +159,9 @@ std::string_view name_of(PolicySwitch::Trigger trigger) noexcept;
 class PolicySequence final : public RoundPolicy {
  public:
   /// `phases`: at least one, in the order in which they begin; the first one's from_step and from_samples are ignored.
-  /// Phases for a straggler begin only by switch_at.
-  PolicySequence(const std::vector<PolicyPhase>& phases, std::uint32_t ranks);
+  /// Phases for a straggler begin only by switch_at. `make_own` is asked when a phase that exchanges in rounds begins;
+  /// empty: the app has no policies of its own.
+  PolicySequence(const std::vector<PolicyPhase>& phases, std::uint32_t ranks, MakeRoundPolicy make_own = {});
 
   StepActions next(const StepFacts& facts) override;
   /// Whether any phase works locally.
@@ -172,11 +180,13 @@ class PolicySequence final : public RoundPolicy {
 
  private:
   void add(PolicyPhase phase);
+  std::unique_ptr<RoundPolicy> make_current() const;
   void advance(std::uint64_t step, std::uint64_t samples);
   bool changes(std::uint64_t step, std::uint64_t samples) const noexcept;
   bool is_ordered(std::uint64_t step) const noexcept;
 
   const std::uint32_t ranks_;
+  const MakeRoundPolicy make_own_;
   std::vector<PolicyPhase> phases_;  // past phases, the current one, and those that begin later by numbers
   std::deque<PolicyPhase> ordered_;  // those that begin by switch_at, by their steps
   std::unique_ptr<RoundPolicy> policy_;

@@ -13,7 +13,8 @@ bool has_come(const PolicyPhase& phase, std::uint64_t step, std::uint64_t sample
 
 }  // namespace
 
-PolicySequence::PolicySequence(const std::vector<PolicyPhase>& phases, std::uint32_t ranks) : ranks_(ranks) {
+PolicySequence::PolicySequence(const std::vector<PolicyPhase>& phases, std::uint32_t ranks, MakeRoundPolicy make_own)
+    : ranks_(ranks), make_own_(std::move(make_own)) {
   TROUPE_CHECK(!phases.empty(), Code::invalid, "a group needs a policy");
   TROUPE_CHECK(phases.front().straggler_ratio == 0, Code::invalid, "a group's first policy waits for no straggler");
   for (const PolicyPhase& phase : phases)
@@ -31,6 +32,12 @@ void PolicySequence::add(PolicyPhase phase) {
   if (warm != 0 && phases_.empty()) phases_.push_back({.policy = {}});
   phase.from_samples = std::max(phase.from_samples, warm);
   phases_.push_back(std::move(phase));
+}
+
+std::unique_ptr<RoundPolicy> PolicySequence::make_current() const {
+  std::unique_ptr<RoundPolicy> own;
+  if (make_own_ && !troupe::is_hosted(policy().kind)) own = make_own_(policy(), ranks_);
+  return own ? std::move(own) : make_round_policy(policy(), ranks_);
 }
 
 void PolicySequence::switch_at(Step step, const PolicySettings& policy) {
@@ -74,7 +81,7 @@ StepActions PolicySequence::next(const StepFacts& facts) {
   advance(facts.step.value, facts.samples_before);
   if (!begun_) since_ = phases_[current_].from_step;
   if (current_ != first && begun_) since_ = facts.step.value;
-  if (!policy_ || current_ != first) policy_ = make_round_policy(policy(), ranks_);
+  if (!policy_ || current_ != first) policy_ = make_current();
   const bool switched = begun_ && current_ != first;
   begun_ = true;
   step_ = facts.step;
@@ -82,6 +89,8 @@ StepActions PolicySequence::next(const StepFacts& facts) {
   StepFacts told = facts;
   told.last = facts.last || changes(facts.step.value + 1, facts.samples_before + facts.samples);
   StepActions actions = policy_->next(told);
+  TROUPE_CHECK(actions.hosted == troupe::is_hosted(policy().kind), Code::invalid, "step ", step_.value,
+               ": the app's policy in place of ", name_of(policy().kind), " orders shards, which rounds do not have");
   actions.switched = switched;
   actions.gather_state = switched && troupe::works_locally(policy().kind) && !worked_locally;
   return actions;

@@ -1,12 +1,12 @@
 #include "runtime/onnx/detail/onnx_tensor.hpp"
 
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <utility>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/words.hpp"
 #include "runtime/model/layout.hpp"
 #include "runtime/onnx/detail/protobuf_reader.hpp"
 
@@ -94,11 +94,10 @@ std::uint64_t count_of(const Message& message) {
 }
 
 std::uint64_t whole_in(const Message& message, std::string_view words) {
-  std::uint64_t number = 0;
-  const auto [end, error] = std::from_chars(words.data(), words.data() + words.size(), number);
-  TROUPE_CHECK(error == std::errc{} && end == words.data() + words.size(), Code::invalid, "tensor \"", message.name,
-               "\" lies at \"", words, "\" of another file, which is no number of bytes");
-  return number;
+  const auto number = number_in<std::uint64_t>(words);
+  TROUPE_CHECK(number, Code::invalid, "tensor \"", message.name, "\" lies at \"", words,
+               "\" of another file, which is no number of bytes");
+  return *number;
 }
 
 std::vector<std::byte> external_bytes(const Message& message, std::uint64_t size_bytes, ExternalData& external) {

@@ -32,6 +32,10 @@ TEST(Printable, ShowsBytesThatAreNoUtf8) {
       << "a terminal may take it for the beginning of a command";
 }
 
+TEST(Printable, HasNoMarkupWhereItIsEscaped) {
+  EXPECT_EQ(escaped("<a b='c' d=\"e\">&\x1b"), "&lt;a b=&#39;c&#39; d=&quot;e&quot;&gt;&amp;\\x1b");
+}
+
 TEST(Printable, KeepsALineOfJson) {
   const nlohmann::json json{{"path", "a\x1b[2J\x7f\xc2\x9b\xc3\xa9\"\\\r"}};
   const std::string shown = printable(json.dump());

@@ -74,7 +74,7 @@ TEST(ConfigGroups, WithoutTheErrorFeedbackOfTheRestAreReadBackAsTheyAreShown) {
       "\"x\"\nerror_feedback "
       "= false\n",
       "app.toml", {});
-  ASSERT_FALSE(first.settings.groups.at(0).filter.error_feedback);
+  ASSERT_FALSE(first.settings.groups.at(0).compression.error_feedback);
   std::vector<std::string> shown;
   for (const EffectiveValue& value : first.values)
     if (value.origin != "default") shown.push_back(value.key + "=" + value.value);

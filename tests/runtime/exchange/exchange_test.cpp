@@ -1,5 +1,6 @@
 #include "runtime/exchange/exchange.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -11,6 +12,8 @@
 
 namespace troupe::testing {
 namespace {
+
+using ::testing::HasSubstr;
 
 /// A stream that does no work; it counts its marks.
 class QuietStream : public Stream {
@@ -261,15 +264,14 @@ class NotedCommunicator final : public Communicator {
   void reduce_scatter(Stream&, std::span<const OwnedPart>) override {}
   void all_gather(Stream&, std::span<const OwnedPart>) override {}
   void barrier(Stream&) override {}
-  Point reduce_update_gather(Stream&, const BucketWork& w, const RuleStep& r,
-                             std::span<const StripeMemory> m) override {
+  Point reduce_update_gather(Stream&, const BucketWork& w, const RuleStep& r) override {
     work = w;
     rule = r;
-    mine = m.front();
+    mine = w.mine.front();
     calls += text('r', w.relieved.size());
     return {};
   }
-  Point gather_gradients(Stream&, const BucketWork& w, std::span<const StripeMemory>) override {
+  Point gather_gradients(Stream&, const BucketWork& w) override {
     calls += text('g', w.bucket.index);
     return {};
   }
@@ -277,7 +279,7 @@ class NotedCommunicator final : public Communicator {
     calls += "a";
     return {};
   }
-  Point update_gather(Stream&, const BucketWork& w, const RuleStep&, std::span<const StripeMemory>) override {
+  Point update_gather(Stream&, const BucketWork& w, const RuleStep&) override {
     calls += text('u', w.bucket.index);
     return {};
   }
@@ -348,6 +350,44 @@ TEST_F(RoundExchangeTest, WaitsForRelievedRanksBeforeAStepWithoutARoundAndReliev
     calls.push_back(communicator_.calls);
   }
   EXPECT_EQ(calls, (std::vector<std::string>{"r1", "r1", "s", "r1", "s", "r1", "s", "r0"}));
+}
+
+/// Orders the same in each step.
+class SameOrders final : public RoundPolicy {
+ public:
+  explicit SameOrders(const StepActions& actions) : actions_(actions) {}
+  StepActions next(const StepFacts&) override { return actions_; }
+
+ private:
+  const StepActions actions_;
+};
+
+TEST_F(RoundExchangeTest, RefusesOrdersOfAnAppsOwnPolicyForWhichTheNamedOneHasNoMemory) {
+  const auto refusal = [&](const StepActions& actions) -> std::string {
+    const auto exchange =
+        make_policy_exchange({.communicator = &communicator_,
+                              .rule = {.kind = RuleKind::sgd},
+                              .policy = std::make_unique<PolicySequence>(std::vector<PolicyPhase>{{}}, 2,
+                                                                         [&](const PolicySettings&, std::uint32_t) {
+                                                                           return std::make_unique<SameOrders>(actions);
+                                                                         }),
+                              .buckets = {bucket_},
+                              .memory = {.gradients = gradients_, .mine = {StripeMemory{}}}});
+    try {
+      exchange->begin(stream_, {.step = Step{0}}, sums_, total_);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::invalid);
+      return error.what();
+    }
+    return {};
+  };
+  EXPECT_EQ(refusal({.sent = Sent::gradient, .finish = true}), "");
+  EXPECT_THAT(refusal({.keep = true}), HasSubstr("step 0: group 0's policy needs room for gradients that wait, which "
+                                                 "sync does not have: let update.policy name one that does"));
+  EXPECT_THAT(refusal({.local_update = true}), HasSubstr("weights of each rank's own"));
+  EXPECT_THAT(refusal({.sent = Sent::delta, .finish = true}), HasSubstr("weights of each rank's own"));
+  EXPECT_THAT(refusal({.hosted = true}), HasSubstr("orders shards"));
+  EXPECT_THAT(refusal({.finish_previous = true}), HasSubstr("finishes a previous round, and none is in progress"));
 }
 
 TEST_F(RoundExchangeTest, TakesTheRateFromTheSamplesThatAllRanksHaveTaken) {

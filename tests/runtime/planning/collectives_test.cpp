@@ -89,16 +89,16 @@ TEST(Collectives, NcclAddsUpWhereSeveralGpusOfANodeExchangeWithOtherNodes) {
 
 TEST(Collectives, NcclStaysWithinNodesWhereItCannotExchangeBetweenThem) {
   const PlanInputs wide = seen_on({with_gpus("a", {0, 1}), with_gpus("b", {0})}, {2, 1});
-  const auto plan_with = [&](const char* wanted, FilterKind filter, std::uint32_t version_on_b) {
+  const auto plan_with = [&](const char* wanted, Compression compression, std::uint32_t version_on_b) {
     PlanInputs inputs = wide;
     inputs.ranks[2].nccl = version_on_b;
     Settings settings = with_collectives(wanted);
-    settings.filter.kind = filter;
+    settings.compression.kind = compression;
     return plan_of(settings, inputs);
   };
-  EXPECT_EQ(name_of(plan_with("auto", FilterKind::none, kVersion).levels), "nccl");
-  for (const Plan& plan : {plan_with("auto", FilterKind::bf16, kVersion), plan_with("auto", FilterKind::none, 23004),
-                           plan_with("nccl_in_nodes", FilterKind::none, kVersion)}) {
+  EXPECT_EQ(name_of(plan_with("auto", Compression::none, kVersion).levels), "nccl");
+  for (const Plan& plan : {plan_with("auto", Compression::bf16, kVersion), plan_with("auto", Compression::none, 23004),
+                           plan_with("nccl_in_nodes", Compression::none, kVersion)}) {
     EXPECT_EQ(name_of(plan.levels), "nccl_in_nodes");
     EXPECT_TRUE(plan.uses_nccl() && plan.uses_transport() && plan.has_two_levels() && plan.in_gpu_memory);
     EXPECT_FALSE(plan.shares_memory() || plan.nccl_adds);
@@ -108,8 +108,8 @@ TEST(Collectives, NcclStaysWithinNodesWhereItCannotExchangeBetweenThem) {
     EXPECT_THAT(plan.reasons, Contains(HasSubstr("NCCL adds up the gradients of a node's ranks")));
     EXPECT_THAT(describe(plan), AllOf(HasSubstr("route    nccl_in_nodes"), HasSubstr("which NCCL gives to the node")));
   }
-  EXPECT_EQ(name_of(plan_with("auto", FilterKind::none, 0).levels), "hierarchical") << "rank 2 has no library";
-  EXPECT_THAT(refusal([&] { (void)plan_with("nccl_in_nodes", FilterKind::none, 0); }, Code::environment),
+  EXPECT_EQ(name_of(plan_with("auto", Compression::none, 0).levels), "hierarchical") << "rank 2 has no library";
+  EXPECT_THAT(refusal([&] { (void)plan_with("nccl_in_nodes", Compression::none, 0); }, Code::environment),
               HasSubstr("\"nccl_in_nodes\": NCCL cannot be used: rank 2 on node b finds no usable libnccl.so.2"));
   const PlanInputs thin = seen_on({with_gpus("a", {0}), with_gpus("b", {0})}, {1, 1});
   EXPECT_THAT(refusal([&] { (void)plan_of(with_collectives("nccl_in_nodes"), thin); }),
@@ -128,7 +128,7 @@ TEST(Collectives, WhatKeepsRanksFromNcclIsToldAndWhereItIsWantedAnError) {
       {"one GPU for two ranks", [](Settings&, PlanInputs& inputs) { inputs.ranks[1].gpus->resize(1); },
        "ranks 0 and 1 on node a share the GPU at 0000:10:00.0"},
       {"shards", [](Settings& settings, PlanInputs&) { settings.update.kind = PolicyKind::async; }, "hosting shards"},
-      {"compression", [](Settings& settings, PlanInputs&) { settings.filter.kind = FilterKind::bf16; },
+      {"compression", [](Settings& settings, PlanInputs&) { settings.compression.kind = Compression::bf16; },
        "is compressed (update.compress)"},
       {"rounds beside the steps of two groups",
        [](Settings& settings, PlanInputs&) {

@@ -26,7 +26,8 @@ Graph three_layers() {
 }
 
 Settings::Group group(std::string name, std::vector<std::string> match) {
-  return {.name = std::move(name), .match = std::move(match), .update = {}, .filter = {}, .switches = {}, .rule = {}};
+  return {
+      .name = std::move(name), .match = std::move(match), .update = {}, .compression = {}, .switches = {}, .rule = {}};
 }
 
 /// Two ranks on one node, or on two.

@@ -38,7 +38,7 @@ TEST(Plan, EveryChangeChangesTextAndHash) {
       [](Plan& p) { p.groups[0].kind = RuleKind::adamw; },
       [](Plan& p) { p.groups[0].name = "others"; },
       [](Plan& p) { p.groups[0].first = 16; },
-      [](Plan& p) { p.groups[0].filter.kind = FilterKind::bf16; },
+      [](Plan& p) { p.groups[0].compression.kind = Compression::bf16; },
       [](Plan& p) { p.groups[0].count = 1552; },
       [](Plan& p) { p.groups[0].policies.emplace_back(); },
       [](Plan& p) { p.groups.push_back(p.groups[0]); },

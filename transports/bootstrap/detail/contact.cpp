@@ -8,11 +8,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <memory>
 #include <optional>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/words.hpp"
 #include "transports/bootstrap/detail/proof.hpp"
 
 namespace troupe::bootstrap {
@@ -87,9 +87,8 @@ Contact contact_from(std::string_view from) {
                "rank 0 left no word of where it listens, but ", whole.size(), " bytes of something else");
   Contact contact;
   const std::string_view port = take_until(from, ' ');
-  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), contact.port);
-  TROUPE_CHECK(error == std::errc{} && end == port.data() + port.size() && contact.port != 0, Code::corrupt,
-               "rank 0 says it listens at port '", port, "'");
+  contact.port = number_in<std::uint16_t>(port).value_or(0);
+  TROUPE_CHECK(contact.port != 0, Code::corrupt, "rank 0 says it listens at port '", port, "'");
   contact.secret = take_until(from, ' ');
   while (!from.empty()) {
     const std::string& address = contact.addresses.emplace_back(take_until(from, ' '));

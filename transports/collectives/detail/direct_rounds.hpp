@@ -26,7 +26,7 @@ namespace troupe::collectives {
 /// The lane's side of a group's rounds at one rank: takes each round from its first message to its end. When everything
 /// that this rank adds up of a chunk has arrived, the addition is enqueued on the exchange's stream, and the result is
 /// sent when that stream has done it. Thus chunks are processed in the order in which they become complete, whatever
-/// the order of the calls. The caller's side is CallerSide.
+/// the order of the calls. CallSubmitter submits the calls.
 ///
 /// The course of a call: its stream reaches it (arrived_at); its rounds begin and contributions are sent (begin);
 /// everything that this rank adds up has arrived (gathered); OwnWork computes; results are sent (own_work_done); all

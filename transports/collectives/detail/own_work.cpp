@@ -40,7 +40,7 @@ std::span<const Memory> OwnWork::gradients_of(const RoundShape& shape, const Mem
                                               const ElementRange& own) {
   const std::uint32_t bucket = shape.bucket;
   const Memory mine = elements(gradients, own.first - group_.buckets[bucket].first, own.count, sizeof(float));
-  if (!plan_.is_filtered(shape))
+  if (!plan_.is_compressed(shape))
     return in_rank_order(mine, [&](std::uint32_t r) { return staging_.contribution(bucket, r, own); });
   parts_.assign({add_up_packed(bucket, mine, own)});
   return parts_;
@@ -53,7 +53,7 @@ Memory OwnWork::add_up_packed(std::uint32_t bucket, const Memory& mine, const El
     if (part.size_bytes == 0)
       r == 0 ? exchange_.copy(sum, mine) : exchange_.reduce(sum, std::array{sum, mine});
     else
-      r == 0 ? group_.filter->unpack(exchange_, sum, part) : group_.filter->unpack_add(exchange_, sum, part);
+      r == 0 ? group_.compressor->unpack(exchange_, sum, part) : group_.compressor->unpack_add(exchange_, sum, part);
   }
   return sum;
 }
@@ -68,7 +68,7 @@ void OwnWork::add_up_packed_with_norm(std::uint32_t bucket, const Memory& mine, 
     const Memory part = from.size_bytes == 0 ? mine
                         : r == 0             ? staging_.summed(own.count)
                                              : staging_.unpacked(own.count);
-    if (from.size_bytes != 0) group_.filter->unpack(exchange_, part, from);
+    if (from.size_bytes != 0) group_.compressor->unpack(exchange_, part, from);
     const bool last = r + 1 == plan_.ranks();
     if (r > 0) {
       const Memory to = last ? mine : staging_.summed(own.count);
@@ -137,7 +137,7 @@ void OwnWork::reduce_with_norm(CollectiveCall& call) {
   const ElementRange own = plan_.ownership().part_of(shape.bucket, self_);
   if (own.count == 0) return;
   const Memory sum = elements(call.data, own.first - call.work.bucket.first, own.count, sizeof(float));
-  if (plan_.is_filtered(shape))
+  if (plan_.is_compressed(shape))
     add_up_packed_with_norm(shape.bucket, sum, own, call.work);
   else
     exchange_.reduce_with_norm(sum, gradients_of(shape, call.data, own),

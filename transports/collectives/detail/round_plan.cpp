@@ -33,7 +33,7 @@ bool carries_parameters(const RoundShape& shape) noexcept {
 }
 
 StagingNeeds staging_needs(const DirectGroup& group) noexcept {
-  return {.packed_bytes = group.filter != nullptr ? group.filter->packed_bytes() : 0,
+  return {.packed_bytes = group.compressor != nullptr ? group.compressor->packed_bytes() : 0,
           .device_memory = group.device_memory,
           .half = group.half.size_bytes > 0};
 }
@@ -63,9 +63,9 @@ void RoundPlan::check(AddressSpace& space) const {
                Code::invalid, end, " elements are exchanged, the memory is of ", group_.parameters.size_bytes,
                " bytes of parameters and ", group_.half.size_bytes, " of their copy in half precision");
   TROUPE_CHECK(group_.residual.size_bytes == 0 ||
-                   (group_.filter != nullptr && group_.residual.size_bytes == group_.parameters.size_bytes),
+                   (group_.compressor != nullptr && group_.residual.size_bytes == group_.parameters.size_bytes),
                Code::invalid, "a residual of ", group_.residual.size_bytes, " bytes for ", group_.parameters.size_bytes,
-               " of parameters, ", group_.filter != nullptr ? "which are packed" : "of which nothing is packed");
+               " of parameters, ", group_.compressor != nullptr ? "which are packed" : "of which nothing is packed");
   TROUPE_CHECK(group_.staging.size_bytes >= staging_.size_bytes(), Code::invalid, "the staging memory has ",
                group_.staging.size_bytes, " bytes, ", staging_.size_bytes(), " are needed");
   for (const Memory& memory : {group_.parameters, group_.half, group_.residual, group_.staging}) {
@@ -100,12 +100,12 @@ bool RoundPlan::contributes_to(const Round& round, std::uint32_t rank) const {
   return round.shape.plain == PlainOperation::barrier || round.shape.sums || owns(round, rank);
 }
 
-bool RoundPlan::is_filtered(const RoundShape& shape) const noexcept {
-  return group_.filter != nullptr && ranks() > 1 && !is_plain(shape) && carries_gradients(shape);
+bool RoundPlan::is_compressed(const RoundShape& shape) const noexcept {
+  return group_.compressor != nullptr && ranks() > 1 && !is_plain(shape) && carries_gradients(shape);
 }
 
 bool RoundPlan::is_staged(const RoundShape& shape) const noexcept {
-  return ranks() > 1 && (group_.filter != nullptr || group_.device_memory) && !is_plain(shape) &&
+  return ranks() > 1 && (group_.compressor != nullptr || group_.device_memory) && !is_plain(shape) &&
          carries_gradients(shape);
 }
 
@@ -206,7 +206,7 @@ std::uint64_t RoundPlan::expected_bytes(const DirectHead& head, std::uint64_t fo
     return part_of(shape, head.rank).count *
            (head.payload_kind == PayloadKind::half_result ? kHalfBytes : sizeof(float));
   if (!carries_gradients(shape)) return 0;
-  return part_of(shape, self_).count * (is_filtered(shape) ? group_.filter->packed_bytes() : sizeof(float));
+  return part_of(shape, self_).count * (is_compressed(shape) ? group_.compressor->packed_bytes() : sizeof(float));
 }
 
 Memory RoundPlan::landing_of(const DirectHead& head, std::uint64_t size_bytes, const Round* own) const {

@@ -63,8 +63,8 @@ class RoundPlan {
   bool has_own_work(const Round& round) const { return contributes_to(round, self_); }
   /// What must have happened before the round is over.
   RoundWindow::Expected expected(const Round& round) const;
-  /// Whether contributions go through the filter.
-  bool is_filtered(const RoundShape& shape) const noexcept;
+  /// Whether contributions go through the compressor.
+  bool is_compressed(const RoundShape& shape) const noexcept;
   /// Whether contributions are sent from the staging memory.
   bool is_staged(const RoundShape& shape) const noexcept;
   /// Whether the delivery is sent at all in its round.

@@ -11,7 +11,7 @@ namespace troupe::collectives {
 
 /// What a group needs in its staging memory, in addition to space for the others' contributions.
 struct StagingNeeds {
-  std::uint64_t packed_bytes = 0;  // for an element that goes through a filter; 0: there is no filter
+  std::uint64_t packed_bytes = 0;  // for an element that goes through a compressor; 0: there is no compressor
   bool device_memory = false;      // everything that is sent or received passes through it
   bool half = false;               // results have a copy in half precision
 };
@@ -37,15 +37,15 @@ class Staging {
   Memory sums(std::size_t channel, std::uint64_t sequence, std::uint32_t rank) const noexcept;
   Memory total(std::size_t channel, std::uint64_t sequence) const noexcept;
   /// Another rank's contribution to this rank's part of a bucket, or to a range of that part: f32, or packed if there
-  /// is a filter.
+  /// is a compressor.
   Memory contribution(std::uint32_t bucket, std::uint32_t rank, const ElementRange& part) const noexcept;
-  /// With a filter: space for `count` f32, at most as many as this rank's largest part of a bucket has, for adding up
-  /// and for unpacking. Used in the order of the exchange's stream.
+  /// With a compressor: space for `count` f32, at most as many as this rank's largest part of a bucket has, for adding
+  /// up and for unpacking. Used in the order of the exchange's stream.
   Memory summed(std::uint64_t count) const noexcept;
   Memory unpacked(std::uint64_t count) const noexcept;
   /// What another rank contributes to a plain operation, at most Ownership::largest_part() of f32.
   Memory reduced(std::uint32_t rank, std::uint64_t size_bytes) const noexcept;
-  /// This rank's gradients over a range of a bucket, packed if there is a filter.
+  /// This rank's gradients over a range of a bucket, packed if there is a compressor.
   Memory leaving(std::uint32_t bucket, const ElementRange& part) const noexcept;
   // If memory is the device's:
   /// New parameters on their way from or to the device, and their copy in half precision.
@@ -62,7 +62,7 @@ class Staging {
   std::vector<std::uint64_t> contribution_;  // offset of the first byte, by bucket
   std::vector<std::uint64_t> leaving_;       // likewise
   std::uint64_t reduced_ = 0;
-  std::uint64_t summed_ = 0, unpacked_ = 0;            // with a filter
+  std::uint64_t summed_ = 0, unpacked_ = 0;            // with a compressor
   std::uint64_t results_ = 0, image_ = 0, plain_ = 0;  // with device memory
   std::uint64_t size_bytes_ = 0;
   Memory memory_;

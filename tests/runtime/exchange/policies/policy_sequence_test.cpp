@@ -57,6 +57,32 @@ TEST(PolicySequence, KeepsAPhaseThatBeginsBeforeAnOrderedSwitchAndNoLaterOne) {
   }
 }
 
+class NoRounds final : public RoundPolicy {
+ public:
+  StepActions next(const StepFacts&) override { return {.keep = true}; }
+};
+
+TEST(PolicySequence, AsksForAPolicyOfTheAppsOwnInPlaceOfEachThatExchangesInRounds) {
+  std::vector<PolicySettings> asked;
+  const auto make_own = [&](const PolicySettings& named, std::uint32_t ranks) -> std::unique_ptr<RoundPolicy> {
+    EXPECT_EQ(ranks, 2U);
+    asked.push_back(named);
+    if (named.kind != PolicyKind::local_sgd) return nullptr;
+    return std::make_unique<NoRounds>();
+  };
+  PolicySequence policies{{{.policy = {}},
+                           {.from_step = 2, .policy = {.kind = PolicyKind::local_sgd}},
+                           {.from_step = 4, .policy = {.kind = PolicyKind::ssp}}},
+                          2,
+                          make_own};
+  std::vector<bool> kept;
+  for (std::uint64_t step = 0; step < 6; ++step) kept.push_back(ask(policies, step).keep);
+  EXPECT_EQ(kept, (std::vector<bool>{false, false, true, true, false, false}));
+  ASSERT_EQ(asked.size(), 2U) << "and not for ssp, which shards host";
+  EXPECT_EQ(asked[0].kind, PolicyKind::sync);
+  EXPECT_EQ(asked[1].every_steps, 8U) << "with the named policy's defaults";
+}
+
 TEST(PolicySequence, GivesTheSameActionsToRanksThatGetOrdersAtRandomMoments) {
   constexpr PolicyKind kKinds[] = {PolicyKind::async, PolicyKind::ssp, PolicyKind::sync, PolicyKind::local_sgd};
   std::mt19937_64 dice{7};

@@ -1,4 +1,4 @@
-#include "devices/fake/detail/arithmetic.hpp"
+#include "devices/reference/plain_loops.hpp"
 
 #include "runtime/compute/rules/gradient_check.hpp"
 #include "runtime/compute/rules/tensor_norms.hpp"
@@ -7,31 +7,8 @@
 #include <immintrin.h>
 #endif
 
-namespace troupe::fake {
+namespace troupe::reference {
 namespace {
-
-/// Denormals count as zero here, as on every device, so that updates have the same bits everywhere.
-class FlushDenormals {
- public:
-  FlushDenormals() noexcept {
-#if defined(__x86_64__)
-    before_ = _mm_getcsr();
-    _mm_setcsr(before_ | kFlushToZero | kDenormalsAreZero);
-#endif
-  }
-  ~FlushDenormals() {
-#if defined(__x86_64__)
-    _mm_setcsr(before_);
-#endif
-  }
-  FlushDenormals(const FlushDenormals&) = delete;
-  FlushDenormals& operator=(const FlushDenormals&) = delete;
-
- private:
-  static constexpr unsigned kFlushToZero = 0x8000;
-  static constexpr unsigned kDenormalsAreZero = 0x0040;
-  [[maybe_unused]] unsigned before_ = 0;
-};
 
 float add_up(std::span<const float* const> parts, std::uint64_t i) noexcept {
   float sum = parts[0][i];
@@ -45,6 +22,20 @@ struct Probe {
 };
 
 }  // namespace
+
+FlushDenormals::FlushDenormals() noexcept {
+#if defined(__x86_64__)
+  constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x0040;
+  before_ = _mm_getcsr();
+  _mm_setcsr(before_ | kFlushToZero | kDenormalsAreZero);
+#endif
+}
+
+FlushDenormals::~FlushDenormals() {
+#if defined(__x86_64__)
+  _mm_setcsr(before_);
+#endif
+}
 
 bool update(const RuleStep& rule, std::uint64_t number, const UpdateAddresses& at,
             std::span<const float* const> contributions, const StepSums& total,
@@ -92,4 +83,4 @@ void reduce(float* to, std::span<const float* const> parts, std::uint64_t count)
   for (std::uint64_t i = 0; i < count; ++i) to[i] = add_up(parts, i);
 }
 
-}  // namespace troupe::fake
+}  // namespace troupe::reference

@@ -6,7 +6,20 @@
 
 #include "runtime/compute/update_pass.hpp"
 
-namespace troupe::fake {
+// What the streams of the reference device and of the fake one compute.
+namespace troupe::reference {
+
+/// On this thread denormals count as zero, as on every device, so that updates have the same bits everywhere.
+class FlushDenormals {
+ public:
+  FlushDenormals() noexcept;
+  ~FlushDenormals();
+  FlushDenormals(const FlushDenormals&) = delete;
+  FlushDenormals& operator=(const FlushDenormals&) = delete;
+
+ private:
+  [[maybe_unused]] unsigned before_ = 0;
+};
 
 /// Stream::update as plain loops. False: `go_on` stopped it, as if its process had ended there.
 bool update(const RuleStep& rule, std::uint64_t number, const UpdateAddresses& at,
@@ -23,4 +36,4 @@ void weighted_delta(float* to, const float* anchor, const float* from, float sam
 /// Stream::reduce as plain loops.
 void reduce(float* to, std::span<const float* const> parts, std::uint64_t count);
 
-}  // namespace troupe::fake
+}  // namespace troupe::reference

@@ -4,15 +4,15 @@
 #include <memory>
 
 #include "runtime/compute/stream.hpp"
-#include "runtime/exchange/filters/filter_settings.hpp"
+#include "runtime/exchange/compression/compression_settings.hpp"
 
 namespace troupe {
 
 /// Packs numbers into fewer bytes for sending. Works on the device, in stream order, on each element by itself, so that
 /// any range of packed elements can be sent and unpacked alone. Threads: any, as far as the streams allow.
-class Filter {
+class Compressor {
  public:
-  virtual ~Filter() = default;
+  virtual ~Compressor() = default;
   /// Bytes of one packed element.
   virtual std::uint64_t packed_bytes() const noexcept = 0;
   /// `from` [n] f32, `to` [n] packed. `residual` [n] f32 is added before packing and then becomes the rounding error,
@@ -24,7 +24,7 @@ class Filter {
   virtual void unpack_add(Stream& stream, Memory to, Memory from) const = 0;
 };
 
-/// Null for FilterKind::none.
-std::unique_ptr<const Filter> make_filter(FilterKind kind);
+/// Null for Compression::none.
+std::unique_ptr<const Compressor> make_compressor(Compression kind);
 
 }  // namespace troupe

@@ -18,15 +18,15 @@ namespace troupe::bootstrap {
 /// rely on rank 0's reports. They also see that a process of this host has ended, but first wait a moment for a report
 /// of rank 0 that it had left. When rank 0 itself is gone, leaving and dying cannot be distinguished any more, so
 /// nothing is reported after that.
-class Watch {
+class DeathWatch {
  public:
-  Watch(std::uint32_t rank, Joined& joined, Bootstrap::Lost lost);
+  DeathWatch(std::uint32_t rank, Joined& joined, Bootstrap::Lost lost);
   /// Starts the thread. It is separate from the constructor, so that a callback finds a complete object.
   void start();
   /// Ends the thread; without leave() the others will count this process as lost.
-  ~Watch();
-  Watch(const Watch&) = delete;
-  Watch& operator=(const Watch&) = delete;
+  ~DeathWatch();
+  DeathWatch(const DeathWatch&) = delete;
+  DeathWatch& operator=(const DeathWatch&) = delete;
   /// Sends a goodbye and ends the thread. If it is called on that thread, the thread ends soon after the return.
   void leave() noexcept;
 

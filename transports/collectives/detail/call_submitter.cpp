@@ -1,4 +1,4 @@
-#include "transports/collectives/detail/caller_side.hpp"
+#include "transports/collectives/detail/call_submitter.hpp"
 
 #include <vector>
 
@@ -8,12 +8,13 @@
 namespace troupe::collectives {
 
 /// A call for a bucket, with a round for each of its chunks.
-CollectiveCall& CallerSide::take(RoundPart part, const BucketWork& work, const StripeMemory& mine) {
+CollectiveCall& CallSubmitter::take(RoundPart part, const BucketWork& work, const StripeMemory& mine) {
   check(work, mine);
   const std::uint32_t bucket = work.bucket.index;
   CollectiveCall& call = calls_.take(bucket, {.step = work.step.value, .bucket = bucket, .part = part});
   call.work = work;
   call.work.relieved = {};
+  call.work.mine = {};
   call.mine = mine;
   call.data = work.gradients;
   for (std::uint32_t c = 0; c < call.rounds.size(); ++c) {
@@ -26,12 +27,12 @@ CollectiveCall& CallerSide::take(RoundPart part, const BucketWork& work, const S
   return call;
 }
 
-void CallerSide::count_uses(CollectiveCall& call, const Round& round) const {
+void CallSubmitter::count_uses(CollectiveCall& call, const Round& round) const {
   call.uses += plan_.has_result(round, plan_.self()) ? 2 : 1;
 }
 
 /// Passes the call to the lane when `stream` has reached this point.
-Point CallerSide::enqueue(Stream& stream, CollectiveCall& call) {
+Point CallSubmitter::enqueue(Stream& stream, CollectiveCall& call) {
   const Point over = calls_.end_of(call);
   const Point now = stream.mark();
   space_.timeline(now.line).wake(now.value, call);
@@ -39,14 +40,14 @@ Point CallerSide::enqueue(Stream& stream, CollectiveCall& call) {
 }
 
 /// The same after the previous call of the series is over, since this one reads and writes the same memory.
-Point CallerSide::enqueue_next(Stream& stream, CollectiveCall& call) {
+Point CallSubmitter::enqueue_next(Stream& stream, CollectiveCall& call) {
   stream.wait(calls_.end_before(call));
   const RoundShape& shape = call.rounds.front().shape;
   if (plan_.is_staged(shape)) {
     const Bucket& bucket = call.work.bucket;
     const Memory leaving = plan_.staging().leaving(bucket.index, {bucket.first, bucket.count});
-    if (plan_.is_filtered(shape))
-      plan_.group().filter->pack(stream, leaving, call.data, plan_.residual_of(bucket));
+    if (plan_.is_compressed(shape))
+      plan_.group().compressor->pack(stream, leaving, call.data, plan_.residual_of(bucket));
     else
       stream.copy(leaving, call.data);
   }
@@ -54,7 +55,7 @@ Point CallerSide::enqueue_next(Stream& stream, CollectiveCall& call) {
   return enqueue(stream, call);
 }
 
-void CallerSide::check(const BucketWork& work, const StripeMemory& mine) const {
+void CallSubmitter::check(const BucketWork& work, const StripeMemory& mine) const {
   const Bucket& bucket = work.bucket;
   const auto where = [&] { return text("step ", work.step.value, ", bucket ", bucket.index, ": "); };
   TROUPE_CHECK(bucket.index < plan_.group().buckets.size() && bucket == plan_.group().buckets[bucket.index],
@@ -75,34 +76,35 @@ void CallerSide::check(const BucketWork& work, const StripeMemory& mine) const {
       Code::invalid, where(), "the stripe does not lie in this rank's copy of the parameters");
 }
 
-Point CallerSide::update(Stream& stream, const BucketWork& work, const RuleStep& rule, const StripeMemory& mine) {
+Point CallSubmitter::update(Stream& stream, const BucketWork& work, const RuleStep& rule, const StripeMemory& mine) {
   CollectiveCall& call = take(RoundPart::all, work, mine);
   call.rule = rule;
   return enqueue_next(stream, call);
 }
 
-Point CallerSide::gather(Stream& stream, const BucketWork& work, const StripeMemory& mine) {
+Point CallSubmitter::gather(Stream& stream, const BucketWork& work, const StripeMemory& mine) {
   return enqueue_next(stream, take(RoundPart::gradients, work, mine));
 }
 
 /// Not enqueue_next(): the lane begins this call after everything that was measured before, wherever the stream is.
-Point CallerSide::agree(Stream& stream, const BucketWork& work) {
+Point CallSubmitter::agree(Stream& stream, const BucketWork& work) {
   CollectiveCall& call = calls_.take(
       calls_.of_sums(), {.step = work.step.value, .bucket = work.bucket.index, .sums = true, .part = RoundPart::sums});
   call.work = work;
   call.work.relieved = {};
+  call.work.mine = {};
   count_uses(call, call.rounds.front());
   return enqueue(stream, call);
 }
 
 /// Contributions without payload tell an owner that the other ranks have agreed.
-Point CallerSide::publish(Stream& stream, const BucketWork& work, const RuleStep& rule, const StripeMemory& mine) {
+Point CallSubmitter::publish(Stream& stream, const BucketWork& work, const RuleStep& rule, const StripeMemory& mine) {
   CollectiveCall& call = take(RoundPart::parameters, work, mine);
   call.rule = rule;
   return enqueue(stream, call);
 }
 
-Point CallerSide::plain(Stream& stream, PlainOperation operation, std::span<const Memory> parts) {
+Point CallSubmitter::plain(Stream& stream, PlainOperation operation, std::span<const Memory> parts) {
   std::uint64_t size_bytes = 0;
   std::vector<std::uint64_t> sizes;
   for (const Memory& part : parts) {

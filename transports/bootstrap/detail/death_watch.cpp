@@ -1,4 +1,4 @@
-#include "transports/bootstrap/detail/watch.hpp"
+#include "transports/bootstrap/detail/death_watch.hpp"
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -34,7 +34,7 @@ epoll_event readable(Source source, std::uint32_t rank) noexcept {
 
 }  // namespace
 
-Watch::Watch(std::uint32_t rank, Joined& joined, Bootstrap::Lost lost)
+DeathWatch::DeathWatch(std::uint32_t rank, Joined& joined, Bootstrap::Lost lost)
     : rank_(rank),
       joined_(joined),
       lost_(std::move(lost)),
@@ -50,7 +50,7 @@ Watch::Watch(std::uint32_t rank, Joined& joined, Bootstrap::Lost lost)
   }
 }
 
-void Watch::start() {
+void DeathWatch::start() {
   thread_ = start_thread("troupe-watch", [this] {
     started_.wait(false);
     run();
@@ -59,28 +59,28 @@ void Watch::start() {
   started_.notify_one();
 }
 
-Watch::~Watch() {
+DeathWatch::~DeathWatch() {
   stop(/*goodbye=*/false);
   if (thread_.joinable()) thread_.join();
 }
 
-void Watch::leave() noexcept {
+void DeathWatch::leave() noexcept {
   stop(/*goodbye=*/true);
   if (thread_.joinable() && thread_.get_id() != std::this_thread::get_id()) thread_.join();
 }
 
-void Watch::stop(bool goodbye) noexcept {
+void DeathWatch::stop(bool goodbye) noexcept {
   if (goodbye) goodbye_.store(true);
   stop_.store(true);
   eventfd_write(wake_.get(), 1);
 }
 
-void Watch::add(int fd, epoll_event event, std::uint32_t rank) {
+void DeathWatch::add(int fd, epoll_event event, std::uint32_t rank) {
   TROUPE_CHECK_ERRNO(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0, Code::environment, "cannot watch rank ",
                      rank);
 }
 
-void Watch::watch_link(std::uint32_t rank) {
+void DeathWatch::watch_link(std::uint32_t rank) {
   Connection* link = joined_.links[rank].get();
   if (link == nullptr || !link->open()) return;
   set_user_timeout(link->fd(), kWatchTimeout);
@@ -88,7 +88,7 @@ void Watch::watch_link(std::uint32_t rank) {
   add(link->fd(), readable(Source::link, rank), rank);
 }
 
-void Watch::watch_process(std::uint32_t rank) {
+void DeathWatch::watch_process(std::uint32_t rank) {
   const Hello& mine = joined_.hellos[rank_];
   const Hello& theirs = joined_.hellos[rank];
   const bool visible = theirs.topology.identity.boot_id == mine.topology.identity.boot_id &&
@@ -98,7 +98,7 @@ void Watch::watch_process(std::uint32_t rank) {
   if (others_[rank].process.get() >= 0) add(others_[rank].process.get(), readable(Source::process, rank), rank);
 }
 
-void Watch::run() {
+void DeathWatch::run() {
   for (std::uint32_t rank = 0; rank < others_.size() && !stop_.load(); ++rank) {
     if (joined_.links[rank]) serve(rank);  // frames that came before the watch began, or a connection that has ended
   }
@@ -119,7 +119,7 @@ void Watch::run() {
 }
 
 /// Milliseconds until the next suspect counts as lost; -1: there is none.
-int Watch::timeout() const {
+int DeathWatch::timeout() const {
   int least = -1;
   for (const Other& other : others_) {
     if (!other.suspect) continue;
@@ -129,7 +129,7 @@ int Watch::timeout() const {
   return least;
 }
 
-void Watch::serve(std::uint32_t rank) {
+void DeathWatch::serve(std::uint32_t rank) {
   Connection& link = *joined_.links[rank];
   link.flush();
   link.receive();
@@ -139,7 +139,7 @@ void Watch::serve(std::uint32_t rank) {
   await_room(rank);
 }
 
-void Watch::take(std::uint32_t from, const Frame& frame) {
+void DeathWatch::take(std::uint32_t from, const Frame& frame) {
   std::span<const std::byte> body{frame.body};
   try {
     if (frame.kind == Kind::bye) {
@@ -158,7 +158,7 @@ void Watch::take(std::uint32_t from, const Frame& frame) {
   }
 }
 
-void Watch::process_ended(std::uint32_t rank) {
+void DeathWatch::process_ended(std::uint32_t rank) {
   Other& other = others_[rank];
   if (other.presence != Presence::here || other.suspect) return;
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, other.process.get(), nullptr);
@@ -170,13 +170,13 @@ void Watch::process_ended(std::uint32_t rank) {
   }
 }
 
-void Watch::check_suspects() {
+void DeathWatch::check_suspects() {
   for (std::uint32_t rank = 0; rank < others_.size(); ++rank) {
     if (others_[rank].suspect && others_[rank].suspect->passed()) lost(rank, "its process ended");
   }
 }
 
-void Watch::lost(std::uint32_t rank, const std::string& why) {
+void DeathWatch::lost(std::uint32_t rank, const std::string& why) {
   Other& other = others_[rank];
   if (other.presence != Presence::here) return;
   other.presence = Presence::lost;
@@ -185,7 +185,7 @@ void Watch::lost(std::uint32_t rank, const std::string& why) {
   if (!stop_.load()) lost_(Peer{rank}, {Code::peer_lost, text(describe(joined_.hellos[rank]), " is lost: ", why)});
 }
 
-void Watch::left(std::uint32_t rank) {
+void DeathWatch::left(std::uint32_t rank) {
   Other& other = others_[rank];
   if (other.presence != Presence::here) return;
   other.presence = Presence::left;
@@ -193,7 +193,7 @@ void Watch::left(std::uint32_t rank) {
   relay(rank, Kind::bye, "");
 }
 
-void Watch::relay(std::uint32_t about, Kind kind, const std::string& said) {
+void DeathWatch::relay(std::uint32_t about, Kind kind, const std::string& said) {
   if (!is_root()) return;
   auto body = std::make_shared<Bytes>();
   put_u32(*body, about);
@@ -206,7 +206,7 @@ void Watch::relay(std::uint32_t about, Kind kind, const std::string& said) {
 }
 
 /// Makes epoll report when unsent data can be sent, as long as there is some.
-void Watch::await_room(std::uint32_t rank) {
+void DeathWatch::await_room(std::uint32_t rank) {
   const Connection& link = *joined_.links[rank];
   if (link.has_unsent() == others_[rank].writing) return;
   others_[rank].writing = link.has_unsent();
@@ -216,7 +216,7 @@ void Watch::await_room(std::uint32_t rank) {
 }
 
 /// Stops watching `rank`. If it is rank 0, no other rank can be watched any more: they count as left.
-void Watch::release(std::uint32_t rank) {
+void DeathWatch::release(std::uint32_t rank) {
   if (Connection* link = joined_.links[rank].get(); link != nullptr && link->fd() >= 0) {
     // Removed explicitly, since closing is not sufficient if a forked child holds the socket, too.
     epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, link->fd(), nullptr);
@@ -233,7 +233,7 @@ void Watch::release(std::uint32_t rank) {
   }
 }
 
-void Watch::say_goodbye() {
+void DeathWatch::say_goodbye() {
   auto body = std::make_shared<Bytes>();
   put_u32(*body, rank_);
   std::vector<Connection*> links;

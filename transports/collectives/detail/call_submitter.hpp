@@ -13,12 +13,12 @@
 
 namespace troupe::collectives {
 
-/// The caller's side of a group's rounds. It makes calls, enqueues on the caller's stream what a call needs before it
-/// may be sent, and passes the call to the lane when that stream has reached it. It never waits; it returns a point on
-/// a line of this process. Threads: one at a time.
-class CallerSide {
+/// Submits the calls of a group's rounds: it enqueues on the caller's stream what a call needs before it may be sent,
+/// and passes the call to the lane, to DirectRounds, when that stream has reached it. It never waits; it returns a
+/// point on a line of this process. Threads: one at a time.
+class CallSubmitter {
  public:
-  CallerSide(AddressSpace& space, const RoundPlan& plan, CallSeries& calls)
+  CallSubmitter(AddressSpace& space, const RoundPlan& plan, CallSeries& calls)
       : space_(space), plan_(plan), calls_(calls) {}
 
   Point update(Stream& stream, const BucketWork& work, const RuleStep& rule, const StripeMemory& mine);

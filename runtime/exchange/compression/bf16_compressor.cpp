@@ -1,9 +1,9 @@
-#include "runtime/exchange/filters/filter.hpp"
+#include "runtime/exchange/compression/compressor.hpp"
 
 namespace troupe {
 namespace {
 
-class Bf16Filter final : public Filter {
+class Bf16Compressor final : public Compressor {
  public:
   std::uint64_t packed_bytes() const noexcept override { return size_bytes(DType::bf16); }
   void pack(Stream& stream, Memory to, Memory from, Memory residual) const override {
@@ -20,8 +20,8 @@ class Bf16Filter final : public Filter {
 
 }  // namespace
 
-std::unique_ptr<const Filter> make_filter(FilterKind kind) {
-  return kind == FilterKind::bf16 ? std::make_unique<Bf16Filter>() : nullptr;
+std::unique_ptr<const Compressor> make_compressor(Compression kind) {
+  return kind == Compression::bf16 ? std::make_unique<Bf16Compressor>() : nullptr;
 }
 
 }  // namespace troupe
