@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "devices/cuda/kernels/list.hpp"
+#include "devices/cuda/head_products.hpp"
 
 namespace troupe::cuda {
 namespace {
@@ -27,6 +27,9 @@ double most_distance(Stored type, bool tf32) noexcept {
 
 DnnTrial::DnnTrial(std::shared_ptr<const Gpu> gpu, StreamHandle stream, Run run)
     : gpu_(std::move(gpu)), stream_(stream), run_(std::move(run)), state_(gpu_, sizeof(StreamState)) {}
+
+// Where the library did not run, kernels of ours may still use the memory.
+DnnTrial::~DnnTrial() { (void)gpu_->driver().stream_synchronize(stream_); }
 
 std::byte* DnnTrial::memory(std::uint64_t size_bytes) { return memory_.emplace_back(gpu_, size_bytes).at(); }
 
@@ -68,6 +71,8 @@ std::vector<float> DnnTrial::read(const std::byte* from, std::uint64_t count, St
   for (std::uint64_t i = 0; i < count; ++i) values[i] = load(copied.as<std::byte>(), type, i);
   return values;
 }
+
+void DnnTrial::multiply(MultiplyArgs args) { launch(args, count_tiles(args.extents) * kBlockThreads); }
 
 double relative_distance(const std::vector<float>& a, const std::vector<float>& b) noexcept {
   double apart = 0, length = 0;
@@ -199,6 +204,72 @@ double DnnTrial::distance_of(const ConvolutionForm& form) {
                        kConvolutionImages);
   return distance_of(form, ConvolveToWeightsArgs{.gradient_type = form.type, .images_type = form.type},
                      kConvolutionWeights);
+}
+
+// ---- Attention ----
+
+bool DnnTrial::run_again(const DnnForm& form, const DnnPlaces& places, const std::byte* result, std::uint64_t count) {
+  if (!run_(form, places)) return false;
+  const std::vector<float> first = read(result, count, type_of(form));
+  if (!run_(form, places)) return false;
+  has_same_bits_ = has_same_bits_ && first == read(result, count, type_of(form));
+  return true;
+}
+
+/// The tensors of attention lie as those of the layer: queries, keys and values in one.
+double DnnTrial::distance_of(const AttentionForm& form) {
+  const HeadProducts heads{form.rows, form.heads, form.length, std::uint64_t{form.heads} * form.part};
+  const Stored type = form.type;
+  const std::byte* const input = numbers(1, heads.count_input(), type);
+  std::byte *const own = memory(heads.count_output() * bytes_of(type)),
+                   *const found = memory(heads.count_output() * bytes_of(type)),
+                   *const scores = memory(heads.count_weights() * sizeof(float)),
+                   *const weights = memory(heads.count_weights() * bytes_of(type)),
+                   *const log_sums = memory(heads.count_weight_rows() * sizeof(float));
+  multiply(heads.product(heads.weights(scores, Stored::f32), 0, heads.of_input(input, type, 0),
+                         HeadProducts::transposed(heads.of_input(input, type, 1)), heads.length(), heads.part(),
+                         heads.scale()));
+  SoftmaxRowsArgs softmax = heads.softmax(weights, reinterpret_cast<const float*>(scores), form.causal, type);
+  launch(softmax, softmax.count_rows * kSummedColumns);
+  multiply(heads.product(heads.of_output(own, type), 0, heads.weights(weights, type), heads.of_input(input, type, 2),
+                         heads.part(), heads.length()));
+  AttentionForm forward = form;
+  forward.is_backward = false;
+  DnnPlaces places{};
+  for (std::uint64_t which = 0; which < 3; ++which) places[kQueries + which] = heads.of_input(input, type, which).at;
+  places[kAttended] = found, places[kLogSums] = log_sums;
+  if (!run_again(forward, places, found, heads.count_output())) return kNone;
+  if (form.is_backward) return distance_of_gradient(form, places, weights);
+  return distance(found, own, heads.count_output(), type);
+}
+
+/// `weights`: of kernels of ours.
+double DnnTrial::distance_of_gradient(const AttentionForm& form, const DnnPlaces& forward, const std::byte* weights) {
+  const HeadProducts heads{form.rows, form.heads, form.length, std::uint64_t{form.heads} * form.part};
+  const Stored type = form.type;
+  const std::byte* const gradient = numbers(2, heads.count_output(), type);
+  std::byte *const own = memory(heads.count_input() * bytes_of(type)),
+                   *const found = memory(heads.count_input() * bytes_of(type)),
+                   *const to_weights = memory(heads.count_weights() * sizeof(float)),
+                   *const to_scores = memory(heads.count_weights() * bytes_of(type));
+  const Matrix to_output = heads.of_output(gradient, type), all = heads.weights(weights, type),
+               slopes = heads.weights(to_scores, type);
+  const auto part_of = [&](std::uint64_t which) { return heads.of_input(forward[kQueries], type, which); };
+  multiply(heads.product(heads.of_input(own, type, 2), 0, HeadProducts::transposed(all), to_output, heads.part(),
+                         heads.length()));
+  multiply(heads.product(heads.weights(to_weights, Stored::f32), 0, to_output, HeadProducts::transposed(part_of(2)),
+                         heads.length(), heads.part()));
+  SoftmaxRowsBackArgs softmax =
+      heads.softmax_back(to_scores, reinterpret_cast<const float*>(to_weights), weights, type);
+  launch(softmax, softmax.count_rows * kSummedColumns);
+  multiply(heads.product(heads.of_input(own, type, 0), 0, slopes, part_of(1), heads.part(), heads.length()));
+  multiply(heads.product(heads.of_input(own, type, 1), 0, HeadProducts::transposed(slopes), part_of(0), heads.part(),
+                         heads.length()));
+  DnnPlaces places = forward;
+  places[kToAttended] = gradient, places[kProductSums] = memory(heads.count_weight_rows() * sizeof(float));
+  for (std::uint64_t which = 0; which < 3; ++which) places[kToQueries + which] = heads.of_input(found, type, which).at;
+  if (!run_again(form, places, found, heads.count_input())) return kNone;
+  return distance(found, own, heads.count_input(), type);
 }
 
 }  // namespace troupe::cuda

@@ -1,5 +1,6 @@
 #include "devices/cuda/layers/layers.hpp"
 
+#include <algorithm>
 #include <type_traits>
 #include <variant>
 
@@ -67,11 +68,15 @@ LayerRoom room_for(const Kind& kind, const LayerWork& work, std::uint32_t rows) 
 }
 
 /// The weights, and in the backward pass the gradients to them. Scores are f32; where weights are not, they lie apart.
+/// Where a library computes it, it works there instead.
 LayerRoom room_for(const Attention& attention, const LayerWork& work, std::uint32_t rows) {
   const std::uint64_t length = work.output->shape.extents[0], count = rows * attention.heads * length * length;
   const Stored type = work.inputs[0]->type;
   LayerRoom room{.kept = count * bytes_of(type), .scratch = on_a_boundary(count * sizeof(float))};
   if (type != Stored::f32) room.scratch += count * bytes_of(type);
+  if (fits_library(type, length, work.output->shape.extents[1] / attention.heads))
+    room.scratch = std::max(room.scratch, product_sums_bytes(rows, attention.heads, length) +
+                                              attention_workspace_bytes(rows, attention.heads, length));
   return room;
 }
 
