@@ -139,11 +139,10 @@ std::optional<DnnPlan> DnnLibrary::first_that_is_right(const DnnGraph& graph, co
   return std::nullopt;
 }
 
-/// Whether an engine computes what kernels of ours do, on two rows, and gives the same bits when it runs again. Where
+/// Whether an engine computes what kernels of ours do, on a few rows, and gives the same bits when it runs again. Where
 /// there is no memory to see that, it is not taken.
 bool DnnLibrary::is_right(const DnnForm& form, const EngineChoice& choice, const Workspace& workspace) {
-  constexpr std::uint32_t kRows = 2;
-  const DnnForm small = of_rows(form, std::min(rows_of(form), kRows));
+  const DnnForm small = of_rows(form, rows_to_try(form));
   const auto run_small = [&](const DnnForm& one, const DnnPlaces& places) {
     // Another form is that of the pass before, for which there is a choice.
     const EngineChoice* const by = one == small ? &choice : chosen_for(one);

@@ -9,6 +9,7 @@
 
 #include "devices/cuda/dnn_operation.hpp"
 #include "devices/cuda/gpu.hpp"
+#include "devices/cuda/kernels/channel_norms.hpp"
 #include "devices/cuda/kernels/products.hpp"
 
 namespace troupe::cuda {
@@ -39,6 +40,9 @@ class DnnTrial {
   double distance_of_gradient(const PoolForm& form);
   template <class Args>
   double distance_of(const ConvolutionForm& form, Args args, std::int64_t result);
+  double distance_of(const BatchNormForm& form);
+  double distance_of_statistics(const DnnPlaces& places, const ChannelMoments* moments, const BatchNormForm& form);
+  double distance_of_gradient(const BatchNormForm& form, const DnnPlaces& forward, const ChannelMoments* moments);
   double distance_of(const AttentionForm& form);
   double distance_of_gradient(const AttentionForm& form, const DnnPlaces& forward, const std::byte* weights);
   /// Runs `form` twice.
@@ -50,6 +54,7 @@ class DnnTrial {
   template <class Args>
   void launch(Args& args, std::uint64_t items);
   void multiply(MultiplyArgs args);
+  std::byte* floats(std::uint64_t count) { return memory(count * sizeof(float)); }
   std::vector<float> read(const std::byte* from, std::uint64_t count, Stored type);
   double distance(const std::byte* found, const std::byte* own, std::uint64_t count, Stored type) {
     return relative_distance(read(found, count, type), read(own, count, type));
@@ -64,6 +69,8 @@ class DnnTrial {
   bool has_same_bits_ = true;
 };
 
+/// How many rows of a form are tried, of `rows` at most.
+std::uint32_t rows_to_try(const DnnForm& form) noexcept;
 /// The most that results may differ: what rounding in their type explains.
 double most_distance(Stored type, bool tf32) noexcept;
 

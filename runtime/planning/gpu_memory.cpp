@@ -135,15 +135,21 @@ class ReplicaMemoryOf {
     }
     return most;
   }
-  /// The workspace for what cuDNN may compute, and the indices of max pools.
+  /// What cuDNN keeps of a batch norm: six numbers for each channel.
+  std::uint64_t norm_tensors(std::uint32_t layer) const {
+    return 6 * on_a_boundary(graph_.output_of(layer).extents.back() * kF32);
+  }
+  /// The workspace for what cuDNN may compute, the indices of max pools, and what batch norms keep more than otherwise.
   std::uint64_t dnn() const {
     std::uint64_t kept = 0;
     bool computes = false;
     for (std::uint32_t l = 0; l < graph_.layers().size(); ++l) {
       const Operation& operation = graph_.layers()[l].operation;
-      const bool is_max = std::holds_alternative<MaxPool>(operation);
+      const bool is_max = std::holds_alternative<MaxPool>(operation),
+                 is_norm = std::holds_alternative<BatchNorm>(operation);
       if (is_max) kept += on_a_boundary(rows_ * width(graph_.output_tensor(l)));
-      computes = computes || is_max || is_convolution(l) || std::holds_alternative<AveragePool>(operation) ||
+      if (is_norm) kept += norm_tensors(l) - std::min(norm_tensors(l), on_a_boundary(this->kept(l)));
+      computes = computes || is_max || is_norm || is_convolution(l) || std::holds_alternative<AveragePool>(operation) ||
                  std::holds_alternative<GlobalAveragePool>(operation);
     }
     return kept + (computes ? kDnnWorkspace - kWorkspace : 0);

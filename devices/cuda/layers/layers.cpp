@@ -19,6 +19,9 @@ void check_at_most(std::uint64_t found, std::uint64_t most, const char* what) {
   TROUPE_CHECK(found <= most, Code::unsupported, "it has ", found, " ", what, ", a cuda device takes ", most);
 }
 
+/// Of a batch norm by cuDNN: its and the batch's statistics, and gradients to scale and shift.
+constexpr std::uint64_t kDnnNormTensors = 6;
+
 /// Pixels are counted in 31 bits.
 void check_pixels(const LayerWork& work, std::uint32_t rows) {
   for (const Tensor* const images : {work.inputs[0], work.output})
@@ -55,8 +58,10 @@ LayerRoom room_for(const Kind& kind, const LayerWork& work, std::uint32_t rows) 
     if constexpr (std::is_same_v<Kind, Transpose>)
       check_at_most(work.output->shape.extents.size(), kMostExtents, "extents");
     if constexpr (std::is_same_v<Kind, MaxPool>) room.dnn_kept = rows * work.output->width();  // the index
-    if constexpr (std::is_same_v<Kind, BatchNorm>)
+    if constexpr (std::is_same_v<Kind, BatchNorm>) {
       room.kept = on_a_boundary(channels * sizeof(ChannelMoments)) + channels * sizeof(SlopeSums);
+      room.dnn_kept = kDnnNormTensors * on_a_boundary(channels * sizeof(float));
+    }
     if constexpr (std::is_same_v<Kind, LayerNorm> || std::is_same_v<Kind, L2Norm>)
       room.kept = positions * sizeof(RowMoments);
     if constexpr (std::is_same_v<Kind, Embedding>) {

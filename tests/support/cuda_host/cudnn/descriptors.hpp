@@ -9,6 +9,7 @@
 
 #include "tests/support/cuda_host/cudnn/composite.hpp"
 #include "tests/support/cuda_host/cudnn/convolution.hpp"
+#include "tests/support/cuda_host/cudnn/norm.hpp"
 #include "tests/support/cuda_host/cudnn/pool.hpp"
 
 namespace troupe::cuda::dnn::host {
