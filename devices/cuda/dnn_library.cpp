@@ -25,6 +25,11 @@ std::string text_of_version(std::size_t version) {
   return text(version / 10000, ".", version / 100 % 100, ".", version % 100);
 }
 
+/// Whether the library compiles a kernel for each plan of such a form, which takes about a second.
+bool compiles_kernels(const DnnForm& form) noexcept {
+  return std::holds_alternative<AttentionForm>(form) || std::holds_alternative<BatchNormForm>(form);
+}
+
 [[noreturn]] void fail_dnn(const dnn::Library& library, dnn::Status status, const char* what, const Gpu& gpu) {
   const bool lacks_memory =
       status == dnn::Status::host_allocation_failed || status == dnn::Status::device_allocation_failed;
@@ -116,6 +121,7 @@ const DnnPlan* DnnLibrary::find(const DnnOperation& what, const Workspace& works
 std::optional<DnnPlan> DnnLibrary::choose(const DnnOperation& what, const Workspace& workspace, bool in_step) {
   if (std::holds_alternative<AttentionForm>(what.form) && library_.get_version() < kOldestForAttention)
     return std::nullopt;
+  if (in_step && compiles_kernels(what.form)) return std::nullopt;
   gpu_->use();
   const auto graph = std::make_shared<const DnnGraph>(library_, handle_, what.form);
   if (!graph->ok()) return std::nullopt;

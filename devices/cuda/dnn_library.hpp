@@ -55,7 +55,8 @@ class DnnLibrary final : public LibraryCalls {
   /// asked during the call.
   const DnnPlan* plan(const DnnOperation& what, const Workspace& workspace);
   /// The same in a step, which has no time to ask the library for an engine and to try it: one that was chosen in an
-  /// earlier run, or for another number of rows, is taken, where there is one.
+  /// earlier run, or for another number of rows, is taken, where there is one. None for attention and batch norms,
+  /// whose plans are compiled: of these only what plan() has chosen.
   const DnnPlan* plan_in_step(const DnnOperation& what, const Workspace& workspace);
   /// Writes what was chosen to the file: blocks.
   void save_choices() noexcept;

@@ -108,12 +108,10 @@ TEST(CudaNorms, HaveTheSameBitsEachTime) {
     EXPECT_EQ(gradients_of(norms(dtype), {}), gradients_of(norms(dtype), {}));
 }
 
-TEST(CudaNorms, OfFewerRowsAreComputedWithTheEngineOfWholeBatches) {
-  const double apart = distance(gradients_of(norms(), {}, 3), gradients_of(norms(), by_kernels(), 3));
-  EXPECT_LT(apart, 1e-5);
-  if (gpu::is_stand_in()) {
-    EXPECT_GT(apart, 0) << "kernels of ours computed it";
-  }
+// A step has no time for the library to compile another kernel.
+TEST(CudaNorms, OfFewerRowsAreByKernelsOfOurs) {
+  const CudaDeviceOptions found{.products = "own"};
+  EXPECT_EQ(gradients_of(norms(), found, 3), gradients_of(norms(), by_kernels(), 3));
 }
 
 }  // namespace
