@@ -1,6 +1,5 @@
 #pragma once
 
-#include <bit>
 #include <compare>
 #include <cstdint>
 #include <string>
