@@ -1,6 +1,7 @@
 #include "devices/cuda/convolution_form.hpp"
 
 #include "devices/cuda/dnn_operation.hpp"
+#include "devices/cuda/graph_operations.hpp"
 #include "runtime/base/error.hpp"
 
 namespace troupe::cuda {
@@ -9,9 +10,6 @@ namespace {
 using dnn::Attribute;
 using dnn::DescriptorType;
 using dnn::ElementType;
-
-/// Of tensors that lie between two operations.
-constexpr std::int64_t kBetween = 100;
 
 const char* name_of(ConvolutionKind kind) noexcept {
   switch (kind) {
@@ -64,15 +62,13 @@ class Builder {
   dnn::Descriptor tensor(std::int64_t id, const DnnExtents& extents, std::uint32_t alignment);
   dnn::Descriptor convolution();
   dnn::Descriptor operation(dnn::Descriptor output);
-  dnn::Descriptor pointwise(dnn::PointwiseMode mode, dnn::Descriptor x, dnn::Descriptor b, dnn::Descriptor y);
 
   const ConvolutionForm& form_;
   Descriptors& made_;
 };
 
-/// Sums between two operations stay f32.
 dnn::Descriptor Builder::tensor(std::int64_t id, const DnnExtents& extents, std::uint32_t alignment) {
-  return describe(made_, {id, extents, alignment == 0 ? dnn::DataType::f32 : data_type_of(form_.type), alignment});
+  return describe(made_, DnnTensor{id, extents, data_type_of(form_.type), alignment});
 }
 
 dnn::Descriptor Builder::convolution() {
@@ -112,37 +108,22 @@ dnn::Descriptor Builder::operation(dnn::Descriptor output) {
   return made;
 }
 
-dnn::Descriptor Builder::pointwise(dnn::PointwiseMode mode, dnn::Descriptor x, dnn::Descriptor b, dnn::Descriptor y) {
-  const dnn::Descriptor what = made_.make(DescriptorType::pointwise);
-  made_.set_one(what, Attribute::pointwise_mode, ElementType::pointwise_mode, mode);
-  made_.set_one(what, Attribute::pointwise_compute, ElementType::data_type, dnn::DataType::f32);
-  made_.finalize(what);
-  const dnn::Descriptor made = made_.make(DescriptorType::pointwise_operation);
-  made_.set_one(made, Attribute::pointwise_operation_pointwise, ElementType::descriptor, what);
-  made_.set_one(made, Attribute::pointwise_operation_x, ElementType::descriptor, x);
-  if (b != nullptr) made_.set_one(made, Attribute::pointwise_operation_b, ElementType::descriptor, b);
-  made_.set_one(made, Attribute::pointwise_operation_y, ElementType::descriptor, y);
-  made_.finalize(made);
-  return made;
-}
-
 /// The convolution, then the bias, then the ReLU. What lies between two of them is in no memory.
 std::vector<dnn::Descriptor> Builder::operations() {
   const DnnExtents extents{form_.images, form_.filters, form_.out_height, form_.out_width},
       one_each{1, form_.filters, 1, 1};
   const dnn::Descriptor output = tensor(kConvolutionOutput, extents, form_.output_alignment);
-  std::int64_t next_id = kBetween;
-  const auto place_before = [&](bool is_last) { return is_last ? output : tensor(next_id++, extents, 0); };
+  GraphOperations all{made_};
+  const auto place_before = [&](bool is_last) { return is_last ? output : all.between(extents); };
   dnn::Descriptor last = place_before(!form_.has_bias && !form_.has_relu);
-  std::vector<dnn::Descriptor> all{operation(last)};
+  all.add(operation(last));
   if (form_.has_bias) {
     const dnn::Descriptor sum = place_before(!form_.has_relu);
-    all.push_back(
-        pointwise(dnn::PointwiseMode::add, last, tensor(kConvolutionBias, one_each, form_.bias_alignment), sum));
+    all.pointwise(dnn::PointwiseMode::add, sum, last, tensor(kConvolutionBias, one_each, form_.bias_alignment));
     last = sum;
   }
-  if (form_.has_relu) all.push_back(pointwise(dnn::PointwiseMode::relu, last, nullptr, output));
-  return all;
+  if (form_.has_relu) all.pointwise(dnn::PointwiseMode::relu, output, last);
+  return all.all();
 }
 
 }  // namespace

@@ -249,7 +249,7 @@ void CudaReplica::take_memory(const Graph& graph, const MathLibraries& libraries
   for (std::size_t l = 0; l < stages_.size(); ++l) stages_[l].work.kept = memory_.at() + kept[l];
   samples_ = memory_.as<std::uint64_t>(samples);
   scratch_ = memory_.at() + scratch;
-  math_->take_scratch(memory_.at() + for_math);
+  math_->take_scratch(memory_.at() + for_math, {scratch_, most.scratch});
   for (const Field& field : fields_)
     if (graph.fields()[field.tensor].name == kSampleKey) keys_ = memory_.as<std::int32_t>(places[field.tensor]);
 }

@@ -40,14 +40,22 @@ enum class DescriptorType : unsigned {
   graph = 15,
   variant_pack = 16,
   tensor = 17,
+  product = 18,
+  product_operation = 19,
+  reduction = 21,
+  reduction_operation = 22,
   resample = 24,
   resample_forward = 25,
   resample_backward = 26,
+  norm_forward = 29,
+  norm_backward = 30,
+  reshape = 31,
 };
 
 enum class Attribute : unsigned {
   pointwise_mode = 0,
   pointwise_compute = 1,
+  pointwise_axis = 9,
   convolution_compute = 100,
   convolution_mode = 101,
   convolution_dilations = 102,
@@ -87,6 +95,7 @@ enum class Attribute : unsigned {
   pointwise_operation_x = 751,
   pointwise_operation_b = 752,
   pointwise_operation_y = 753,
+  pointwise_operation_t = 758,
   graph_handle = 800,
   graph_operations = 801,
   tensor_alignment = 900,
@@ -95,12 +104,23 @@ enum class Attribute : unsigned {
   tensor_strides = 903,
   tensor_id = 906,
   tensor_is_virtual = 907,
+  tensor_is_by_value = 908,
   pack_ids = 1000,
   pack_pointers = 1001,
   pack_workspace = 1003,
   engine_graph = 1300,
   engine_index = 1301,
   engine_numerical_notes = 1303,
+  product_compute = 1500,
+  product_a = 1520,
+  product_b = 1521,
+  product_c = 1522,
+  product_product = 1523,
+  reduction_operator = 1600,
+  reduction_compute = 1601,
+  reduction_x = 1610,
+  reduction_y = 1611,
+  reduction_reduction = 1612,
   resample_mode = 1700,
   resample_compute = 1701,
   resample_spatial_dims = 1702,
@@ -122,6 +142,31 @@ enum class Attribute : unsigned {
   resample_backward_alpha = 1723,
   resample_backward_beta = 1724,
   resample_backward_resample = 1725,
+  norm_forward_mode = 2000,
+  norm_forward_phase = 2001,
+  norm_forward_x = 2002,
+  norm_forward_mean = 2003,
+  norm_forward_inverse = 2004,
+  norm_forward_scale = 2005,
+  norm_forward_shift = 2006,
+  norm_forward_epsilon = 2007,
+  norm_forward_momentum = 2008,
+  norm_forward_running_mean = 2009,
+  norm_forward_running_variance = 2010,
+  norm_forward_next_mean = 2011,
+  norm_forward_next_variance = 2012,
+  norm_forward_y = 2013,
+  norm_backward_mode = 2100,
+  norm_backward_x = 2101,
+  norm_backward_mean = 2102,
+  norm_backward_inverse = 2103,
+  norm_backward_to_y = 2104,
+  norm_backward_scale = 2105,
+  norm_backward_to_scale = 2107,
+  norm_backward_to_shift = 2108,
+  norm_backward_to_x = 2109,
+  reshape_x = 2200,
+  reshape_y = 2201,
 };
 
 /// What the elements of an attribute are.
@@ -140,14 +185,32 @@ enum class ElementType : unsigned {
   numerical_note = 11,
   pointwise_mode = 14,
   descriptor = 15,
+  reduction_operator = 18,
   resample_mode = 21,
   padding_mode = 22,
   fraction = 26,
+  norm_mode = 27,
+  norm_phase = 28,
 };
 
-enum class DataType : unsigned { f32 = 0, f16 = 2, i8 = 3, bf16 = 9 };
+enum class DataType : unsigned { f32 = 0, f16 = 2, i8 = 3, i32 = 4, bf16 = 9, boolean = 11 };
 enum class ConvolutionMode : unsigned { cross_correlation = 1 };
-enum class PointwiseMode : unsigned { add = 0, relu = 100 };
+/// index: the place along an axis; select: x where t, else b.
+enum class PointwiseMode : unsigned {
+  add = 0,
+  multiply = 1,
+  divide = 6,
+  subtract = 9,
+  exp = 13,
+  log = 15,
+  relu = 100,
+  at_least = 303,
+  index = 501,
+  select = 601,
+};
+enum class ReductionOperator : unsigned { add = 0, max = 3 };
+enum class NormMode : unsigned { layer = 0, batch = 2 };
+enum class NormPhase : unsigned { inference = 0, training = 1 };
 /// What windows over images become.
 enum class ResampleMode : unsigned { max = 3, average_without_padding = 4 };
 enum class PaddingMode : unsigned { zero = 0, minus_infinity = 1 };

@@ -75,14 +75,22 @@ class Descriptors {
 /// Images, channels, height, width, whatever their order in memory.
 using DnnExtents = std::array<std::int64_t, 4>;
 
-/// A tensor of a graph, channels next to each other.
+/// A tensor of a graph.
 struct DnnTensor {
   std::int64_t id = 0;  // by which a call names its address
   DnnExtents extents{};
   dnn::DataType type = dnn::DataType::f32;
   std::uint32_t alignment = 0;  // of its address; 0: it lies between two operations, never in memory
+  DnnExtents strides{};         // in elements; of 0: channels are next to each other
 };
 dnn::Descriptor describe(Descriptors& made, const DnnTensor& tensor);
+
+/// A number of a graph: one f32, which a call gives by an address of the host.
+struct DnnConstant {
+  std::int64_t id = 0;
+  float value = 0;
+};
+dnn::Descriptor describe(Descriptors& made, const DnnConstant& constant);
 dnn::DataType data_type_of(Stored type) noexcept;
 
 }  // namespace troupe::cuda

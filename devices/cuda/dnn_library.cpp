@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <utility>
+#include <variant>
 
 #include "devices/cuda/dnn_trial.hpp"
 #include "devices/cuda/library_choice.hpp"
@@ -16,9 +17,17 @@ namespace {
 constexpr LibraryChoice kChoice{"TROUPE_CUDA_CONVOLUTIONS", "cudnn", "convolutions"};
 constexpr const char* kFile = "libcudnn.so.9";
 constexpr std::size_t kMajorVersion = 9;
+/// Source: NVIDIA's front end for cuDNN. Before 9.16, gradients for texts whose length is no multiple of 128 need
+/// another graph, and 9.10 computes some of them wrong.
+constexpr std::size_t kOldestForAttention = 91600;
 
 std::string text_of_version(std::size_t version) {
   return text(version / 10000, ".", version / 100 % 100, ".", version % 100);
+}
+
+/// Whether the library compiles a kernel for each plan of such a form, which takes about a second.
+bool compiles_kernels(const DnnForm& form) noexcept {
+  return std::holds_alternative<AttentionForm>(form) || std::holds_alternative<BatchNormForm>(form);
 }
 
 [[noreturn]] void fail_dnn(const dnn::Library& library, dnn::Status status, const char* what, const Gpu& gpu) {
@@ -110,6 +119,9 @@ const DnnPlan* DnnLibrary::find(const DnnOperation& what, const Workspace& works
 }
 
 std::optional<DnnPlan> DnnLibrary::choose(const DnnOperation& what, const Workspace& workspace, bool in_step) {
+  if (std::holds_alternative<AttentionForm>(what.form) && library_.get_version() < kOldestForAttention)
+    return std::nullopt;
+  if (in_step && compiles_kernels(what.form)) return std::nullopt;
   gpu_->use();
   const auto graph = std::make_shared<const DnnGraph>(library_, handle_, what.form);
   if (!graph->ok()) return std::nullopt;
@@ -133,46 +145,48 @@ std::optional<DnnPlan> DnnLibrary::first_that_is_right(const DnnGraph& graph, co
   return std::nullopt;
 }
 
-/// Whether an engine computes what kernels of ours do, on two images. Where there is no memory to see that, it is not
-/// taken.
+/// Whether an engine computes what kernels of ours do, on a few rows, and gives the same bits when it runs again. Where
+/// there is no memory to see that, it is not taken.
 bool DnnLibrary::is_right(const DnnForm& form, const EngineChoice& choice, const Workspace& workspace) {
-  constexpr std::uint32_t kImages = 2;
-  const DnnForm small = of_images(form, std::min(images_of(form), kImages));
+  const DnnForm small = of_rows(form, rows_to_try(form));
   const auto run_small = [&](const DnnForm& one, const DnnPlaces& places) {
     // Another form is that of the pass before, for which there is a choice.
     const EngineChoice* const by = one == small ? &choice : chosen_for(one);
     const auto graph = std::make_shared<const DnnGraph>(library_, handle_, one);
     auto plan = graph->ok() && by != nullptr ? graph->plan(*by, tf32_) : std::nullopt;
-    if (!plan || plan->workspace_bytes > kMostWorkspace) return false;
+    if (!plan) return false;
     std::byte* const memory = plan->workspace_bytes == 0 ? nullptr : workspace(plan->workspace_bytes);
     if (memory == nullptr && plan->workspace_bytes != 0) return false;
     const bool has_run = run({&*plan, places, memory}, trials_) == dnn::Status::success;
     return gpu_->driver().stream_synchronize(trials_) == Result::success && has_run;
   };
   try {
-    const double apart = DnnTrial{gpu_, trials_, run_small}.distance(small);
-    if (apart <= most_distance(type_of(form), tf32_)) return true;
+    DnnTrial trial{gpu_, trials_, run_small};
+    const double apart = trial.distance(small);
+    const bool is_near = apart <= most_distance(type_of(form), tf32_);
+    if (is_near && trial.has_same_bits()) return true;
     if (refused_.empty() && !std::isnan(apart))
-      refused_ = text("not engine ", choice.engine, " for ", text_of(form),
-                      ": its results differ from those of own kernels by ", apart);
+      refused_ = text("not engine ", choice.engine, " for ", text_of(form), ": its results ",
+                      is_near ? std::string{"have other bits when it runs again"}
+                              : text("differ from those of own kernels by ", apart));
   } catch (const Error& error) {
     if (error.code() != Code::out_of_memory) throw;
   }
   return false;
 }
 
-/// For another number of images; null: for none.
+/// For another number of rows; null: for none.
 const EngineChoice* DnnLibrary::chosen_for(const DnnForm& form) const {
   for (const auto& [other, plan] : plans_)
-    if (plan && of_images(other, images_of(form)) == form) return &plan->choice;
+    if (plan && of_rows(other, rows_of(form)) == form) return &plan->choice;
   return nullptr;
 }
 
-/// For the same of other numbers of images.
+/// For the same of other numbers of rows.
 std::vector<EngineChoice> DnnLibrary::choices_of_others(const DnnForm& form) const {
   std::vector<EngineChoice> found;
   for (const auto& [other, plan] : plans_) {
-    if (plan && of_images(other, images_of(form)) == form && std::ranges::find(found, plan->choice) == found.end())
+    if (plan && of_rows(other, rows_of(form)) == form && std::ranges::find(found, plan->choice) == found.end())
       found.push_back(plan->choice);
   }
   return found;
@@ -181,7 +195,7 @@ std::vector<EngineChoice> DnnLibrary::choices_of_others(const DnnForm& form) con
 std::optional<DnnPlan> DnnLibrary::try_out(const DnnGraph& graph, const EngineChoice& choice, const DnnPlaces& places,
                                            const Workspace& workspace) {
   std::optional<DnnPlan> plan = graph.plan(choice, tf32_);
-  if (!plan || plan->workspace_bytes > kMostWorkspace) return std::nullopt;
+  if (!plan) return std::nullopt;
   std::byte* const memory = plan->workspace_bytes == 0 ? nullptr : workspace(plan->workspace_bytes);
   if (memory == nullptr && plan->workspace_bytes != 0) return std::nullopt;
   return can_be_recorded({&*plan, places, memory}) ? std::move(plan) : std::nullopt;

@@ -16,7 +16,7 @@
 
 namespace troupe::cuda {
 
-/// Which library a device computes convolutions and pools by.
+/// Which library a device computes convolutions, pools, batch norms and attention by.
 struct DnnOptions {
   std::string choice;  // cudnn: it must be there; own: kernels of ours; empty: what is found
   std::string file;    // of the library; empty: libcudnn.so.9
@@ -26,15 +26,15 @@ struct DnnOptions {
 /// Gives memory of at least so many bytes for plans to work in; null: there is none.
 using Workspace = std::function<std::byte*(std::uint64_t size_bytes)>;
 
-/// Convolutions and pools by cuDNN, opened at run time. How a form is computed is chosen once, by the library's model
-/// of how fast its engines are, and kept in a file for the next run. An engine that was never chosen before runs once
-/// beside kernels of ours, and is taken only where both give the same. Threads: any.
+/// Convolutions, pools, batch norms and attention by cuDNN, opened at run time. How a form is computed is chosen once,
+/// by the library's model of how fast its engines are, and kept in a file for the next run. An engine that was never
+/// chosen before runs once beside kernels of ours, and is taken only where both give the same. Threads: any.
 ///
 /// As with products (product_library.hpp), what it enqueues knows nothing of the stream's flag, so its results may lie
 /// only in memory that no other rank reads.
 class DnnLibrary final : public LibraryCalls {
  public:
-  /// Plans that need more memory are not taken.
+  /// The most that a replica takes for plans.
   static constexpr std::uint64_t kMostWorkspace = std::uint64_t{256} << 20;
 
   /// Null: kernels of ours are to be taken, `why` says for which reason. Throws Error{invalid} for another choice than
@@ -55,7 +55,8 @@ class DnnLibrary final : public LibraryCalls {
   /// asked during the call.
   const DnnPlan* plan(const DnnOperation& what, const Workspace& workspace);
   /// The same in a step, which has no time to ask the library for an engine and to try it: one that was chosen in an
-  /// earlier run, or for another number of images, is taken, where there is one.
+  /// earlier run, or for another number of rows, is taken, where there is one. None for attention and batch norms,
+  /// whose plans are compiled: of these only what plan() has chosen.
   const DnnPlan* plan_in_step(const DnnOperation& what, const Workspace& workspace);
   /// Writes what was chosen to the file: blocks.
   void save_choices() noexcept;

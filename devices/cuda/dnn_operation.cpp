@@ -51,20 +51,57 @@ std::optional<DnnOperation> pool(PoolKind kind, const PoolShape& s, Stored type,
   return DnnOperation{form, places};
 }
 
+/// The number of rows in a form of any kind.
+template <class Form>
+auto& rows_in(Form& form) noexcept {
+  if constexpr (requires { form.images; })
+    return form.images;
+  else
+    return form.rows;
+}
+
+/// The parts of a tensor of queries, keys and values.
+std::array<const void*, 3> parts_of(const AttentionArgs& args, const void* at) {
+  const auto* const first = static_cast<const std::byte*>(at);
+  const std::uint64_t bytes = std::uint64_t{args.heads} * args.part * bytes_of(args.input_type);
+  return {first, first + bytes, first + 2 * bytes};
+}
+
+std::optional<DnnOperation> attention(const AttentionArgs& args, bool is_backward, const DnnPlaces& places) {
+  if (args.rows == 0 || args.heads == 0 || args.input_type != args.output_type ||
+      !fits_library(args.input_type, args.length, args.part))
+    return std::nullopt;
+  return DnnOperation{AttentionForm{.is_backward = is_backward,
+                                    .causal = args.causal,
+                                    .type = args.input_type,
+                                    .rows = args.rows,
+                                    .length = args.length,
+                                    .heads = args.heads,
+                                    .part = args.part,
+                                    .alignment = alignment_of(places)},
+                      places};
+}
+
 }  // namespace
 
 std::string text_of(const DnnForm& form) {
   return std::visit([](const auto& one) { return text_of(one); }, form);
 }
 
-DnnForm of_images(const DnnForm& form, std::uint32_t images) {
+DnnForm of_rows(const DnnForm& form, std::uint32_t rows) {
   DnnForm other = form;
-  std::visit([&](auto& one) { one.images = images; }, other);
+  std::visit([&](auto& one) { rows_in(one) = rows; }, other);
   return other;
 }
 
-std::uint32_t images_of(const DnnForm& form) noexcept {
-  return std::visit([](const auto& one) { return one.images; }, form);
+std::uint32_t rows_of(const DnnForm& form) noexcept {
+  return std::visit([](const auto& one) { return rows_in(one); }, form);
+}
+
+std::vector<DnnConstant> constants_of(const DnnForm& form) {
+  if (const auto* const attention = std::get_if<AttentionForm>(&form)) return constants_of(*attention);
+  if (const auto* const norm = std::get_if<BatchNormForm>(&form)) return constants_of(*norm);
+  return {};
 }
 
 Stored type_of(const DnnForm& form) noexcept {
@@ -116,6 +153,81 @@ std::optional<DnnOperation> dnn_operation(const PoolBackArgs& args, const std::b
   auto made = pool(args.kind, args.shape, args.to_type, {nullptr, args.to, args.gradient, index});
   if (made) std::get<PoolForm>(made->form).is_backward = true;
   return made;
+}
+
+/// Source: NVIDIA's front end for cuDNN. Its engines for attention are for 16 bits, and heads begin at multiples of 16
+/// bytes. A text of one place has no gradient there.
+bool fits_library(Stored type, std::uint64_t length, std::uint64_t part) noexcept {
+  return type != Stored::f32 && length > 1 && part % 8 == 0;
+}
+
+std::optional<DnnOperation> dnn_operation(const AttentionArgs& args) {
+  const auto [queries, keys, values] = parts_of(args, args.input);
+  DnnPlaces places{};
+  places[kQueries] = queries, places[kKeys] = keys, places[kValues] = values;
+  places[kAttended] = args.output, places[kLogSums] = args.log_sums;
+  return attention(args, /*is_backward=*/false, places);
+}
+
+std::optional<DnnOperation> dnn_operation(const AttentionArgs& args, const AttentionBackArgs& back) {
+  if (back.to.adds != 0 || back.to.type != args.input_type || back.gradient_type != args.input_type)
+    return std::nullopt;
+  const auto [queries, keys, values] = parts_of(args, args.input);
+  const auto [to_queries, to_keys, to_values] = parts_of(args, back.to.at);
+  DnnPlaces places{};
+  places[kQueries] = queries, places[kKeys] = keys, places[kValues] = values;
+  places[kAttended] = args.output, places[kLogSums] = args.log_sums, places[kToAttended] = back.gradient;
+  places[kToQueries] = to_queries, places[kToKeys] = to_keys, places[kToValues] = to_values;
+  places[kProductSums] = back.product_sums;
+  return attention(args, /*is_backward=*/true, places);
+}
+
+namespace {
+
+/// What forward pass and gradient have in common.
+DnnPlaces places_of(const BatchNormArgs& args) {
+  DnnPlaces places{};
+  places[kNormInput] = args.input, places[kNormScale] = args.scale;
+  places[kNormMean] = args.mean, places[kNormInverse] = args.inverse;
+  return places;
+}
+
+DnnPlaces forward_places_of(const BatchNormArgs& args) {
+  DnnPlaces places = places_of(args);
+  places[kNormOutput] = args.output, places[kNormShift] = args.shift;
+  places[kNormRunningMean] = args.running_mean, places[kNormRunningVariance] = args.running_variance;
+  places[kNormBatchMean] = args.batch_mean, places[kNormBatchVariance] = args.batch_variance;
+  return places;
+}
+
+/// The variance of one number has no count less one. A gradient has the alignment of its forward pass, so that this is
+/// found for it.
+std::optional<DnnOperation> batch_norm(const BatchNormArgs& args, bool is_backward, const DnnPlaces& places) {
+  if (args.input_type != args.output_type || std::uint64_t{args.rows} * args.positions < 2 || args.channels == 0)
+    return std::nullopt;
+  return DnnOperation{BatchNormForm{.is_backward = is_backward,
+                                    .type = args.input_type,
+                                    .rows = args.rows,
+                                    .positions = args.positions,
+                                    .channels = args.channels,
+                                    .epsilon = args.epsilon,
+                                    .alignment = std::min(alignment_of(places), alignment_of(forward_places_of(args)))},
+                      places};
+}
+
+}  // namespace
+
+std::optional<DnnOperation> dnn_operation(const BatchNormArgs& args) {
+  return batch_norm(args, /*is_backward=*/false, forward_places_of(args));
+}
+
+std::optional<DnnOperation> dnn_operation(const BatchNormArgs& args, const BatchNormBackArgs& back) {
+  if (back.to.adds != 0 || back.to.type != args.input_type || back.gradient_type != args.input_type)
+    return std::nullopt;
+  DnnPlaces places = places_of(args);
+  places[kNormOutput] = back.gradient, places[kNormToInput] = back.to.at;
+  places[kNormToScale] = back.to_scale, places[kNormToShift] = back.to_shift;
+  return batch_norm(args, /*is_backward=*/true, places);
 }
 
 }  // namespace troupe::cuda

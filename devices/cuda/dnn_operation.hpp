@@ -5,26 +5,32 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
+#include "devices/cuda/attention_form.hpp"
 #include "devices/cuda/convolution_form.hpp"
 #include "devices/cuda/kernels/convolutions.hpp"
+#include "devices/cuda/kernels/elements.hpp"
+#include "devices/cuda/norm_form.hpp"
 #include "devices/cuda/pool_form.hpp"
 
 // What cuDNN computes, and the arguments of kernels of ours as that.
 namespace troupe::cuda {
 
-using DnnForm = std::variant<ConvolutionForm, PoolForm>;
+using DnnForm = std::variant<ConvolutionForm, PoolForm, AttentionForm, BatchNormForm>;
 
 std::string text_of(const DnnForm& form);
-/// The same for another number of images.
-DnnForm of_images(const DnnForm& form, std::uint32_t images);
-std::uint32_t images_of(const DnnForm& form) noexcept;
+/// The same for another number of rows, which are images of a convolution or a pool.
+DnnForm of_rows(const DnnForm& form, std::uint32_t rows);
+std::uint32_t rows_of(const DnnForm& form) noexcept;
+/// The numbers that a call gives along.
+std::vector<DnnConstant> constants_of(const DnnForm& form);
 /// Of the numbers.
 Stored type_of(const DnnForm& form) noexcept;
 const char* name_of(Stored type) noexcept;
 
 /// Where the tensors of a form lie, by id; null: it has no such tensor.
-using DnnPlaces = std::array<const void*, 5>;
+using DnnPlaces = std::array<const void*, 11>;
 
 struct DnnOperation {
   DnnForm form;
@@ -41,5 +47,46 @@ std::optional<DnnOperation> dnn_operation(const ConvolveToWeightsArgs& args, voi
 std::optional<DnnOperation> dnn_operation(const PoolArgs& args, std::byte* index);
 /// `index`: of a max pool, which needs it.
 std::optional<DnnOperation> dnn_operation(const PoolBackArgs& args, const std::byte* index);
+
+/// What attention works on: the tensors of AttentionForm.
+struct AttentionArgs {
+  std::uint32_t rows = 0, length = 0, heads = 0, part = 0;
+  bool causal = false;
+  const void* input = nullptr;  // queries, keys and values
+  void* output = nullptr;
+  float* log_sums = nullptr;
+  Stored input_type = Stored::f32, output_type = Stored::f32;
+};
+/// What its gradient works on besides.
+struct AttentionBackArgs {
+  GradientTo to;
+  const void* gradient = nullptr;  // to the output
+  float* product_sums = nullptr;
+  Stored gradient_type = Stored::f32;
+};
+std::optional<DnnOperation> dnn_operation(const AttentionArgs& args);
+std::optional<DnnOperation> dnn_operation(const AttentionArgs& args, const AttentionBackArgs& back);
+/// What a batch norm in training works on: the tensors of BatchNormForm.
+struct BatchNormArgs {
+  std::uint32_t rows = 0, positions = 0, channels = 0;
+  float epsilon = 0;
+  const void* input = nullptr;
+  void* output = nullptr;
+  Stored input_type = Stored::f32, output_type = Stored::f32;
+  const float *scale = nullptr, *shift = nullptr, *running_mean = nullptr, *running_variance = nullptr;
+  // Which the library writes.
+  float *mean = nullptr, *inverse = nullptr, *batch_mean = nullptr, *batch_variance = nullptr;
+};
+/// What its gradient works on besides.
+struct BatchNormBackArgs {
+  GradientTo to;
+  const void* gradient = nullptr;  // to the output
+  Stored gradient_type = Stored::f32;
+  float *to_scale = nullptr, *to_shift = nullptr;  // which the library writes
+};
+std::optional<DnnOperation> dnn_operation(const BatchNormArgs& args);
+std::optional<DnnOperation> dnn_operation(const BatchNormArgs& args, const BatchNormBackArgs& back);
+/// Whether a library has attention with heads of `part` elements in this type, over texts of `length`.
+bool fits_library(Stored type, std::uint64_t length, std::uint64_t part) noexcept;
 
 }  // namespace troupe::cuda

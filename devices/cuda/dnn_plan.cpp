@@ -74,7 +74,10 @@ bool DnnGraph::may_take(dnn::Descriptor engine, Descriptors& made, bool tf32) co
 }
 
 std::optional<DnnPlan> DnnGraph::plan(const EngineChoice& choice, bool tf32) const {
-  DnnPlan found{.graph = shared_from_this(), .made = std::make_unique<Descriptors>(library_), .choice = choice};
+  DnnPlan found{.graph = shared_from_this(),
+                .made = std::make_unique<Descriptors>(library_),
+                .choice = choice,
+                .constants = constants_of(form_)};
   Descriptors& made = *found.made;
   const dnn::Descriptor engine = made.make(DescriptorType::engine);
   made.set_one(engine, Attribute::engine_graph, ElementType::descriptor, graph_);
@@ -106,6 +109,8 @@ dnn::Status execute(const dnn::Library& library, dnn::Handle handle, const DnnCa
   std::vector<const void*> places;
   for (std::size_t id = 0; id < call.places.size(); ++id)
     if (call.places[id] != nullptr) ids.push_back(static_cast<std::int64_t>(id)), places.push_back(call.places[id]);
+  for (const DnnConstant& constant : call.plan->constants)
+    ids.push_back(constant.id), places.push_back(&constant.value);
   Descriptors made{library};
   const dnn::Descriptor pack = made.make(DescriptorType::variant_pack);
   made.set(pack, Attribute::pack_ids, ElementType::int64, ids);

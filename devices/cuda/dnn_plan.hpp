@@ -18,6 +18,7 @@ struct DnnPlan {
   std::unique_ptr<Descriptors> made;  // of the graph
   dnn::Descriptor plan = nullptr;
   EngineChoice choice;
+  std::vector<DnnConstant> constants{};
   std::uint64_t workspace_bytes = 0;
 };
 

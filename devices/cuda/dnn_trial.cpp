@@ -4,8 +4,9 @@
 #include <array>
 #include <limits>
 #include <utility>
+#include <variant>
 
-#include "devices/cuda/kernels/list.hpp"
+#include "devices/cuda/head_products.hpp"
 
 namespace troupe::cuda {
 namespace {
@@ -27,6 +28,9 @@ double most_distance(Stored type, bool tf32) noexcept {
 
 DnnTrial::DnnTrial(std::shared_ptr<const Gpu> gpu, StreamHandle stream, Run run)
     : gpu_(std::move(gpu)), stream_(stream), run_(std::move(run)), state_(gpu_, sizeof(StreamState)) {}
+
+// Where the library did not run, kernels of ours may still use the memory.
+DnnTrial::~DnnTrial() { (void)gpu_->driver().stream_synchronize(stream_); }
 
 std::byte* DnnTrial::memory(std::uint64_t size_bytes) { return memory_.emplace_back(gpu_, size_bytes).at(); }
 
@@ -68,6 +72,17 @@ std::vector<float> DnnTrial::read(const std::byte* from, std::uint64_t count, St
   for (std::uint64_t i = 0; i < count; ++i) values[i] = load(copied.as<std::byte>(), type, i);
   return values;
 }
+
+/// A batch norm has a gradient that rounding does not hide only over more than two numbers for each channel.
+std::uint32_t rows_to_try(const DnnForm& form) noexcept {
+  constexpr std::uint32_t kRows = 2, kNumbers = 32;
+  const auto* const norm = std::get_if<BatchNormForm>(&form);
+  const std::uint32_t wanted =
+      norm == nullptr ? kRows : std::max(kRows, (kNumbers + norm->positions - 1) / norm->positions);
+  return std::min(rows_of(form), wanted);
+}
+
+void DnnTrial::multiply(MultiplyArgs args) { launch(args, count_tiles(args.extents) * kBlockThreads); }
 
 double relative_distance(const std::vector<float>& a, const std::vector<float>& b) noexcept {
   double apart = 0, length = 0;
@@ -199,6 +214,158 @@ double DnnTrial::distance_of(const ConvolutionForm& form) {
                        kConvolutionImages);
   return distance_of(form, ConvolveToWeightsArgs{.gradient_type = form.type, .images_type = form.type},
                      kConvolutionWeights);
+}
+
+// ---- Batch norms ----
+
+double DnnTrial::distance_of(const BatchNormForm& form) {
+  const std::uint64_t channels = form.channels, count_rows = std::uint64_t{form.rows} * form.positions,
+                      count = count_rows * channels;
+  const ColumnSums sums{count_rows, channels, 1, 0};
+  const std::byte *const input = numbers(1, count, form.type), *const scale = numbers(3, channels, Stored::f32),
+                         *const shift = numbers(4, channels, Stored::f32);
+  auto* const moments = reinterpret_cast<ChannelMoments*>(memory(channels * sizeof(ChannelMoments)));
+  SumChannelsArgs batch{};
+  batch.partial = reinterpret_cast<Moments*>(memory(channels * sizeof(Moments)));
+  batch.from = input, batch.from_type = form.type, batch.sums = sums;
+  launch(batch, count_tiles(sums) * kBlockThreads);
+  ChannelMomentsArgs find{};
+  find.to = moments, find.partial = batch.partial, find.sums = sums, find.epsilon = form.epsilon;
+  launch(find, channels);
+  std::byte *const own = memory(count * bytes_of(form.type)), *const found = memory(count * bytes_of(form.type));
+  NormalizeChannelsArgs normalize{};
+  normalize.to = own, normalize.to_type = form.type, normalize.from = input, normalize.from_type = form.type;
+  normalize.moments = moments, normalize.count = count, normalize.channels = channels;
+  normalize.scale = reinterpret_cast<const float*>(scale), normalize.shift = reinterpret_cast<const float*>(shift);
+  launch(normalize, count);
+  DnnPlaces places{};
+  places[kNormInput] = input, places[kNormOutput] = found, places[kNormScale] = scale, places[kNormShift] = shift;
+  for (const std::int64_t id : {kNormMean, kNormInverse, kNormBatchMean, kNormBatchVariance})
+    places[static_cast<std::size_t>(id)] = floats(channels);
+  places[kNormRunningMean] = numbers(5, channels, Stored::f32);
+  places[kNormRunningVariance] = numbers(6, channels, Stored::f32);
+  BatchNormForm forward = form;
+  forward.is_backward = false;
+  if (!run_(forward, places)) return kNone;
+  if (form.is_backward) return distance_of_gradient(form, places, moments);
+  return std::max(distance(found, own, count, form.type), distance_of_statistics(places, moments, form));
+}
+
+/// Of the mean and the variance over the count less one, which become running ones.
+double DnnTrial::distance_of_statistics(const DnnPlaces& places, const ChannelMoments* moments,
+                                        const BatchNormForm& form) {
+  const std::uint64_t channels = form.channels;
+  const auto rows = static_cast<float>(std::uint64_t{form.rows} * form.positions);
+  const std::vector<float> own = read(reinterpret_cast<const std::byte*>(moments), 3 * channels, Stored::f32);
+  std::vector<float> wanted(2 * channels);
+  for (std::uint64_t c = 0; c < channels; ++c)
+    wanted[c] = own[3 * c], wanted[channels + c] = own[3 * c + 1] * rows / (rows - 1);
+  std::vector<float> found = read(static_cast<const std::byte*>(places[kNormBatchMean]), channels, Stored::f32);
+  const auto variances = read(static_cast<const std::byte*>(places[kNormBatchVariance]), channels, Stored::f32);
+  found.insert(found.end(), variances.begin(), variances.end());
+  return relative_distance(found, wanted);
+}
+
+/// `moments`: of kernels of ours.
+double DnnTrial::distance_of_gradient(const BatchNormForm& form, const DnnPlaces& forward,
+                                      const ChannelMoments* moments) {
+  const std::uint64_t channels = form.channels, count_rows = std::uint64_t{form.rows} * form.positions,
+                      count = count_rows * channels;
+  const ColumnSums sums{count_rows, channels, 1, 0};
+  const std::byte* const gradient = numbers(2, count, form.type);
+  SumChannelSlopesArgs slopes{};
+  slopes.partial = reinterpret_cast<SlopeSums*>(memory(channels * sizeof(SlopeSums)));
+  slopes.gradient = gradient, slopes.gradient_type = form.type;
+  slopes.from = forward[kNormInput], slopes.from_type = form.type;
+  slopes.moments = moments, slopes.sums = sums;
+  launch(slopes, count_tiles(sums) * kBlockThreads);
+  std::byte *const own = memory(count * bytes_of(form.type)), *const found = memory(count * bytes_of(form.type));
+  NormalizeChannelsBackArgs back{};
+  back.to = {own, form.type, 0};
+  back.gradient = gradient, back.gradient_type = form.type;
+  back.from = slopes.from, back.from_type = form.type;
+  back.moments = moments, back.sums = slopes.partial, back.scale = static_cast<const float*>(forward[kNormScale]);
+  back.count = count, back.channels = channels;
+  launch(back, count);
+  DnnPlaces places{};
+  for (const std::int64_t id : {kNormInput, kNormScale, kNormMean, kNormInverse})
+    places[static_cast<std::size_t>(id)] = forward[static_cast<std::size_t>(id)];
+  std::byte *const to_scale = floats(channels), *const to_shift = floats(channels);
+  places[kNormOutput] = gradient, places[kNormToInput] = found;
+  places[kNormToScale] = to_scale, places[kNormToShift] = to_shift;
+  if (!run_(form, places)) return kNone;
+  const std::vector<float> both = read(reinterpret_cast<const std::byte*>(slopes.partial), 2 * channels, Stored::f32);
+  std::vector<float> wanted(2 * channels), sums_found = read(to_shift, channels, Stored::f32);
+  for (std::uint64_t c = 0; c < channels; ++c) wanted[c] = both[2 * c], wanted[channels + c] = both[2 * c + 1];
+  const auto scales = read(to_scale, channels, Stored::f32);
+  sums_found.insert(sums_found.end(), scales.begin(), scales.end());
+  return std::max(distance(found, own, count, form.type), relative_distance(sums_found, wanted));
+}
+
+// ---- Attention ----
+
+bool DnnTrial::run_again(const DnnForm& form, const DnnPlaces& places, const std::byte* result, std::uint64_t count) {
+  if (!run_(form, places)) return false;
+  const std::vector<float> first = read(result, count, type_of(form));
+  if (!run_(form, places)) return false;
+  has_same_bits_ = has_same_bits_ && first == read(result, count, type_of(form));
+  return true;
+}
+
+/// The tensors of attention lie as those of the layer: queries, keys and values in one.
+double DnnTrial::distance_of(const AttentionForm& form) {
+  const HeadProducts heads{form.rows, form.heads, form.length, std::uint64_t{form.heads} * form.part};
+  const Stored type = form.type;
+  const std::byte* const input = numbers(1, heads.count_input(), type);
+  std::byte *const own = memory(heads.count_output() * bytes_of(type)),
+                   *const found = memory(heads.count_output() * bytes_of(type)),
+                   *const scores = memory(heads.count_weights() * sizeof(float)),
+                   *const weights = memory(heads.count_weights() * bytes_of(type)),
+                   *const log_sums = memory(heads.count_weight_rows() * sizeof(float));
+  multiply(heads.product(heads.weights(scores, Stored::f32), 0, heads.of_input(input, type, 0),
+                         HeadProducts::transposed(heads.of_input(input, type, 1)), heads.length(), heads.part(),
+                         heads.scale()));
+  SoftmaxRowsArgs softmax = heads.softmax(weights, reinterpret_cast<const float*>(scores), form.causal, type);
+  launch(softmax, softmax.count_rows * kSummedColumns);
+  multiply(heads.product(heads.of_output(own, type), 0, heads.weights(weights, type), heads.of_input(input, type, 2),
+                         heads.part(), heads.length()));
+  AttentionForm forward = form;
+  forward.is_backward = false;
+  DnnPlaces places{};
+  for (std::uint64_t which = 0; which < 3; ++which) places[kQueries + which] = heads.of_input(input, type, which).at;
+  places[kAttended] = found, places[kLogSums] = log_sums;
+  if (!run_again(forward, places, found, heads.count_output())) return kNone;
+  if (form.is_backward) return distance_of_gradient(form, places, weights);
+  return distance(found, own, heads.count_output(), type);
+}
+
+/// `weights`: of kernels of ours.
+double DnnTrial::distance_of_gradient(const AttentionForm& form, const DnnPlaces& forward, const std::byte* weights) {
+  const HeadProducts heads{form.rows, form.heads, form.length, std::uint64_t{form.heads} * form.part};
+  const Stored type = form.type;
+  const std::byte* const gradient = numbers(2, heads.count_output(), type);
+  std::byte *const own = memory(heads.count_input() * bytes_of(type)),
+                   *const found = memory(heads.count_input() * bytes_of(type)),
+                   *const to_weights = memory(heads.count_weights() * sizeof(float)),
+                   *const to_scores = memory(heads.count_weights() * bytes_of(type));
+  const Matrix to_output = heads.of_output(gradient, type), all = heads.weights(weights, type),
+               slopes = heads.weights(to_scores, type);
+  const auto part_of = [&](std::uint64_t which) { return heads.of_input(forward[kQueries], type, which); };
+  multiply(heads.product(heads.of_input(own, type, 2), 0, HeadProducts::transposed(all), to_output, heads.part(),
+                         heads.length()));
+  multiply(heads.product(heads.weights(to_weights, Stored::f32), 0, to_output, HeadProducts::transposed(part_of(2)),
+                         heads.length(), heads.part()));
+  SoftmaxRowsBackArgs softmax =
+      heads.softmax_back(to_scores, reinterpret_cast<const float*>(to_weights), weights, type);
+  launch(softmax, softmax.count_rows * kSummedColumns);
+  multiply(heads.product(heads.of_input(own, type, 0), 0, slopes, part_of(1), heads.part(), heads.length()));
+  multiply(heads.product(heads.of_input(own, type, 1), 0, HeadProducts::transposed(slopes), part_of(0), heads.part(),
+                         heads.length()));
+  DnnPlaces places = forward;
+  places[kToAttended] = gradient, places[kProductSums] = memory(heads.count_weight_rows() * sizeof(float));
+  for (std::uint64_t which = 0; which < 3; ++which) places[kToQueries + which] = heads.of_input(found, type, which).at;
+  if (!run_again(form, places, found, heads.count_input())) return kNone;
+  return distance(found, own, heads.count_input(), type);
 }
 
 }  // namespace troupe::cuda

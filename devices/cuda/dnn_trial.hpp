@@ -9,6 +9,8 @@
 
 #include "devices/cuda/dnn_operation.hpp"
 #include "devices/cuda/gpu.hpp"
+#include "devices/cuda/kernels/channel_norms.hpp"
+#include "devices/cuda/kernels/products.hpp"
 
 namespace troupe::cuda {
 
@@ -22,12 +24,15 @@ class DnnTrial {
   /// Enqueues `form` by the library on the trial's stream; false: it cannot.
   using Run = std::function<bool(const DnnForm& form, const DnnPlaces& places)>;
   DnnTrial(std::shared_ptr<const Gpu> gpu, StreamHandle stream, Run run);
+  ~DnnTrial();
   DnnTrial(const DnnTrial&) = delete;
   DnnTrial& operator=(const DnnTrial&) = delete;
 
   /// The library's results less those of kernels of ours, by the length of these. Not a number: the library did not
   /// run, or gave none.
   double distance(const DnnForm& form);
+  /// Whether it gave the same bits when it ran again; of forms whose engines do not say whether they do.
+  bool has_same_bits() const noexcept { return has_same_bits_; }
 
  private:
   double distance_of(const ConvolutionForm& form);
@@ -35,12 +40,21 @@ class DnnTrial {
   double distance_of_gradient(const PoolForm& form);
   template <class Args>
   double distance_of(const ConvolutionForm& form, Args args, std::int64_t result);
+  double distance_of(const BatchNormForm& form);
+  double distance_of_statistics(const DnnPlaces& places, const ChannelMoments* moments, const BatchNormForm& form);
+  double distance_of_gradient(const BatchNormForm& form, const DnnPlaces& forward, const ChannelMoments* moments);
+  double distance_of(const AttentionForm& form);
+  double distance_of_gradient(const AttentionForm& form, const DnnPlaces& forward, const std::byte* weights);
+  /// Runs `form` twice.
+  bool run_again(const DnnForm& form, const DnnPlaces& places, const std::byte* result, std::uint64_t count);
   /// Multiples of an eighth: they are in every type, and sums of their products are exact in f32. The same for the same
   /// `seed`.
   std::byte* numbers(std::uint32_t seed, std::uint64_t count, Stored type);
   std::byte* memory(std::uint64_t size_bytes);
   template <class Args>
   void launch(Args& args, std::uint64_t items);
+  void multiply(MultiplyArgs args);
+  std::byte* floats(std::uint64_t count) { return memory(count * sizeof(float)); }
   std::vector<float> read(const std::byte* from, std::uint64_t count, Stored type);
   double distance(const std::byte* found, const std::byte* own, std::uint64_t count, Stored type) {
     return relative_distance(read(found, count, type), read(own, count, type));
@@ -52,8 +66,11 @@ class DnnTrial {
   std::deque<DeviceMemory> memory_;
   std::deque<PinnedMemory> copied_;  // from where numbers are copied
   const DeviceMemory state_;
+  bool has_same_bits_ = true;
 };
 
+/// How many rows of a form are tried, of `rows` at most.
+std::uint32_t rows_to_try(const DnnForm& form) noexcept;
 /// The most that results may differ: what rounding in their type explains.
 double most_distance(Stored type, bool tf32) noexcept;
 

@@ -34,8 +34,9 @@ std::uint64_t Math::scratch_bytes() const noexcept {
   return own_scratch_bytes() + (has_library ? room_.landed_bytes : 0);
 }
 
-void Math::take_scratch(std::byte* scratch) noexcept {
+void Math::take_scratch(std::byte* scratch, std::span<std::byte> of_layers) noexcept {
   scratch_ = scratch;
+  layer_scratch_ = of_layers;
   landing_ = scratch_ + own_scratch_bytes();
 }
 
@@ -181,6 +182,7 @@ std::optional<DnnOperation> convolution_with_relu(const ConvolveArgs& args, cons
 /// Null: so much is not left. What needs less may still be found.
 std::byte* Math::grow_workspace(std::uint64_t size_bytes) {
   if (size_bytes <= workspace_.size_bytes()) return workspace_.at();
+  if (size_bytes > DnnLibrary::kMostWorkspace) return nullptr;
   try {
     workspace_ = DeviceMemory{gpu_, size_bytes, /*clears=*/false};
   } catch (const Error& error) {
@@ -301,6 +303,71 @@ void Math::pool_back(CudaStream& stream, PoolBackArgs& args, const PoolArgs& for
   const bool has_index = writes_index(forward, args, index);
   if (!run_by_library(stream, dnn_operation(args, has_index ? index : nullptr)))
     stream.launch(args, args.shape.count_in());
+}
+
+// ---- Attention ----
+
+/// A library's plans for attention need as much memory as kernels of ours, which then have nothing there.
+std::byte* Math::attention_workspace(const AttentionArgs& args, std::uint64_t size_bytes) const {
+  const std::uint64_t before = product_sums_bytes(args.rows, args.heads, args.length);
+  return before + size_bytes <= layer_scratch_.size() ? layer_scratch_.data() + before : nullptr;
+}
+
+void Math::prepare(const AttentionArgs& args, const AttentionBackArgs* back) {
+  if (libraries_.dnn == nullptr) return;
+  const auto plan = [&](const std::optional<DnnOperation>& what) {
+    if (!what) return false;
+    return libraries_.dnn->plan(*what, [&](std::uint64_t size) { return attention_workspace(args, size); }) != nullptr;
+  };
+  if (back != nullptr && !dnn_operation(args, *back)) return;
+  if (plan(dnn_operation(args)) && back != nullptr) (void)plan(dnn_operation(args, *back));
+}
+
+const DnnPlan* Math::plan_of_attention(const AttentionArgs& args, const std::optional<DnnOperation>& what) const {
+  if (libraries_.dnn == nullptr || !what) return nullptr;
+  return libraries_.dnn->plan_in_step(*what, [&](std::uint64_t size) { return attention_workspace(args, size); });
+}
+
+/// Whether a library computes both attention and its gradient: what one of them keeps is of no use to kernels of ours.
+bool Math::has_attention(const AttentionArgs& args, const AttentionBackArgs* back) const {
+  return (back == nullptr || plan_of_attention(args, dnn_operation(args, *back)) != nullptr) &&
+         plan_of_attention(args, dnn_operation(args)) != nullptr;
+}
+
+bool Math::attend_by_library(CudaStream& stream, const AttentionArgs& args,
+                             const std::optional<DnnOperation>& what) const {
+  const DnnPlan* const plan = plan_of_attention(args, what);
+  const DnnCall call{plan, what->places, attention_workspace(args, plan->workspace_bytes)};
+  stream.launch_library(*libraries_.dnn, std::as_bytes(std::span{&call, 1}));
+  return true;
+}
+
+bool Math::attend(CudaStream& stream, const AttentionArgs& args, const AttentionBackArgs* back) const {
+  return has_attention(args, back) && attend_by_library(stream, args, dnn_operation(args));
+}
+
+bool Math::attend_back(CudaStream& stream, const AttentionArgs& forward, const AttentionBackArgs& args) const {
+  return has_attention(forward, &args) && attend_by_library(stream, forward, dnn_operation(forward, args));
+}
+
+// ---- Batch norms ----
+
+void Math::prepare(const BatchNormArgs& args, const BatchNormBackArgs& back) {
+  const auto gradient = dnn_operation(args, back);
+  if (gradient && prepare(dnn_operation(args))) (void)prepare(gradient);
+}
+
+/// Whether a library computes both a batch norm and its gradient, as with attention.
+bool Math::has_batch_norm(const BatchNormArgs& args, const BatchNormBackArgs& back) const {
+  return plan_of(dnn_operation(args, back)) != nullptr && plan_of(dnn_operation(args)) != nullptr;
+}
+
+bool Math::normalize(CudaStream& stream, const BatchNormArgs& args, const BatchNormBackArgs& back) const {
+  return has_batch_norm(args, back) && run_by_library(stream, dnn_operation(args));
+}
+
+bool Math::normalize_back(CudaStream& stream, const BatchNormArgs& forward, const BatchNormBackArgs& args) const {
+  return has_batch_norm(forward, args) && run_by_library(stream, dnn_operation(forward, args));
 }
 
 void Math::cut(ColumnSums& sums) const noexcept {

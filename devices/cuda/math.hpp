@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "devices/cuda/cuda_stream.hpp"
 #include "devices/cuda/device_state.hpp"
@@ -11,6 +12,18 @@ namespace troupe::cuda {
 
 /// Memory is taken in pieces that begin on such a boundary.
 constexpr std::uint64_t on_a_boundary(std::uint64_t bytes) noexcept { return (bytes + 255) / 256 * 256; }
+
+/// Of the sums of an attention's gradient, at the beginning of its scratch, when a library computes it.
+constexpr std::uint64_t product_sums_bytes(std::uint64_t rows, std::uint64_t heads, std::uint64_t length) noexcept {
+  return on_a_boundary(rows * heads * length * sizeof(float));
+}
+/// What a library needs behind them: the weights once more in 16 bits, over whole tiles, and a little for each plan.
+/// Source: what cuDNN 9.19 and 9.28 ask for.
+constexpr std::uint64_t attention_workspace_bytes(std::uint64_t rows, std::uint64_t heads,
+                                                  std::uint64_t length) noexcept {
+  const std::uint64_t down = (length + 63) / 64 * 64, across = (length + 127) / 128 * 128;
+  return rows * heads * down * across * 2 + 1024;
+}
 
 /// What a replica's layers ask for at most.
 struct MathRoom {
@@ -24,9 +37,9 @@ struct MathLibraries {
   DnnLibrary* dnn = nullptr;
 };
 
-/// Where a replica's products of matrices, convolutions, pools and sums over rows are enqueued: the one place that
-/// chooses what computes them. Products, convolutions and pools by a library, where there is one and it has an
-/// algorithm; everything else by kernels of ours, products in as many parts as keep the processors busy.
+/// Where a replica's products of matrices, convolutions, pools, attention and sums over rows are enqueued: the one
+/// place that chooses what computes them. Products, convolutions, pools and attention by a library, where there is one
+/// and it has an algorithm; everything else by kernels of ours, products in as many parts as keep the processors busy.
 class Math {
  public:
   /// Takes the libraries' workspace of the GPU's memory.
@@ -39,11 +52,13 @@ class Math {
   void prepare(const ConvolveToWeightsArgs& args);
   /// `back`: the gradient that will follow, with the same index; null: none will.
   void prepare(const PoolArgs& args, const PoolBackArgs* back, std::byte* index);
+  void prepare(const AttentionArgs& args, const AttentionBackArgs* back);
+  void prepare(const BatchNormArgs& args, const BatchNormBackArgs& back);
 
   std::uint64_t scratch_bytes() const noexcept;
   /// `scratch`: of scratch_bytes(), in the GPU's memory, at a multiple of 256. As the workspace, it is for one stream
-  /// at a time.
-  void take_scratch(std::byte* scratch) noexcept;
+  /// at a time. `of_layers`: that of the layers, at a multiple of 256.
+  void take_scratch(std::byte* scratch, std::span<std::byte> of_layers) noexcept;
 
   // Arguments come without parts.
 
@@ -73,11 +88,23 @@ class Math {
   void pool(CudaStream& stream, PoolArgs& args, const PoolBackArgs* back, std::byte* index) const;
   /// The gradient of `forward`, which was enqueued in this step with the same index.
   void pool_back(CudaStream& stream, PoolBackArgs& args, const PoolArgs& forward, std::byte* index) const;
+  /// `back`: the gradient that will follow; null: none will. False: nothing is done, since only a library can. The
+  /// library works in the layers' scratch, behind the product sums.
+  bool attend(CudaStream& stream, const AttentionArgs& args, const AttentionBackArgs* back) const;
+  /// The gradient of `forward`, which was enqueued in this step.
+  bool attend_back(CudaStream& stream, const AttentionArgs& forward, const AttentionBackArgs& args) const;
+  /// A batch norm in training, by its batch. `back`: the gradient that will follow. False: nothing is done, since only
+  /// a library can.
+  bool normalize(CudaStream& stream, const BatchNormArgs& args, const BatchNormBackArgs& back) const;
+  /// The gradient of `forward`, which was enqueued in this step.
+  bool normalize_back(CudaStream& stream, const BatchNormArgs& forward, const BatchNormBackArgs& args) const;
   /// to[j] = the sum of column j times the factor, f32. `args` comes without parts.
   void sum_columns(CudaStream& stream, SumColumnsArgs& args, float* to, const Factor& factor) const;
   /// Chooses the parts of sums over columns, whose results (at most 16 bytes each) then find room in scratch().
   void cut(ColumnSums& sums) const noexcept;
   std::byte* scratch() const noexcept { return scratch_; }
+  /// Of the layer that is enqueued, until its function returns.
+  std::byte* layer_scratch() const noexcept { return layer_scratch_.data(); }
 
  private:
   template <class Args>
@@ -92,6 +119,11 @@ class Math {
   bool prepare(const std::optional<DnnOperation>& what);
   const DnnPlan* plan_of(const std::optional<DnnOperation>& what) const;
   bool run_by_library(CudaStream& stream, const std::optional<DnnOperation>& what) const;
+  std::byte* attention_workspace(const AttentionArgs& args, std::uint64_t size_bytes) const;
+  const DnnPlan* plan_of_attention(const AttentionArgs& args, const std::optional<DnnOperation>& what) const;
+  bool has_attention(const AttentionArgs& args, const AttentionBackArgs* back) const;
+  bool has_batch_norm(const BatchNormArgs& args, const BatchNormBackArgs& back) const;
+  bool attend_by_library(CudaStream& stream, const AttentionArgs& args, const std::optional<DnnOperation>& what) const;
   bool writes_index(const PoolArgs& args, const PoolBackArgs& back, std::byte* index) const;
   bool convolve_with_bias(CudaStream& stream, const ConvolveArgs& args, const std::uint16_t* half_bias) const;
 
@@ -100,6 +132,7 @@ class Math {
   const MathLibraries libraries_;
   const MathRoom room_;
   std::byte* scratch_ = nullptr;
+  std::span<std::byte> layer_scratch_;
   std::byte* landing_ = nullptr;  // where the libraries' gradients wait for a kernel of ours
   DeviceMemory workspace_;        // of the libraries
 };

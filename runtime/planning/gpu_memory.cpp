@@ -18,6 +18,8 @@ constexpr std::uint64_t kF32 = sizeof(float);
 constexpr std::uint64_t kWorkspace = std::uint64_t{32} << 20;
 /// What a plan of cuDNN may need (DnnLibrary::kMostWorkspace). It works where products do.
 constexpr std::uint64_t kDnnWorkspace = std::uint64_t{256} << 20;
+/// What a plan of attention needs besides.
+constexpr std::uint64_t kDnnAttention = 1024;
 /// Two blocks of 64 x 64 sums for each processor of the largest GPUs.
 constexpr std::uint64_t kMostProcessors = 192, kProductParts = 2 * kMostProcessors * 64 * 64 * kF32;
 /// Of what kernels keep (devices/cuda/kernels).
@@ -97,7 +99,15 @@ class ReplicaMemoryOf {
     const auto* const attention = std::get_if<Attention>(&operation);
     if (attention == nullptr) return 0;
     const std::uint64_t count = pairs(*attention, shape);
-    return on_a_boundary(count * kF32) + (element_bytes_ != kF32 ? count * element_bytes_ : 0);
+    const std::uint64_t own = on_a_boundary(count * kF32) + (element_bytes_ != kF32 ? count * element_bytes_ : 0);
+    return std::max(own, dnn_scratch_of(*attention, shape));
+  }
+  /// Where cuDNN may compute attention: a sum for each place, and the weights over whole tiles.
+  std::uint64_t dnn_scratch_of(const Attention& attention, const Shape& shape) const {
+    const std::uint64_t length = shape.extents[0], matrices = rows_ * attention.heads;
+    if (element_bytes_ == kF32 || length < 2 || shape.extents[1] / attention.heads % 8 != 0) return 0;
+    const std::uint64_t down = (length + 63) / 64 * 64, across = (length + 127) / 128 * 128;
+    return on_a_boundary(matrices * length * kF32) + matrices * down * across * 2 + kDnnAttention;
   }
   std::uint64_t pairs(const Attention& attention, const Shape& shape) const {
     return rows_ * attention.heads * shape.extents[0] * shape.extents[0];
@@ -125,15 +135,21 @@ class ReplicaMemoryOf {
     }
     return most;
   }
-  /// The workspace for what cuDNN may compute, and the indices of max pools.
+  /// What cuDNN keeps of a batch norm: six numbers for each channel.
+  std::uint64_t norm_tensors(std::uint32_t layer) const {
+    return 6 * on_a_boundary(graph_.output_of(layer).extents.back() * kF32);
+  }
+  /// The workspace for what cuDNN may compute, the indices of max pools, and what batch norms keep more than otherwise.
   std::uint64_t dnn() const {
     std::uint64_t kept = 0;
     bool computes = false;
     for (std::uint32_t l = 0; l < graph_.layers().size(); ++l) {
       const Operation& operation = graph_.layers()[l].operation;
-      const bool is_max = std::holds_alternative<MaxPool>(operation);
+      const bool is_max = std::holds_alternative<MaxPool>(operation),
+                 is_norm = std::holds_alternative<BatchNorm>(operation);
       if (is_max) kept += on_a_boundary(rows_ * width(graph_.output_tensor(l)));
-      computes = computes || is_max || is_convolution(l) || std::holds_alternative<AveragePool>(operation) ||
+      if (is_norm) kept += norm_tensors(l) - std::min(norm_tensors(l), on_a_boundary(this->kept(l)));
+      computes = computes || is_max || is_norm || is_convolution(l) || std::holds_alternative<AveragePool>(operation) ||
                  std::holds_alternative<GlobalAveragePool>(operation);
     }
     return kept + (computes ? kDnnWorkspace - kWorkspace : 0);

@@ -91,15 +91,17 @@ TEST_F(CudaJob, SaysWhatComputesItsLayers) {
     EXPECT_EQ(rtrun.wait(60s), 0) << rtrun.err();
     return rtrun.out();
   };
-  EXPECT_THAT(said("cublaslt", "cudnn", {}),
-              HasSubstr("products by cuBLASLt 13.1.0, convolutions and pools by cuDNN 9.19.0\n"));
-  EXPECT_THAT(said("cublaslt", "cudnn", {"model.tf32=true"}),
-              HasSubstr("products by cuBLASLt 13.1.0 in TF32, convolutions and pools by cuDNN 9.19.0 in TF32\n"));
   EXPECT_THAT(
-      said("own", "own", {}),
+      said("cublaslt", "cudnn", {}),
       HasSubstr(
-          "products by own kernels (as TROUPE_CUDA_PRODUCTS or the device's options ask), convolutions and pools by "
-          "own kernels (as TROUPE_CUDA_CONVOLUTIONS"));
+          "products by cuBLASLt 13.1.0, convolutions, pools, batch norms and 16-bit attention by cuDNN 9.19.0\n"));
+  EXPECT_THAT(said("cublaslt", "cudnn", {"model.tf32=true"}),
+              HasSubstr("products by cuBLASLt 13.1.0 in TF32, convolutions, pools, batch norms and 16-bit attention by "
+                        "cuDNN 9.19.0 in TF32\n"));
+  EXPECT_THAT(said("own", "own", {}),
+              HasSubstr("products by own kernels (as TROUPE_CUDA_PRODUCTS or the device's options ask), convolutions, "
+                        "pools, batch norms and 16-bit attention by "
+                        "own kernels (as TROUPE_CUDA_CONVOLUTIONS"));
 }
 
 TEST_F(CudaJob, SwitchesItsPolicyInARun) {

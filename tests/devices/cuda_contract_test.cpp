@@ -112,6 +112,32 @@ TEST_P(CudaProducts, HaveTheGradientsOfTheReferenceWithUnhandyExtents) { compare
 TEST_P(CudaProducts, HaveTheGradientsOfTheReferenceWithUnhandyExtentsInBf16) { compare_all(DType::bf16); }
 TEST_P(CudaProducts, HaveTheGradientsOfTheReferenceWithUnhandyExtentsInF16) { compare_all(DType::f16); }
 
+/// Attention with heads of the sizes that a library has, and others, over texts of unhandy lengths.
+class CudaAttention : public LayerContract {
+ protected:
+  Graph heads(DType dtype, std::uint32_t length, Attention attention, std::uint32_t part) const {
+    return {"heads",
+            Shape{{length, 9}},
+            dtype,
+            {{"qkv", Dense{.units = 3 * part * attention.heads, .flatten = false}},
+             {"a", attention},
+             {"out", Dense{kLayerClasses}},
+             {"loss", SoftmaxCrossEntropy{}}}};
+  }
+  void compare_all(DType dtype) {
+    for (const bool causal : {false, true}) {
+      for (const std::uint32_t length : {1, 2, 31, 33, 130})
+        EXPECT_TRUE(compare(heads(dtype, length, {.heads = 3, .causal = causal}, 8), length));
+      for (const std::uint32_t part : {4, 12, 16, 64, 128})
+        EXPECT_TRUE(compare(heads(dtype, 33, {.heads = 2, .causal = causal}, part), part));
+    }
+  }
+};
+
+TEST_P(CudaAttention, HasTheGradientsOfTheReferenceWithUnhandyExtents) { compare_all(DType::f32); }
+TEST_P(CudaAttention, HasTheGradientsOfTheReferenceWithUnhandyExtentsInBf16) { compare_all(DType::bf16); }
+TEST_P(CudaAttention, HasTheGradientsOfTheReferenceWithUnhandyExtentsInF16) { compare_all(DType::f16); }
+
 /// Convolutions of unhandy extents, with and without what follows them in one kernel.
 class CudaConvolutions : public LayerContract {
  protected:
@@ -160,11 +186,13 @@ TEST_P(CudaConvolutions, HaveTheGradientsOfTheReferenceWithUnhandyExtentsInF16) 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(LayerContract);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CudaModels);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CudaProducts);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CudaAttention);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CudaConvolutions);
 #else
 INSTANTIATE_TEST_SUITE_P(Cuda, LayerContract, both_cases(), case_name);
 INSTANTIATE_TEST_SUITE_P(Cuda, CudaModels, both_cases(), case_name);
 INSTANTIATE_TEST_SUITE_P(Cuda, CudaProducts, both_cases(), case_name);
+INSTANTIATE_TEST_SUITE_P(Cuda, CudaAttention, both_cases(), case_name);
 INSTANTIATE_TEST_SUITE_P(Cuda, CudaConvolutions, both_cases(), case_name);
 #endif
 

@@ -34,6 +34,8 @@ const Network kNetworks[] = {
     {"resnet", "model = { name = \"resnet\", depth = 8 }", images(32, 3), 50},
     {"gpt", "model = { name = \"gpt\", width = 64, heads = 4, depth = 2 }", windows(128), 64},
     {"gpt in bf16", "model = { name = \"gpt\", width = 64, heads = 4, depth = 2, dtype = \"bf16\" }", windows(128), 64},
+    {"gpt of short texts in bf16", "model = { name = \"gpt\", width = 64, heads = 8, depth = 1, dtype = \"bf16\" }",
+     windows(20), 500},
 };
 
 class GpuMemory : public ::testing::TestWithParam<Network> {

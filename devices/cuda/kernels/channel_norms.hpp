@@ -168,6 +168,40 @@ TROUPE_KERNEL_BODY void channel_gradients(const Block& block, const ChannelGradi
   });
 }
 
+/// The same, of sums and statistics that a library has found.
+struct BringChannelGradientsArgs {
+  const StreamState* stream;
+  float* scale_to;
+  float* shift_to;
+  float* mean_to;      // minus the samples times the mean
+  float* variance_to;  // likewise, of the variance over the count less one
+  const float* to_scale;
+  const float* to_shift;
+  const float* mean;
+  const float* variance;  // over the count less one
+  const std::uint64_t* samples;
+  std::uint64_t channels;
+  Factor factor{};  // of what goes to scale_to and shift_to
+};
+TROUPE_KERNEL_BODY void bring_channel_gradients(const Block& block, const BringChannelGradientsArgs& args) {
+  float* const scale_to = block.at(args.scale_to);
+  float* const shift_to = block.at(args.shift_to);
+  float* const mean_to = block.at(args.mean_to);
+  float* const variance_to = block.at(args.variance_to);
+  const float* const to_scale = block.at(args.to_scale);
+  const float* const to_shift = block.at(args.to_shift);
+  const float* const mean = block.at(args.mean);
+  const float* const variance = block.at(args.variance);
+  const auto samples = static_cast<float>(*block.at(args.samples));
+  const float factor = value_of(block, args.factor);
+  block.for_each(args.channels, [&](std::uint64_t c) {
+    scale_to[c] = to_scale[c] * factor;
+    shift_to[c] = to_shift[c] * factor;
+    mean_to[c] = -samples * mean[c];
+    variance_to[c] = -samples * variance[c];
+  });
+}
+
 /// Source: Ioffe, Szegedy 2015, section 3, with terms combined.
 struct NormalizeChannelsBackArgs {
   const StreamState* stream;
@@ -233,6 +267,14 @@ inline void declare(Accesses& touched, const ChannelGradientsArgs& args) {
   touched.writes(args.sums_to, channels * sizeof(SlopeSums));
   for (float* const to : {args.scale_to, args.shift_to, args.mean_to, args.variance_to})
     touched.writes(to, channels * sizeof(float));
+}
+inline void declare(Accesses& touched, const BringChannelGradientsArgs& args) {
+  for (const float* const from : {args.to_scale, args.to_shift, args.mean, args.variance})
+    touched.reads(from, args.channels * sizeof(float));
+  touched.reads(args.samples, sizeof *args.samples);
+  touched.reads(args.factor.at, sizeof(float));
+  for (float* const to : {args.scale_to, args.shift_to, args.mean_to, args.variance_to})
+    touched.writes(to, args.channels * sizeof(float));
 }
 inline void declare(Accesses& touched, const NormalizeChannelsBackArgs& args) {
   touched.reads(args.gradient, args.count * bytes_of(args.gradient_type));

@@ -65,6 +65,7 @@
   KERNEL(normalize_channels, NormalizeChannelsArgs)          \
   KERNEL(sum_channel_slopes, SumChannelSlopesArgs)           \
   KERNEL(channel_gradients, ChannelGradientsArgs)            \
+  KERNEL(bring_channel_gradients, BringChannelGradientsArgs) \
   KERNEL(normalize_channels_back, NormalizeChannelsBackArgs) \
   KERNEL(normalize_rows, NormalizeRowsArgs)                  \
   KERNEL(normalize_rows_back, NormalizeRowsBackArgs)         \

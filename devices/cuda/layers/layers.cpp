@@ -1,5 +1,6 @@
 #include "devices/cuda/layers/layers.hpp"
 
+#include <algorithm>
 #include <type_traits>
 #include <variant>
 
@@ -17,6 +18,9 @@ std::uint64_t last_extent(const Tensor& tensor) {
 void check_at_most(std::uint64_t found, std::uint64_t most, const char* what) {
   TROUPE_CHECK(found <= most, Code::unsupported, "it has ", found, " ", what, ", a cuda device takes ", most);
 }
+
+/// Of a batch norm by cuDNN: its and the batch's statistics, and gradients to scale and shift.
+constexpr std::uint64_t kDnnNormTensors = 6;
 
 /// Pixels are counted in 31 bits.
 void check_pixels(const LayerWork& work, std::uint32_t rows) {
@@ -54,8 +58,10 @@ LayerRoom room_for(const Kind& kind, const LayerWork& work, std::uint32_t rows) 
     if constexpr (std::is_same_v<Kind, Transpose>)
       check_at_most(work.output->shape.extents.size(), kMostExtents, "extents");
     if constexpr (std::is_same_v<Kind, MaxPool>) room.dnn_kept = rows * work.output->width();  // the index
-    if constexpr (std::is_same_v<Kind, BatchNorm>)
+    if constexpr (std::is_same_v<Kind, BatchNorm>) {
       room.kept = on_a_boundary(channels * sizeof(ChannelMoments)) + channels * sizeof(SlopeSums);
+      room.dnn_kept = kDnnNormTensors * on_a_boundary(channels * sizeof(float));
+    }
     if constexpr (std::is_same_v<Kind, LayerNorm> || std::is_same_v<Kind, L2Norm>)
       room.kept = positions * sizeof(RowMoments);
     if constexpr (std::is_same_v<Kind, Embedding>) {
@@ -67,11 +73,15 @@ LayerRoom room_for(const Kind& kind, const LayerWork& work, std::uint32_t rows) 
 }
 
 /// The weights, and in the backward pass the gradients to them. Scores are f32; where weights are not, they lie apart.
+/// Where a library computes it, it works there instead.
 LayerRoom room_for(const Attention& attention, const LayerWork& work, std::uint32_t rows) {
   const std::uint64_t length = work.output->shape.extents[0], count = rows * attention.heads * length * length;
   const Stored type = work.inputs[0]->type;
   LayerRoom room{.kept = count * bytes_of(type), .scratch = on_a_boundary(count * sizeof(float))};
   if (type != Stored::f32) room.scratch += count * bytes_of(type);
+  if (fits_library(type, length, work.output->shape.extents[1] / attention.heads))
+    room.scratch = std::max(room.scratch, product_sums_bytes(rows, attention.heads, length) +
+                                              attention_workspace_bytes(rows, attention.heads, length));
   return room;
 }
 

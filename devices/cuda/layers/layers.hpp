@@ -77,6 +77,8 @@ void prepare(const LayerWork& work, const Operation& operation, const Tensor* re
 void prepare(const MaxPool& pool, const LayerWork& work, std::uint32_t rows, bool trains, Math& math);
 void prepare(const AveragePool& pool, const LayerWork& work, std::uint32_t rows, bool trains, Math& math);
 void prepare(const GlobalAveragePool& pool, const LayerWork& work, std::uint32_t rows, bool trains, Math& math);
+void prepare(const BatchNorm& norm, const LayerWork& work, std::uint32_t rows, bool trains, Math& math);
+void prepare(const Attention& attention, const LayerWork& work, std::uint32_t rows, bool trains, Math& math);
 /// Of a convolution. `relu`: as above.
 void prepare(const Conv2d& conv, const LayerWork& work, const Tensor* relu, std::uint32_t rows, bool trains,
              Math& math);

@@ -1,3 +1,5 @@
+#include <optional>
+
 #include "devices/cuda/layers/layers.hpp"
 
 namespace troupe::cuda {
@@ -17,6 +19,48 @@ ColumnSums over_channels(const LayerWork& work, const Pass& pass) {
 ChannelMoments* moments_of(const LayerWork& work) { return reinterpret_cast<ChannelMoments*>(work.kept); }
 SlopeSums* slopes_of(const LayerWork& work, std::uint64_t channels) {
   return reinterpret_cast<SlopeSums*>(work.kept + on_a_boundary(channels * sizeof(ChannelMoments)));
+}
+
+/// The tensors of a batch norm by a library lie there, one behind the other.
+float* dnn_tensor(const LayerWork& work, std::uint64_t which) {
+  const std::uint64_t channels = work.output->shape.extents.back();
+  return reinterpret_cast<float*>(work.kept + which * on_a_boundary(channels * sizeof(float)));
+}
+
+BatchNormArgs dnn_args(const BatchNorm& norm, const LayerWork& work, std::uint32_t rows) {
+  const Tensor &input = *work.inputs[0], &output = *work.output;
+  const std::uint32_t channels = output.shape.extents.back();
+  BatchNormArgs args{};
+  args.rows = rows, args.channels = channels, args.epsilon = static_cast<float>(norm.epsilon);
+  args.positions = static_cast<std::uint32_t>(output.width() / channels);
+  args.input = input.at, args.input_type = input.type;
+  args.output = output.at, args.output_type = output.type;
+  args.scale = work.parameters[kScale].as_floats(), args.shift = work.parameters[kShift].as_floats();
+  args.running_mean = work.parameters[kRunningMean].as_floats();
+  args.running_variance = work.parameters[kRunningVariance].as_floats();
+  args.mean = dnn_tensor(work, 0), args.inverse = dnn_tensor(work, 1);
+  args.batch_mean = dnn_tensor(work, 2), args.batch_variance = dnn_tensor(work, 3);
+  return args;
+}
+
+/// Without a value: a library does not compute it, since there is no gradient to the input.
+std::optional<BatchNormBackArgs> dnn_back_args(const LayerWork& work) {
+  if (work.gradients.empty() || work.gradients[0].at == nullptr) return std::nullopt;
+  return BatchNormBackArgs{work.gradients[0], work.output->gradient, work.output->gradient_type, dnn_tensor(work, 4),
+                           dnn_tensor(work, 5)};
+}
+
+/// From where a library has left them. Other ranks may be reading the gradients of the step before.
+void bring_gradients(const BatchNormArgs& norm, const BatchNormBackArgs& back, const LayerWork& work,
+                     const Pass& pass) {
+  BringChannelGradientsArgs args{};
+  args.scale_to = work.parameters[kScale].gradient, args.shift_to = work.parameters[kShift].gradient;
+  args.mean_to = work.parameters[kRunningMean].gradient;
+  args.variance_to = work.parameters[kRunningVariance].gradient;
+  args.to_scale = back.to_scale, args.to_shift = back.to_shift;
+  args.mean = norm.batch_mean, args.variance = norm.batch_variance;
+  args.samples = pass.samples, args.channels = norm.channels, args.factor = pass.gradient_factor;
+  pass.stream.launch(args, args.channels);
 }
 
 void find_moments(const BatchNorm& norm, const LayerWork& work, const Pass& pass, const ColumnSums& sums) {
@@ -76,7 +120,15 @@ void normalize_rows_backward(const LayerWork& work, const Pass& pass, bool is_la
 
 }  // namespace
 
+void prepare(const BatchNorm& norm, const LayerWork& work, std::uint32_t rows, bool trains, Math& math) {
+  if (!trains) return;
+  if (const auto back = dnn_back_args(work)) math.prepare(dnn_args(norm, work, rows), *back);
+}
+
 void forward(const BatchNorm& norm, const LayerWork& work, const Pass& pass) {
+  if (const auto back = dnn_back_args(work);
+      pass.training && back && pass.math.normalize(pass.stream, dnn_args(norm, work, pass.rows), *back))
+    return;
   const ColumnSums sums = over_channels(work, pass);
   find_moments(norm, work, pass, sums);
   NormalizeChannelsArgs args{};
@@ -88,7 +140,10 @@ void forward(const BatchNorm& norm, const LayerWork& work, const Pass& pass) {
   pass.stream.launch(args, args.count);
 }
 
-void backward(const BatchNorm&, const LayerWork& work, const Pass& pass) {
+void backward(const BatchNorm& norm, const LayerWork& work, const Pass& pass) {
+  const BatchNormArgs by_library = dnn_args(norm, work, pass.rows);
+  if (const auto back = dnn_back_args(work); back && pass.math.normalize_back(pass.stream, by_library, *back))
+    return bring_gradients(by_library, *back, work, pass);
   const Tensor &input = *work.inputs[0], &output = *work.output;
   const ColumnSums sums = over_channels(work, pass);
   SumChannelSlopesArgs slopes{};

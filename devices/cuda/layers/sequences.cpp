@@ -1,54 +1,38 @@
-#include <cmath>
-#include <utility>
+#include <optional>
 
+#include "devices/cuda/head_products.hpp"
 #include "devices/cuda/layers/layers.hpp"
 
 namespace troupe::cuda {
 namespace {
 
-/// The products of attention: matrices of each head of each row. Tensors are [rows, length, parts of width], a weight
-/// is [rows, heads, length, length].
-class HeadProducts {
- public:
-  HeadProducts(const Attention& attention, const LayerWork& work, const Pass& pass)
-      : pass_(pass),
-        heads_(attention.heads),
-        length_(work.output->shape.extents[0]),
-        width_(work.output->shape.extents[1]) {}
+HeadProducts products_of(const Attention& attention, const LayerWork& work, std::uint32_t rows) {
+  const auto& extents = work.output->shape.extents;
+  return {rows, attention.heads, extents[0], extents[1]};
+}
 
-  std::uint64_t part() const noexcept { return width_ / heads_; }
-  std::uint64_t count_weights() const noexcept { return pass_.rows * heads_ * length_ * length_; }
-  std::uint64_t length() const noexcept { return length_; }
-  float scale() const noexcept { return 1 / std::sqrt(static_cast<float>(part())); }
+/// A library keeps the logarithms of sums where kernels of ours keep weights.
+AttentionArgs forward_args(const Attention& attention, const LayerWork& work, std::uint32_t rows) {
+  const Tensor &input = *work.inputs[0], &output = *work.output;
+  AttentionArgs args{.rows = rows,
+                     .length = output.shape.extents[0],
+                     .heads = attention.heads,
+                     .part = output.shape.extents[1] / attention.heads,
+                     .causal = attention.causal};
+  args.input = input.at, args.input_type = input.type;
+  args.output = output.at, args.output_type = output.type;
+  args.log_sums = reinterpret_cast<float*>(work.kept);
+  return args;
+}
 
-  /// Queries (0), keys (1) or values (2) of [length, 3 width], or the gradients to them.
-  Matrix of_input(const void* at, Stored type, std::uint64_t which) const {
-    const auto* const first = static_cast<const std::byte*>(at) + which * width_ * bytes_of(type);
-    return {first, 3 * width_, 1, length_ * 3 * width_, part(), type, 0};
-  }
-  Matrix of_output(const void* at, Stored type) const { return {at, width_, 1, length_ * width_, part(), type, 0}; }
-  Matrix weights(const void* at, Stored type) const {
-    return {at, length_, 1, heads_ * length_ * length_, length_ * length_, type, 0};
-  }
-  static Matrix transposed(Matrix of) {
-    std::swap(of.rows, of.columns);
-    return of;
-  }
-  /// to [length, columns] = scale a b.
-  void multiply(const Matrix& to, std::uint32_t adds, const Matrix& a, const Matrix& b, std::uint64_t columns,
-                std::uint64_t inner, float scale = 1) const {
-    MultiplyArgs args{};
-    args.to.at = const_cast<void*>(to.at), args.to.type = to.type, args.to.adds = adds, args.to.scale = scale;
-    args.place = to, args.a = a, args.b = b;
-    args.extents = {pass_.rows * heads_, length_, columns, inner};
-    args.inner_batches = heads_;
-    pass_.math.multiply(pass_.stream, args);
-  }
+/// Without a value: none is computed.
+std::optional<AttentionBackArgs> backward_args(const LayerWork& work, bool trains, const Math& math) {
+  if (!trains || work.gradients.empty() || work.gradients[0].at == nullptr) return std::nullopt;
+  return AttentionBackArgs{work.gradients[0], work.output->gradient, reinterpret_cast<float*>(math.layer_scratch()),
+                           work.output->gradient_type};
+}
 
- private:
-  const Pass& pass_;
-  const std::uint64_t heads_, length_, width_;
-};
+const AttentionBackArgs* pointer_to(const std::optional<AttentionBackArgs>& args) { return args ? &*args : nullptr; }
 
 }  // namespace
 
@@ -97,46 +81,58 @@ void backward(const Position&, const LayerWork& work, const Pass& pass) {
   move_all(work.gradients[0], output.gradient, output.gradient_type, pass.rows * output.width(), pass);
 }
 
+void prepare(const Attention& attention, const LayerWork& work, std::uint32_t rows, bool trains, Math& math) {
+  const auto back = backward_args(work, trains, math);
+  math.prepare(forward_args(attention, work, rows), pointer_to(back));
+}
+
 // Weights have the type of the tensors: a library multiplies operands of one type only. Scores, which are summed up
 // before they become weights, stay f32.
 void forward(const Attention& attention, const LayerWork& work, const Pass& pass) {
+  const auto back = backward_args(work, pass.training, pass.math);
+  if (pass.math.attend(pass.stream, forward_args(attention, work, pass.rows), pointer_to(back))) return;
   const Tensor &input = *work.inputs[0], &output = *work.output;
-  const HeadProducts heads{attention, work, pass};
+  const HeadProducts heads = products_of(attention, work, pass.rows);
   auto* const scores = reinterpret_cast<float*>(input.type == Stored::f32 ? work.kept : pass.scratch);
-  heads.multiply(heads.weights(scores, Stored::f32), 0, heads.of_input(input.at, input.type, 0),
-                 HeadProducts::transposed(heads.of_input(input.at, input.type, 1)), heads.length(), heads.part(),
-                 heads.scale());
-  SoftmaxRowsArgs softmax{
-      nullptr,   work.kept, scores, heads.count_weights() / heads.length(), heads.length(), attention.causal ? 1U : 0U,
-      input.type};
+  MultiplyArgs to_scores = heads.product(heads.weights(scores, Stored::f32), 0, heads.of_input(input.at, input.type, 0),
+                                         HeadProducts::transposed(heads.of_input(input.at, input.type, 1)),
+                                         heads.length(), heads.part(), heads.scale());
+  pass.math.multiply(pass.stream, to_scores);
+  SoftmaxRowsArgs softmax = heads.softmax(work.kept, scores, attention.causal, input.type);
   pass.stream.launch(softmax, softmax.count_rows * kSummedColumns);
-  heads.multiply(heads.of_output(output.at, output.type), 0, heads.weights(work.kept, input.type),
-                 heads.of_input(input.at, input.type, 2), heads.part(), heads.length());
+  MultiplyArgs to_output =
+      heads.product(heads.of_output(output.at, output.type), 0, heads.weights(work.kept, input.type),
+                    heads.of_input(input.at, input.type, 2), heads.part(), heads.length());
+  pass.math.multiply(pass.stream, to_output);
 }
 
 void backward(const Attention& attention, const LayerWork& work, const Pass& pass) {
+  const auto back = backward_args(work, pass.training, pass.math);
+  if (!back || pass.math.attend_back(pass.stream, forward_args(attention, work, pass.rows), *back)) return;
   const GradientTo& to = work.gradients[0];
-  if (to.at == nullptr) return;
   const Tensor &input = *work.inputs[0], &output = *work.output;
-  const HeadProducts heads{attention, work, pass};
+  const HeadProducts heads = products_of(attention, work, pass.rows);
+  const auto multiply = [&](const Matrix& product, std::uint32_t adds, const Matrix& a, const Matrix& b,
+                            std::uint64_t columns, std::uint64_t inner) {
+    MultiplyArgs args = heads.product(product, adds, a, b, columns, inner);
+    pass.math.multiply(pass.stream, args);
+  };
   const Matrix weights = heads.weights(work.kept, input.type);
   auto* const to_weights = reinterpret_cast<float*>(pass.scratch);
   std::byte* const to_scores =
       pass.scratch + (input.type == Stored::f32 ? 0 : on_a_boundary(heads.count_weights() * sizeof(float)));
   const Matrix gradient = heads.of_output(output.gradient, output.gradient_type);
-  heads.multiply(heads.of_input(to.at, to.type, 2), to.adds, HeadProducts::transposed(weights), gradient, heads.part(),
-                 heads.length());
-  heads.multiply(heads.weights(to_weights, Stored::f32), 0, gradient,
-                 HeadProducts::transposed(heads.of_input(input.at, input.type, 2)), heads.length(), heads.part());
-  SoftmaxRowsBackArgs softmax{
-      nullptr,        to_scores,     to_weights, work.kept, heads.count_weights() / heads.length(),
-      heads.length(), heads.scale(), input.type};
+  multiply(heads.of_input(to.at, to.type, 2), to.adds, HeadProducts::transposed(weights), gradient, heads.part(),
+           heads.length());
+  multiply(heads.weights(to_weights, Stored::f32), 0, gradient,
+           HeadProducts::transposed(heads.of_input(input.at, input.type, 2)), heads.length(), heads.part());
+  SoftmaxRowsBackArgs softmax = heads.softmax_back(to_scores, to_weights, work.kept, input.type);
   pass.stream.launch(softmax, softmax.count_rows * kSummedColumns);
   const Matrix slopes = heads.weights(to_scores, input.type);
-  heads.multiply(heads.of_input(to.at, to.type, 0), to.adds, slopes, heads.of_input(input.at, input.type, 1),
-                 heads.part(), heads.length());
-  heads.multiply(heads.of_input(to.at, to.type, 1), to.adds, HeadProducts::transposed(slopes),
-                 heads.of_input(input.at, input.type, 0), heads.part(), heads.length());
+  multiply(heads.of_input(to.at, to.type, 0), to.adds, slopes, heads.of_input(input.at, input.type, 1), heads.part(),
+           heads.length());
+  multiply(heads.of_input(to.at, to.type, 1), to.adds, HeadProducts::transposed(slopes),
+           heads.of_input(input.at, input.type, 0), heads.part(), heads.length());
 }
 
 }  // namespace troupe::cuda

@@ -54,7 +54,7 @@ struct Convolutions : DnnRig {
 
 int strides_of_another_order() {
   Convolutions rig;
-  (void)rig.finalized(rig.open_tensor(1, kImages, {144, 36, 6, 1}));
+  (void)rig.finalized(rig.open_operation(rig.finalized(rig.open_tensor(1, kImages, {144, 36, 6, 1})), kOutput));
   rig.finish();
   return 0;
 }

@@ -21,5 +21,7 @@ std::vector<Mistake> mistakes_with_collectives();
 std::vector<Mistake> mistakes_with_products();
 std::vector<Mistake> mistakes_with_convolutions();
 std::vector<Mistake> mistakes_with_pools();
+std::vector<Mistake> mistakes_with_attention();
+std::vector<Mistake> mistakes_with_norms();
 
 }  // namespace troupe::cuda::testing::mistakes

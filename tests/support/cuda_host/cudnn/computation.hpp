@@ -18,15 +18,21 @@ using cuda::host::Address;
 using cuda::host::PlacePtr;
 using cuda::host::Run;
 
-/// A tensor, channels next to each other: extents are images, channels, height, width.
+/// Four of a tensor. Of images: images, channels, height, width.
+using Extents = std::array<std::int64_t, 4>;
+
 struct TensorForm {
   std::int64_t id = 0, alignment = 0;
-  std::array<std::int64_t, 4> extents{};
+  Extents extents{}, strides{};  // strides in elements
   DataType type = DataType::f32;
   bool is_virtual = false;
+  bool is_by_value = false;  // one number, which a call gives by an address of the host
 
   std::uint64_t count() const noexcept;
+  /// From the first element to the last one. Other tensors may lie between them.
   std::uint64_t size_bytes() const noexcept;
+  std::uint64_t element_bytes() const noexcept;
+  bool is_channels_last() const noexcept;
   std::string text() const;
 };
 Stored stored(DataType type);
@@ -61,8 +67,9 @@ struct EngineConfig {
 
 /// Where the tensors are for the thread that computes.
 struct Found {
-  std::vector<void*> tensors;  // in the order of Computation::tensors()
-  float* workspace = nullptr;  // null: the engine needs none
+  std::vector<void*> tensors;    // in the order of Computation::tensors()
+  std::vector<float> constants;  // in that of Computation::constants()
+  float* workspace = nullptr;    // null: the engine needs none
 };
 
 /// What a graph computes.
@@ -74,8 +81,9 @@ class Computation {
     bool is_read = true, is_written = false;
   };
   virtual ~Computation() = default;
-  /// In the order in which a call names them.
   virtual std::vector<Operand> tensors() const = 0;
+  /// Ids of the numbers that a call gives by value.
+  virtual std::vector<std::int64_t> constants() const { return {}; }
   /// Other than success: the library has no such graph.
   virtual const char* fault_name() const noexcept = 0;
   /// Where a call is wrong that only its numbers show: what is wrong with it.
@@ -94,6 +102,7 @@ struct Call {
   ComputationPtr work;
   EngineConfig config;
   std::vector<Address> places{};
+  std::vector<float> constants{};
   Address workspace = 0;
 
   cuda::host::Uses uses() const;

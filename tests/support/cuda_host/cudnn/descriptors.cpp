@@ -23,11 +23,43 @@ Rules pool_rules(Attribute images, Attribute output, Attribute index, Attribute 
           {window, descriptor}, {alpha, factor},      {beta, factor}};
 }
 
+/// The tensors of a batch norm, then its numbers, in the order of BatchNorm.
+struct NormAttributes {
+  std::vector<Attribute> inputs, outputs, numbers;
+};
+const NormAttributes& norm_attributes(DescriptorType type) {
+  static const NormAttributes forward{
+      {norm_forward_x, norm_forward_scale, norm_forward_shift, norm_forward_running_mean,
+       norm_forward_running_variance},
+      {norm_forward_y, norm_forward_mean, norm_forward_inverse, norm_forward_next_mean, norm_forward_next_variance},
+      {norm_forward_epsilon, norm_forward_momentum}};
+  static const NormAttributes backward{
+      {norm_backward_x, norm_backward_to_y, norm_backward_scale, norm_backward_mean, norm_backward_inverse},
+      {norm_backward_to_x, norm_backward_to_scale, norm_backward_to_shift},
+      {}};
+  return type == DescriptorType::norm_forward ? forward : backward;
+}
+
+Rules norm_rules(DescriptorType type) {
+  const NormAttributes& of = norm_attributes(type);
+  Rules rules;
+  for (const auto* const all : {&of.inputs, &of.outputs, &of.numbers})
+    for (const Attribute each : *all) rules[each] = {ElementType::descriptor, 1, true};
+  if (type == DescriptorType::norm_forward)
+    rules[norm_forward_phase] = {ElementType::norm_phase, 1, true},
+    rules[norm_forward_mode] = {ElementType::norm_mode, 1, true};
+  else
+    rules[norm_backward_mode] = {ElementType::norm_mode, 1, true};
+  return rules;
+}
+
 const std::map<DescriptorType, Rules>& all_rules() {
   using Type = ElementType;
   static const std::map<DescriptorType, Rules> rules{
       {DescriptorType::pointwise,
-       {{pointwise_mode, {Type::pointwise_mode, 1, true}}, {pointwise_compute, {Type::data_type, 1, true}}}},
+       {{Attribute::pointwise_mode, {Type::pointwise_mode, 1, true}},
+        {pointwise_compute, {Type::data_type, 1, true}},
+        {pointwise_axis, {Type::int64, 1, false}}}},
       {DescriptorType::convolution,
        {{convolution_compute, {Type::data_type, 1, true}},
         {convolution_mode, {Type::convolution_mode, 1, true}},
@@ -42,7 +74,8 @@ const std::map<DescriptorType, Rules>& all_rules() {
         {tensor_strides, {Type::int64, 4, true}},
         {tensor_id, {Type::int64, 1, true}},
         {tensor_alignment, {Type::int64, 1, true}},
-        {tensor_is_virtual, {Type::boolean, 1, false}}}},
+        {tensor_is_virtual, {Type::boolean, 1, false}},
+        {tensor_is_by_value, {Type::boolean, 1, false}}}},
       {DescriptorType::convolution_forward, operation_rules(forward_images, forward_weights, forward_output,
                                                             forward_convolution, forward_alpha, forward_beta)},
       {DescriptorType::convolution_to_images, operation_rules(to_images_images, to_images_weights, to_images_output,
@@ -70,7 +103,24 @@ const std::map<DescriptorType, Rules>& all_rules() {
        {{pointwise_operation_pointwise, {Type::descriptor, 1, true}},
         {pointwise_operation_x, {Type::descriptor, 1, true}},
         {pointwise_operation_b, {Type::descriptor, 1, false}},
+        {pointwise_operation_t, {Type::descriptor, 1, false}},
         {pointwise_operation_y, {Type::descriptor, 1, true}}}},
+      {DescriptorType::product, {{product_compute, {Type::data_type, 1, true}}}},
+      {DescriptorType::product_operation,
+       {{product_product, {Type::descriptor, 1, true}},
+        {product_a, {Type::descriptor, 1, true}},
+        {product_b, {Type::descriptor, 1, true}},
+        {product_c, {Type::descriptor, 1, true}}}},
+      {DescriptorType::reduction,
+       {{reduction_compute, {Type::data_type, 1, true}},
+        {Attribute::reduction_operator, {Type::reduction_operator, 1, true}}}},
+      {DescriptorType::reduction_operation,
+       {{reduction_reduction, {Type::descriptor, 1, true}},
+        {reduction_x, {Type::descriptor, 1, true}},
+        {reduction_y, {Type::descriptor, 1, true}}}},
+      {DescriptorType::norm_forward, norm_rules(DescriptorType::norm_forward)},
+      {DescriptorType::norm_backward, norm_rules(DescriptorType::norm_backward)},
+      {DescriptorType::reshape, {{reshape_x, {Type::descriptor, 1, true}}, {reshape_y, {Type::descriptor, 1, true}}}},
       {DescriptorType::graph,
        {{graph_handle, {Type::handle, 1, true}}, {graph_operations, {Type::descriptor, 0, true}}}},
       {DescriptorType::heuristics,
@@ -113,20 +163,30 @@ Status wrong(std::string& mistake, std::string text) {
 Status read_tensor(DescriptorState& of, std::string& mistake) {
   TensorForm& tensor = of.tensor;
   const auto extents = of.all<std::int64_t>(tensor_dimensions), strides = of.all<std::int64_t>(tensor_strides);
-  for (std::size_t i = 0; i < 4; ++i) tensor.extents[i] = extents[i];
+  for (std::size_t i = 0; i < 4; ++i) tensor.extents[i] = extents[i], tensor.strides[i] = strides[i];
   tensor.type = of.one<DataType>(tensor_type), tensor.id = of.one<std::int64_t>(tensor_id);
   tensor.alignment = of.one<std::int64_t>(tensor_alignment),
   tensor.is_virtual = of.one<std::uint8_t>(tensor_is_virtual) != 0;
+  tensor.is_by_value = of.one<std::uint8_t>(tensor_is_by_value) != 0;
   for (const std::int64_t extent : extents)
     if (extent < 1) return wrong(mistake, "a tensor with an extent of " + std::to_string(extent));
-  const std::int64_t channels = extents[1], row = channels * extents[3];
-  if (strides != std::vector<std::int64_t>{row * extents[2], 1, row, channels})
-    return wrong(mistake, "strides that are not those of " + tensor.text() + " with channels next to each other");
+  for (const std::int64_t stride : strides)
+    if (stride < 1) return wrong(mistake, "a tensor with a stride of " + std::to_string(stride));
+  if (tensor.is_by_value && (tensor.is_virtual || tensor.count() != 1 || tensor.type != DataType::f32))
+    return wrong(mistake, "a tensor " + tensor.text() + " by value, which is not one number in f32");
   if (tensor.alignment < 1 || (tensor.alignment & (tensor.alignment - 1)) != 0)
     return wrong(mistake, "an alignment of " + std::to_string(tensor.alignment) + " bytes");
   const bool is_known = tensor.type == DataType::f32 || tensor.type == DataType::f16 || tensor.type == DataType::bf16 ||
-                        tensor.type == DataType::i8;
+                        tensor.type == DataType::i8 || tensor.type == DataType::i32 || tensor.type == DataType::boolean;
   return is_known ? Status::success : Status::not_supported;
+}
+
+/// Images, and what is computed of them, have their channels next to each other; empty: all have.
+std::string mistake_in_order(std::initializer_list<DescriptorPtr> tensors) {
+  for (const DescriptorPtr& one : tensors)
+    if (one != nullptr && !one->tensor.is_channels_last())
+      return "strides that are not those of " + one->tensor.text() + " with channels next to each other";
+  return {};
 }
 
 /// The attributes of an operation, in the order of operation_rules().
@@ -145,6 +205,8 @@ Status read_operation(DescriptorState& of, const PlacePtr& place, std::string& m
   const Finder find{of, place};
   const auto images = find.one(at[0]), weights = find.one(at[1]), output = find.one(at[2]), how = find.one(at[3]);
   if (!images || !weights || !output || !how) return Status::bad_param;
+  if (std::string found = mistake_in_order({images, weights, output}); !found.empty())
+    return wrong(mistake, std::move(found));
   const auto pair = [&](Attribute attribute) {
     const auto found = how->all<std::int64_t>(attribute);
     return std::array<std::int64_t, 2>{found[0], found[1]};
@@ -200,6 +262,8 @@ Status read_pool(DescriptorState& of, const PlacePtr& place, std::string& mistak
   const Finder find{of, place};
   const auto images = find.one(at[0]), output = find.one(at[1]), index = find.one(at[2]), how = find.one(at[3]);
   if (!images || !output || !how) return Status::bad_param;
+  if (std::string found = mistake_in_order({images, output, index}); !found.empty())
+    return wrong(mistake, std::move(found));
   Pool pool;
   const auto read_pair = [&](std::array<std::int64_t, 2>& to, Attribute attribute) {
     const auto found = how->all<Fraction>(attribute);
@@ -225,6 +289,31 @@ Status read_pool(DescriptorState& of, const PlacePtr& place, std::string& mistak
   return Status::success;
 }
 
+/// The library has batch norms in training alone.
+Status read_norm(DescriptorState& of, const PlacePtr& place, std::string& mistake) {
+  const Finder find{of, place};
+  const NormAttributes& attributes = norm_attributes(of.type);
+  auto made = std::make_shared<BatchNorm>();
+  made->is_backward = of.type == DescriptorType::norm_backward;
+  const auto mode = of.one<NormMode>(made->is_backward ? norm_backward_mode : norm_forward_mode);
+  if (mode != NormMode::batch || (!made->is_backward && of.one<NormPhase>(norm_forward_phase) != NormPhase::training))
+    return Status::not_supported;
+  const auto take = [&](std::vector<TensorForm>& to, const std::vector<Attribute>& from) {
+    for (const Attribute each : from)
+      if (const auto one = find.one(each)) to.push_back(one->tensor);
+    return to.size() == from.size();
+  };
+  if (!take(made->inputs, attributes.inputs) || !take(made->outputs, attributes.outputs)) return Status::bad_param;
+  for (const Attribute each : attributes.numbers) {
+    const auto one = find.one(each);
+    if (one == nullptr || !one->tensor.is_by_value) return wrong(mistake, "a number that is not given by value");
+    made->numbers.push_back(one->tensor.id);
+  }
+  if (std::string found = made->mistake(); !found.empty()) return wrong(mistake, std::move(found));
+  of.work = std::move(made);
+  return Status::success;
+}
+
 /// A convolution, or one with a bias, a ReLU or both behind it. Whatever lies between them is virtual.
 Status read_convolution(DescriptorState& of, const std::vector<DescriptorPtr>& operations, const PlacePtr& place,
                         std::string& mistake) {
@@ -237,7 +326,7 @@ Status read_convolution(DescriptorState& of, const std::vector<DescriptorPtr>& o
     if (x->tensor.id != form.output.id || !x->tensor.is_virtual)
       return wrong(mistake, "an operation that does not read what the one before it has put out");
     if (x->tensor.extents != y->tensor.extents) return wrong(mistake, "an operation whose tensors differ in extents");
-    const bool adds_bias = what->one<PointwiseMode>(pointwise_mode) == PointwiseMode::add;
+    const bool adds_bias = what->one<PointwiseMode>(Attribute::pointwise_mode) == PointwiseMode::add;
     if (adds_bias != (b != nullptr) || form.has_relu) return Status::not_supported;
     if (adds_bias && b->tensor.extents != std::array<std::int64_t, 4>{1, form.output.extents[1], 1, 1})
       return wrong(mistake, "a bias " + b->tensor.text() + " of an output " + form.output.text());
@@ -254,10 +343,61 @@ Status read_convolution(DescriptorState& of, const std::vector<DescriptorPtr>& o
   return Status::success;
 }
 
+/// An operation of several: which attributes its tensors are.
+Status read_graph_operation(DescriptorState& of, const PlacePtr& place) {
+  const Finder find{of, place};
+  const auto tensor = [&](Attribute attribute) {
+    const auto found = find.one(attribute);
+    return found ? std::optional{found->tensor} : std::nullopt;
+  };
+  GraphOperation made;
+  made.kind = of.type;
+  const auto take = [&](Attribute x, Attribute y) {
+    const auto from = tensor(x), to = tensor(y);
+    if (from && to) made.x = *from, made.y = *to;
+    return from && to;
+  };
+  bool is_complete = false;
+  if (of.type == DescriptorType::product_operation) {
+    is_complete = take(product_a, product_c);
+    made.b = tensor(product_b);
+  } else if (of.type == DescriptorType::reduction_operation) {
+    const auto how = find.one(reduction_reduction);
+    is_complete = take(reduction_x, reduction_y) && how;
+    if (how) made.reduction = how->one<ReductionOperator>(Attribute::reduction_operator);
+  } else if (of.type == DescriptorType::reshape) {
+    is_complete = take(reshape_x, reshape_y);
+  } else {
+    const auto how = find.one(pointwise_operation_pointwise);
+    is_complete = take(pointwise_operation_x, pointwise_operation_y) && how;
+    made.b = tensor(pointwise_operation_b), made.t = tensor(pointwise_operation_t);
+    if (how)
+      made.mode = how->one<PointwiseMode>(Attribute::pointwise_mode),
+      made.axis = how->one<std::int64_t>(pointwise_axis);
+  }
+  if (!is_complete || made.axis < 0 || made.axis > 3) return Status::bad_param;
+  of.operation = made;
+  return Status::success;
+}
+
+Status read_composite(DescriptorState& of, const std::vector<DescriptorPtr>& operations, std::string& mistake) {
+  auto made = std::make_shared<Composite>();
+  for (const DescriptorPtr& each : operations) {
+    if (!each->operation) return Status::not_supported;
+    made->operations.push_back(*each->operation);
+  }
+  if (std::string found = made->mistake(); !found.empty()) return wrong(mistake, std::move(found));
+  if (!made->is_known()) return Status::not_supported;
+  of.work = std::move(made);
+  return Status::success;
+}
+
 Status read_graph(DescriptorState& of, const PlacePtr& place, std::string& mistake) {
   const auto operations = Finder{of, place}.all(graph_operations);
   if (operations.empty()) return Status::bad_param;
-  if (operations[0]->convolution) {
+  if (operations.size() > 1 && operations[0]->operation) {
+    if (const Status read = read_composite(of, operations, mistake); read != Status::success) return read;
+  } else if (operations[0]->convolution) {
     if (const Status read = read_convolution(of, operations, place, mistake); read != Status::success) return read;
   } else {
     if (operations.size() != 1 || !operations[0]->work) return Status::not_supported;
@@ -360,6 +500,12 @@ Status finalize(DescriptorState& of, const PlacePtr& place, std::string& mistake
     case DescriptorType::convolution_to_weights: return read_operation(of, place, mistake);
     case DescriptorType::resample_forward:
     case DescriptorType::resample_backward: return read_pool(of, place, mistake);
+    case DescriptorType::norm_forward:
+    case DescriptorType::norm_backward: return read_norm(of, place, mistake);
+    case DescriptorType::pointwise_operation:
+    case DescriptorType::product_operation:
+    case DescriptorType::reduction_operation:
+    case DescriptorType::reshape: return read_graph_operation(of, place);
     case DescriptorType::graph: of.handle = of.one<Handle>(graph_handle); return read_graph(of, place, mistake);
     case DescriptorType::heuristics: return read_heuristics(of, place);
     case DescriptorType::engine: return read_engine(of, place, mistake);

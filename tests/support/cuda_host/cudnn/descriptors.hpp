@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/cuda_host/cudnn/composite.hpp"
 #include "tests/support/cuda_host/cudnn/convolution.hpp"
+#include "tests/support/cuda_host/cudnn/norm.hpp"
 #include "tests/support/cuda_host/cudnn/pool.hpp"
 
 namespace troupe::cuda::dnn::host {
@@ -28,12 +30,13 @@ struct DescriptorState {
   DescriptorType type;
   bool is_finalized = false;
   std::map<Attribute, Value> values{};
-  Handle handle = nullptr;                   // of a graph or a plan
-  TensorForm tensor{};                       // of a tensor
-  std::optional<Convolution> convolution{};  // of an operation that is one
-  ComputationPtr work{};                     // of a graph, and of all that follows
-  EngineConfig config{};                     // of an engine, and of all that follows
-  std::vector<EngineConfig> results{};       // of heuristics
+  Handle handle = nullptr;                    // of a graph or a plan
+  TensorForm tensor{};                        // of a tensor
+  std::optional<Convolution> convolution{};   // of an operation that is one
+  std::optional<GraphOperation> operation{};  // of an operation that is one of several
+  ComputationPtr work{};                      // of a graph, and of all that follows
+  EngineConfig config{};                      // of an engine, and of all that follows
+  std::vector<EngineConfig> results{};        // of heuristics
 
   bool has(Attribute attribute) const { return values.contains(attribute); }
   template <class T>

@@ -67,12 +67,23 @@ std::string read_pack(const DescriptorState& pack, Call& to) {
   const auto pointers = pack.all<void*>(Attribute::pack_pointers);
   const auto tensors = to.work->tensors();
   if (ids.size() != pointers.size()) return "other numbers of ids and of addresses";
-  if (ids.size() != tensors.size())
-    return std::to_string(ids.size()) + " addresses, where the plan has " + std::to_string(tensors.size()) + " tensors";
+  const auto constants = to.work->constants();
+  if (ids.size() != tensors.size() + constants.size())
+    return std::to_string(ids.size()) + " addresses, where the plan has " +
+           std::to_string(tensors.size() + constants.size()) + " tensors";
+  const auto address_of = [&](std::int64_t id) {
+    const auto found = std::find(ids.begin(), ids.end(), id);
+    return found == ids.end() ? nullptr : pointers[static_cast<std::size_t>(found - ids.begin())];
+  };
   for (const Computation::Operand& operand : tensors) {
-    const auto found = std::find(ids.begin(), ids.end(), operand.tensor.id);
-    if (found == ids.end()) return "no address of tensor " + std::to_string(operand.tensor.id);
-    to.places.push_back(reinterpret_cast<Address>(pointers[static_cast<std::size_t>(found - ids.begin())]));
+    if (std::ranges::find(ids, operand.tensor.id) == ids.end())
+      return "no address of tensor " + std::to_string(operand.tensor.id);
+    to.places.push_back(reinterpret_cast<Address>(address_of(operand.tensor.id)));
+  }
+  for (const std::int64_t id : constants) {
+    const auto* const value = static_cast<const float*>(address_of(id));
+    if (value == nullptr) return "no address of number " + std::to_string(id);
+    to.constants.push_back(*value);
   }
   to.workspace = reinterpret_cast<Address>(pack.one<void*>(Attribute::pack_workspace));
   return to.mistake();
