@@ -21,6 +21,7 @@ std::vector<std::unique_ptr<Communicator>> make_direct(const CommunicatorParts& 
     ranks.compressor = parts.compressor;
     ranks.residual = memory.own.residual;
     ranks.device_memory = parts.space.kind(memory.parameters.arena) == MemoryKind::device;
+    ranks.sends_device_memory = parts.bulk->transport().sends_from(MemoryKind::device);
     ranks.trace = parts.trace;
     made.push_back(std::make_unique<DirectCommunicator>(parts.space, *parts.bulk, *parts.exchange, std::move(ranks),
                                                         parts.channel));

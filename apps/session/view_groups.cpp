@@ -27,7 +27,9 @@ std::unique_ptr<NcclCommunicator> View::make_nccl(Blocking& blocking, const Grou
     return made;
   } catch (const Error& error) {
     if (error.code() == Code::peer_lost) throw;
-    fail(error.code(), text(error.what(), "; cluster.collectives = \"own\" does without NCCL"));
+    fail(error.code(), text(error.what(),
+                            "; NCCL_DEBUG=INFO tells what it does, NCCL_SOCKET_IFNAME chooses the network interface, "
+                            "and cluster.collectives = \"own\" does without NCCL"));
   }
 }
 

@@ -54,8 +54,7 @@ CudaStream::~CudaStream() {
   const Result result = main != Result::success ? main : beside;
   device_.notifier().remove(*watch_);
   watch_->look(false);
-  if (result != Result::success)
-    watch_->end({code_of(result), text(gpu_->name(), ": ", name_of_result(driver, result))});
+  if (result != Result::success) watch_->end(failed_call(driver, result, gpu_->name()));
   for (const RangeList& list : lists_) device_.stream_memory().give_back(lanes_.of(Lane::main), list.device);
   (void)driver.stream_synchronize(lanes_.of(Lane::main));
 }
@@ -241,7 +240,7 @@ GraphExec CudaStream::instantiate(const LaunchList& form, const StepBlocks::Bloc
   gpu_->use();
   const Recorder::Use recorder{device_.recorder()};
   const StreamHandle origin = recorder.lanes().of(Lane::main);
-  TROUPE_CUDA(driver, stream_begin_capture(origin, CaptureMode::thread_local_), "recording a step");
+  TROUPE_CUDA(driver, stream_begin_capture(origin, CaptureMode::thread_local_), "recording a step on ", gpu_->name());
   GraphHandle graph = nullptr;
   try {
     capture(recorder.lanes(), form, block);
@@ -250,11 +249,11 @@ GraphExec CudaStream::instantiate(const LaunchList& form, const StepBlocks::Bloc
     if (graph != nullptr) (void)driver.graph_destroy(graph);
     throw;
   }
-  TROUPE_CUDA(driver, stream_end_capture(origin, &graph), "recording a step");
+  TROUPE_CUDA(driver, stream_end_capture(origin, &graph), "recording a step on ", gpu_->name());
   GraphExec exec = nullptr;
   const Result made = driver.graph_instantiate_with_flags(&exec, graph, kGraphUseNodePriority);
   (void)driver.graph_destroy(graph);
-  if (made != Result::success) fail_call(driver, made, "a recorded step");
+  if (made != Result::success) fail_call(driver, made, text("recording a step on ", gpu_->name()));
   return exec;
 }
 

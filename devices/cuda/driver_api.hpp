@@ -50,6 +50,7 @@ enum class Result : unsigned {
   ecc_uncorrectable = 214,
   peer_access_unsupported = 217,
   invalid_ptx = 218,
+  nvlink_uncorrectable = 220,
   unsupported_ptx_version = 222,
   contained = 226,
   operating_system = 304,

@@ -7,6 +7,10 @@
 namespace troupe::cuda {
 namespace {
 
+constexpr const char* kLost =
+    "; the driver may have lost the GPU: its lines in the kernel's log (dmesg, NVRM: Xid) say more, nvidia-smi lists "
+    "the GPUs that are left, and a restart of the machine may bring it back";
+
 /// What to do about an error that a person can do something about.
 const char* advice(Result result) noexcept {
   switch (result) {
@@ -14,9 +18,22 @@ const char* advice(Result result) noexcept {
       return "; nvidia-smi lists the GPUs, CUDA_VISIBLE_DEVICES may hide them, and a GPU with MIG enabled shows none "
              "before an instance is made";
     case Result::device_unavailable:
-      return "; another process has it in exclusive mode: end that one, or nvidia-smi -c DEFAULT";
+      return "; another process has it in exclusive mode: end that one, or nvidia-smi -c DEFAULT; or it is lost: "
+             "nvidia-smi lists the GPUs that are left";
     case Result::ecc_uncorrectable:
       return "; its memory has an error that ECC cannot correct: reset or replace the GPU";
+    case Result::contained:
+      return "; an error of its memory was confined to this process: start again, and reset or replace the GPU if it "
+             "comes again";
+    case Result::nvlink_uncorrectable:
+      return "; a link between GPUs has an error: nvidia-smi nvlink -e counts them; reset the GPU";
+    case Result::launch_timeout: return "; a GPU with a display ends kernels that take seconds: use a GPU without one";
+    case Result::illegal_address:
+      return "; a kernel used an address that is not there, which is a mistake in the program: compute-sanitizer names "
+             "the kernel";
+    case Result::launch_failed:
+    case Result::context_is_destroyed:
+    case Result::unknown: return kLost;
     case Result::operating_system:
     case Result::not_permitted:
       return "; this process may not open /dev/nvidia*: ask for access, or pass them to the container";
@@ -57,8 +74,13 @@ std::string name_of_result(const Driver& driver, Result result) {
   return meaning == nullptr ? std::string{name} : text(name, " (", meaning, ")");
 }
 
+Status failed_call(const Driver& driver, Result result, const std::string& what) {
+  return {code_of(result), text(what, ": ", name_of_result(driver, result), advice(result))};
+}
+
 void fail_call(const Driver& driver, Result result, const std::string& what) {
-  fail(code_of(result), text(what, ": ", name_of_result(driver, result), advice(result)));
+  const Status failed = failed_call(driver, result, what);
+  fail(failed.code(), std::string{failed.text()});
 }
 
 Gpu::Gpu(const Driver& driver, int ordinal) : driver_(driver) {

@@ -29,7 +29,9 @@ inline constexpr KernelId kKernelOf = KernelId::count;
 TROUPE_CUDA_KERNELS(TROUPE_KERNEL_OF)
 #undef TROUPE_KERNEL_OF
 
-/// Throws Error of the code that `result` stands for, with what was tried and what to do.
+/// An error of the code that `result` stands for, with what was tried and what to do.
+Status failed_call(const Driver& driver, Result result, const std::string& what);
+/// Throws it.
 [[noreturn]] void fail_call(const Driver& driver, Result result, const std::string& what);
 Code code_of(Result result) noexcept;
 /// CUDA_ERROR_OUT_OF_MEMORY (out of memory).

@@ -33,7 +33,8 @@ void StreamWatch::end(const Status& why) noexcept {
     signals_.clear();
   }
   std::atomic_ref{report_.end}.store(1, std::memory_order_release);  // a wait that is under way ends, too
-  own_.poison(why);
+  // What the driver lacks now it had when the stream began: the device has failed.
+  own_.poison(why.code() == Code::environment ? Status{Code::device_fault, std::string{why.text()}} : why);
 }
 
 Status StreamWatch::why_not_reached(StreamFault fault) const {
@@ -96,7 +97,7 @@ StreamWatch::Seen StreamWatch::look(bool asks) noexcept {
     (void)gpu_.driver().ctx_set_current(gpu_.context());
     const Result result = gpu_.driver().stream_query(stream_);
     if (result != Result::success && result != Result::not_ready) {
-      end({code_of(result), text(gpu_.name(), ": ", name_of_result(gpu_.driver(), result))});
+      end(failed_call(gpu_.driver(), result, gpu_.name()));
       return Seen::progress;
     }
   }

@@ -91,6 +91,7 @@ void FutexTimeline::poison(const Status& why) noexcept {
     word_.poison_code = static_cast<std::uint16_t>(why.ok() ? Code::aborted : why.code());
     std::memcpy(word_.poison_text, reason.data(), length);
     word_.poison_text[length] = '\0';
+    whole_ = why;  // read only after the next store
     word_.poisoned.store(kPoisoned, std::memory_order_seq_cst);
   }
   wake_sleepers();  // even if another process was first: it may have been killed before it woke the sleepers
@@ -110,8 +111,9 @@ Status FutexTimeline::status() const noexcept {
   if (word_.poison_code == 0 || word_.poison_code > static_cast<std::uint16_t>(Code::corrupt)) {
     return {Code::corrupt, text("poisoned with the unknown code ", word_.poison_code)};
   }
-  const std::size_t length = strnlen(word_.poison_text, sizeof word_.poison_text);
-  return {static_cast<Code>(word_.poison_code), std::string{word_.poison_text, length}};
+  const std::string_view told{word_.poison_text, strnlen(word_.poison_text, sizeof word_.poison_text)};
+  const auto code = static_cast<Code>(word_.poison_code);
+  return whole_.code() == code && whole_.text().starts_with(told) ? whole_ : Status{code, std::string{told}};
 }
 
 void FutexTimeline::wake(std::uint64_t at, Waker& waker) {

@@ -77,6 +77,7 @@ class FutexTimeline final : public Timeline {
   TimelineWord& word_;
   LineWatch* const watch_;
   const std::atomic<std::chrono::nanoseconds>& spin_;
+  Status whole_;  // the reason of a poison through this object, of which the word may have only the beginning
   std::once_flag watched_;
   std::mutex mutex_;                        // guards entries_ and counted_
   std::vector<Entry> entries_;              // latest point first; of equal points the newest entry first

@@ -135,15 +135,28 @@ TEST_F(CudaJob, EndsWithin4SecondsAndWithCode4WhenOneOfTwoRanksOnAGpuIsKilled) {
       job(1, 2, on("cuda", {"train.epochs=100000", "data.batch=20", "evaluate.every_epochs=0"})));
 }
 
-TEST_F(CudaJob, EndsWithTheReasonWhenAGpuFails) {
-  for (const char* const fault : {"troupe_move_columns:20=illegal_address", "cuGraphLaunch:9=ecc_uncorrectable"}) {
+/// In a launch, in a kernel, which the stream finds when it asks, and while a step is recorded.
+TEST_F(CudaJob, EndsInOneLineWithTheReasonAndWhatToDoWhenAGpuFails) {
+  struct Failure {
+    const char *fault, *advice;
+  };
+  for (const auto& [fault, advice] :
+       {Failure{"troupe_move_columns:20=illegal_address", "compute-sanitizer names the kernel"},
+        Failure{"cuGraphLaunch:9=ecc_uncorrectable", "reset or replace the GPU"},
+        Failure{"troupe_move_columns:20=ecc_uncorrectable", "reset or replace the GPU"},
+        Failure{"troupe_move_columns:20=contained", "reset or replace the GPU if it comes again"},
+        Failure{"troupe_move_columns:20=unknown", "dmesg"}, Failure{"cuGraphLaunch:9=launch_failed", "dmesg"},
+        Failure{"cuGraphLaunch:9=device_unavailable", "nvidia-smi lists the GPUs that are left"},
+        Failure{"cuGraphInstantiateWithFlags=out_of_memory", "use a smaller batch"}}) {
+    SCOPED_TRACE(fault);
     ProgramStart start = job(1, 1, on("cuda", {"train.steps=200"}));
     start.environment.emplace_back("TROUPE_CUDA_HOST_FAULT", fault);
     Program rtrun{start};
     EXPECT_EQ(rtrun.wait(60s), 1) << rtrun.err();
     EXPECT_THAT(rtrun.err(), HasSubstr("Stand-in at 0000:10:00.0"));
     EXPECT_THAT(rtrun.err(), HasSubstr(std::string{fault}.substr(std::string{fault}.find('=') + 1)));
-    EXPECT_THAT(rtrun.err(), Not(HasSubstr("cuda stand-in")));
+    EXPECT_THAT(rtrun.err(), HasSubstr(advice));
+    EXPECT_EQ(std::ranges::count(rtrun.err(), '\n'), 1) << "more than one line: " << rtrun.err();
   }
 }
 
@@ -243,6 +256,7 @@ TEST_F(CudaJob, SaysWhichLayerKeepsItFromTheGpuAndTakesTheCpu) {
 TEST_F(CudaJob, IsRefusedInOneLineWhereItCannotHaveGpus) {
   const auto with = [this](const char* variable, const char* value, Settings settings = {}) {
     ProgramStart start = job(1, 2, on("cuda", std::move(settings)));
+    std::erase_if(start.environment, [&](const auto& one) { return one.first == variable; });
     start.environment.emplace_back(variable, value);
     return start;
   };
@@ -253,6 +267,8 @@ TEST_F(CudaJob, IsRefusedInOneLineWhereItCannotHaveGpus) {
   expect_refused(with("TROUPE_CUDA_HOST_MODE", "exclusive"), 2, "2 ranks on node");
   expect_refused(with("TROUPE_CUDA_HOST_DRIVER", "11040"), 3, "update it");
   expect_refused(with("TROUPE_CUDA_HOST_FAULT", "cuInit=not_permitted"), 3, "/dev/nvidia");
+  expect_refused(with("TROUPE_CUDA_HOST_DEVICES", "0"), 3,
+                 "a GPU with MIG enabled shows none before an instance is made");
   expect_refused(with("TROUPE_CUDA_HOST_MEMORY", "100000"), 2, "of memory, and its 2 ranks take");
 }
 
@@ -261,6 +277,13 @@ TEST_F(CudaJob, IsRefusedWhereThereAreNoKernelsForAGpu) {
   ProgramStart start = job(1, 1, on("cuda", {}));
   start.environment.emplace_back("TROUPE_CUDA_HOST_FAULT", "cuModuleLoadData=no_binary_for_gpu");
   expect_refused(start, 2, "build Troupe with a CUDA toolkit that knows the GPU");
+}
+
+/// A rank finds it out when it opens the GPU that its plan gave it.
+TEST_F(CudaJob, EndsInOneLineWhereAnotherProcessHasItsGpuInExclusiveMode) {
+  ProgramStart start = job(1, 1, on("cuda", {}));
+  start.environment.emplace_back("TROUPE_CUDA_HOST_FAULT", "cuDevicePrimaryCtxRetain=device_unavailable");
+  expect_refused(start, 3, "another process has it in exclusive mode: end that one, or nvidia-smi -c DEFAULT");
 }
 
 TEST_F(CudaJob, IsRefusedInOneLineWhereNothingComputesItsProductsAsAskedFor) {

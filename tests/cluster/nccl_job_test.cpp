@@ -183,6 +183,23 @@ TEST_F(NcclJob, WithinNodesLearnsToTheLastBitWhatTheirSharedMemoryLearns) {
   }
 }
 
+/// Last batches of an epoch have fewer rows: of 2,000 samples 72 are left for 4 ranks of 37 each.
+TEST_F(NcclJob, WithinNodesLearnsTheSameWithSwitchesSeveralGroupsAndSmallerLastBatches) {
+  if (const std::string reason = why_no_namespaces(); !reason.empty()) GTEST_SKIP() << reason;
+  const NamespaceCluster nodes{2};
+  for (const Settings& settings : std::vector<Settings>{
+           {"update.switch=[{ at_step = 4, policy = \"local_sgd\", every_steps = 3 }, { at_step = 11, policy = "
+            "\"sync\" }, { at_step = 13, policy = \"double_buffered\" }]"},
+           {"update.group=[{name=\"first\",match=[\"l1.*\"],policy=\"local_sgd\",every_steps=3}]"},
+           {"data.batch=37", "train.epochs=2", "optimizer.rule=lamb", "optimizer.rate=0.001"},
+           {"model.dtype=f16", "model.loss_scale_start=16777216", "data.batch=37"}}) {
+    SCOPED_TRACE(settings.front());
+    const std::vector<double> wanted = losses_on(nodes, 4, kOwn, settings);
+    EXPECT_FALSE(wanted.empty());
+    EXPECT_EQ(losses_on(nodes, 4, kNcclInNodes, settings), wanted);
+  }
+}
+
 /// A step is made of replayed graphs, those of the node's exchange, too: NCCL is called when a form of step is
 /// recorded, and by what is exchanged between steps. Of 80 steps call by call each would make two calls at least.
 TEST_F(NcclJob, WithinNodesRepeatsStepsWithoutCallingNccl) {
@@ -224,6 +241,26 @@ TEST_F(NcclJob, WithinNodesGoesOnInANewView) {
   EXPECT_THAT(ranks[0]->err(), HasSubstr("in a new view (number 2)"));
 }
 
+TEST_F(NcclJob, WithinNodesLearnsTheSameInANewView) {
+  if (const std::string reason = why_no_namespaces(); !reason.empty()) GTEST_SKIP() << reason;
+  const NamespaceCluster nodes{2};
+  const Settings settings{"train.epochs=8", "data.batch=20", "optimizer.rule=adam", "optimizer.rate=0.001"};
+  const std::vector<double> wanted = losses_on(nodes, 4, kNcclInNodes, settings);
+  const auto ranks = start_ranks(std::vector<ProgramStart>(4, job(4, 4, with(kNcclInNodes, settings))), &nodes);
+  ASSERT_TRUE(ranks[0]->wait_until(trains, 60s)) << ranks[0]->out() << ranks[0]->err();
+  ProgramStart start = folder_.rtrun();
+  start.arguments = {RTRUN_PROGRAM, "control", "run", "rebuild"};
+  start.run_by(nodes.enter(0));
+  Program control{start};
+  EXPECT_EQ(control.wait(30s), 0) << control.err();
+  for (const auto& rank : ranks) {
+    EXPECT_EQ(rank->wait(90s), 0) << rank->err();
+    EXPECT_THAT(rank->err(), Not(HasSubstr("cuda stand-in")));
+  }
+  EXPECT_THAT(ranks[0]->err(), HasSubstr("in a new view (number 2)"));
+  EXPECT_EQ(losses(), wanted);
+}
+
 TEST_F(NcclJob, GoesOnFromACheckpointAlsoWithOtherMeans) {
   expect_to_go_on(kNccl, [&](const char* collectives, const Settings& settings) {
     return train(job(2, 2, with(collectives, settings)));
@@ -256,18 +293,22 @@ TEST_F(NcclJob, NamesTheRankOfAnotherNodeThatIsKilled) {
   EXPECT_THAT(ranks[0]->err(), Not(HasSubstr("cuda stand-in")));
 }
 
-/// The node's other rank waits in NCCL for the one that has lost its counterpart.
-TEST_F(NcclJob, WithinNodesEndsAllRanksWhenOneOfAnotherNodeIsKilled) {
+/// The node's other rank waits in NCCL for the one that has lost its counterpart; of the other node's ranks one has.
+TEST_F(NcclJob, WithinNodesEndsAllRanksWhenAnyOfThemIsKilled) {
   if (const std::string reason = why_no_namespaces(); !reason.empty()) GTEST_SKIP() << reason;
   const NamespaceCluster nodes{2};
   Settings settings{"train.epochs=100000", "data.batch=20", "evaluate.every_epochs=0", kNcclInNodes};
-  const auto ranks = start_ranks(std::vector<ProgramStart>(4, job(4, 4, on("cuda", settings))), &nodes);
-  ASSERT_TRUE(ranks[0]->wait_until(trains, 60s)) << ranks[0]->out() << ranks[0]->err();
-  ranks[2]->signal(SIGKILL);
-  for (const std::size_t survivor : {0U, 1U, 3U}) {
-    EXPECT_EQ(ranks[survivor]->wait(10s), 4) << ranks[survivor]->err();
-    EXPECT_THAT(ranks[survivor]->err(), HasSubstr("rank 2"));
-    EXPECT_THAT(ranks[survivor]->err(), Not(HasSubstr("cuda stand-in")));
+  for (std::size_t victim = 0; victim < 4; ++victim) {
+    SCOPED_TRACE("rank " + std::to_string(victim) + " is killed");
+    const auto ranks = start_ranks(std::vector<ProgramStart>(4, job(4, 4, on("cuda", settings))), &nodes);
+    ASSERT_TRUE(ranks[0]->wait_until(trains, 60s)) << ranks[0]->out() << ranks[0]->err();
+    ranks[victim]->signal(SIGKILL);
+    for (std::size_t rank = 0; rank < 4; ++rank) {
+      if (rank == victim) continue;
+      EXPECT_EQ(ranks[rank]->wait(10s), 4) << ranks[rank]->err();
+      EXPECT_THAT(ranks[rank]->err(), HasSubstr("rank " + std::to_string(victim)));
+      EXPECT_THAT(ranks[rank]->err(), Not(HasSubstr("cuda stand-in")));
+    }
   }
 }
 
@@ -276,7 +317,25 @@ TEST_F(NcclJob, EndsWithTheReasonWhenNcclReportsAnError) {
                               "nccl_collective:40=nccl_remote_error")};
   EXPECT_EQ(rtrun.wait(60s), 4) << rtrun.err();
   EXPECT_THAT(rtrun.err(), HasSubstr("NCCL, in the background: "));
+  EXPECT_THAT(rtrun.err(), HasSubstr("NCCL_DEBUG=INFO"));
   EXPECT_THAT(rtrun.err(), Not(HasSubstr("cuda stand-in")));
+}
+
+/// Of one of the ranks, so the other one waits for it in vain.
+TEST_F(NcclJob, EndsAtItsDeadlineWithAWayOutWhenAPeerNeverConnects) {
+  Settings settings = endless();
+  settings.emplace_back("faults.start_s=3");
+  const ProgramStart start = job(2, 2, on("cuda", settings));
+  const auto ranks =
+      start_ranks({start, with_variable(start, "TROUPE_CUDA_HOST_FAULT", "ncclCommInitRankConfig=nccl_in_progress")});
+  for (const auto& rank : ranks) {
+    EXPECT_EQ(rank->wait(20s), 4) << rank->err();
+    EXPECT_THAT(rank->err(), Not(HasSubstr("cuda stand-in")));
+  }
+  const std::string told = ranks[0]->err() + ranks[1]->err();  // the first one to give up tells why
+  for (const char* const part : {"waited for NCCL to connect 2 ranks", "NCCL_DEBUG=INFO", "NCCL_SOCKET_IFNAME",
+                                 "cluster.collectives = \"own\" does without NCCL"})
+    EXPECT_THAT(told, HasSubstr(part));
 }
 
 TEST_F(NcclJob, EndsWithTheReasonAndAWayOutWhenNcclCannotConnect) {

@@ -133,9 +133,13 @@ TEST_P(GpuTraining, OfLeNetHasTheLossesOfTheReference) {
   if (kWithThreadSanitizer) GTEST_SKIP() << "it takes minutes with the thread sanitizer";
   compare({"model = { name = \"lenet\" }", images(28, 1), 5, 12, 0.01});
 }
+TEST_P(GpuTraining, OfAConvNetHasTheLossesOfTheReference) {
+  if (kWithThreadSanitizer) GTEST_SKIP() << "it takes minutes with the thread sanitizer";
+  compare({"model = { name = \"convnet\" }", images(12, 3), 4, 15, 0.02});
+}
 TEST_P(GpuTraining, OfAResidualNetHasTheLossesOfTheReference) {
   if (kWithThreadSanitizer) GTEST_SKIP() << "it takes minutes with the thread sanitizer";
-  compare({"model = { name = \"resnet\", depth = 8 }", images(16, 3), 4, 9, 0.1});
+  compare({"model = { name = \"resnet\", depth = 20 }", images(12, 3), 4, 9, 0.1});
 }
 TEST_P(GpuTraining, OfAGptHasTheLossesOfTheReference) {
   if (kWithThreadSanitizer) GTEST_SKIP() << "it takes minutes with the thread sanitizer";

@@ -3,7 +3,7 @@
 # and the stand-in for a GPU's driver, and runs its checks there, with a GPU and without. Exit code 77: skipped, with the reason.
 set -euo pipefail
 build=$1 source=$2
-readonly tools=(bash env timeout date mkdir cat grep sed awk head tail wc paste cut tr sort uname nproc getconf basename dirname sleep ls)
+readonly tools=(bash env timeout date mkdir cat grep sed awk head tail wc paste cut tr sort uname nproc getconf basename dirname sleep ls rm uniq)
 
 skip() { echo "skipped: $*"; exit 77; }
 die() { echo "FAILED: $*" >&2; exit 1; }
@@ -51,16 +51,37 @@ rm -rf "$work/bundle"
   { cat "$work/without"; die "without a driver there is to be one line that says so"; }
 
 code=0
-checks /driver --small --tests '*StreamContract.*Line*:*GoldenContract.Has*PyTorch/*:*GpuTraining.*Mlp*:*CudaDevice*ReplaysSteps*:*AllReduce*:*DeviceMemoryMessages*' || code=$?
+checks /driver --small --seconds 1400 --tests '*StreamContract.*Line*:*GoldenContract.Has*PyTorch/*:*GpuTraining.*Mlp*:*CudaDevice*ReplaysSteps*:*AllReduce*:*DeviceMemoryMessages*' || code=$?
 cat "$root/tmp/report/report.md"
 [ $code = 0 ] || { tail -n 20 "$root"/tmp/report/*.log; die "the checks ended with $code"; }
-grep -q 'Host synchronizations in a replayed step: 0, counted' "$root/tmp/report/report.md" || die "nothing was counted"
-python3 - "$root/tmp/report/report.json" <<'PYTHON'
+python3 - "$root/tmp/report/" <<'PYTHON'
 import json, sys
-report = json.load(open(sys.argv[1]))
+report = json.load(open(sys.argv[1] + "report.json"))
 assert report["passed"] and report["gpus"] and report["bundle"]["commit"], report
+parts = {part["name"]: part for part in report["parts"]}
 tests = [part for part in report["parts"] if part["kind"] == "tests" and part["state"] == "passed"]
 assert len(tests) == 5, tests
-assert {figure["impl"] for figure in report["figures"]} >= {"cuda", "cuda, own products", "cpu"}, report["figures"]
-assert any(figure["bench"] == "messages" for figure in report["figures"]), report["figures"]
+for job in ("a rank on the GPU", "two ranks on one GPU", "kill -9 of one of two ranks"):
+    assert parts[job]["state"] == "passed", parts[job]
+for name in ("two GPUs over NCCL", "compute-sanitizer", "PyTorch"):
+    assert parts[name]["state"] == "skipped" and parts[name]["note"], parts[name]
+figures = report["figures"]
+assert {figure["impl"] for figure in figures} >= {"cuda", "cuda, own products", "cpu"}, figures
+assert any(figure["bench"] == "messages" for figure in figures), figures
+markdown = open(sys.argv[1] + "report.md").read()
+for network in ("mlp", "lenet", "cifar", "resnet20", "gpt"):
+    for dtype in ("f32", "bf16"):
+        step = f"step of {network} {dtype}, batch"
+        of_gpu = [figure for figure in figures if figure["impl"] == "cuda" and figure.get("case", "").startswith(step)]
+        assert any(figure["unit"] == "us" and figure["v"][0] > 0 for figure in of_gpu), (step, figures)
+        assert [figure["v"] for figure in of_gpu if figure["case"].endswith(": host synchronizations")] == [[0]], (step, figures)
+        assert f"\n| {network} {dtype}, batch" in markdown, markdown
+assert any(figure.get("case", "").endswith("divided by the bare graph's") for figure in figures), figures
+assert "Host synchronizations in a replayed step: 0, counted" in markdown, markdown
+assert "Actor tax" in markdown and "not measured" not in markdown.split("## Answers")[1].split("##")[0], markdown
 PYTHON
+
+code=0
+checks /driver --small --seconds 6 --tests '*StreamContract*' >"$work/short" 2>&1 || code=$?
+[ $code = 1 ] && grep -q 'INCOMPLETE: .*late' "$work/short" && grep -q '| late |' "$root/tmp/report/report.md" ||
+  { cat "$work/short" "$root/tmp/report/report.md"; die "what there is no time for is to be named as late"; }

@@ -163,6 +163,9 @@ class DirectNetwork {
  public:
   virtual ~DirectNetwork() = default;
   virtual std::unique_ptr<Transport> endpoint(Peer self, AddressSpace& space) = 0;
+  /// For endpoints that find a rank's memory at addresses of their own: its arena, and its device's memory.
+  virtual void map(Peer /*self*/, const std::shared_ptr<Arena>& /*arena*/) {}
+  virtual void show(Peer /*self*/, const RegionTicket& /*of_device*/) {}
 };
 
 /// Ranks that share nothing and exchange over a transport.
@@ -179,6 +182,8 @@ class DirectWorld final : public DeviceGroup {
       loops_.push_back(std::make_unique<LaneLoop>(*transports_[r], Lane::bulk, LaneOptions{}, text("bulk ", r)));
       waits_.push_back(std::make_unique<LaneWait>(*loops_[r], std::chrono::microseconds{5}));
       add_device(r, *waits_[r]);
+      network_->map(Peer{r}, arenas_[r]);
+      if (has_own_memory(r)) network_->show(Peer{r}, device(r).ticket(own_memory(r)));
       views_[r].parameters = views_[r].take(spec.elements * sizeof(float));
       views_[r].half = spec.half ? views_[r].take(spec.elements * sizeof(std::uint16_t)) : Memory{};
       allocate_rank(spec, r, arena, views_[r]);
@@ -195,7 +200,8 @@ class DirectWorld final : public DeviceGroup {
                         .staging = {},
                         .chunk = spec.chunk,
                         .compressor = compressors_.back().get(),
-                        .device_memory = has_own_memory(r)};
+                        .device_memory = has_own_memory(r),
+                        .sends_device_memory = transports_[r]->sends_from(MemoryKind::device)};
       if (spec.compression.error_feedback) group.residual = views_[r].take(spec.elements * sizeof(float));
       group.staging = arena.allocate(direct_staging_bytes(group));
       communicators_.push_back(std::make_unique<DirectCommunicator>(*spaces_[r], *loops_[r], *exchanges_[r], group));

@@ -4,6 +4,7 @@
 
 #include "tests/transports/communicator_worlds.hpp"
 #include "tests/transports/cpu_ranks.hpp"
+#include "tests/transports/device_reading_ends.hpp"
 #include "tests/transports/loopback_ends.hpp"
 #include "transports/collectives/detail/direct_head.hpp"
 
@@ -21,11 +22,21 @@ MakeDevice threads(const GroupSpec&) { return reference_devices(); }
 MakeDevice far(const GroupSpec& spec) { return far_devices(spec.seed); }
 MakeDevice drivers(const GroupSpec&) { return cpu_devices(); }
 
+/// The transport sends from the devices' memory.
+CommunicatorCase reading_case(std::string name, bool adverse) {
+  return {std::move(name), [=](const GroupSpec& spec) {
+            const LoopbackAdversity adversity{spec.seed + 1, adverse ? 30u : 0u, adverse ? 40u : 0u};
+            return std::make_unique<DirectWorld>(spec, far(spec), std::make_unique<DeviceReadingEnds>(adversity));
+          }};
+}
+
 INSTANTIATE_TEST_SUITE_P(Direct, CommunicatorContract,
                          ::testing::Values(loopback_case("LoopbackFake", fakes, false),
                                            loopback_case("LoopbackThreads", threads, false),
                                            loopback_case("AdverseLoopbackFake", fakes, true),
                                            loopback_case("AdverseLoopbackFarMemory", far, true),
+                                           reading_case("LoopbackReadsFarMemory", false),
+                                           reading_case("AdverseLoopbackReadsFarMemory", true),
                                            loopback_case("AdverseLoopbackThreads", threads, true)),
                          communicator_name);
 INSTANTIATE_TEST_SUITE_P(DirectDrivenByStreams, CommunicatorContract,
@@ -42,6 +53,7 @@ INSTANTIATE_TEST_SUITE_P(DirectRoundedToBf16, CommunicatorContract,
                          ::testing::Values(rounded(loopback_case("LoopbackFake", fakes, false), false),
                                            rounded(loopback_case("LoopbackFake", fakes, false), true),
                                            rounded(loopback_case("AdverseLoopbackFarMemory", far, true), true),
+                                           rounded(reading_case("AdverseLoopbackReadsFarMemory", true), true),
                                            rounded(loopback_case("AdverseLoopbackThreads", threads, true), true)),
                          communicator_name);
 INSTANTIATE_TEST_SUITE_P(DirectRoundedToBf16ByStreams, CommunicatorContract,
@@ -86,6 +98,17 @@ TEST_F(DirectCommunicatorTest, HandingBucketsOverDoesNotHoldTheStreamUp) {
   const auto statuses = group.reach({{0, points[0]}, {0, points[1]}});
   ASSERT_TRUE(statuses);
   for (const Status& status : *statuses) EXPECT_TRUE(status.ok()) << status.text();
+}
+
+/// All gradients and new parameters.
+TEST_F(DirectCommunicatorTest, WhatATransportReadsInADevicesMemoryIsSentFromThere) {
+  WorkingGroup group{two_buckets(2), reading_case("", false)};
+  const auto statuses = group.reach({{0, enqueue(group, 0, 0)}, {1, enqueue(group, 1, 0)}});
+  ASSERT_TRUE(statuses);
+  for (const Status& status : *statuses) EXPECT_TRUE(status.ok()) << status.text();
+  const auto& ends = dynamic_cast<const DeviceReadingEnds&>(dynamic_cast<DirectWorld&>(*group.world).network());
+  EXPECT_GE(ends.sent(), 6U) << "two ranks with a part of one bucket each, and one of them with a whole one";
+  EXPECT_EQ(ends.sent_from_devices(), ends.sent());
 }
 
 TEST_F(DirectCommunicatorTest, LosingAPeerEndsTheWaitsAndNamesItsRank) {

@@ -221,6 +221,23 @@ TEST(NcclFailures, AnErrorThatNcclFindsInTheBackgroundEndsAllRanks) {
   EXPECT_EQ(healthy.wait(), kRight);
 }
 
+TEST(NcclFailures, ARankEndsAtItsDeadlineWhereTheEndOfNcclNeverReturns) {
+  const SharedMeeting meeting;
+  RankChild rank{[&]() -> int {
+    RankProcess self{
+        *meeting, 0, 2, "ncclCommAbort=nccl_in_progress", {.call_deadline = std::chrono::milliseconds{200}}};
+    self.connect();
+    return sum_with_others(self, 1, 3);
+  }};
+  RankChild other{[&]() -> int {
+    RankProcess self{*meeting, 1, 2};
+    self.connect();
+    return sum_with_others(self, 2, 3);
+  }};
+  EXPECT_EQ(rank.wait(), kRight);
+  EXPECT_EQ(other.wait(), kRight);
+}
+
 TEST(NcclFailures, ACallThatNcclRefusesEndsTheStream) {
   const SharedMeeting meeting;
   const auto rank = [&](std::uint32_t number, const char* faults, const char* words) {

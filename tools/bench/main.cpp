@@ -82,7 +82,10 @@ int main(int argc, char** argv) {
   try {
     if (step->parsed()) return bench::run_step(what, rounds);
     if (layers.parsed()) return layers.run();
-    if (gpu.parsed()) return gpu.run();
+    if (gpu.parsed()) {
+      Blocking blocking = Blocking::on_thread("main");
+      return gpu.run(blocking);
+    }
     if (member->parsed()) {
       be_measured(line);
       return 0;

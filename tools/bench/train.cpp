@@ -111,6 +111,12 @@ int run_train(Blocking& blocking, const rtrun::Signals& signals, const TrainCase
                         .idle = faults.exchange});
 }
 
+StepClock run_alone(Blocking& blocking, const TrainCase& what) {
+  return run_session(
+      blocking, {.configuration = configuration_of(what), .own_data = network_of(what.name).draw(), .every_step = true},
+      what.seconds);
+}
+
 int run_step(const TrainCase& what, std::uint32_t rounds) {
   const std::uint32_t batch = batch_of(what);
   const std::string options = text(" --case ", what.name, " --np ", what.np, " --dtype ", what.dtype, " --batch ",

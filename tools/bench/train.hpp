@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/base/blocking.hpp"
+#include "tools/bench/bare.hpp"
 #include "tools/rtrun/signals.hpp"
 
 namespace troupe::bench {
@@ -27,6 +28,9 @@ struct TrainCase {
 /// line with the values of five windows. Returns the exit code.
 int run_train(Blocking& blocking, const rtrun::Signals& signals, const TrainCase& what,
               std::vector<std::string> arguments);
+
+/// A job of one rank in this process, for what.seconds; the other counts and flags of the case are not used.
+StepClock run_alone(Blocking& blocking, const TrainCase& what);
 
 /// `rtbench step`: measures the time of a step of the whole job and of its matrix products, alternately, `rounds`
 /// times. Prints one JSON line with both and the median of their ratios.

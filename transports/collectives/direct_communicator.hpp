@@ -42,6 +42,9 @@ struct DirectGroup {
   /// Parameters, gradients and sums are in the device's own memory, which no transport can access: the stream copies
   /// what is sent to `staging`, and what has arrived from there.
   bool device_memory = false;
+  /// With `device_memory`: the transport sends from it (Transport::sends_from), so only what arrives is staged, and
+  /// what a filter has packed.
+  bool sends_device_memory = false;
   Trace* trace = nullptr;             // null: nothing is traced; outlives the group
   std::uint32_t ranges_a_bucket = 1;  // how many consecutive `buckets` a backward pass finishes at once
 };
@@ -74,7 +77,7 @@ class DirectChannel final : public Receiver {
 DirectGroup between_nodes(const CounterpartGroup& group, Rank self, std::span<const std::vector<Rank>> nodes);
 
 /// The size of `group.staging`; reads rank, peers, stripes, buckets, chunk, compressor, device_memory and, if that is
-/// set, whether there is a copy in half precision.
+/// set, sends_device_memory and whether there is a copy in half precision.
 std::uint64_t direct_staging_bytes(const DirectGroup& group);
 
 /// Collectives over any transport. Each payload is sent once and, in host memory, received where it is used. Buckets

@@ -93,9 +93,14 @@ Link::Link(AddressSpace& space, const LibraryStream& stream, const NcclGroup& gr
   thread_ = start_thread("nccl-watch", [this] { run(); });
 }
 
+/// NCCL's own end may hang, as where a peer's host does not answer. Then its thread stays, which holds nothing of this
+/// object any more.
 Link::~Link() {
   end();
-  thread_.join();
+  Lock lock{left_->mutex};
+  const bool has_left = left_->news.wait_for(lock, deadline_, [this] { return left_->is_over; });
+  lock.unlock();
+  has_left ? thread_.join() : thread_.detach();
 }
 
 // ---- Calls ----
@@ -223,7 +228,10 @@ Status Link::look(Lock&) {
   Result state = Result::success;
   const Result asked = library_.comm_get_async_error(comm_, &state);
   if (asked != Result::success) return status_of(asked, "asking for errors");
-  if (state != Result::success && state != Result::in_progress) return status_of(state, "in the background");
+  if (state != Result::success && state != Result::in_progress) {
+    const Status found = status_of(state, "in the background");
+    return {found.code(), text(found.text(), "; NCCL_DEBUG=INFO tells more, on the other hosts, too")};
+  }
   for (const Member& member : members_) {
     if (member.ended == nullptr) continue;
     const Status status = member.ended->status();
@@ -248,8 +256,13 @@ void Link::run() {
     lock.lock();
   }
   const Comm comm = std::exchange(comm_, nullptr);
+  const std::shared_ptr<Left> left = left_;
+  const auto leave = library_.comm_abort;
   lock.unlock();
-  if (comm != nullptr) (void)library_.comm_abort(comm);
+  if (comm != nullptr) (void)leave(comm);  // the link may be gone after this
+  const std::lock_guard over{left->mutex};
+  left->is_over = true;
+  left->news.notify_all();
 }
 
 }  // namespace troupe::nccl

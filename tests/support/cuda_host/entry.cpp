@@ -1,9 +1,12 @@
 #include "tests/support/cuda_host/entry.hpp"
 
+#include <chrono>
+
 namespace troupe::cuda::host {
 namespace {
 
 constexpr std::uintptr_t kContexts = 0xcdc000000000;  // looks like no address that there is
+constexpr std::chrono::milliseconds kDraining{100};
 
 }  // namespace
 
@@ -36,10 +39,19 @@ Entry::Entry(const char* name, const void* caller, Needs needs) : name_(name), c
     refuse_after_fault();
 }
 
-/// The answer of an ended context tells the CPU that what ran there has ended.
+/// The answer of an ended context tells the CPU that what ran there has ended. Its streams' threads come to that in a
+/// moment, unless one waits for other processes.
 void Entry::refuse_after_fault() {
   refused_ = device().fault;
   if (refused_ == Result::success) return;
+  const auto end = std::chrono::steady_clock::now() + kDraining;
+  const auto is_busy = [&] {
+    bool busy = false;
+    all_.streams.for_each(
+        [&](const StreamThread& stream) { busy = busy || (&stream.device == &device() && !stream.idle()); });
+    return busy;
+  };
+  while (is_busy() && std::chrono::steady_clock::now() < end) wait_a_moment();
   all_.streams.for_each([&](const StreamThread& stream) {
     if (&stream.device == &device() && stream.idle()) all_.cpu.join(stream.clock);
   });

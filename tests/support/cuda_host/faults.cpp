@@ -9,7 +9,7 @@
 namespace troupe::cuda::host {
 namespace {
 
-constexpr std::array<std::pair<Result, const char*>, 45> kNames{{
+constexpr std::array<std::pair<Result, const char*>, 50> kNames{{
     {Result::success, "success"},
     {Result::invalid_value, "invalid_value"},
     {Result::out_of_memory, "out_of_memory"},
@@ -24,6 +24,8 @@ constexpr std::array<std::pair<Result, const char*>, 45> kNames{{
     {Result::ecc_uncorrectable, "ecc_uncorrectable"},
     {Result::peer_access_unsupported, "peer_access_unsupported"},
     {Result::unsupported_ptx_version, "unsupported_ptx_version"},
+    {Result::nvlink_uncorrectable, "nvlink_uncorrectable"},
+    {Result::contained, "contained"},
     {Result::operating_system, "operating_system"},
     {Result::invalid_handle, "invalid_handle"},
     {Result::not_found, "not_found"},
@@ -31,6 +33,7 @@ constexpr std::array<std::pair<Result, const char*>, 45> kNames{{
     {Result::illegal_address, "illegal_address"},
     {Result::launch_timeout, "launch_timeout"},
     {Result::peer_access_already_enabled, "peer_access_already_enabled"},
+    {Result::context_is_destroyed, "context_is_destroyed"},
     {Result::host_memory_already_registered, "host_memory_already_registered"},
     {Result::host_memory_not_registered, "host_memory_not_registered"},
     {Result::launch_failed, "launch_failed"},
@@ -44,9 +47,11 @@ constexpr std::array<std::pair<Result, const char*>, 45> kNames{{
     {Result::stream_capture_unjoined, "stream_capture_unjoined"},
     {Result::stream_capture_isolation, "stream_capture_isolation"},
     {Result::captured_event, "captured_event"},
+    {Result::unknown, "unknown"},
     {Result{kNcclFault + 2}, "nccl_system_error"},
     {Result{kNcclFault + 3}, "nccl_internal_error"},
     {Result{kNcclFault + 6}, "nccl_remote_error"},
+    {Result{kNcclFault + 7}, "nccl_in_progress"},
     {Result{kCublasLtFault + 1}, "cublaslt_not_initialized"},
     {Result{kCublasLtFault + 3}, "cublaslt_alloc_failed"},
     {Result{kCublasLtFault + 13}, "cublaslt_execution_failed"},

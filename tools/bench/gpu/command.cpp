@@ -1,5 +1,7 @@
 #include "tools/bench/gpu/command.hpp"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <chrono>
 #include <iostream>
@@ -17,6 +19,7 @@
 #include "tools/bench/cases.hpp"
 #include "tools/bench/options.hpp"
 #include "tools/bench/say.hpp"
+#include "tools/bench/train.hpp"
 #include "tools/crew/statistics.hpp"
 
 namespace troupe::bench {
@@ -24,6 +27,8 @@ namespace {
 
 constexpr std::chrono::seconds kPatience{120};
 constexpr std::uint64_t kStepsInFlight = 3;
+/// Of a job: its first steps are recorded.
+constexpr Pace kJobPace{.warm_steps = 10, .window_steps = 1};
 
 double us_since(Clock::time_point begun) {
   return std::chrono::duration<double, std::micro>(Clock::now() - begun).count();
@@ -170,10 +175,25 @@ void add_update_squares(Side& side) {
   side.print(text("adam over ", side.what.mib, " MiB of parameters"), "us", side.rounds(3, pass));
 }
 
+/// How often the host has waited for the GPU so far, if the driver's library counts that, as the tests'
+/// libcuda_calls.so does.
+std::optional<unsigned long> count_host_waits(const GpuCase& what) {
+  void* const driver = ::dlopen(what.driver.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  if (driver == nullptr) return std::nullopt;
+  void* const count = ::dlsym(driver, "troupe_cuda_calls_waits");
+  const auto waits = count == nullptr ? std::nullopt : std::optional{reinterpret_cast<unsigned long (*)()>(count)()};
+  (void)::dlclose(driver);
+  return waits;
+}
+
 /// A network, trained on one batch again and again.
 class Trained {
  public:
-  Trained(Side& side, const Network& network, DType dtype) : side_(side), graph_(graph_of(network, dtype)) {
+  Trained(Side& side, const Network& network, DType dtype, MemoryKind batch_kind)
+      : Trained(side, network, dtype, batch_kind, settings_of(side.what, network, dtype)) {}
+
+  Trained(Side& side, const Network& network, DType dtype, MemoryKind batch_kind, const Settings& settings)
+      : side_(side), graph_(build_model(settings, network.draw().facts.fields)), rule_(unmoving(settings.rule)) {
     memory_.parameters = numbers_of(sizeof(float));
     memory_.gradients = numbers_of(sizeof(float));
     if (dtype == DType::bf16) memory_.half = numbers_of(sizeof(std::uint16_t));
@@ -183,7 +203,7 @@ class Trained {
     for (std::size_t slot = 0; slot < state_slots(rule_.kind); ++slot) stripe_.state[slot] = numbers_of(sizeof(float));
     const BatchLayout batch{rows_of(network), graph_.fields()};
     rows_ = batch.rows();
-    batch_ = side_.take(batch.size_bytes());
+    batch_ = side_.take(batch.size_bytes(), batch_kind);
     sums_ = side_.take(sizeof(StepSums));
     replica_ = side_.device().compile(graph_, layout_, batch, make_buckets(GroupId{}, graph_, layout_, 0), memory_);
     side_.write(memory_.parameters,
@@ -204,16 +224,30 @@ class Trained {
     return found;
   }
 
+  /// How often the host waits for the GPU in steps like those that have run; nothing: the driver does not count it, or
+  /// this is no GPU.
+  std::optional<double> host_waits_of_a_step() {
+    const auto before = count_host_waits(side_.what);
+    if (!before || side_.traits().memory != MemoryKind::device) return std::nullopt;
+    for (std::uint32_t i = 0; i < side_.what.repeats; ++i) step();
+    side_.finish();
+    return static_cast<double>(*count_host_waits(side_.what) - *before) / side_.what.repeats;
+  }
+
  private:
   struct NoSink final : BucketSink {
     void ready(const Bucket&, Stream&) noexcept override {}
   };
 
-  Graph graph_of(const Network& network, DType dtype) const {
+  static Settings settings_of(const GpuCase& what, const Network& network, DType dtype) {
     std::vector<std::string> overrides{text("model.dtype=\"", name_of(dtype), '"')};
-    overrides.insert(overrides.end(), side_.what.overrides.begin(), side_.what.overrides.end());
-    const Configuration configuration = parse_configuration(std::string(network.settings), "rtbench", overrides);
-    return build_model(configuration.settings, network.draw().facts.fields);
+    overrides.insert(overrides.end(), what.overrides.begin(), what.overrides.end());
+    return parse_configuration(std::string(network.settings), "rtbench", overrides).settings;
+  }
+  /// The numbers stay as they are, however many steps are taken.
+  static Rule unmoving(Rule rule) {
+    rule.rate = 0;
+    return rule;
   }
   std::uint32_t rows_of(const Network& network) const {
     return side_.what.batch > 0 ? side_.what.batch : network.batch;
@@ -232,7 +266,7 @@ class Trained {
   Side& side_;
   const Graph graph_;
   const Layout layout_{graph_};
-  const Rule rule_{.kind = RuleKind::sgd, .rate = 0};  // the numbers stay as they are, whatever the count of steps
+  const Rule rule_;
   ReplicaMemory memory_;
   StripeMemory stripe_;
   std::uint32_t rows_ = 0;
@@ -244,31 +278,65 @@ class Trained {
   std::array<Point, kStepsInFlight> done_{};
 };
 
+std::string step_of(const Network& network, DType dtype, std::uint32_t rows) {
+  return text("step of ", network.name, ' ', name_of(dtype), ", batch ", rows);
+}
+
 std::vector<double> measure_steps(Side& side, const Network& network, DType dtype) {
-  Trained trained{side, network, dtype};
+  Trained trained{side, network, dtype, side.traits().memory};
   std::vector<double> us = trained.run();
-  side.print(text("step of ", network.name, ' ', name_of(dtype), ", batch ", trained.rows()), "us", us);
+  const std::string name = step_of(network, dtype, trained.rows());
+  side.print(name, "us", us);
+  if (const auto waits = trained.host_waits_of_a_step())
+    side.print(name + ": host synchronizations", "count", {*waits});
   return us;
 }
 
-void measure(Side& side) {
+void measure_device(Side& side) {
   measure_launches(side);
   measure_copies(side);
   add_update_squares(side);
 }
 
-/// `own`: the GPU without a library for products; null: `gpu` has none either.
-void compare_steps(Side& gpu, Side* own, Side& cpu, const Network& network) {
-  for (const DType dtype : {DType::f32, DType::bf16}) {
-    const Spread on_gpu{measure_steps(gpu, network, dtype)}, on_cpu{measure_steps(cpu, network, dtype)};
-    if (own != nullptr) {
-      const Spread by_own{measure_steps(*own, network, dtype)};
-      gpu.print(text("step of ", network.name, ' ', name_of(dtype), ": own products' time divided by the library's"),
-                "ratio", {by_own.median() / on_gpu.median()});
-    }
-    gpu.print(text("step of ", network.name, ' ', name_of(dtype), ": the CPU's time divided by the GPU's"), "ratio",
-              {on_cpu.median() / on_gpu.median()});
+/// A job of one rank with actors, loader and exchange, and the bare loop over the same recorded step, whose batch lies
+/// in pinned memory as a job's does, by turns.
+void compare_job(Blocking& blocking, Side& gpu, const Network& network, DType dtype) {
+  Trained bare{gpu, network, dtype, MemoryKind::pinned};
+  TrainCase job{.name = gpu.what.network,
+                .np = 1,
+                .dtype = std::string{name_of(dtype)},
+                .seconds = gpu.what.seconds,
+                .batch = gpu.what.batch,
+                .overrides = gpu.what.overrides};
+  job.overrides.emplace_back("placement.device=\"cuda\"");
+  std::vector<double> in_jobs, in_loops, ratios;
+  for (std::uint32_t round = 0; round < gpu.what.rounds; ++round) {
+    in_loops.push_back(Spread{bare.run()}.median());
+    in_jobs.push_back(1e6 * bare.rows() / Spread{run_alone(blocking, job).windows(kJobPace)}.median());
+    ratios.push_back(in_jobs.back() / in_loops.back());
   }
+  const std::string name = step_of(network, dtype, bare.rows());
+  gpu.print(name + ", batch in pinned memory", "us", in_loops);
+  gpu.print(name + ", in a job", "us", in_jobs);
+  gpu.print(name + ": a job's time divided by the bare graph's", "ratio", ratios);
+}
+
+/// The other sides may be null: there is no library for products, or nothing is compared.
+void compare_steps(Side& gpu, Side* own, Side* cpu, const Network& network, DType dtype) {
+  const Spread on_gpu{measure_steps(gpu, network, dtype)};
+  const auto compare = [&](Side* other, const char* what) {
+    if (other == nullptr) return;
+    const double us = Spread{measure_steps(*other, network, dtype)}.median();
+    gpu.print(text("step of ", network.name, ' ', name_of(dtype), ": ", what), "ratio", {us / on_gpu.median()});
+  };
+  compare(own, "own products' time divided by the library's");
+  compare(cpu, "the CPU's time divided by the GPU's");
+}
+
+std::vector<DType> types_of(const GpuCase& what) {
+  if (what.dtype == "f32") return {DType::f32};
+  if (what.dtype == "bf16") return {DType::bf16};
+  return {DType::f32, DType::bf16};
 }
 
 }  // namespace
@@ -284,13 +352,19 @@ GpuCommand::GpuCommand(CLI::App& app)
   options.number("--repeats", case_.repeats, "Steps or launches a turn", 1, 100000)->capture_default_str();
   options.number("--mib", case_.mib, "Size of large copies and of the update pass", 1, 4096)->capture_default_str();
   options.number("--threads", case_.threads, "Threads of the CPU device", 1, 1024)->capture_default_str();
+  options.choice("--dtype", case_.dtype, "Types of the steps", {"both", "f32", "bf16"})->capture_default_str();
+  options.list("--part", case_.parts, "What is measured: device, steps, job (a job of one rank beside the bare step)")
+      ->check(CLI::IsMember({"device", "steps", "job"}))
+      ->capture_default_str();
+  options.number("--seconds", case_.seconds, "How long a job trains in each turn", 0.1, 600.0)->capture_default_str();
+  command_->add_flag("--alone", case_.alone, "Only the GPU: neither the CPU device nor own kernels beside a library's");
   command_->add_option("--set", case_.overrides, "A further setting, as in rtrun: section.key=value");
   command_->add_option("--gpu", case_.ordinal, "Which GPU, as the driver counts them")->capture_default_str();
   command_->add_flag("--list", case_.list, "Only list the GPUs that the driver shows");
   command_->add_option("--driver", case_.driver, "The driver's library")->capture_default_str();
 }
 
-int GpuCommand::run() const {
+int GpuCommand::run(Blocking& blocking) const {
   if (case_.list) {
     const CudaGpus found = find_cuda_gpus(case_.driver);
     if (!found.refusal.ok()) fail(found.refusal.code(), std::string{found.refusal.text()});
@@ -298,18 +372,27 @@ int GpuCommand::run() const {
       std::cout << gpu.model << " at " << gpu.bus << ", " << gpu.memory_bytes << " bytes" << std::endl;
     return 0;
   }
+  const auto has = [&](const char* part) { return std::ranges::find(case_.parts, part) != case_.parts.end(); };
+  TROUPE_CHECK(!has("job") || case_.ordinal == 0, Code::invalid,
+               "--part job trains on the first GPU: leave out --gpu, or choose one by CUDA_VISIBLE_DEVICES");
   const std::optional<GpuCase> with_library = library_case(case_);
   GpuCase own_products = case_;
   own_products.products = "own";
   Side gpu{"cuda", make_gpu, with_library ? *with_library : own_products};
   say(gpu.traits().description);
-  Side cpu{"cpu", make_cpu, case_};
-  say(text("compared with ", cpu.traits().description));
-  measure(gpu);
-  measure(cpu);
-  std::unique_ptr<Side> own;
-  if (with_library) own = std::make_unique<Side>("cuda, own products", make_gpu, own_products);
-  compare_steps(gpu, own.get(), cpu, network_of(case_.network));
+  std::unique_ptr<Side> cpu, own;
+  if (!case_.alone) {
+    cpu = std::make_unique<Side>("cpu", make_cpu, case_);
+    say(text("compared with ", cpu->traits().description));
+  }
+  if (has("device")) measure_device(gpu);
+  if (has("device") && cpu) measure_device(*cpu);
+  if (has("steps") && with_library && !case_.alone)
+    own = std::make_unique<Side>("cuda, own products", make_gpu, own_products);
+  for (const DType dtype : types_of(case_)) {
+    if (has("steps")) compare_steps(gpu, own.get(), cpu.get(), network_of(case_.network), dtype);
+    if (has("job")) compare_job(blocking, gpu, network_of(case_.network), dtype);
+  }
   return 0;
 }
 

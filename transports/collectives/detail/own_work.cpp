@@ -112,9 +112,10 @@ void OwnWork::update_own_part(Round& round) {
   tell(round);
 }
 
-/// If memory is the device's, the messages to others are sent from copies in the staging memory.
+/// If the transport does not read the device's memory, the messages to others are sent from copies in the staging
+/// memory.
 void OwnWork::stage_results(const ElementRange& own) {
-  if (!group_.device_memory) return;
+  if (!plan_.stages_what_is_sent()) return;
   exchange_.copy(staging_.results(own), elements(group_.parameters, own.first, own.count, sizeof(float)));
   if (group_.half.size_bytes > 0)
     exchange_.copy(staging_.image(own), elements(group_.half, own.first, own.count, kHalfBytes));

@@ -35,6 +35,7 @@ bool carries_parameters(const RoundShape& shape) noexcept {
 StagingNeeds staging_needs(const DirectGroup& group) noexcept {
   return {.packed_bytes = group.compressor != nullptr ? group.compressor->packed_bytes() : 0,
           .device_memory = group.device_memory,
+          .sends_staged = group.device_memory && !group.sends_device_memory,
           .half = group.half.size_bytes > 0};
 }
 
@@ -105,9 +106,11 @@ bool RoundPlan::is_compressed(const RoundShape& shape) const noexcept {
 }
 
 bool RoundPlan::is_staged(const RoundShape& shape) const noexcept {
-  return ranks() > 1 && (group_.compressor != nullptr || group_.device_memory) && !is_plain(shape) &&
+  return ranks() > 1 && (group_.compressor != nullptr || stages_what_is_sent()) && !is_plain(shape) &&
          carries_gradients(shape);
 }
+
+bool RoundPlan::stages_what_is_sent() const noexcept { return group_.device_memory && !group_.sends_device_memory; }
 
 Memory RoundPlan::own_sums(const CollectiveCall& call) const noexcept {
   if (!group_.device_memory) return call.work.sums;
@@ -159,7 +162,7 @@ Memory RoundPlan::payload_of(const Delivery& delivery) const {
   if (is_plain(shape)) return (flow.results ? spreads(shape) : reduces(shape)) ? call.parts[owner] : Memory{};
   const ElementRange part = part_of(shape, owner);
   if (part.count == 0) return {};
-  if (group_.device_memory && flow.results) return delivery.half ? staging_.image(part) : staging_.results(part);
+  if (stages_what_is_sent() && flow.results) return delivery.half ? staging_.image(part) : staging_.results(part);
   if (delivery.half) return elements(group_.half, part.first, part.count, kHalfBytes);
   if (flow.results) return elements(group_.parameters, part.first, part.count, sizeof(float));
   if (!carries_gradients(shape)) return {};

@@ -67,6 +67,8 @@ class RoundPlan {
   bool is_compressed(const RoundShape& shape) const noexcept;
   /// Whether contributions are sent from the staging memory.
   bool is_staged(const RoundShape& shape) const noexcept;
+  /// Whether what is sent passes through the staging memory because the transport does not read the device's.
+  bool stages_what_is_sent() const noexcept;
   /// Whether the delivery is sent at all in its round.
   bool is_due(const Flow& flow, const Delivery& delivery) const;
 

@@ -36,7 +36,7 @@ Staging::Staging(const Ownership& ownership, std::uint32_t self, const StagingNe
       count += chunk.count;
       elements = std::max(elements, chunk.first + chunk.count);
     }
-    if (needs.packed_bytes != 0 || needs.device_memory) leaving_.push_back(take(count * element_bytes_));
+    if (needs.packed_bytes != 0 || needs.sends_staged) leaving_.push_back(take(count * element_bytes_));
   }
   if (needs.packed_bytes != 0) {
     summed_ = take(largest * sizeof(float));

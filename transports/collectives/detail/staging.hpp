@@ -12,7 +12,8 @@ namespace troupe::collectives {
 /// What a group needs in its staging memory, in addition to space for the others' contributions.
 struct StagingNeeds {
   std::uint64_t packed_bytes = 0;  // for an element that goes through a compressor; 0: there is no compressor
-  bool device_memory = false;      // everything that is sent or received passes through it
+  bool device_memory = false;      // everything that is received passes through it
+  bool sends_staged = false;       // and everything that is sent
   bool half = false;               // results have a copy in half precision
 };
 

@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <thread>
@@ -37,6 +38,7 @@ Library open_library(const std::string& name);
 class Link final : public LibraryCalls {
  public:
   Link(AddressSpace& space, const LibraryStream& stream, const NcclGroup& group, const NcclOptions& options);
+  /// Waits until NCCL has left the device, but no longer than call_deadline.
   ~Link();
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
@@ -57,6 +59,12 @@ class Link final : public LibraryCalls {
     Timeline* progress = nullptr;
     Timeline* ended = nullptr;
     Rank name;
+  };
+  /// Told by the thread when NCCL's communicator is gone, and its own: the link may be gone by then.
+  struct Left {
+    std::mutex mutex;  // guards what follows
+    std::condition_variable news;
+    bool is_over = false;
   };
   void end() noexcept;
   Result issue(const Call& call, StreamHandle stream) const;
@@ -81,6 +89,7 @@ class Link final : public LibraryCalls {
   bool is_connected_ = false;
   bool ends_ = false;
   Status why_;
+  const std::shared_ptr<Left> left_ = std::make_shared<Left>();
   std::thread thread_;
 };
 

@@ -228,7 +228,10 @@ TROUPE_EXPORT Result ncclGetUniqueId(UniqueId* id) {
 }
 
 TROUPE_EXPORT Result ncclCommInitRankConfig(Comm* handle, int ranks, UniqueId id, int rank, Config* config) {
-  TROUPE_NCCL_ENTER(ncclCommInitRankConfig, context);
+  Entry entry{"ncclCommInitRankConfig", __builtin_return_address(0), Needs::context};
+  const Result refused = refusal(entry);
+  const bool never_comes = refused == Result::in_progress;  // on command: its peers wait for it
+  if (refused != Result::success && !never_comes) return refused;
   if (ranks < 1 || ranks > kMostRanks || rank < 0 || rank >= ranks || config->magic != Config{}.magic)
     return Result::invalid_argument;
   auto comm = std::make_shared<CommState>();
@@ -241,7 +244,8 @@ TROUPE_EXPORT Result ncclCommInitRankConfig(Comm* handle, int ranks, UniqueId id
   comm->received.resize(static_cast<std::size_t>(ranks));
   comm->open = open_clique(id);
   if (comm->open.clique == nullptr) return Result::remote_error;
-  if (const Result seated = sit_down(entry, *comm); seated != Result::success) return seated;
+  if (const Result seated = never_comes ? Result::success : sit_down(entry, *comm); seated != Result::success)
+    return seated;
   *handle = comms().add(comm, entry.place());
   if (!comm->blocking) return Result::in_progress;
   // Ranks in other processes tell nobody when they come.
@@ -265,7 +269,9 @@ TROUPE_EXPORT Result ncclCommGetAsyncError(Comm handle, Result* error) {
 
 /// Operations on streams end at once; recorded ones must be gone, as NCCL waits for them.
 TROUPE_EXPORT Result ncclCommAbort(Comm handle) {
-  TROUPE_NCCL_ENTER(ncclCommAbort, driver);
+  Entry entry{"ncclCommAbort", __builtin_return_address(0), Needs::driver};
+  const Result refused = refusal(entry);
+  if (refused != Result::success && refused != Result::in_progress) return refused;
   const PlacePtr place = entry.place();
   const auto comm = comms().end(handle, place);
   if (comm == nullptr) return Result::invalid_argument;
@@ -283,6 +289,7 @@ TROUPE_EXPORT Result ncclCommAbort(Comm handle) {
                         (comm->running > 0 ? "a collective" : "the graphs in which there are collectives"));
     entry.wait_a_moment();
   }
+  while (refused == Result::in_progress) entry.wait_a_moment();  // on command: it never returns
   return Result::success;
 }
 
