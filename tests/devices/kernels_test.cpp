@@ -194,6 +194,30 @@ TEST(Kernels, AddBf16AlsoInPlaceAndRoundEachSumOnce) {
   }
 }
 
+TEST(Kernels, AddGroupsOfElementsThatLieApart) {
+  constexpr std::size_t kCount = 5;
+  for (const Kernels* kernels : usable_kernels()) {
+    for (const std::size_t elements : {1U, 7U, 16U, 37U}) {
+      const std::size_t step = elements + 3;
+      std::vector<float> sum = random_floats(1, kCount * step), expected = sum;
+      const std::vector<float> part = random_floats(2, kCount * elements);
+      std::vector<std::uint16_t> half(sum.size()), half_expected(sum.size()), half_part(part.size());
+      kernels->round(half.data(), sum.data(), sum.size());
+      kernels->round(half_part.data(), part.data(), part.size());
+      half_expected = half;
+      for (std::size_t i = 0; i < part.size(); ++i) {
+        const std::size_t at = i / elements * step + i % elements;
+        expected[at] += part[i];
+        half_expected[at] = to_bf16(from_bf16(half[at]) + from_bf16(half_part[i]));
+      }
+      kernels->add_apart_f32(sum.data(), step, part.data(), elements, kCount);
+      kernels->add_apart_bf16(half.data(), step, half_part.data(), elements, kCount);
+      EXPECT_EQ(sum, expected) << kernels->name << ", " << elements << " elements";
+      EXPECT_EQ(half, half_expected) << kernels->name << ", " << elements << " elements";
+    }
+  }
+}
+
 TEST(Kernels, RectifyWhatIsBelowZeroAndKeepNaN) {
   std::vector<float> values = random_floats(1, 77);
   values[5] = std::numeric_limits<float>::quiet_NaN();
