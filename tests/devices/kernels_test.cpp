@@ -218,6 +218,26 @@ TEST(Kernels, AddGroupsOfElementsThatLieApart) {
   }
 }
 
+TEST(Kernels, SpreadTheGradientOfAnAverageOverItsRows) {
+  for (const std::size_t count_rows : {1U, 3U, 64U, 300U}) {
+    for (const std::size_t width : {1U, 16U, 35U, 2100U}) {
+      const float part = 1 / static_cast<float>(count_rows);
+      const std::vector<float> mean = random_floats(1, width);
+      std::vector<std::uint16_t> half(width), half_rows(count_rows * width);
+      std::vector<float> rows(count_rows * width);
+      for (const Kernels* kernels : usable_kernels()) {
+        kernels->round(half.data(), mean.data(), width);
+        kernels->spread_average_f32(rows.data(), mean.data(), count_rows, width);
+        kernels->spread_average_bf16(half_rows.data(), half.data(), count_rows, width);
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+          ASSERT_EQ(rows[i], mean[i % width] * part) << kernels->name;
+          ASSERT_EQ(half_rows[i], to_bf16(from_bf16(half[i % width]) * part)) << kernels->name;
+        }
+      }
+    }
+  }
+}
+
 TEST(Kernels, RectifyWhatIsBelowZeroAndKeepNaN) {
   std::vector<float> values = random_floats(1, 77);
   values[5] = std::numeric_limits<float>::quiet_NaN();
