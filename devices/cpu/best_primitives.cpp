@@ -47,6 +47,7 @@ class Offering {
   std::vector<Offers> all() {
     std::visit([this](const auto& layer) { offer(layer); }, graph_.layers()[part_.layer].operation);
     if (offers_.empty() || !part_.backward || !trained_) return std::move(offers_);
+    if (part_.adds) offer_sum();
     if (part_.slope != Activation::none) offer_eltwise(algorithm_of(part_.slope), input_);
     return std::move(offers_);
   }
@@ -207,6 +208,15 @@ class Offering {
     });
   }
 
+  /// The gradient to the input is added to what is there.
+  void offer_sum() {
+    Offers& to = offers_.emplace_back();
+    const memory::desc data{{size(rows_), size(input_.count_elements())}, type_, Tag::ab};
+    const memory sum = filled(data), part = filled(data);
+    add<dnnl::binary>(to, describe<dnnl::binary>(engine_, {}, algorithm::binary_add, data, data, data),
+                      {{DNNL_ARG_SRC_0, sum}, {DNNL_ARG_SRC_1, part}, {DNNL_ARG_DST, sum}});
+  }
+
   void offer(const auto&) {}  // oneDNN has no primitive for this layer
 
   /// Not every algorithm exists in every layout in oneDNN.
@@ -235,10 +245,15 @@ class Offering {
       const auto is_given = [&](const auto& one) { return one.first == argument; };
       const memory::desc desc = descriptor.query_md(dnnl::query::exec_arg_md, argument);
       if (desc.get_size() == 0 || std::ranges::any_of(given, is_given)) continue;
-      const memory& made = arguments.emplace_back(argument, memory{desc, engine_}).second;
-      std::memset(made.get_data_handle(), kFill, desc.get_size());
+      arguments.emplace_back(argument, filled(desc));
     }
     return arguments;
+  }
+
+  memory filled(const memory::desc& desc) const {
+    memory made{desc, engine_};
+    std::memset(made.get_data_handle(), kFill, desc.get_size());
+    return made;
   }
 
   dnnl::primitive_attr attributes() const {

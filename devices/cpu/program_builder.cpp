@@ -7,6 +7,7 @@
 
 #include "devices/cpu/image_layouts.hpp"
 #include "devices/cpu/layers/layers.hpp"
+#include "devices/cpu/parallel.hpp"
 #include "runtime/model/layer_kinds.hpp"
 
 namespace troupe::cpu {
@@ -34,6 +35,34 @@ Activation as_activation(const troupe::Operation& operation) {
   if (std::holds_alternative<Sigmoid>(operation)) return Activation::sigmoid;
   return Activation::none;
 }
+
+/// Adds a PixelGradient to a gradient of whole images; without `adds`, that one is 0 before.
+struct AddPixels {
+  PixelGradient of;
+  memory to;
+  bool adds;
+  std::size_t threads;
+
+  void operator()(const Kernels& kernels) const {
+    for_each_in_parallel(threads, of.planes, [&](std::size_t plane, std::size_t) {
+      if (is_f32(to))
+        add_plane<float>(plane, kernels.add_apart_f32);
+      else
+        add_plane<std::uint16_t>(plane, kernels.add_apart_bf16);
+    });
+  }
+
+  template <class T, class Add>
+  void add_plane(std::size_t plane, Add add) const {
+    const std::size_t row = of.width * of.elements, read = (of.width - 1) / of.stride_width + 1;
+    auto* into = static_cast<T*>(to.get_data_handle()) + plane * of.height * row;
+    const auto* from = static_cast<const T*>(of.value.get_data_handle()) +
+                       plane * ((of.height - 1) / of.stride_height + 1) * read * of.elements;
+    if (!adds) std::fill_n(into, of.height * row, T{});
+    for (std::size_t y = 0; y < of.height; y += of.stride_height, from += read * of.elements)
+      add(into + y * row, of.stride_width * of.elements, from, of.elements, read);
+  }
+};
 
 /// For a memory without padding.
 std::uint64_t count_elements(const memory& of) {
@@ -271,7 +300,8 @@ dnnl::primitive_attr ProgramBuilder::attributes(Activation activation) const {
   return attributes;
 }
 
-Gradients::Gradients(ProgramBuilder& builder) : builder_(builder), of_(builder.tensors().size()) {
+Gradients::Gradients(ProgramBuilder& builder)
+    : builder_(builder), of_(builder.tensors().size()), pixels_(builder.tensors().size()) {
   for (const FlowTensor& tensor : builder.tensors()) missing_.push_back(tensor.readers);
 }
 
@@ -282,6 +312,7 @@ Gradients::Place Gradients::take_place(std::uint64_t width) {
 /// Notes that one more part of the gradient to `tensor` has been added. After the last part, multiplies by the slope of
 /// the activation in the fused layer before, while the gradient is in the caches.
 void Gradients::came(Calls& calls, std::uint32_t tensor) {
+  if (const auto kept_back = std::exchange(pixels_[tensor], std::nullopt)) add_pixels(calls, tensor, *kept_back);
   if (--missing_[tensor] > 0 || of_[tensor]->masked) return;
   const Activation activation = builder_.activation_of(tensor);
   if (activation != Activation::none)
@@ -298,6 +329,23 @@ void Gradients::contribute(Calls& calls, std::uint32_t tensor, Place part) {
   if (of_[tensor]) return add(calls, tensor, part.value);
   of_[tensor] = std::move(part);
   came(calls, tensor);
+}
+
+void Gradients::contribute_pixels(Calls& calls, std::uint32_t tensor, PixelGradient part) {
+  if (!of_[tensor] && !pixels_[tensor] && missing_[tensor] > 1) {
+    pixels_[tensor] = std::move(part);
+    --missing_[tensor];
+    return;
+  }
+  add_pixels(calls, tensor, part);
+  came(calls, tensor);
+}
+
+void Gradients::add_pixels(Calls& calls, std::uint32_t tensor, const PixelGradient& part) {
+  const bool adds = has(tensor);
+  if (!adds) of_[tensor] = take_place(builder_.tensor(tensor).width);
+  const memory& to = of_[tensor]->value;
+  calls.emplace_back(OwnWork{{part.value, to}, AddPixels{part, to, adds, usable_threads()}});
 }
 
 void Gradients::add(Calls& calls, std::uint32_t tensor, const memory& part) {

@@ -180,6 +180,16 @@ class ProgramBuilder {
   std::string description_;
 };
 
+/// A gradient to images of which a layer reads only one pixel of each `stride_height` x `stride_width`; it is 0 at the
+/// others. Images are `planes` matrices of pixels that have `elements` neighbouring elements each: one matrix for each
+/// image, or for images in blocks one for each block of channels.
+struct PixelGradient {
+  dnnl::memory value;  // of the pixels that are read, in their order
+  std::size_t planes = 0, elements = 0;
+  std::size_t height = 0, width = 0;
+  std::size_t stride_height = 1, stride_width = 1;
+};
+
 /// Where the gradients to tensors are while the backward pass is built.
 class Gradients {
  public:
@@ -190,11 +200,16 @@ class Gradients {
 
   explicit Gradients(ProgramBuilder& builder);
   bool has(std::uint32_t tensor) const { return of_.at(tensor).has_value(); }
+  /// Whether it has a part that contribute_pixels() has kept back.
+  bool has_pixels(std::uint32_t tensor) const { return pixels_.at(tensor).has_value(); }
   Place take_place(std::uint64_t width);
   /// Takes the gradient to `tensor`, which has all its parts.
   Place use(std::uint32_t tensor);
   /// Adds `part`; the sum may take its place.
   void contribute(Calls& calls, std::uint32_t tensor, Place part);
+  /// Adds a part that is mostly 0. It is kept back until there is a part to which its pixels can be added: that takes
+  /// less than to write and to add the zeros.
+  void contribute_pixels(Calls& calls, std::uint32_t tensor, PixelGradient part);
   /// Adds `part`, which is not changed. Requires has(tensor).
   void add(Calls& calls, std::uint32_t tensor, const dnnl::memory& part);
   /// Makes a copy of `part` the first part. Requires that has(tensor) is false.
@@ -202,9 +217,11 @@ class Gradients {
 
  private:
   void came(Calls& calls, std::uint32_t tensor);
+  void add_pixels(Calls& calls, std::uint32_t tensor, const PixelGradient& part);
 
   ProgramBuilder& builder_;
   std::vector<std::optional<Place>> of_;
+  std::vector<std::optional<PixelGradient>> pixels_;  // kept back
   std::vector<std::uint32_t> missing_;  // by tensor: how many parts, one for each reader, are still to be added
 };
 

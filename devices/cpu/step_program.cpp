@@ -227,6 +227,7 @@ void StepProgram::make_backward(Layers& layers, const std::vector<Bucket>& bucke
                      .backward = true,
                      .activation = builder.fused_layers()[fused_layer].activation,
                      .slope = builder.tensor(input).readers == 1 ? builder.activation_of(input) : Activation::none,
+                     .adds = gradients.has(input) || gradients.has_pixels(input),
                      .piece = backward_.size() - 1,
                      .first = calls.size()};
       one.backward(calls, gradients);

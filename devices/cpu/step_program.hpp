@@ -55,6 +55,7 @@ class StepProgram {
     bool backward = false;
     Activation activation{};  // of the fused layer
     Activation slope{};       // backward: of the fused layer before, through which this one goes back
+    bool adds = false;        // backward: the gradient to the input is added to another layer's
     std::size_t piece = 0;    // of the forward or backward pass
     std::size_t first = 0;    // call of the piece
     std::size_t count = 0;

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <set>
 #include <sstream>
 
 #include "apps/models/models.hpp"
 #include "devices/cpu/cpu_device.hpp"
+#include "devices/cpu/kernels/dense.hpp"
 #include "devices/cpu/kernels/image_lanes.hpp"
 #include "devices/cpu/kernels/one_channel_gradient.hpp"
 #include "devices/cpu/kernels/panels.hpp"
@@ -583,6 +585,115 @@ TEST_P(CpuReplicaOf, HasTheSameGradientsOfDenseLayersOnAnyNumberOfThreads) {
   GTEST_SKIP() << "the thread sanitizer does not see the barriers of OpenMP's threads";
 #endif
   expect_same_gradients_on_any_number_of_threads(few_rows(GetParam(), false), 4);
+}
+
+/// Convolutions whose outputs have 16 and 4 pixels in an image of `side` x `side`, with 70 channels in kernels of 3 x 3
+/// and 520 in kernels of one element.
+Graph few_pixels(DType dtype, std::uint32_t side, bool bias) {
+  const auto conv = [&](std::uint32_t filters, std::uint32_t kernel, std::uint32_t stride) {
+    return Conv2d{.filters = filters,
+                  .kernel = {kernel, kernel},
+                  .stride = {stride, stride},
+                  .padding = {kernel / 2, kernel / 2},
+                  .bias = bias};
+  };
+  LayerList net;
+  net.add(conv(70, 1, 1));
+  net.add(conv(72, 3, 1));
+  net.add(Tanh{});
+  net.add(conv(520, 3, 1));
+  net.add(Relu{});
+  net.add(conv(66, 1, 1));
+  net.add(conv(520, 3, 2));
+  net.add(conv(40, 1, 2));
+  net.add(Dense{10});
+  return {"few pixels", Shape{{side, side, 3}}, dtype, net.finish()};
+}
+
+TEST_P(CpuReplicaOf, ConvolvesAsDenseLayersWhereTheOutputHasFewPixels) {
+  const bool bf16 = GetParam() == DType::bf16;
+  const auto dense = cpu::usable_dense_kernels(bf16);
+  const auto panels = cpu::usable_panel_kernels(bf16);
+  if (dense.empty() || panels.empty() || (bf16 && (cpu::has_amx_instructions() || !cpu::onednn_has_bf16())))
+    GTEST_SKIP() << "no such kernels are used on this processor";
+  const auto passes_of = [&](std::uint32_t rows) {
+    const Graph graph = few_pixels(GetParam(), 4, false);
+    const Layout layout{graph};
+    const auto replica = cpu_->compile(graph, layout, {rows, graph.fields()}, make_buckets(GroupId{}, graph, layout, 0),
+                                       make_memory(graph, layout, 1));
+    std::set<std::string> passes;
+    std::istringstream lines{describe_cpu_replica(*replica)};
+    for (std::string line; std::getline(lines, line);)
+      if (line.ends_with(dense.back()->name) || line.ends_with(panels.back()->name))
+        passes.insert(line.substr(0, line.find(':')));
+    return passes;
+  };
+  const auto all_of = [](const std::string& layer) {
+    return std::vector<std::string>{"layer " + layer + ", forward", "layer " + layer + ", gradient of the weights",
+                                    "layer " + layer + ", gradient of the input"};
+  };
+  for (const char* layer : {"conv2d_2", "conv2d_3", "conv2d_4", "conv2d_5", "conv2d_6"})
+    EXPECT_THAT(passes_of(11), ::testing::IsSupersetOf(all_of(layer))) << layer;
+  EXPECT_THAT(passes_of(11), ::testing::Not(::testing::Contains("layer conv2d_1, forward"))) << "sums are short";
+  EXPECT_THAT(passes_of(17), ::testing::Not(::testing::Contains("layer conv2d_2, forward"))) << "272 pixels";
+  EXPECT_THAT(passes_of(17), ::testing::IsSupersetOf(all_of("conv2d_4"))) << "a kernel of one element";
+  EXPECT_THAT(passes_of(64), ::testing::Not(::testing::Contains("layer conv2d_4, forward"))) << "1024 pixels";
+}
+
+TEST_P(CpuReplicaOf, HasTheGradientsOfTheReferenceInConvolutionsOfFewPixels) {
+  const bool bf16 = GetParam() == DType::bf16;
+  for (const std::uint32_t side : {4U, 5U})
+    for (const bool bias : {false, true})
+      compare(side, few_pixels(GetParam(), side, bias), 7, bf16 ? 0.15 : 5e-5, bf16 ? 0.02 : 1e-6);
+}
+
+TEST_P(CpuReplicaOf, HasTheSameGradientsOfConvolutionsOfFewPixelsOnAnyNumberOfThreads) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the thread sanitizer does not see the barriers of OpenMP's threads";
+#endif
+  if (cpu::usable_panel_kernels(GetParam() == DType::bf16).empty())
+    GTEST_SKIP() << "there are no such kernels for this processor";
+  LayerList net;
+  net.add(Conv2d{.filters = 130, .kernel = {3, 3}, .padding = {1, 1}});
+  net.add(BatchNorm{});
+  net.add(Conv2d{.filters = 60, .kernel = {3, 3}, .stride = {2, 2}});
+  net.add(GlobalAveragePool{});
+  expect_same_gradients_on_any_number_of_threads({"few pixels", Shape{{5, 5, 64}}, GetParam(), net.finish()}, 6);
+}
+
+/// Kernels of one element that leave out pixels, and what else may read the same tensor, in each order: nothing, such a
+/// kernel, a convolution that reads every pixel, and a sum.
+Graph left_out_pixels(DType dtype, std::uint32_t channels, std::uint32_t side, bool in_blocks) {
+  const auto conv = [&](std::uint32_t kernel, std::uint32_t stride) {
+    return Conv2d{.filters = channels,
+                  .kernel = {kernel, kernel},
+                  .stride = {stride, stride},
+                  .padding = {kernel / 2, kernel / 2}};
+  };
+  LayerList net;
+  if (in_blocks)  // by Winograd's algorithm
+    for (int i = 0; i < 2; ++i) net.add(Conv2d{.filters = 32, .kernel = {3, 3}, .padding = {1, 1}});
+  std::string from = net.add(conv(1, 1));
+  from = net.add(Relu{});
+  std::string a = net.add(conv(1, 2), {from}), b = net.add(conv(3, 2), {from});
+  from = net.add(Add{}, {a, b});
+  a = net.add(conv(3, 1), {from}), b = net.add(conv(1, 2), {from});
+  const std::string c = net.add(conv(1, 2), {from});
+  a = net.add(Add{}, {a, from});
+  a = net.add(conv(1, 2), {a});  // alone
+  net.add(Add{}, {a, b, c});
+  net.add(GlobalAveragePool{});
+  net.add(Dense{10});
+  return {"left out pixels", Shape{{side, side, 3}}, dtype, net.finish()};
+}
+
+TEST_P(CpuReplicaOf, HasTheGradientsOfTheReferenceWhereKernelsLeaveOutPixels) {
+  const bool bf16 = GetParam() == DType::bf16;
+  for (const std::uint32_t channels : {5U, 16U, 32U})
+    for (const std::uint32_t side : {7U, 16U})
+      for (const bool in_blocks : {false, true})
+        compare(channels, left_out_pixels(GetParam(), channels, side, in_blocks), 9, bf16 ? 0.15 : 5e-5,
+                bf16 ? 0.02 : 1e-6);
 }
 
 TEST_P(CpuReplicaOf, HasTheSameGradientsOfAttentionAndGeluOnAnyNumberOfThreads) {

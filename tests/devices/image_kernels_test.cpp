@@ -1,10 +1,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "devices/cpu/kernels/max_pool.hpp"
 #include "devices/cpu/kernels/one_channel_gradient.hpp"
+#include "devices/cpu/kernels/patches.hpp"
 #include "runtime/base/random.hpp"
 #include "runtime/model/layout.hpp"
 
@@ -139,6 +141,50 @@ TEST(MaxPoolKernels, KeepNaNsBehindARelu) {
   for (const float nan : {std::nanf(""), -std::nanf("")}) {
     expect_nan_to_stay(nan);
     expect_nan_to_stay(to_bf16(nan));
+  }
+}
+
+template <class Element>
+class PatchKernelsOf : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (usable_.empty()) GTEST_SKIP() << "this processor has no such kernels";
+  }
+  const std::vector<const PatchKernels<Element>*> usable_ = usable_patch_kernels<Element>();
+};
+using PatchElements = ::testing::Types<float, std::uint16_t>;
+TYPED_TEST_SUITE(PatchKernelsOf, PatchElements);
+
+TYPED_TEST(PatchKernelsOf, GatherElementsInTheOrderOfWeights) {
+  for (const auto* kernels : this->usable_) {
+    for (std::size_t channels = 1; channels < 70; ++channels) {
+      std::vector<TypeParam> image(kPatchTaps * channels), patch(image.size());
+      std::array<const TypeParam*, kPatchTaps> places{};
+      for (std::size_t i = 0; i < image.size(); ++i) image[i] = static_cast<TypeParam>(i);
+      for (std::size_t t = 0; t < kPatchTaps; ++t) places[t] = image.data() + t * channels;
+      kernels->gather(places.data(), channels, patch.data());
+      for (std::size_t i = 0; i < patch.size(); ++i)
+        ASSERT_EQ(patch[i], places[i % kPatchTaps][i / kPatchTaps]) << kernels->name << ", " << channels << " channels";
+    }
+  }
+}
+
+TYPED_TEST(PatchKernelsOf, AddGradientsUpWhereTheirElementsCameFrom) {
+  for (const auto* kernels : this->usable_) {
+    for (std::size_t channels = 1; channels < 70; ++channels) {
+      std::vector<float> patch(kPatchTaps * channels), sums(kPatchTaps * channels, 0.5F);
+      std::array<float*, kPatchTaps> places{};
+      for (std::size_t i = 0; i < patch.size(); ++i) patch[i] = static_cast<float>(i);
+      for (std::size_t t = 0; t < kPatchTaps; ++t)
+        places[t] = sums.data() + t / 2 * 2 * channels;  // two have one place
+      kernels->scatter(patch.data(), channels, places.data());
+      for (std::size_t c = 0; c < channels; ++c) {
+        const float* const of_channel = patch.data() + c * kPatchTaps;
+        ASSERT_EQ(sums[c], 0.5F + of_channel[0] + of_channel[1]) << kernels->name << ", " << channels << " channels";
+        ASSERT_EQ(sums[channels + c], 0.5F) << "no place";
+        ASSERT_EQ(sums[6 * channels + c], 0.5F + of_channel[6] + of_channel[7]);
+      }
+    }
   }
 }
 

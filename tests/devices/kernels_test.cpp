@@ -194,6 +194,50 @@ TEST(Kernels, AddBf16AlsoInPlaceAndRoundEachSumOnce) {
   }
 }
 
+TEST(Kernels, AddGroupsOfElementsThatLieApart) {
+  constexpr std::size_t kCount = 5;
+  for (const Kernels* kernels : usable_kernels()) {
+    for (const std::size_t elements : {1U, 7U, 16U, 37U}) {
+      const std::size_t step = elements + 3;
+      std::vector<float> sum = random_floats(1, kCount * step), expected = sum;
+      const std::vector<float> part = random_floats(2, kCount * elements);
+      std::vector<std::uint16_t> half(sum.size()), half_expected(sum.size()), half_part(part.size());
+      kernels->round(half.data(), sum.data(), sum.size());
+      kernels->round(half_part.data(), part.data(), part.size());
+      half_expected = half;
+      for (std::size_t i = 0; i < part.size(); ++i) {
+        const std::size_t at = i / elements * step + i % elements;
+        expected[at] += part[i];
+        half_expected[at] = to_bf16(from_bf16(half[at]) + from_bf16(half_part[i]));
+      }
+      kernels->add_apart_f32(sum.data(), step, part.data(), elements, kCount);
+      kernels->add_apart_bf16(half.data(), step, half_part.data(), elements, kCount);
+      EXPECT_EQ(sum, expected) << kernels->name << ", " << elements << " elements";
+      EXPECT_EQ(half, half_expected) << kernels->name << ", " << elements << " elements";
+    }
+  }
+}
+
+TEST(Kernels, SpreadTheGradientOfAnAverageOverItsRows) {
+  for (const std::size_t count_rows : {1U, 3U, 64U, 300U}) {
+    for (const std::size_t width : {1U, 16U, 35U, 2100U}) {
+      const float part = 1 / static_cast<float>(count_rows);
+      const std::vector<float> mean = random_floats(1, width);
+      std::vector<std::uint16_t> half(width), half_rows(count_rows * width);
+      std::vector<float> rows(count_rows * width);
+      for (const Kernels* kernels : usable_kernels()) {
+        kernels->round(half.data(), mean.data(), width);
+        kernels->spread_average_f32(rows.data(), mean.data(), count_rows, width);
+        kernels->spread_average_bf16(half_rows.data(), half.data(), count_rows, width);
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+          ASSERT_EQ(rows[i], mean[i % width] * part) << kernels->name;
+          ASSERT_EQ(half_rows[i], to_bf16(from_bf16(half[i % width]) * part)) << kernels->name;
+        }
+      }
+    }
+  }
+}
+
 TEST(Kernels, RectifyWhatIsBelowZeroAndKeepNaN) {
   std::vector<float> values = random_floats(1, 77);
   values[5] = std::numeric_limits<float>::quiet_NaN();

@@ -54,6 +54,14 @@ struct Kernels {
   void (*add)(float* to, const float* a, const float* b, std::size_t count);
   /// The same on bf16, rounded as troupe::to_bf16.
   void (*add_bf16)(std::uint16_t* to, const std::uint16_t* a, const std::uint16_t* b, std::size_t count);
+  /// to[i * step + e] += from[i * elements + e] for `count` groups of `elements` elements; the bf16 sums are rounded
+  /// likewise.
+  void (*add_apart_f32)(float* to, std::size_t step, const float* from, std::size_t elements, std::size_t count);
+  void (*add_apart_bf16)(std::uint16_t* to, std::size_t step, const std::uint16_t* from, std::size_t elements,
+                         std::size_t count);
+  /// The gradient of a mean over rows: each row of `to` [rows, width] = from [width] / rows.
+  void (*spread_average_f32)(float* to, const float* from, std::size_t rows, std::size_t width);
+  void (*spread_average_bf16)(std::uint16_t* to, const std::uint16_t* from, std::size_t rows, std::size_t width);
   /// to[i] = factor * (anchor[i] - from[i]); `to` may be one of the others.
   void (*weighted_delta)(float* to, const float* anchor, const float* from, float factor, std::size_t count);
   /// lanes[i mod 16] += values[i]^2, as troupe::add_squares.

@@ -31,7 +31,7 @@ struct PanelProduct {
   std::size_t first_term = 0, end_term = 0;      // that are added; the first is a multiple of terms_of_word
   std::size_t a_row = 0, a_term = 0;             // words from one row, or one word of terms, to the next
   std::size_t b_row = 0, to_row = 0;             // elements from one row in memory to the next
-  bool b_is_transposed = false;                  // b is [columns, terms] in memory; f32 alone
+  bool b_is_transposed = false;                  // b is [columns, terms] in memory, whole words of terms
   bool adds = false;                             // to f32 results that are there
   ColumnOrder b_order{}, to_order{};             // of the rows in memory
 };
@@ -73,9 +73,10 @@ struct PanelKernels {
   void (*add_rows)(const void* from, std::size_t rows, std::size_t columns, float* sums);
 
   static constexpr std::size_t kMostColumns = 64;        // of a panel
+  static constexpr std::size_t kMostRows = 6;            // of `a`, of which a copy is made
   static constexpr std::size_t kPanelsWords = 1U << 16;  // that are packed at a time, if a panel is smaller
   static constexpr std::size_t room_words(std::size_t terms) noexcept {
-    return std::max(kMostColumns * terms, kPanelsWords);
+    return std::max(kMostColumns * terms, kPanelsWords) + kMostRows * terms;
   }
 };
 

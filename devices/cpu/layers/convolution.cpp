@@ -1,9 +1,11 @@
 #include <algorithm>
 
+#include "devices/cpu/image_layouts.hpp"
 #include "devices/cpu/kernels/one_channel.hpp"
 #include "devices/cpu/kernels/one_channel_gradient.hpp"
 #include "devices/cpu/layers/lane_convolution.hpp"
 #include "devices/cpu/layers/layers.hpp"
+#include "devices/cpu/layers/patch_convolution.hpp"
 #include "devices/cpu/parallel.hpp"
 #include "runtime/compute/winograd.hpp"
 
@@ -89,17 +91,18 @@ class ConvolutionCalls final : public LayerCalls {
         bias_(conv.bias ? memory::desc{{conv.filters}, Type::f32, memory::format_tag::a} : memory::desc{}),
         winograd_(builder.computed() == Type::f32 && onednn_has_winograd() &&
                   gains_by_winograd(conv, fused_layer.input_shape, fused_layer.output_shape, builder.rows())),
-        lanes_(builder, fused_layer, conv) {}
+        lanes_(builder, fused_layer, conv),
+        patches_(builder, fused_layer, conv) {}
 
   void forward(Calls& calls) override {
     if (suits_one_channel()) return forward_of_one_channel(calls);
     if (lanes_.gain_forward()) return forward_in_lanes(calls);
+    if (patches_.gain()) return forward_by_patches(calls);
     auto descriptor = fastest_forward();
     builder_.choose(descriptor, fused_layer_, "forward");
     const memory input = arranged_input(calls, descriptor.src_desc());
     const memory weights = packed_weights(calls, descriptor.weights_desc());
-    const Output to =
-        output_of(builder_.value_as(fused_layer_.output, builder_.as_stored(output_)), descriptor.dst_desc());
+    const Output to = output_of(stored_output(), descriptor.dst_desc());
     BoundArguments arguments{{DNNL_ARG_SRC, input},
                              {DNNL_ARG_WEIGHTS, weights},
                              {DNNL_ARG_DST, to.written},
@@ -110,19 +113,14 @@ class ConvolutionCalls final : public LayerCalls {
   }
 
   void backward(Calls& calls, Gradients& gradients) override {
+    if (leaves_out_pixels() && !lanes_.gain_to_input()) return backward_to_pixels(calls, gradients);
     add_backward(builder_, fused_layer_, calls, gradients, [&](const memory& gradient, const memory& input_gradient) {
-      const memory stored_gradient{builder_.as_stored(output_), builder_.engine(), gradient.get_data_handle()};
-      const memory output_gradient = builder_.operand(calls, stored_gradient);
-      if (suits_one_channel_gradient()) {
-        to_weights_of_one_channel(calls, output_gradient);
-      } else if (lanes_.gain_to_weights()) {
-        to_weights_in_lanes(calls, output_gradient);
-      } else {
-        to_weights(calls, output_gradient);
-      }
+      const memory output_gradient = operand_gradient(calls, gradient);
+      any_to_weights(calls, output_gradient);
       if (!input_gradient) return;
       if (lanes_.gain_to_input()) return to_input_in_lanes(calls, output_gradient, input_gradient);
-      to_input(calls, output_gradient, input_gradient);
+      if (patches_.gain()) return to_input_by_patches(calls, output_gradient, input_gradient, input_);
+      to_input(calls, output_gradient, input_gradient, {input_, strides()});
     });
   }
 
@@ -131,6 +129,58 @@ class ConvolutionCalls final : public LayerCalls {
   struct Output {
     memory written, wide, kept;
   };
+  /// What a primitive takes for the input.
+  struct Read {
+    memory::desc image;
+    dims strides;
+  };
+
+  /// Whether a kernel of one element leaves out pixels of the input.
+  bool leaves_out_pixels() const {
+    return conv_.kernel.height * conv_.kernel.width == 1 && conv_.stride.height * conv_.stride.width > 1 &&
+           conv_.padding.height + conv_.padding.width == 0;
+  }
+
+  /// The gradient to the pixels that are read is computed as that of a convolution without stride.
+  void backward_to_pixels(Calls& calls, Gradients& gradients) {
+    const memory output_gradient = operand_gradient(calls, gradients.use(fused_layer_.output).value);
+    any_to_weights(calls, output_gradient);
+    const std::uint32_t read = fused_layer_.inputs.front();
+    if (!builder_.tensor(read).trained) return;
+    PixelGradient part = pixel_gradient();
+    const auto& to = fused_layer_.output_shape.extents;
+    const memory::desc image =
+        builder_.image_beside(fused_layer_.output, {{to[0], to[1], channels()}}, read, builder_.computed());
+    if (patches_.gain())
+      to_input_by_patches(calls, output_gradient, part.value, image);
+    else
+      to_input(calls, output_gradient, part.value, {image, {1, 1}});
+    gradients.contribute_pixels(calls, read, std::move(part));
+  }
+
+  PixelGradient pixel_gradient() const {
+    const auto &from = fused_layer_.input_shape.extents, &to = fused_layer_.output_shape.extents;
+    const std::size_t blocks = builder_.in_blocks(fused_layer_.inputs.front()) ? channels() / kBlockChannels : 1;
+    return {.value =
+                builder_.places().take(builder_.matrix(builder_.rows(), to[0] * to[1] * channels(), builder_.stored())),
+            .planes = builder_.rows() * blocks,
+            .elements = channels() / blocks,
+            .height = from[0],
+            .width = from[1],
+            .stride_height = conv_.stride.height,
+            .stride_width = conv_.stride.width};
+  }
+
+  memory operand_gradient(Calls& calls, const memory& gradient) const {
+    return builder_.operand(calls, {builder_.as_stored(output_), builder_.engine(), gradient.get_data_handle()});
+  }
+
+  void any_to_weights(Calls& calls, const memory& gradient) {
+    if (suits_one_channel_gradient()) return to_weights_of_one_channel(calls, gradient);
+    if (lanes_.gain_to_weights()) return to_weights_in_lanes(calls, gradient);
+    if (patches_.gain()) return to_weights_by_patches(calls, gradient);
+    to_weights(calls, gradient);
+  }
 
   bool is_one_channel() const {
     const auto is = [](const Size2& size, std::uint32_t value) { return size.height == value && size.width == value; };
@@ -162,16 +212,15 @@ class ConvolutionCalls final : public LayerCalls {
   }
 
   void to_weights_of_one_channel(Calls& calls, const memory& gradient) {
-    OneChannelGradientCall call{
-        .kernel = usable_one_channel_gradients().back(),
-        .of = one_channel(),
-        .images = builder_.rows(),
-        .threads = usable_threads(),
-        .input = operand_input(calls),
-        .gradient = gradient,
-        .weights = builder_.gradient(fused_layer_.first_parameter, plain_weights(Type::f32)),
-        .bias = conv_.bias ? builder_.gradient(fused_layer_.first_parameter + 1, bias_) : memory{},
-        .of_parts = {}};
+    OneChannelGradientCall call{.kernel = usable_one_channel_gradients().back(),
+                                .of = one_channel(),
+                                .images = builder_.rows(),
+                                .threads = usable_threads(),
+                                .input = operand_input(calls),
+                                .gradient = gradient,
+                                .weights = weights_gradient(),
+                                .bias = bias_gradient(),
+                                .of_parts = {}};
     call.of_parts = builder_.places().take(builder_.matrix(OneChannelGradientCall::kParts, call.sums(), Type::f32));
     builder_.choose_own(fused_layer_, "gradient of the weights", call.kernel->name);
     std::vector<memory> used{call.input, call.gradient, call.weights, call.of_parts};
@@ -189,7 +238,7 @@ class ConvolutionCalls final : public LayerCalls {
                         .threads = usable_threads(),
                         .input = builder_.value_as(fused_layer_.inputs.front(), input_),
                         .weights = builder_.weights(fused_layer_.first_parameter, plain_weights(Type::bf16)),
-                        .bias = conv_.bias ? builder_.bias(fused_layer_.first_parameter + 1, bias_) : memory{},
+                        .bias = bias(),
                         .packed = place(of.packed_words(), Type::s32),
                         .padded_bias = place(OneChannelConvolution::kLanes, Type::f32),
                         .output = builder_.value_as(fused_layer_.output, output_)};
@@ -201,19 +250,33 @@ class ConvolutionCalls final : public LayerCalls {
 
   void forward_in_lanes(Calls& calls) {
     builder_.choose_own(fused_layer_, "forward", lanes_.name());
-    const memory kept = builder_.value_as(fused_layer_.output, builder_.as_stored(output_)),
-                 wide = builder_.result(kept);
-    lanes_.forward(calls, operand_input(calls), operand_weights(calls),
-                   conv_.bias ? builder_.bias(fused_layer_.first_parameter + 1, bias_) : memory{}, wide);
+    const memory kept = stored_output(), wide = builder_.result(kept);
+    lanes_.forward(calls, operand_input(calls), operand_weights(calls), bias(), wide);
+    finish_own_forward(calls, wide, kept);
+  }
+
+  void forward_by_patches(Calls& calls) {
+    builder_.choose_own(fused_layer_, "forward", patches_.forward_name());
+    const memory kept = stored_output(), wide = builder_.result(kept);
+    const memory input = operand_input(calls), weights = operand_weights(calls);
+    patches_.forward(calls, {input, weights, bias(), wide});
+    finish_own_forward(calls, wide, kept);
+  }
+
+  /// What kernels of our own do not do.
+  void finish_own_forward(Calls& calls, const memory& wide, const memory& kept) {
     if (!LanePasses::takes(fused_layer_.activation)) add_activation(builder_, calls, fused_layer_.activation, wide);
     builder_.convert(calls, wide, kept);
   }
 
   void to_weights_in_lanes(Calls& calls, const memory& gradient) {
     builder_.choose_own(fused_layer_, "gradient of the weights", lanes_.name());
-    lanes_.to_weights(calls, operand_input(calls), gradient,
-                      builder_.gradient(fused_layer_.first_parameter, plain_weights(Type::f32)),
-                      conv_.bias ? builder_.gradient(fused_layer_.first_parameter + 1, bias_) : memory{});
+    lanes_.to_weights(calls, operand_input(calls), gradient, weights_gradient(), bias_gradient());
+  }
+
+  void to_weights_by_patches(Calls& calls, const memory& gradient) {
+    builder_.choose_own(fused_layer_, "gradient of the weights", patches_.backward_name());
+    patches_.to_weights(calls, operand_input(calls), gradient, weights_gradient(), bias_gradient());
   }
 
   void to_input_in_lanes(Calls& calls, const memory& gradient, const memory& input_gradient) {
@@ -224,24 +287,34 @@ class ConvolutionCalls final : public LayerCalls {
     builder_.convert(calls, wide, kept);
   }
 
+  /// `image`: of the gradient to the input.
+  void to_input_by_patches(Calls& calls, const memory& gradient, const memory& input_gradient,
+                           const memory::desc& image) {
+    builder_.choose_own(fused_layer_, "gradient of the input", patches_.backward_name());
+    const memory kept{builder_.as_stored(image), builder_.engine(), input_gradient.get_data_handle()};
+    const memory wide = builder_.result(kept);
+    patches_.to_input(calls, gradient, operand_weights(calls), wide);
+    builder_.convert(calls, wide, kept);
+  }
+
   /// With images as they lie, or where oneDNN has no more than reference code for that, in a layout of its own; by
   /// Winograd's algorithm where that gains.
   template <class Make>
-  auto best(Make&& make) const {
+  auto best(const memory::desc& read, Make&& make) const {
     const auto any = [](const memory::desc& desc) {
       return memory::desc{dims_of(desc), type_of(desc), memory::format_tag::any};
     };
-    if (winograd_) return make(dnnl::algorithm::convolution_winograd, any(input_), any(output_));
-    auto direct = make(dnnl::algorithm::convolution_direct, input_, output_);
+    if (winograd_) return make(dnnl::algorithm::convolution_winograd, any(read), any(output_));
+    auto direct = make(dnnl::algorithm::convolution_direct, read, output_);
     if (!is_reference_code(direct.impl_info_str())) return direct;
-    return make(dnnl::algorithm::convolution_direct, any(input_), any(output_));
+    return make(dnnl::algorithm::convolution_direct, any(read), any(output_));
   }
 
-  Described<convolution_forward> forward_descriptor(Activation activation) const {
-    return best([&](dnnl::algorithm algorithm, const memory::desc& input, const memory::desc& output) {
+  Described<convolution_forward> forward_descriptor(const Read& read, Activation activation) const {
+    return best(read.image, [&](dnnl::algorithm algorithm, const memory::desc& input, const memory::desc& output) {
       return describe<convolution_forward>(
           builder_.engine(), builder_.attributes(activation), dnnl::prop_kind::forward_training, algorithm, input,
-          weights_in(builder_.computed()), bias_, output, strides(), dilations(), padding(), padding());
+          weights_in(builder_.computed()), bias_, output, read.strides, dilations(), padding(), padding());
     });
   }
 
@@ -249,30 +322,28 @@ class ConvolutionCalls final : public LayerCalls {
   /// short, and where a kernel of one element leaves out elements.
   Described<convolution_forward> fastest_forward() const {
     constexpr std::uint64_t kFewChannels = 16;
-    auto first = forward_descriptor(fused_layer_.activation);
+    auto first = forward_descriptor({input_, strides()}, fused_layer_.activation);
     const std::string name = first.impl_info_str();
-    const bool leaves_out =
-        conv_.kernel.height * conv_.kernel.width == 1 && conv_.stride.height * conv_.stride.width > 1;
     if (!name.starts_with("brgconv") || !name.ends_with("avx512_core_bf16")) return first;
-    if (fused_layer_.input_shape.extents[2] > kFewChannels && !leaves_out) return first;
-    auto direct = forward_descriptor(fused_layer_.activation);
+    if (fused_layer_.input_shape.extents[2] > kFewChannels && !leaves_out_pixels()) return first;
+    auto direct = forward_descriptor({input_, strides()}, fused_layer_.activation);
     while (direct.next_impl())
       if (std::string_view{direct.impl_info_str()}.starts_with("jit_bf16:")) return direct;
     return first;
   }
 
   void to_weights(Calls& calls, const memory& gradient) {
-    const auto hint = forward_descriptor(Activation::none);
-    auto descriptor = best([&](dnnl::algorithm algorithm, const memory::desc& input, const memory::desc& output) {
-      return describe_backward<convolution_backward_weights>(hint, builder_.engine(), builder_.attributes(), algorithm,
-                                                             input, weights_in(Type::f32), bias_, output, strides(),
-                                                             dilations(), padding(), padding());
-    });
+    const auto hint = forward_descriptor({input_, strides()}, Activation::none);
+    auto descriptor =
+        best(input_, [&](dnnl::algorithm algorithm, const memory::desc& input, const memory::desc& output) {
+          return describe_backward<convolution_backward_weights>(hint, builder_.engine(), builder_.attributes(),
+                                                                 algorithm, input, weights_in(Type::f32), bias_, output,
+                                                                 strides(), dilations(), padding(), padding());
+        });
     builder_.choose(descriptor, fused_layer_, "gradient of the weights");
     const memory input = arranged_input(calls, descriptor.src_desc());
     const memory from = builder_.arranged(calls, gradient, descriptor.diff_dst_desc());
-    const Output to = output_of(builder_.gradient(fused_layer_.first_parameter, plain_weights(Type::f32)),
-                                descriptor.diff_weights_desc());
+    const Output to = output_of(weights_gradient(), descriptor.diff_weights_desc());
     BoundArguments arguments{{DNNL_ARG_SRC, input},
                              {DNNL_ARG_DIFF_DST, from},
                              {DNNL_ARG_DIFF_WEIGHTS, to.written},
@@ -285,17 +356,19 @@ class ConvolutionCalls final : public LayerCalls {
     keep(calls, to);
   }
 
-  void to_input(Calls& calls, const memory& gradient, const memory& input_gradient) {
-    const auto hint = forward_descriptor(Activation::none);
-    auto descriptor = best([&](dnnl::algorithm algorithm, const memory::desc& input, const memory::desc& output) {
-      return describe_backward<convolution_backward_data>(hint, builder_.engine(), builder_.attributes(), algorithm,
-                                                          input, weights_in(builder_.computed()), output, strides(),
-                                                          dilations(), padding(), padding());
-    });
+  /// `read`: the image of `input_gradient`, which may have only the pixels that are read.
+  void to_input(Calls& calls, const memory& gradient, const memory& input_gradient, const Read& read) {
+    const auto hint = forward_descriptor(read, Activation::none);
+    auto descriptor =
+        best(read.image, [&](dnnl::algorithm algorithm, const memory::desc& input, const memory::desc& output) {
+          return describe_backward<convolution_backward_data>(hint, builder_.engine(), builder_.attributes(), algorithm,
+                                                              input, weights_in(builder_.computed()), output,
+                                                              read.strides, dilations(), padding(), padding());
+        });
     builder_.choose(descriptor, fused_layer_, "gradient of the input");
     const memory from = builder_.arranged(calls, gradient, descriptor.diff_dst_desc());
     const memory weights = packed_weights(calls, descriptor.weights_desc());
-    const Output to = output_of({builder_.as_stored(input_), builder_.engine(), input_gradient.get_data_handle()},
+    const Output to = output_of({builder_.as_stored(read.image), builder_.engine(), input_gradient.get_data_handle()},
                                 descriptor.diff_src_desc());
     calls.emplace_back(Product{{convolution_backward_data{descriptor},
                                 {{DNNL_ARG_DIFF_DST, from},
@@ -310,6 +383,14 @@ class ConvolutionCalls final : public LayerCalls {
   }
   memory operand_input(Calls& calls) const {
     return builder_.operand(calls, builder_.value_as(fused_layer_.inputs.front(), builder_.as_stored(input_)));
+  }
+  memory stored_output() const { return builder_.value_as(fused_layer_.output, builder_.as_stored(output_)); }
+  /// Empty if there is none.
+  memory bias() const { return conv_.bias ? builder_.bias(fused_layer_.first_parameter + 1, bias_) : memory{}; }
+  memory weights_gradient() const { return builder_.gradient(fused_layer_.first_parameter, plain_weights(Type::f32)); }
+  /// Empty if there is none.
+  memory bias_gradient() const {
+    return conv_.bias ? builder_.gradient(fused_layer_.first_parameter + 1, bias_) : memory{};
   }
   memory packed_weights(Calls& calls, const memory::desc& wanted) {
     return builder_.arranged(calls, operand_weights(calls), wanted);
@@ -326,10 +407,11 @@ class ConvolutionCalls final : public LayerCalls {
     builder_.convert(calls, to.wide, to.kept);
   }
 
+  std::uint32_t channels() const { return fused_layer_.input_shape.extents[2]; }
   dims weights_dims() const {
-    const auto channels = static_cast<memory::dim>(fused_layer_.input_shape.extents[2] / conv_.groups);
-    if (conv_.groups == 1) return {conv_.filters, channels, conv_.kernel.height, conv_.kernel.width};
-    return {conv_.groups, conv_.filters / conv_.groups, channels, conv_.kernel.height, conv_.kernel.width};
+    const auto of_group = static_cast<memory::dim>(channels() / conv_.groups);
+    if (conv_.groups == 1) return {conv_.filters, of_group, conv_.kernel.height, conv_.kernel.width};
+    return {conv_.groups, conv_.filters / conv_.groups, of_group, conv_.kernel.height, conv_.kernel.width};
   }
   /// The layout of the parameter.
   memory::desc plain_weights(Type type) const {
@@ -347,6 +429,7 @@ class ConvolutionCalls final : public LayerCalls {
   const memory::desc input_, output_, bias_;  // without a bias, bias_ has no dimensions
   const bool winograd_;
   const LanePasses lanes_;
+  const PatchPasses patches_;
 };
 
 }  // namespace

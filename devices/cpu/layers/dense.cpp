@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "devices/cpu/kernels/dense.hpp"
 #include "devices/cpu/layers/layers.hpp"
+#include "devices/cpu/layers/own_dense.hpp"
 #include "devices/cpu/layers/panel_dense.hpp"
 #include "devices/cpu/parallel.hpp"
 
@@ -17,48 +17,6 @@ using Type = ProgramBuilder::Type;
 /// An f32 forward pass of at least this number of rows copies its weights to oneDNN's own layout. For 2048 rows that
 /// takes about 1 % of the product's time, and saves 2 to 6 %.
 constexpr std::uint64_t kRowsThatPayForACopy = 256;
-
-/// The forward pass by kernels of our own. A thread computes a range of units.
-struct OwnDense {
-  /// Rows of which a block of inputs stays in the second-level cache.
-  static constexpr std::size_t kMostRows = 128;
-
-  const DenseKernels* kernels;
-  DenseProduct of;
-  std::size_t element_bytes, threads;
-  memory input, weights, bias, sums, bf16, room;  // bias, bf16: empty if there is none
-
-  void operator()(const Kernels&) const {
-    const std::size_t groups = (of.units + DenseKernels::kUnits - 1) / DenseKernels::kUnits;
-    const std::size_t parts = std::min(threads, groups);
-    const auto first_unit = [&](std::size_t part) { return groups * part / parts * DenseKernels::kUnits; };
-    for_each_in_parallel(parts, parts, [&](std::size_t part, std::size_t) {
-      compute(first_unit(part), std::min(of.units, first_unit(part + 1)), part);
-    });
-  }
-
-  void compute(std::size_t first_unit, std::size_t end_unit, std::size_t part) const {
-    DenseProduct some = of;
-    some.first_unit = first_unit;
-    some.end_unit = end_unit;
-    for (std::size_t row = 0; row < of.rows; row += kMostRows) {
-      some.rows = std::min(kMostRows, of.rows - row);
-      kernels->forward(some, {.input = at<std::byte>(input, row * of.inputs * element_bytes),
-                              .weights = at<std::byte>(weights, 0),
-                              .bias = at<float>(bias, 0),
-                              .sums = at<float>(sums, row * of.units),
-                              .bf16 = at<std::uint16_t>(bf16, row * of.units),
-                              .room = at<std::byte>(room, part * room_bytes(of.rows))});
-    }
-  }
-
-  static std::size_t room_bytes(std::size_t rows) { return DenseKernels::room_bytes(std::min(kMostRows, rows)); }
-
-  template <class T>
-  static T* at(const memory& of, std::size_t index) {
-    return of ? static_cast<T*>(of.get_data_handle()) + index : nullptr;
-  }
-};
 
 /// Plain layouts everywhere else: docs/adr/0003-plain-weight-layouts-on-the-cpu.md.
 class DenseCalls final : public LayerCalls {
@@ -116,25 +74,12 @@ class DenseCalls final : public LayerCalls {
 
   void forward_by(const DenseKernels& kernels, Calls& calls) {
     builder_.choose_own(fused_layer_, "forward", kernels.name);
-    const auto threads = usable_threads();
-    const auto place = [&](std::size_t count) { return builder_.places().take(builder_.matrix(1, count, Type::f32)); };
-    const bool relu = fused_layer_.activation == Activation::relu;
     const memory stored_output = as(output_, builder_.tensor(fused_layer_.output).value);
     const memory output = builder_.result(stored_output);
-    OwnDense call{.kernels = &kernels,
-                  .of = {.rows = rows_, .inputs = inputs_, .units = units(), .relu = relu},
-                  .element_bytes = builder_.computed() == Type::bf16 ? sizeof(std::uint16_t) : sizeof(float),
-                  .threads = threads,
-                  .input = builder_.operand(calls, stored_input(calls)),
-                  .weights = builder_.operand(calls, stored_weights()),
-                  .bias = bias(),
-                  .sums = is_f32(output) ? output : place(rows_ * units()),
-                  .bf16 = is_f32(output) ? memory{} : output,
-                  .room = place(threads * OwnDense::room_bytes(rows_) / sizeof(float))};
-    std::vector<memory> used{call.input, call.weights, call.sums, call.room};
-    for (const memory& one : {call.bias, call.bf16})
-      if (one) used.push_back(one);
-    calls.emplace_back(OwnWork{std::move(used), std::move(call), /*is_product=*/true});
+    const memory input = builder_.operand(calls, stored_input(calls));
+    const memory weights = builder_.operand(calls, stored_weights());
+    add_own_dense(builder_, calls, kernels, {rows_, inputs_, units(), fused_layer_.activation == Activation::relu, {}},
+                  {input, weights, bias(), output});
     finish_forward(calls, output, stored_output);
   }
 

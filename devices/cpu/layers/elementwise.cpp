@@ -108,7 +108,8 @@ class SumCalls final : public LayerCalls {
 
   void share_or_copy(Calls& calls, Gradients& gradients, Summand at, Gradients::Place gradient) const {
     const bool is_the_last_but_one = at + 2 == fused_layer_.inputs.end();
-    if (!is_the_last_but_one || builder_.activation_of(*at) != Activation::none || !is_next_and_only_read(at[1]))
+    if (!is_the_last_but_one || gradients.has_pixels(*at) || builder_.activation_of(*at) != Activation::none ||
+        !is_next_and_only_read(at[1]))
       return gradients.copy(calls, *at, gradient.value);
     gradient.masked = false;
     gradients.contribute(calls, *at, std::move(gradient));

@@ -36,20 +36,6 @@ T* address(const memory& of) {
   return of ? static_cast<T*>(of.get_data_handle()) : nullptr;
 }
 
-LaneConvolution shape_of(const FusedLayer& fused_layer, const Conv2d& conv) {
-  return {.height = fused_layer.input_shape.extents[0],
-          .width = fused_layer.input_shape.extents[1],
-          .channels = fused_layer.input_shape.extents[2],
-          .kernel_height = conv.kernel.height,
-          .kernel_width = conv.kernel.width,
-          .stride_height = conv.stride.height,
-          .stride_width = conv.stride.width,
-          .padding_height = conv.padding.height,
-          .padding_width = conv.padding.width,
-          .filters = conv.filters,
-          .relu = fused_layer.activation == Activation::relu};
-}
-
 struct Forward {
   Groups groups;
   memory input, weights, bias, output, packed, scratch;
@@ -131,8 +117,22 @@ constexpr std::size_t kMostToWeights = 1U << 19;  // of the input of all groups,
 
 }  // namespace
 
+LaneConvolution lane_convolution(const FusedLayer& fused_layer, const Conv2d& conv) {
+  return {.height = fused_layer.input_shape.extents[0],
+          .width = fused_layer.input_shape.extents[1],
+          .channels = fused_layer.input_shape.extents[2],
+          .kernel_height = conv.kernel.height,
+          .kernel_width = conv.kernel.width,
+          .stride_height = conv.stride.height,
+          .stride_width = conv.stride.width,
+          .padding_height = conv.padding.height,
+          .padding_width = conv.padding.width,
+          .filters = conv.filters,
+          .relu = fused_layer.activation == Activation::relu};
+}
+
 LanePasses::LanePasses(ProgramBuilder& builder, const FusedLayer& fused_layer, const Conv2d& conv)
-    : builder_(builder), of_(shape_of(fused_layer, conv)), threads_(usable_threads()) {
+    : builder_(builder), of_(lane_convolution(fused_layer, conv)), threads_(usable_threads()) {
   const bool bf16 = builder.computed() == ProgramBuilder::Type::bf16;
   const auto usable = usable_lane_kernels(bf16);
   const bool is_plain = conv.groups == 1 && conv.dilation.height == 1 && conv.dilation.width == 1 &&

@@ -5,6 +5,9 @@
 
 namespace troupe::cpu {
 
+/// The shape of a convolution without groups and dilation.
+LaneConvolution lane_convolution(const FusedLayer& fused_layer, const Conv2d& conv);
+
 /// The passes of a convolution by kernels of our own that have one image in each lane of a vector (image_lanes.hpp).
 /// All operands are plain images and parameters of the computed type; gradients to parameters are f32.
 class LanePasses {

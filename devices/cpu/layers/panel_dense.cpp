@@ -80,16 +80,17 @@ struct PanelForward {
   }
 };
 
-struct PanelToInput {
+/// A product that is f32, or is rounded at once or from its sums.
+struct PanelRows {
   PanelParts parts;
-  std::size_t elements;                                  // of the input
-  memory gradient, weights, input_gradient, sums, room;  // sums: empty if the result is rounded at once
+  std::size_t elements;             // of the result
+  memory a, b, result, sums, room;  // sums: empty if they are not rounded or are rounded at once
 
   void operator()(const Kernels& kernels) const {
-    PanelOperands on{memory_of<void>(gradient), memory_of<void>(weights), memory_of<float>(sums), nullptr, nullptr};
-    auto* const bf16 = memory_of<std::uint16_t>(input_gradient);
-    if (is_f32(input_gradient))
-      on.f32 = memory_of<float>(input_gradient);
+    PanelOperands on{memory_of<void>(a), memory_of<void>(b), memory_of<float>(sums), nullptr, nullptr};
+    auto* const bf16 = memory_of<std::uint16_t>(result);
+    if (is_f32(result))
+      on.f32 = memory_of<float>(result);
     else if (!sums)
       on.bf16 = bf16;
     parts.multiply(on, memory_of<std::uint32_t>(room));
@@ -141,8 +142,9 @@ PanelPasses::PanelPasses(ProgramBuilder& builder, const DenseShape& of)
     : builder_(builder), of_(of), threads_(usable_threads()) {
   const bool bf16 = builder.computed() == ProgramBuilder::Type::bf16;
   const auto usable = usable_panel_kernels(bf16);
-  if (usable.empty() || of.rows > kMostPanelRows || (bf16 && has_amx_instructions())) return;
+  if (usable.empty() || (bf16 && has_amx_instructions())) return;
   kernels_ = usable.back();
+  if (of.rows > kMostPanelRows) return;
   const std::size_t elements = kernels_->terms_of_word;
   const bool in_blocks = of.in_blocks.channels > 0, few_units = of.units <= kFewUnits;
   forward_ = !bf16 && !few_units && (in_blocks || of.inputs <= kMostForwardInputs) &&
@@ -180,7 +182,7 @@ void PanelPasses::forward(Calls& calls, const memory& input, const memory& weigh
 
 void PanelPasses::to_input(Calls& calls, const memory& gradient, const memory& weights,
                            const memory& input_gradient) const {
-  const std::size_t terms = of_.rows <= kFewRows ? std::min(of_.units, kTermsOfFewRows) : of_.units;
+  const std::size_t terms = std::min(of_.units, of_.rows <= kFewRows ? kTermsOfFewRows : kMostPanelTerms);
   const PanelParts parts{kernels_,
                          {.end_row = of_.rows,
                           .end_column = of_.inputs,
@@ -196,8 +198,30 @@ void PanelPasses::to_input(Calls& calls, const memory& gradient, const memory& w
   const std::size_t elements = of_.rows * of_.inputs;
   const bool rounds_at_once = is_f32(input_gradient) || terms == of_.units;
   const memory sums = rounds_at_once ? memory{} : words(elements), room = words(parts.room_words * threads_);
-  add_panel_work(calls, PanelToInput{parts, elements, gradient, weights, input_gradient, sums, room},
+  add_panel_work(calls, PanelRows{parts, elements, gradient, weights, input_gradient, sums, room},
                  {gradient, weights, input_gradient, sums, room});
+}
+
+void PanelPasses::forward_of_rows(Calls& calls, const memory& input, const memory& weights,
+                                  const memory& output) const {
+  const std::size_t terms = std::min(of_.inputs, kMostPanelTerms);
+  const PanelParts parts{kernels_,
+                         {.end_row = of_.rows,
+                          .end_column = of_.units,
+                          .end_term = of_.inputs,
+                          .a_row = of_.inputs / kernels_->terms_of_word,
+                          .a_term = 1,
+                          .b_row = of_.inputs,
+                          .to_row = of_.units,
+                          .b_is_transposed = true},
+                         threads_,
+                         PanelKernels::room_words(terms),
+                         terms};
+  const std::size_t elements = of_.rows * of_.units;
+  const bool rounds_at_once = is_f32(output) || terms == of_.inputs;
+  const memory sums = rounds_at_once ? memory{} : words(elements), room = words(parts.room_words * threads_);
+  add_panel_work(calls, PanelRows{parts, elements, input, weights, output, sums, room},
+                 {input, weights, output, sums, room});
 }
 
 void PanelPasses::to_weights(Calls& calls, const memory& input, const memory& gradient, const memory& weights,

@@ -28,6 +28,10 @@ class PanelPasses {
   /// Of f32. `bias` is empty if there is none.
   void forward(Calls& calls, const dnnl::memory& input, const dnnl::memory& weights, const dnnl::memory& bias,
                const dnnl::memory& output) const;
+  /// Without bias and ReLU, of a plain input. It brings weights into columns: many rows pay for that. Inputs must fill
+  /// the words of the kernels.
+  void forward_of_rows(Calls& calls, const dnnl::memory& input, const dnnl::memory& weights,
+                       const dnnl::memory& output) const;
   /// `input_gradient`: in the layout of the input, in the type of the operands.
   void to_input(Calls& calls, const dnnl::memory& gradient, const dnnl::memory& weights,
                 const dnnl::memory& input_gradient) const;
@@ -41,7 +45,7 @@ class PanelPasses {
   ProgramBuilder& builder_;
   const DenseShape of_;
   const std::size_t threads_;
-  const PanelKernels* kernels_ = nullptr;  // null: no pass uses them
+  const PanelKernels* kernels_ = nullptr;  // null: this machine has none
   bool forward_ = false, to_input_ = false, to_weights_ = false;
 };
 

@@ -42,6 +42,7 @@ class PoolCalls final : public LayerCalls {
 
   void backward(Calls& calls, Gradients& gradients) override {
     add_backward(builder_, fused_layer_, calls, gradients, [&](const memory& gradient, const memory& input_gradient) {
+      if (is_global_average()) return spread(calls, gradient, input_gradient);
       auto descriptor =
           describe_pool_backward(forward_, builder_.engine(), builder_.attributes(), window_.algorithm, input_, output_,
                                  size(window_.stride), size(window_.kernel), size(window_.padding));
@@ -59,6 +60,36 @@ class PoolCalls final : public LayerCalls {
   }
 
  private:
+  bool is_global_average() const {
+    const auto& image = fused_layer_.input_shape.extents;
+    return window_.algorithm != dnnl::algorithm::pooling_max && fused_layer_.output_shape.extents.size() == 1 &&
+           window_.kernel.height == image[0] && window_.kernel.width == image[1];
+  }
+  /// The gradient to a mean over whole images, for each pixel. An image, or where images are in blocks, a block of
+  /// channels of one, is one thread's work.
+  void spread(Calls& calls, const memory& gradient, const memory& input_gradient) {
+    if (!input_gradient) return;
+    builder_.choose_own(fused_layer_, "gradient of the input", "own:spread");
+    const auto& image = fused_layer_.input_shape.extents;
+    const std::size_t width = builder_.in_blocks(fused_layer_.inputs.front()) ? kBlockChannels : image[2];
+    const std::size_t pixels = std::size_t{image[0]} * image[1], planes = builder_.rows() * (image[2] / width);
+    calls.emplace_back(OwnWork{{gradient, input_gradient}, [=, threads = usable_threads()](const Kernels& kernels) {
+                                 for_each_in_parallel(threads, planes, [&](std::size_t plane, std::size_t) {
+                                   spread_plane(kernels, gradient, input_gradient, plane, pixels, width);
+                                 });
+                               }});
+  }
+  static void spread_plane(const Kernels& kernels, const memory& gradient, const memory& input_gradient,
+                           std::size_t plane, std::size_t pixels, std::size_t width) {
+    void *const from = gradient.get_data_handle(), *const to = input_gradient.get_data_handle();
+    const std::size_t first = plane * width, first_pixel = plane * pixels * width;
+    if (is_f32(gradient))
+      kernels.spread_average_f32(static_cast<float*>(to) + first_pixel, static_cast<const float*>(from) + first, pixels,
+                                 width);
+    else
+      kernels.spread_average_bf16(static_cast<std::uint16_t*>(to) + first_pixel,
+                                  static_cast<const std::uint16_t*>(from) + first, pixels, width);
+  }
   using Arguments = std::vector<std::pair<int, memory>>;
   Arguments with_workspace(Arguments arguments) const {
     if (workspace_) arguments.emplace_back(DNNL_ARG_WORKSPACE, workspace_);

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+
+#include "devices/cpu/kernels/image_lanes.hpp"
+#include "devices/cpu/layers/own_dense.hpp"
+#include "devices/cpu/layers/panel_dense.hpp"
+#include "devices/cpu/program_builder.hpp"
+
+namespace troupe::cpu {
+
+/// The passes of a convolution whose output has few pixels, as those of a dense layer: a row of its input is the patch
+/// of one pixel, in the order of the weights, which therefore stay as they are. A rule on shapes says where they are
+/// used, so that two runs of one job compute the same bits. Memories are operands (ProgramBuilder::operand).
+class PatchPasses {
+ public:
+  PatchPasses(ProgramBuilder& builder, const FusedLayer& fused_layer, const Conv2d& conv);
+
+  bool gain() const noexcept { return dense_ != nullptr; }
+  const char* forward_name() const noexcept { return has_bias_ ? dense_->name : panels_.name(); }
+  const char* backward_name() const noexcept { return panels_.name(); }
+
+  /// ReLU, where the layer has it, is applied. `bias` is empty if there is none.
+  void forward(Calls& calls, const DenseMemories& on) const;
+  /// `weights` and `bias`, which is empty if there is none, are the gradients to these.
+  void to_weights(Calls& calls, const dnnl::memory& input, const dnnl::memory& gradient, const dnnl::memory& weights,
+                  const dnnl::memory& bias) const;
+  /// Of a kernel of one element: to the pixels that it reads.
+  void to_input(Calls& calls, const dnnl::memory& gradient, const dnnl::memory& weights,
+                const dnnl::memory& input_gradient) const;
+
+ private:
+  /// Whether the patches are the input as it lies.
+  bool is_plain() const noexcept;
+  /// The patches of the input: itself, or a copy that `calls` make.
+  dnnl::memory patches(Calls& calls, const dnnl::memory& input) const;
+
+  ProgramBuilder& builder_;
+  const LaneConvolution of_;
+  const DenseShape shape_;
+  const std::size_t threads_;
+  const bool has_bias_;
+  const PanelPasses panels_;
+  const DenseKernels* dense_ = nullptr;  // null: no pass is used
+};
+
+}  // namespace troupe::cpu
