@@ -632,12 +632,16 @@ TEST_P(CpuReplicaOf, ConvolvesAsDenseLayersWhereTheOutputHasFewPixels) {
     return std::vector<std::string>{"layer " + layer + ", forward", "layer " + layer + ", gradient of the weights",
                                     "layer " + layer + ", gradient of the input"};
   };
+  const auto of_176_pixels = passes_of(11), of_272 = passes_of(17), of_1024 = passes_of(64);
+  using ::testing::Contains;
+  using ::testing::IsSupersetOf;
+  using ::testing::Not;
   for (const char* layer : {"conv2d_2", "conv2d_3", "conv2d_4", "conv2d_5", "conv2d_6"})
-    EXPECT_THAT(passes_of(11), ::testing::IsSupersetOf(all_of(layer))) << layer;
-  EXPECT_THAT(passes_of(11), ::testing::Not(::testing::Contains("layer conv2d_1, forward"))) << "sums are short";
-  EXPECT_THAT(passes_of(17), ::testing::Not(::testing::Contains("layer conv2d_2, forward"))) << "272 pixels";
-  EXPECT_THAT(passes_of(17), ::testing::IsSupersetOf(all_of("conv2d_4"))) << "a kernel of one element";
-  EXPECT_THAT(passes_of(64), ::testing::Not(::testing::Contains("layer conv2d_4, forward"))) << "1024 pixels";
+    EXPECT_THAT(of_176_pixels, IsSupersetOf(all_of(layer))) << layer;
+  EXPECT_THAT(of_176_pixels, Not(Contains("layer conv2d_1, forward"))) << "sums are short";
+  EXPECT_THAT(of_272, Not(Contains("layer conv2d_2, forward")));
+  EXPECT_THAT(of_272, IsSupersetOf(all_of("conv2d_4"))) << "a kernel of one element";
+  EXPECT_THAT(of_1024, Not(Contains("layer conv2d_4, forward")));
 }
 
 TEST_P(CpuReplicaOf, HasTheGradientsOfTheReferenceInConvolutionsOfFewPixels) {

@@ -163,7 +163,7 @@ bool has_patch_kernels(bool bf16) {
 // copies of weights that oneDNN's convolutions need take little beside the products. Of the output, for kernels of one
 // element and of 3 x 3.
 constexpr std::size_t kMostPixels = 1023, kMostPixelsOfPatches = 255;
-constexpr std::size_t kLeastInputs = 512;  // of a sum: fewer take longer to add up over lanes than is saved
+constexpr std::size_t kLeastInputs = 512;  // of a sum; the weights of shorter ones are small
 
 }  // namespace
 
