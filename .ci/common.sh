@@ -84,8 +84,8 @@ configure() {
       return 1; }
 }
 
-# kernels_left_out: whether build/release is still as quickstart sets it up where there is no GPU.
-kernels_left_out() {
+# gpus_left_out: whether build/release is still as quickstart sets it up where there is no GPU.
+gpus_left_out() {
   local cache=build/release/CMakeCache.txt
   grep -qs '^TROUPE_WITH_CUDA:STRING=OFF' $cache && grep -qs '^TROUPE_BUILD_TESTS:BOOL=OFF' $cache
 }

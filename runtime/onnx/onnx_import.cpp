@@ -10,7 +10,7 @@
 namespace troupe {
 namespace {
 
-constexpr std::uint64_t kMostFileBytes = std::uint64_t{1} << 31;
+constexpr std::uint64_t kMostBytesOfFile = std::uint64_t{1} << 31;
 constexpr std::uint64_t kMostComputedNumbers = std::uint64_t{1} << 22;  // beside those of the file
 
 /// Weights that are read twice become two layers' weights; what a file computes of its numbers is not much more.
@@ -49,7 +49,7 @@ OnnxModel read_onnx_file(const std::string& path, const std::vector<Field>& fiel
   std::ifstream file{path, std::ios::binary | std::ios::ate};
   TROUPE_CHECK(file.is_open(), Code::invalid, path, ": cannot be opened");
   const auto size_bytes = static_cast<std::int64_t>(file.tellg());
-  TROUPE_CHECK(size_bytes >= 0 && static_cast<std::uint64_t>(size_bytes) < kMostFileBytes, Code::unsupported, path,
+  TROUPE_CHECK(size_bytes >= 0 && static_cast<std::uint64_t>(size_bytes) < kMostBytesOfFile, Code::unsupported, path,
                ": is no file of less than 2 GiB");
   std::vector<std::byte> bytes(static_cast<std::size_t>(size_bytes));
   file.seekg(0);
