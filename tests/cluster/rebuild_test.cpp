@@ -129,7 +129,9 @@ TEST_P(RebuildOf, GivesTheBitsAndTheReportOfTheRunWithoutIt) {
   for (std::size_t i = 0; i < kRebuilds; ++i) {
     EXPECT_EQ(rebuilt.rebuilt[i].view, i + 2);
     EXPECT_THAT(rebuilt.told.notes, HasSubstr(to_string(rebuilt.rebuilt[i]) + " (a test)"));
-    if (i != 0) EXPECT_GT(rebuilt.rebuilt[i].step, rebuilt.rebuilt[i - 1].step);
+    if (i != 0) {
+      EXPECT_GT(rebuilt.rebuilt[i].step, rebuilt.rebuilt[i - 1].step);
+    }
   }
   EXPECT_EQ(rebuilt.told.starts, 1);
   EXPECT_EQ(rebuilt.results[0].parameters_hash, plain.results[0].parameters_hash);
