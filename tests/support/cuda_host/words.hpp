@@ -29,8 +29,8 @@ class Words {
   std::uint64_t will_release(Address word, std::uint64_t present, const Clock& clock, bool for_cpu);
   /// That writer is through, `value` stands there, and `clock` is all that the writer has come behind.
   void released(Address word, std::uint64_t number, std::uint64_t value, const Clock& clock);
-  /// What a waiter knows that has seen `value` there: the writer's clock, and the CPU's where no stream wrote it, or the
-  /// CPU has poisoned it.
+  /// What a waiter knows that has seen `value` there: the writer's clock, and the CPU's where no stream wrote it, or
+  /// the CPU has poisoned it.
   void acquired(Address word, std::uint64_t value, Clock& cpu, Clock& waiter);
   /// The CPU reads words without telling anybody: it knows what the words show by now.
   void seen_by_cpu(Clock& cpu);
