@@ -2,6 +2,7 @@
 // each way, since a stage sends only as many as the next one has given credit for: the writer is slow, so all are.
 // Start it with RANK=0, 1 and 2, one terminal for each:
 //   RANK=0 WORLD_SIZE=3 LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 ./example_pipeline
+// An argument says how many tensors, the same for all three; without it, 100.
 #include <algorithm>
 #include <array>
 #include <caf/actor_system.hpp>
@@ -9,8 +10,10 @@
 #include <caf/scoped_actor.hpp>
 #include <caf/send.hpp>
 #include <caf/stateful_actor.hpp>
+#include <charconv>
 #include <deque>
 #include <iostream>
+#include <optional>
 
 #include "actors/caf_error.hpp"
 #include "apps/group/ucx_group.hpp"
@@ -18,7 +21,6 @@
 using namespace troupe;
 using namespace std::chrono_literals;
 
-constexpr std::uint64_t kPieces = 100;
 constexpr std::uint64_t kNumbers = 256 << 10;  // of a piece: 1 MiB
 constexpr std::uint64_t kWindow = 4;
 constexpr auto kWriting = 2ms;  // of a piece
@@ -79,14 +81,15 @@ class Outlet {
   std::uint64_t most_ = 0;
 };
 
-void say(const std::string& stage, const Outlet* out, Clock::time_point begin) {
+void say(const std::string& stage, std::uint64_t pieces, const Outlet* out, Clock::time_point begin) {
   const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
-  std::cout << stage << ": " << kPieces << " tensors of 1 MiB in " << took.count() << " ms";
+  std::cout << stage << ": " << pieces << " tensors of 1 MiB in " << took.count() << " ms";
   if (out != nullptr) std::cout << ", at most " << out->most_in_flight() << " on their way to the next stage";
   std::cout << std::endl;
 }
 
 struct StageState {
+  std::uint64_t pieces = 0;  // that go through the pipeline
   Outlet out;
   caf::actor before;
   std::deque<Piece> waiting;  // as many as this stage has given credit for
@@ -97,16 +100,17 @@ using Self = caf::stateful_actor<StageState>*;
 
 void read_on(Self self) {
   auto& s = self->state;
-  while (s.done < kPieces && s.out.open()) {
+  while (s.done < s.pieces && s.out.open()) {
     s.out.send(s.done, [&](float* numbers) { std::fill_n(numbers, kNumbers, static_cast<float>(s.done)); });
     ++s.done;
   }
-  if (s.done < kPieces || !s.out.empty()) return;
-  say("reader", &s.out, s.begin);
+  if (s.done < s.pieces || !s.out.empty()) return;
+  say("reader", s.pieces, &s.out, s.begin);
   self->quit();
 }
 
-caf::behavior reader(Self self, Group* group, const caf::actor& worker) {
+caf::behavior reader(Self self, Group* group, std::uint64_t pieces, const caf::actor& worker) {
+  self->state.pieces = pieces;
   self->state.out.connect(self, *group, worker);
   return {[=](Credit, std::uint64_t count) { self->state.out.credit(count), read_on(self); },
           [=](Free, std::uint64_t buffer) { self->state.out.freed(buffer), read_on(self); }};
@@ -121,12 +125,13 @@ void work_on(Self self, Group& group) {
                [&](float* out) { std::transform(in, in + kNumbers, out, [](float x) { return 2 * x; }); });
     self->send(s.before, Credit::value, std::uint64_t{1});
   }
-  if (s.done < kPieces || !s.out.empty()) return;
-  say("worker", &s.out, s.begin);
+  if (s.done < s.pieces || !s.out.empty()) return;
+  say("worker", s.pieces, &s.out, s.begin);
   self->quit();
 }
 
-caf::behavior worker(Self self, Group* group, const caf::actor& writer) {
+caf::behavior worker(Self self, Group* group, std::uint64_t pieces, const caf::actor& writer) {
+  self->state.pieces = pieces;
   self->state.out.connect(self, *group, writer);
   return {[=](Connect) {
             self->state.before = caf::actor_cast<caf::actor>(self->current_sender());
@@ -138,7 +143,8 @@ caf::behavior worker(Self self, Group* group, const caf::actor& writer) {
 }
 
 /// Takes its time, without blocking a thread.
-caf::behavior writer(Self self, Group* group) {
+caf::behavior writer(Self self, Group* group, std::uint64_t pieces) {
+  self->state.pieces = pieces;
   return {[=](Connect) {
             self->state.before = caf::actor_cast<caf::actor>(self->current_sender());
             self->send(self->state.before, Credit::value, kWindow);
@@ -156,37 +162,47 @@ caf::behavior writer(Self self, Group* group) {
             }
             s.waiting.pop_front();
             self->send(s.before, Credit::value, std::uint64_t{1});
-            if (++s.done < kPieces) {
+            if (++s.done < s.pieces) {
               if (!s.waiting.empty()) self->delayed_send(self, kWriting, Written::value);
               return;
             }
-            say("writer", nullptr, s.begin);
+            say("writer", s.pieces, nullptr, s.begin);
             self->quit();
           }};
 }
 
-caf::actor spawn_stage(Blocking& blocking, caf::actor_system& system, Group& group) {
+caf::actor spawn_stage(Blocking& blocking, caf::actor_system& system, Group& group, std::uint64_t pieces) {
   const Deadline soon = Deadline::after(30s);
   switch (group.self().value) {
-    case 0: return system.spawn(reader, &group, group.lookup(blocking, Peer{1}, "worker", soon));
-    case 1: return system.spawn(worker, &group, group.lookup(blocking, Peer{2}, "writer", soon));
-    default: return system.spawn(writer, &group);
+    case 0: return system.spawn(reader, &group, pieces, group.lookup(blocking, Peer{1}, "worker", soon));
+    case 1: return system.spawn(worker, &group, pieces, group.lookup(blocking, Peer{2}, "writer", soon));
+    default: return system.spawn(writer, &group, pieces);
   }
 }
 
+/// The number of pieces that the arguments ask for; nothing if they are not a number above 0.
+std::optional<std::uint64_t> pieces_of(int argc, char** argv) {
+  if (argc == 1) return 100;
+  const std::string_view word = argv[1];
+  std::uint32_t pieces = 0;
+  const auto [end, error] = std::from_chars(word.begin(), word.end(), pieces);
+  if (argc > 2 || error != std::errc() || end != word.end() || pieces == 0) return std::nullopt;
+  return pieces;
+}
+
 /// Waits for the end of this process's stage. Throws the error with which it ended.
-void await_end(caf::actor_system& system, const caf::actor& stage) {
+void await_end(caf::actor_system& system, const caf::actor& stage, std::uint64_t pieces) {
   caf::scoped_actor self(system);
   self->monitor(stage);
   Status why{Code::timeout, "the pipeline stands still"};
   self->receive([&](const caf::down_msg& down) { why = from_caf(down.reason); },
-                caf::after(60s) >> [&] { self->send_exit(stage, caf::exit_reason::kill); });
+                caf::after(60s + 10 * pieces * kWriting) >> [&] { self->send_exit(stage, caf::exit_reason::kill); });
   if (!why.ok()) fail(why.code(), std::string(why.text()));
 }
 
-int main(int argc, char**) try {
-  TROUPE_CHECK(argc == 1, Code::invalid,
-               "usage: example_pipeline (no arguments; RANK, WORLD_SIZE=3, ... in the environment)");
+int main(int argc, char** argv) try {
+  const auto pieces = pieces_of(argc, argv);
+  TROUPE_CHECK(pieces, Code::invalid, "usage: example_pipeline [TENSORS] (RANK, WORLD_SIZE=3, ... in the environment)");
   caf::actor_system_config config;
   configure_group(config);
   add_messages(config, MessageName<Piece>{"pipeline.Piece"});
@@ -200,10 +216,10 @@ int main(int argc, char**) try {
   const auto group = Group::join(blocking, system, std::move(options));
 
   const std::string name = std::array{"reader", "worker", "writer"}[group->self().value];
-  caf::actor stage = spawn_stage(blocking, system, *group);
+  caf::actor stage = spawn_stage(blocking, system, *group, *pieces);
   group->publish(name, stage);
   std::cout << name << ": ready" << std::endl;
-  await_end(system, stage);
+  await_end(system, stage, *pieces);
   stage = {};
   const StopReport report = group->stop(blocking, Deadline::after(60s));
   return report.clean() ? 0 : exit_code(Code::peer_lost);

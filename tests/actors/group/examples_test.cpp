@@ -23,7 +23,8 @@ const std::vector<std::string> kPlaceVariables{"RANK",        "WORLD_SIZE",     
                                                "MASTER_PORT", "TROUPE_SECRET_FILE", "TROUPE_LISTEN_FD"};
 
 /// One process a rank, on a port that was free a moment ago.
-std::deque<testing::Program> start(const std::string& program, std::uint32_t size, const std::string& transports = {}) {
+std::deque<testing::Program> start(const std::vector<std::string>& arguments, std::uint32_t size,
+                                   const std::string& transports = {}) {
   std::uint16_t port = 0;
   {
     const testing::QuietPort free;
@@ -31,7 +32,7 @@ std::deque<testing::Program> start(const std::string& program, std::uint32_t siz
   }
   std::deque<testing::Program> all;
   for (std::uint32_t rank = 0; rank < size; ++rank) {
-    testing::ProgramStart start{.arguments = {program},
+    testing::ProgramStart start{.arguments = arguments,
                                 .environment = {{"RANK", std::to_string(rank)},
                                                 {"WORLD_SIZE", std::to_string(size)},
                                                 {"LOCAL_RANK", std::to_string(rank)},
@@ -60,7 +61,7 @@ class Examples : public ::testing::Test {
 };
 
 TEST_F(Examples, PingBetweenTwoProcesses) {
-  auto ranks = start(PING_PROGRAM, 2);
+  auto ranks = start({PING_PROGRAM}, 2);
   for (auto& rank : ranks) EXPECT_EQ(rank.wait(kLong), 0) << rank.err();
   EXPECT_THAT(ranks[0].out(), AllOf(HasSubstr("everything finished"), Not(HasSubstr("pings"))));
   EXPECT_THAT(ranks[1].out(),
@@ -68,7 +69,7 @@ TEST_F(Examples, PingBetweenTwoProcesses) {
 }
 
 TEST_F(Examples, HelloAsksTheNextProcess) {
-  auto ranks = start(HELLO_PROGRAM, 3);
+  auto ranks = start({HELLO_PROGRAM}, 3);
   for (std::uint32_t rank = 0; rank < 3; ++rank) {
     EXPECT_EQ(ranks[rank].wait(kLong), 0) << ranks[rank].err();
     EXPECT_EQ(ranks[rank].out(), text("peer ", (rank + 1) % 3, " says 42\neverything finished\n"));
@@ -76,7 +77,7 @@ TEST_F(Examples, HelloAsksTheNextProcess) {
 }
 
 TEST_F(Examples, MeasureSendsTypesOfItsOwn) {
-  auto ranks = start(MEASURE_PROGRAM, 2);
+  auto ranks = start({MEASURE_PROGRAM}, 2);
   for (auto& rank : ranks) {
     EXPECT_EQ(rank.wait(kLong), 0) << rank.err();
     EXPECT_EQ(rank.out(), "farthest: 3, 4\neverything finished\n");
@@ -97,7 +98,7 @@ TEST(ExamplesAlone, HelloAndMeasureStandInTheirPage) {
 }
 
 TEST_F(Examples, PipelineGoesAtThePaceOfItsSlowestStage) {
-  auto ranks = start(PIPELINE_PROGRAM, 3);
+  auto ranks = start({PIPELINE_PROGRAM}, 3);
   for (auto& rank : ranks) EXPECT_EQ(rank.wait(kLong), 0) << rank.err();
   EXPECT_THAT(ranks[0].out(), AllOf(HasSubstr("reader: 100 tensors"), HasSubstr("at most 4 on their way")));
   EXPECT_THAT(ranks[1].out(), AllOf(HasSubstr("worker: 100 tensors"), HasSubstr("at most 4 on their way")));
@@ -107,13 +108,13 @@ TEST_F(Examples, PipelineGoesAtThePaceOfItsSlowestStage) {
 }
 
 TEST_F(Examples, PipelineSendsItsTensorsOverTcpToo) {
-  auto ranks = start(PIPELINE_PROGRAM, 3, "tcp,self");
+  auto ranks = start({PIPELINE_PROGRAM}, 3, "tcp,self");
   for (auto& rank : ranks) EXPECT_EQ(rank.wait(kLong), 0) << rank.err();
   EXPECT_THAT(ranks[2].out(), HasSubstr("writer: 100 tensors"));
 }
 
 TEST_F(Examples, PipelineEndsWithALostPeerWhenAProcessIsKilled) {
-  auto ranks = start(PIPELINE_PROGRAM, 3, "tcp,self");
+  auto ranks = start({PIPELINE_PROGRAM, "1000000"}, 3, "tcp,self");  // more than can be written before the signal
   const auto is_ready = [](const testing::Program& rank) { return rank.out().find("ready") != std::string::npos; };
   ASSERT_TRUE(ranks[0].wait_until(is_ready, kLong)) << ranks[0].err();  // the last to be
   ranks[2].signal(SIGKILL);
@@ -136,6 +137,9 @@ TEST(ExamplesAlone, SayHowToStartThem) {
   testing::Program pipeline({.arguments = {PIPELINE_PROGRAM}, .unset = kPlaceVariables});
   EXPECT_EQ(pipeline.wait(kLong), 2);
   EXPECT_THAT(pipeline.err(), HasSubstr("WORLD_SIZE=3"));
+  testing::Program none({.arguments = {PIPELINE_PROGRAM, "0"}, .unset = kPlaceVariables});
+  EXPECT_EQ(none.wait(kLong), 2);
+  EXPECT_THAT(none.err(), HasSubstr("usage: example_pipeline [TENSORS]"));
   testing::Program half({.arguments = {PING_PROGRAM}, .environment = {{"RANK", "0"}}, .unset = kPlaceVariables});
   EXPECT_EQ(half.wait(kLong), 3);
   EXPECT_THAT(half.err(), HasSubstr("WORLD_SIZE"));
