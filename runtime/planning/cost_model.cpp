@@ -230,7 +230,7 @@ class StepCosts {
     figures_.note("Ranks on GPUs that exchange over the transport are predicted roughly.");
     const detail::KnownRate& host = slowest_.gpu->host;
     if (host.is_modelled) figures_.mark_guess();
-    wire_.bytes_per_second = once(std::min(wire_.bytes_per_second.median, host.bytes_per_second));
+    wire_.both_ways = once(std::min(wire_.exchange_rate(), host.bytes_per_second));
   }
 
   /// Adds seconds to a part, which were computed just now from figures, or, if `over_ways`, from those between ranks.
@@ -347,7 +347,7 @@ class StepCosts {
     if (exchanges_) {
       const double ranks = plan_.uses_transport() ? slowest_.local_ranks : 1;
       add_to(step, StepPart::exchange,
-             2 * (wire_.seconds.median + count * kF32 * others * ranks / wire_.bytes_per_second.median),
+             2 * (wire_.seconds.median + count * kF32 * others * ranks / wire_.exchange_rate()),
              /*over_ways=*/true);
     }
     // In a step's time each rank's shard takes a push of every rank.
@@ -361,7 +361,7 @@ class StepCosts {
     link.nodes = members();
     link.latency_s = wire_.seconds.median;
     link.bytes_per_second =
-        wire_.bytes_per_second.median / (plan_.has_two_levels() ? 1 : static_cast<double>(slowest_.local_ranks));
+        wire_.exchange_rate() / (plan_.has_two_levels() ? 1 : static_cast<double>(slowest_.local_ranks));
     link.sent_bytes_per_element = group.compression.kind == Compression::bf16 ? 2 : kF32;
     link.reduce_s_per_element =
         local > 1 ? pass_s(static_cast<double>(group.count), local, 1) / static_cast<double>(group.count) / local : 0;

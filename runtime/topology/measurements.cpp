@@ -41,6 +41,7 @@ template <class Visit>
 void each_field(Visit&& visit, MessageFigure& of) {
   visit("means", of.means), visit("from", of.from), visit("to", of.to), visit("same_node", of.same_node);
   visit("bytes", of.bytes), visit("seconds", of.seconds), visit("bytes_per_second", of.bytes_per_second);
+  visit("bytes_per_second_both_ways", of.both_ways);
 }
 template <class Visit>
 void each_field(Visit&& visit, GpuFigure& of) {

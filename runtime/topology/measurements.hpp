@@ -52,7 +52,11 @@ struct MessageFigure {
   bool same_node = true;     // false: between network namespaces or hosts
   std::uint64_t bytes = 0;   // size of the messages for bytes_per_second
   Repeats seconds;           // one way, of a message of 8 bytes
-  Repeats bytes_per_second;  // one direction
+  Repeats bytes_per_second;  // one direction, while nothing is sent in the other
+  Repeats both_ways{};       // bytes per second in each direction while both ends send; median 0: not measured
+
+  /// What an exchange gets, whose ranks all send and receive at the same time.
+  double exchange_rate() const noexcept { return both_ways.median > 0 ? both_ways.median : bytes_per_second.median; }
   friend bool operator==(const MessageFigure&, const MessageFigure&) = default;
 };
 

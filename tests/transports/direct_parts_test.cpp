@@ -57,6 +57,20 @@ TEST_F(SendQueueTest, SendsContributionsBeforeResultsAndWhatIsReadFirstBeforeThe
   EXPECT_EQ(sent_, (std::vector<const SendQueue::Message*>{&first, &sooner, &after_that, &later, &result}));
 }
 
+TEST_F(SendQueueTest, SendsTheResultsOfAStepBeforeTheContributionsToTheNext) {
+  const std::uint64_t large = queue().bytes_ahead();
+  const auto& first = add(1, large, {.step = 7});
+  queue().run();
+  const auto& next = add(1, large, {.step = 8, .kind = 0, .bucket = 0});
+  const auto& result = add(1, large, {.step = 7, .kind = 1, .bucket = 3});
+  for (std::size_t i = 0; i < 3; ++i) {
+    queue().run();
+    ASSERT_EQ(sent_.size(), i + 1);
+    queue().sent(*sent_.back());
+  }
+  EXPECT_EQ(sent_, (std::vector<const SendQueue::Message*>{&first, &result, &next}));
+}
+
 TEST_F(SendQueueTest, HasOneMessageOnItsWayToEveryRankAndMoreOnlyAsFarAsTheWindowGoes) {
   const std::uint64_t half = queue().bytes_ahead() / 2;
   for (int i = 0; i < 3; ++i) add(1, half, {});

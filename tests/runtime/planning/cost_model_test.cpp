@@ -177,6 +177,19 @@ TEST(CostModel, NodesExchangeOverTheSlowestWayThatWasMeasured) {
   EXPECT_EQ(found.mean[StepPart::update], 0);  // it is another stream's
 }
 
+TEST(CostModel, NodesExchangeAtTheRateOfALinkThatIsBusyBothWays) {
+  CostFigures figures = round_figures();
+  figures.measured.messages.push_back({.means = "network",
+                                       .same_node = false,
+                                       .seconds = exactly(0),
+                                       .bytes_per_second = exactly(1e6),
+                                       .both_ways = exactly(5e5)});
+  const PredictedJob job{.settings = sgd_settings(), .ranks = 2, .nodes = 2};
+  const double wire = kElements / 2 * 4 * 2 / 5e5;
+  const double update = kElements / 2 * 4 * 4 / 1e9;
+  EXPECT_NEAR(job.predicted(figures).mean[StepPart::exchange], wire + update, 1e-9);
+}
+
 TEST(CostModel, AFastWayCostsAtLeastTheCoresTime) {
   CostFigures figures = round_figures();
   figures.measured.messages.push_back(

@@ -23,7 +23,8 @@ Measurements some_figures() {
   figures.winograd = true;
   figures.copies = {{0, 1, 4, 1 << 28, {2e10, 1.5e10, 2.5e10}}};
   figures.compute = {{"bf16", 64, 1024, 8, 1, {1e12, 9e11, 1.1e12}}};
-  figures.messages = {{"network", "node7", "node8", false, 1 << 20, {1e-5, 9e-6, 2e-5}, {1e10, 1e10, 1e10}}};
+  figures.messages = {
+      {"network", "node7", "node8", false, 1 << 20, {1e-5, 9e-6, 2e-5}, {1e10, 1e10, 1e10}, {8e9, 7e9, 9e9}}};
   figures.gpus = {{.bus = "0000:3b:00.0",
                    .model = "H100",
                    .products = "cuBLASLt 13.1.0",

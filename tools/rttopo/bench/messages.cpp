@@ -31,7 +31,7 @@ constexpr std::chrono::seconds kAnswerPatience{20};
 constexpr int kNetworkTimes = 5;  // times as long as within a host: links with a rate limit let a burst through first
 constexpr Channel kChannel = Channel::exchange;
 
-enum class Word : std::uint64_t { ping, pong, payload, all_sent, all_here, bye };
+enum class Word : std::uint64_t { ping, pong, payload, all_sent, all_here, send_too, bye };
 struct MessageHead {
   Word word = Word::ping;
   std::uint64_t number = 0;
@@ -64,6 +64,7 @@ class MessageEnd final : Receiver, SendDone {
       const MessageHead head = next_word(peer);
       word = head.word;
       if (word == Word::ping) say(peer, {Word::pong, head.number});
+      if (word == Word::send_too) say(peer, {Word::all_here, exchange(peer, Clock::duration(head.number))});
       if (word != Word::all_sent) continue;
       wait_until(peer, [&] { return payloads_ >= head.number; });
       payloads_ = 0;
@@ -88,8 +89,29 @@ class MessageEnd final : Receiver, SendDone {
 
   /// The bytes per second of payloads in one direction, sent for `span`, until all have arrived.
   double rate(Peer peer, Clock::duration span) {
-    std::uint64_t sent = 0;
     const auto begun = Clock::now();
+    const std::uint64_t sent = send_for(peer, span);
+    say(peer, {Word::all_sent, sent});
+    expect(peer, Word::all_here);
+    return static_cast<double>(sent * kPayloadBytes) / std::chrono::duration<double>(Clock::now() - begun).count();
+  }
+
+  /// The bytes per second in the slower direction while both ends send for `span`.
+  double rate_both_ways(Peer peer, Clock::duration span) {
+    say(peer, {Word::send_too, static_cast<std::uint64_t>(span.count())});
+    const std::uint64_t here = exchange(peer, span);
+    return static_cast<double>(std::min(here, expect(peer, Word::all_here)));
+  }
+  /// Ends the other end's serve().
+  void end(Peer peer) {
+    say(peer, {Word::bye, 0});
+    wait_until(peer, [&] { return in_flight_ == 0; });
+  }
+
+ private:
+  /// Sends payloads for `span`. Returns their number.
+  std::uint64_t send_for(Peer peer, Clock::duration span) {
+    std::uint64_t sent = 0;
     for (const Deadline end = Deadline::after(span); !end.passed();) {
       const MessageHead head{Word::payload, sent};
       if (in_flight_ < kInFlight && transport_->send(peer, Lane::bulk, Class::gradient, kChannel,
@@ -99,17 +121,19 @@ class MessageEnd final : Receiver, SendDone {
       }
       look();
     }
-    say(peer, {Word::all_sent, sent});
-    expect(peer, Word::all_here);
-    return static_cast<double>(sent * kPayloadBytes) / std::chrono::duration<double>(Clock::now() - begun).count();
+    return sent;
   }
-  /// Ends the other end's serve().
-  void end(Peer peer) {
-    say(peer, {Word::bye, 0});
-    wait_until(peer, [&] { return in_flight_ == 0; });
+  /// Sends payloads for `span` and takes what the other end sends at the same time. Returns the bytes that arrived in a
+  /// second.
+  std::uint64_t exchange(Peer peer, Clock::duration span) {
+    const auto begun = Clock::now();
+    say(peer, {Word::all_sent, send_for(peer, span)});
+    const std::uint64_t coming = expect(peer, Word::all_sent);
+    wait_until(peer, [&] { return payloads_ >= coming; });
+    payloads_ = 0;
+    const double took = std::chrono::duration<double>(Clock::now() - begun).count();
+    return static_cast<std::uint64_t>(static_cast<double>(coming * kPayloadBytes) / took);
   }
-
- private:
   Memory landing(Peer, Lane, std::span<const std::byte>, std::uint64_t size_bytes) noexcept override {
     if (size_bytes != kPayloadBytes) return {};
     return landings_[landed_++ % landings_.size()];
@@ -150,9 +174,10 @@ class MessageEnd final : Receiver, SendDone {
     word_.reset();
     return word;
   }
-  void expect(Peer peer, Word wanted) {
+  std::uint64_t expect(Peer peer, Word wanted) {
     const MessageHead head = next_word(peer);
     TROUPE_CHECK(head.word == wanted, Code::corrupt, "process ", peer.value, " answered out of turn");
+    return head.number;
   }
   void say(Peer peer, const MessageHead& head) {
     ++in_flight_;
@@ -183,23 +208,37 @@ struct AskedFor {
 
 /// Measures the figure, without names.
 MessageFigure ask(MessageEnd& end, Peer peer, const AskedFor& what) {
-  std::vector<double> latencies, rates;
+  std::vector<double> latencies, rates, both_ways;
   for (std::uint32_t r = 0; r < what.repeats; ++r) {
     latencies.push_back(end.latency_s(peer, what.span));
     rates.push_back(end.rate(peer, what.span));
+    both_ways.push_back(end.rate_both_ways(peer, what.span));
   }
   end.end(peer);
   MessageFigure figure;
   figure.bytes = kPayloadBytes;
   figure.seconds = topology::repeats_of(latencies);
   figure.bytes_per_second = topology::repeats_of(rates);
+  figure.both_ways = topology::repeats_of(both_ways);
   return figure;
 }
 
+json words_of(const MessageFigure& figure) {
+  return {{"seconds", to_word(figure.seconds)},
+          {"bytes_per_second", to_word(figure.bytes_per_second)},
+          {"both_ways", to_word(figure.both_ways)}};
+}
+void take_words(const json& words, MessageFigure& figure) {
+  figure.seconds = from_word(words.at("seconds"));
+  figure.bytes_per_second = from_word(words.at("bytes_per_second"));
+  figure.both_ways = from_word(words.at("both_ways"));
+}
+
 void say_figure(const Measuring& how, const MessageFigure& figure) {
-  how.say(fmt::format("messages {}, {}: {:.3g} us, {:.3g} GB/s", figure.means,
+  how.say(fmt::format("messages {}, {}: {:.3g} us, {:.3g} GB/s, both ways at once {:.3g} GB/s each", figure.means,
                       figure.same_node ? "two processes here" : figure.from + " to " + figure.to,
-                      figure.seconds.median * 1e6, figure.bytes_per_second.median / 1e9));
+                      figure.seconds.median * 1e6, figure.bytes_per_second.median / 1e9,
+                      figure.both_ways.median / 1e9));
 }
 
 /// The rank's host name; if another node has the same name, as network namespaces do, with the rank's address.
@@ -251,8 +290,7 @@ std::vector<MessageFigure> measure_messages_here(const Measuring& how, const rtr
     figure.means = means;
     figure.from = figure.to = topology.host;
     figure.bytes = kPayloadBytes;
-    figure.seconds = from_word(said.at("seconds"));
-    figure.bytes_per_second = from_word(said.at("bytes_per_second"));
+    take_words(said, figure);
     say_figure(how, figure);
     crew.await_end(how.blocking, 0, crew.patience());
     crew.await_end(how.blocking, 1, crew.patience());
@@ -275,9 +313,9 @@ void be_message_end(Blocking& blocking, crew::Line& line, const json& role) {
   if (options.self.value == 1) return end.serve(peer);
   const MessageFigure figure =
       ask(end, peer, {role.at("repeats"), std::chrono::milliseconds(role.at("span_ms").get<std::int64_t>())});
-  line.tell({{"say", "figures"},
-             {"seconds", to_word(figure.seconds)},
-             {"bytes_per_second", to_word(figure.bytes_per_second)}});
+  json words = words_of(figure);
+  words["say"] = "figures";
+  line.tell(words);
 }
 
 std::vector<MessageFigure> measure_messages_between(const Measuring& how, Bootstrap& bootstrap, std::uint32_t rank) {
@@ -310,8 +348,7 @@ std::vector<MessageFigure> measure_messages_between(const Measuring& how, Bootst
       if (rank == firsts[j]) end.serve({firsts[i]});
       if (rank == firsts[i]) {
         const MessageFigure figure = ask(end, {firsts[j]}, {how.repeats, kNetworkTimes * how.span});
-        mine =
-            json{{"seconds", to_word(figure.seconds)}, {"bytes_per_second", to_word(figure.bytes_per_second)}}.dump();
+        mine = words_of(figure).dump();
       }
       // Pairs take turns: ranks that are not in this pair wait here.
       const auto told = gather(text("pair ", i, " ", j), std::as_bytes(std::span{mine}));
@@ -324,8 +361,7 @@ std::vector<MessageFigure> measure_messages_between(const Measuring& how, Bootst
       figure.to = name_of_node(hellos, firsts[j]);
       figure.same_node = false;
       figure.bytes = kPayloadBytes;
-      figure.seconds = from_word(word.at("seconds"));
-      figure.bytes_per_second = from_word(word.at("bytes_per_second"));
+      take_words(word, figure);
       say_figure(how, figure);
     }
   }

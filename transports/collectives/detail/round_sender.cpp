@@ -30,7 +30,10 @@ bool RoundSender::send(Flow& flow) {
 
 /// The next step reads the buckets in the opposite order to that in which a backward pass finishes them.
 Urgency RoundSender::urgency_of(const Flow& flow) const noexcept {
-  return {.kind = flow.results ? 1U : 0U, .bucket = ~(flow.round.shape.bucket / plan_.group().ranges_a_bucket)};
+  const RoundShape& shape = flow.round.shape;
+  return {.step = is_plain(shape) ? 0 : shape.step,
+          .kind = flow.results ? 1U : 0U,
+          .bucket = ~(shape.bucket / plan_.group().ranges_a_bucket)};
 }
 
 /// False: the transport has no space.

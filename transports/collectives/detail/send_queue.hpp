@@ -14,7 +14,8 @@ namespace troupe::collectives {
 
 /// The position of a message in its rank's queue: smaller numbers are sent first.
 struct Urgency {
-  std::uint32_t kind = 0;    // contributions before results: every rank waits for the former
+  std::uint64_t step = 0;    // a step's results before the next step's contributions: other ranks still wait for them
+  std::uint32_t kind = 0;    // of one step, contributions before results: every rank waits for the former
   std::uint32_t bucket = 0;  // in the order in which the next step reads the buckets
   std::uint64_t number = 0;  // then in the order of add()
   friend auto operator<=>(const Urgency&, const Urgency&) = default;
