@@ -29,7 +29,7 @@ struct BatchLease {
   bool evaluation = false;
   bool last = false;             // evaluation: the last batch of this pass
   std::uint32_t rows = 0;        // filled rows, from the slot's first one on
-  std::vector<Rank> relieved{};  // ranks without a part in the step's update (relief.hpp)
+  std::vector<Rank> relieved{};  // ranks without a part in the step's update (relieved_ranks.hpp)
 };
 
 /// The pool to Loader: a slot is free again.

@@ -15,7 +15,7 @@ struct BatchHead {
   bool evaluation = false;  // of the test set, after `step`
   bool last = false;        // evaluation: the last batch of this pass over the test set
   std::uint32_t rows = 0;
-  std::vector<Rank> relieved{};  // ranks that do not take part in the step's update (relief.hpp)
+  std::vector<Rank> relieved{};  // ranks that do not take part in the step's update (relieved_ranks.hpp)
   friend bool operator==(const BatchHead&, const BatchHead&) = default;
 };
 

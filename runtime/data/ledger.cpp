@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "runtime/base/error.hpp"
-#include "runtime/exchange/relief.hpp"
+#include "runtime/exchange/relieved_ranks.hpp"
 
 namespace troupe {
 namespace {

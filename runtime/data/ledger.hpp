@@ -80,7 +80,7 @@ class Ledger {
 
   /// The rows of each rank in `step`, which must be known. Throws Error{invalid}.
   std::vector<std::uint32_t> rows(Step step) const;
-  /// The ranks that do no update in `step`, if others can do it for them (relief.hpp).
+  /// The ranks that do no update in `step`, if others can do it for them (relieved_ranks.hpp).
   std::vector<Rank> relieved(Step step) const;
   /// The samples of `rank` in `step`, as positions of the order. With Scatter::equal, positions beyond the epoch's end
   /// mean samples of its beginning, as in stretches().
