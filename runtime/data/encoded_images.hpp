@@ -14,7 +14,7 @@
 #include "runtime/data/image_augmenter.hpp"
 #include "runtime/data/image_boxes.hpp"
 #include "runtime/data/source.hpp"
-#include "runtime/data/stage.hpp"
+#include "runtime/data/stage_options.hpp"
 
 namespace troupe {
 
