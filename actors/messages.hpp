@@ -12,7 +12,7 @@
 #include "runtime/base/ids.hpp"
 #include "runtime/checkpoint/store.hpp"
 #include "runtime/compute/stream.hpp"
-#include "runtime/data/shares.hpp"
+#include "runtime/data/load_balancer.hpp"
 #include "runtime/exchange/policies/policy.hpp"
 #include "runtime/exchange/replica_digests.hpp"
 #include "runtime/memory/lease.hpp"

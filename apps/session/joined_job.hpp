@@ -10,8 +10,8 @@
 #include "apps/session/session.hpp"
 #include "runtime/checkpoint/manifest.hpp"
 #include "runtime/data/ledger.hpp"
+#include "runtime/data/load_balancer.hpp"
 #include "runtime/data/schedule.hpp"
-#include "runtime/data/shares.hpp"
 #include "runtime/data/source.hpp"
 #include "runtime/model/layout.hpp"
 

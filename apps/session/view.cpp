@@ -696,10 +696,10 @@ CheckpointerParts View::checkpointer_parts() {
 }
 
 BalancerParts View::balancer_parts() {
-  const SharesOptions options{.adapts = joined_.plan.measured,
-                              .range = joined_.plan.range,
-                              .rows = places_[0].rows,
-                              .ahead = joined_.steps_ahead()};
+  const LoadBalancerOptions options{.adapts = joined_.plan.measured,
+                                    .range = joined_.plan.range,
+                                    .rows = places_[0].rows,
+                                    .ahead = joined_.steps_ahead()};
   BalancerParts parts{.schedule = schedule_,
                       .self = joined_.self(),
                       .options = options,

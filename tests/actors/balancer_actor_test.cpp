@@ -21,7 +21,7 @@ struct World {
   World(std::vector<std::chrono::nanoseconds> compute_a_sample, bool adapts) : a_sample(std::move(compute_a_sample)) {
     const auto ranks = static_cast<std::uint32_t>(a_sample.size());
     schedule = {.train_samples = 100000, .rows = 100, .ranks = ranks, .steps = 100000};
-    const SharesOptions options{.adapts = adapts, .range = {0.05, 4}, .ahead = 6};
+    const LoadBalancerOptions options{.adapts = adapts, .range = {0.05, 4}, .ahead = 6};
     const Ledger known = adapts ? Ledger{schedule, options.range, {horizon_steps(options.ahead)}} : Ledger{schedule};
     spent.resize(ranks);
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
