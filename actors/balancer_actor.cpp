@@ -21,7 +21,7 @@ constexpr std::uint64_t kStepsAReportForPeople = 32;
 struct BalancerState {
   static constexpr const char* name = "balancer";
   BalancerReceivers receivers;
-  std::optional<Ledger> ledger;
+  std::optional<SampleLedger> ledger;
   std::optional<LoadBalancer> balancer;             // of rank 0
   std::map<std::uint32_t, LedgerReceiver> members;  // at rank 0: those of the other ranks, by rank
   StreamTimes before;                               // at the last committed step

@@ -6,8 +6,8 @@
 #include "actors/messages.hpp"
 #include "runtime/base/trace.hpp"
 #include "runtime/compute/stream_times.hpp"
-#include "runtime/data/ledger.hpp"
 #include "runtime/data/load_balancer.hpp"
+#include "runtime/data/sample_ledger.hpp"
 
 namespace troupe {
 
@@ -34,7 +34,7 @@ struct BalancerParts {
   Schedule schedule;
   Rank self;
   LoadBalancerOptions options;
-  Ledger ledger;                                    // the same as the loader's
+  SampleLedger ledger;                              // the same as the loader's
   std::function<StreamTimes()> times;               // how the device's stream has spent its time so far
   std::function<void(const ShareWindow&)> windows;  // called on rank 0 for each window; may be empty
   TraceRow* trace = nullptr;                        // null: nothing is traced

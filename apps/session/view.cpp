@@ -630,7 +630,7 @@ void View::make_actors() {
 }
 
 void View::add_loader(TrainingParts& parts) {
-  const Ledger ledger = joined_.ledger(schedule_, places_[0].rows);
+  const SampleLedger ledger = joined_.ledger(schedule_, places_[0].rows);
   const bool blocks =
       joined_.data.train != nullptr && (joined_.data.train->reads_files() || joined_.data.test->reads_files());
   data_threads_ = std::make_unique<IoThreads>("data", std::max(joined_.plan.decoding_threads, blocks ? 1U : 0U));

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "runtime/base/ids.hpp"
-#include "runtime/data/ledger.hpp"
+#include "runtime/data/sample_ledger.hpp"
 #include "runtime/data/schedule.hpp"
 
 namespace troupe {

@@ -6,7 +6,7 @@
 
 #include "runtime/base/ids.hpp"
 #include "runtime/compute/rules/rule.hpp"
-#include "runtime/data/ledger.hpp"
+#include "runtime/data/sample_ledger.hpp"
 #include "runtime/data/schedule.hpp"
 #include "runtime/exchange/compression/compression_settings.hpp"
 #include "runtime/exchange/exchange_level.hpp"

@@ -154,7 +154,7 @@ class BareRank {
   JoinedJob job_;
   ThreadAffinity affinity_;
   const Schedule schedule_;
-  const Ledger ledger_;
+  const SampleLedger ledger_;
   BatchCursor cursor_;
   SampleOrder order_;
   std::vector<Sample> samples_;

@@ -86,7 +86,7 @@ class Group {
 
  public:
   LoadBalancer balancer;
-  Ledger ledger;
+  SampleLedger ledger;
   std::vector<ShareWindow> windows;
   std::vector<ShareChange> changes;
   std::uint64_t extended = 0;
