@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/data/find.hpp"
+#include "runtime/data/find_data.hpp"
 
 namespace troupe::detail {
 
