@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/dialect.hpp"
+#include "actors/caf_compatibility.hpp"
 #include "actors/number_bits.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/ids.hpp"
