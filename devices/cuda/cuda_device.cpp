@@ -13,7 +13,7 @@
 
 #include "devices/cuda/cuda_replica.hpp"
 #include "devices/cuda/cuda_stream.hpp"
-#include "devices/cuda/image.hpp"
+#include "devices/cuda/kernel_image.hpp"
 #include "runtime/base/host_identity.hpp"
 #include "runtime/compute/host_device.hpp"
 

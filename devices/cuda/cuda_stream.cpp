@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "devices/cuda/image.hpp"
+#include "devices/cuda/kernel_image.hpp"
 #include "devices/cuda/profiler.hpp"
 
 namespace troupe::cuda {
