@@ -36,7 +36,7 @@ MeasuredProcess::Config::Config(std::uint32_t workers, Configure* configure) {
 }
 
 std::unique_ptr<Transport> make_transport(const Means& means, AddressSpace& space, Peer self,
-                                          std::vector<ProcessHost> hosts) {
+                                          std::vector<ProcessLocation> hosts) {
   UcxOptions ucx{
       .self = self, .means = means.transport == "tcp" ? UcxMeans::tcp : UcxMeans::shm, .hosts = std::move(hosts)};
   ucx.network_devices = means.device;

@@ -21,7 +21,7 @@ struct Means {
 
 /// Makes the transport of a process: for GroupOptions::make_transport. Throws as make_ucx_transport().
 std::unique_ptr<Transport> make_transport(const Means& means, AddressSpace& space, Peer self,
-                                          std::vector<ProcessHost> hosts = {});
+                                          std::vector<ProcessLocation> hosts = {});
 
 /// For a measured actor system: the number of workers, and no output.
 void configure_workers(caf::actor_system_config& config, std::uint32_t workers);
