@@ -197,7 +197,7 @@ class View {
   void switch_for_straggler(const ShareWindow& window);
   std::vector<SwitchReport> take_switches(std::uint64_t steps);
   std::optional<DigestPlan> digest_plan() const;
-  // Texts, in texts.cpp.
+  // Texts, in generated_texts.cpp.
   std::optional<TextPlan> text_plan();
   std::string generate_text(Step step, const Memory& weights) const;
   template <class Request>

@@ -52,11 +52,11 @@ class Endurance {
       : blocking_(blocking),
         what_(what),
         lines_(lines),
-        process_(blocking, what),
-        end_(process_.stage(), process_.space(), process_.arena(), process_.lent(),
+        side_(blocking, what),
+        end_(side_.stage(), side_.space(), side_.arena(), side_.lent(),
              EnduranceSchedule((what.messages + 1) / 2, (what.tensors + 1) / 2)) {
-    process_.publish("sink", end_.sink());
-    far_ = process_.find(blocking, "sink", lines.other.patience());
+    side_.publish("sink", end_.sink());
+    far_ = side_.find(blocking, "sink", lines.other.patience());
     there_ = lines.other.swap(blocking, ::getpid());
   }
 
@@ -71,7 +71,7 @@ class Endurance {
     const double took_ms = milliseconds_since(began);
 
     const auto last = memory_use();
-    const RemoteCounters counters = process_.remote().counters();
+    const RemoteCounters counters = side_.remote().counters();
     const EnduranceEnd::Done done = end_.done();
     Figures figures{{"sent", static_cast<double>(counters.sent)},
                     {"delivered", static_cast<double>(counters.delivered)},
@@ -90,7 +90,7 @@ class Endurance {
     if (warm.first > 0)
       figures["kps"] = (figures["messages"] - static_cast<double>(warm_done.counted + warm_done.received)) / took_ms;
     if (stopped) figures["stopped"] = 1;
-    process_.end(blocking_, lines_.other);
+    side_.end(blocking_, lines_.other);
     return figures;
   }
 
@@ -116,7 +116,7 @@ class Endurance {
     if (!(std::exchange(moved_to_, done) == done)) moved_at_ = now;
     TROUPE_CHECK(now - moved_at_ < kStall, Code::timeout, "nothing has arrived for ", kStall.count(), " s, at message ",
                  done.counted, " there and ", done.received, " here:\n",
-                 process_.remote().describe(blocking_, Deadline::after(kSayEvery)));
+                 side_.remote().describe(blocking_, Deadline::after(kSayEvery)));
     if (what_.client && now - told_at_ >= kSayEvery) say_progress(done, now);
   }
   void say_progress(const EnduranceEnd::Done& done, Clock::time_point now) {
@@ -134,7 +134,7 @@ class Endurance {
   Blocking& blocking_;
   const EndCase what_;
   const EndLines lines_;
-  PairSide process_;
+  PairSide side_;
   EnduranceEnd end_;
   caf::actor far_;
   pid_t there_ = 0;

@@ -131,8 +131,8 @@ class Flood {
       : blocking_(blocking),
         what_(what),
         line_(line),
-        process_(blocking, what),
-        reader_(process_.find(blocking, "reader", line.patience())),
+        side_(blocking, what),
+        reader_(side_.find(blocking, "reader", line.patience())),
         there_(line.await(blocking).get<pid_t>()) {
     sending_->bytes = what.bytes;
   }
@@ -150,7 +150,7 @@ class Flood {
     line_.tell({});
     const auto report = line_.await(blocking_);
     const std::uint64_t read = report.at("read");
-    const std::uint64_t refused = process_.remote().counters().dropped;
+    const std::uint64_t refused = side_.remote().counters().dropped;
     check(read, report.at("wrong"), refused);
     figures["sent"] = static_cast<double>(sending_->sent.load());
     figures["read"] = static_cast<double>(read);
@@ -159,14 +159,14 @@ class Flood {
     figures["longest_send_core_us"] = microseconds(sending_->longest_on_core);
     figures["send_waits"] = static_cast<double>(sending_->waits);
     figures["catch_up_s"] = caught_up.count();
-    process_.end(blocking_, line_);
+    side_.end(blocking_, line_);
     return figures;
   }
 
  private:
   void send() {
     // The scheduler runs it, since it never returns while it floods: a control lane could do nothing else.
-    const Ending actor(Stage{process_.system()}.spawn(sender, sending_, reader_));
+    const Ending actor(Stage{side_.system()}.spawn(sender, sending_, reader_));
     caf::anon_send(actor.get(), Go::value);
     const auto end = Clock::now() + what_.span();
     while (Clock::now() < end) rest("flood");
@@ -175,8 +175,8 @@ class Flood {
   }
   /// Waits until all messages were read or refused, and this process was told so.
   void catch_up() {
-    while (process_.counters().waiting > 0) rest("catching up");
-    caf::scoped_actor self(process_.system());
+    while (side_.counters().waiting > 0) rest("catching up");
+    caf::scoped_actor self(side_.system());
     self->request(reader_, caf::infinite, Counted::value)
         .receive([&](std::uint64_t read) { read_ = read; },
                  [](const caf::error& error) {
@@ -184,7 +184,7 @@ class Flood {
                  });
     // The reader's process reports refused messages separately from answers.
     const auto told = Deadline::after(std::chrono::seconds(5));
-    while (read_ + process_.remote().counters().dropped != sending_->sent && !told.passed()) rest("catching up");
+    while (read_ + side_.remote().counters().dropped != sending_->sent && !told.passed()) rest("catching up");
   }
   void rest(const char* phase) {
     TROUPE_CHECK(!line_.rest(blocking_, kSampleEvery), Code::peer_lost, "the reader's end has gone");
@@ -195,20 +195,20 @@ class Flood {
     if (std::exchange(moved_to_, handled) != handled) moved_at_ = now;
     TROUPE_CHECK(now - moved_at_ < kStall, Code::timeout, "nothing was read for ",
                  std::chrono::duration_cast<std::chrono::seconds>(kStall).count(), " s:\n",
-                 process_.remote().describe(blocking_, Deadline::after(kSayEvery)));
+                 side_.remote().describe(blocking_, Deadline::after(kSayEvery)));
     if (now - said_at_ < kSayEvery) return;
     said_at_ = now;
     std::ostringstream out;
     out << std::fixed << std::setprecision(1) << phase << ": " << std::chrono::duration<double>(now - begun_at_).count()
         << " s, flood of " << std::chrono::duration<double>(what_.span()).count() << " s; " << sending_->sent
-        << " messages sent, " << handled << " read, " << process_.remote().counters().dropped << " refused; resident "
+        << " messages sent, " << handled << " read, " << side_.remote().counters().dropped << " refused; resident "
         << here_.now_mb() << " and " << there_.now_mb() << " MB";
     say(out.str());
   }
   /// The number of messages read, as far as the reader's process has reported.
   std::uint64_t handled() const {
-    const PeerCounters peer = process_.counters();
-    const std::uint64_t other = process_.remote().counters().dropped + peer.waiting + peer.unhandled;
+    const PeerCounters peer = side_.counters();
+    const std::uint64_t other = side_.remote().counters().dropped + peer.waiting + peer.unhandled;
     const std::uint64_t sent = sending_->sent;
     return sent - std::min(sent, other);  // all of these numbers change meanwhile
   }
@@ -221,7 +221,7 @@ class Flood {
   Blocking& blocking_;
   const EndCase what_;
   Line& line_;
-  PairSide process_;
+  PairSide side_;
   const caf::actor reader_;
   const std::shared_ptr<Sending> sending_ = std::make_shared<Sending>();
   Watched here_{::getpid()};
