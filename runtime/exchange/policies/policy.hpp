@@ -17,7 +17,7 @@
 namespace troupe {
 
 /// Every policy. A name here is an enumerator, a value of update.policy, and the name of the source file with the
-/// policy's entry (policy_entry.hpp) and state machine.
+/// policy's entry (policy_entry.hpp) and state machine. docs/extending.md lists all that a new policy needs.
 #define TROUPE_POLICIES(X) \
   X(sync)                  \
   X(double_buffered)       \
