@@ -21,8 +21,8 @@ constexpr std::uint64_t kStepsAReportForPeople = 32;
 struct BalancerState {
   static constexpr const char* name = "balancer";
   BalancerReceivers receivers;
-  std::optional<Ledger> ledger;
-  std::optional<Shares> shares;                     // of rank 0
+  std::optional<SampleLedger> ledger;
+  std::optional<LoadBalancer> balancer;             // of rank 0
   std::map<std::uint32_t, LedgerReceiver> members;  // at rank 0: those of the other ranks, by rank
   StreamTimes before;                               // at the last committed step
   RankTimes report;                                 // the report that is being filled
@@ -35,19 +35,19 @@ void apply(BalancerSelf self, const LedgerUpdate& ledger_update) {
   if (s.receivers.loader) self->send(s.receivers.loader, ledger_update);
 }
 
-LedgerUpdate update_of(const Shares& shares) {
-  return {shares.span().first.value, shares.until().value, shares.span().rows};
+LedgerUpdate update_of(const LoadBalancer& balancer) {
+  return {balancer.span().first.value, balancer.until().value, balancer.span().rows};
 }
 
 void send_to_all(BalancerSelf self) {
   BalancerState& s = self->state;
-  const LedgerUpdate ledger_update = update_of(*s.shares);
+  const LedgerUpdate ledger_update = update_of(*s.balancer);
   for (const auto& [rank, member] : s.members) self->send(member, ledger_update);
   apply(self, ledger_update);
 }
 
 void take(BalancerSelf self, const BalancerParts& parts, const RankTimes& report) {
-  const std::optional<ShareWindow> window = self->state.shares->take(report);
+  const std::optional<ShareWindow> window = self->state.balancer->take(report);
   if (!window) return;
   if (window->change) send_to_all(self);
   if (parts.windows) parts.windows(*window);
@@ -68,7 +68,7 @@ void add_step(BalancerSelf self, const BalancerParts& parts, Step step) {
   const std::uint64_t steps = parts.options.adapts ? kStepsAReport : kStepsAReportForPeople;
   if (s.report.waits_us.size() < steps) return;
   const RankTimes full = std::exchange(s.report, {});
-  if (s.shares)
+  if (s.balancer)
     take(self, parts, full);
   else
     self->send(s.receivers.coordinator, full);
@@ -77,24 +77,24 @@ void add_step(BalancerSelf self, const BalancerParts& parts, Step step) {
 BalancerActor::behavior_type balancer(BalancerSelf self, BalancerParts parts) {
   end_with_own_errors(self);
   self->state.ledger = parts.ledger;
-  if (parts.self.value == 0) self->state.shares.emplace(parts.schedule, parts.options);
+  if (parts.self.value == 0) self->state.balancer.emplace(parts.schedule, parts.options);
   return {[=](const Begin&) { self->state.before = parts.times(); },
           [=](const Committed& committed) {
             const TraceSpan span(parts.trace, "note times", {.step = committed.step.value});
             BalancerState& s = self->state;
             add_step(self, parts, committed.step);
-            if (s.shares && s.shares->committed(committed.step)) send_to_all(self);
+            if (s.balancer && s.balancer->committed(committed.step)) send_to_all(self);
           },
           [=](const JoinLedger& join) {
             BalancerState& s = self->state;
             auto member = caf::actor_cast<LedgerReceiver>(self->current_sender());
-            if (!s.shares || !member) return;
-            self->send(member, update_of(*s.shares));  // the decisions that were made before it joined
+            if (!s.balancer || !member) return;
+            self->send(member, update_of(*s.balancer));  // the decisions that were made before it joined
             s.members[join.rank] = std::move(member);
           },
           [=](const RankTimes& report) {
             const TraceSpan span(parts.trace, "take times");
-            if (self->state.shares) take(self, parts, report);
+            if (self->state.balancer) take(self, parts, report);
           },
           [=](const LedgerUpdate& ledger_update) {
             const TraceSpan span(parts.trace, "pass ledger on");

@@ -6,16 +6,16 @@
 #include "actors/messages.hpp"
 #include "runtime/base/trace.hpp"
 #include "runtime/compute/stream_times.hpp"
-#include "runtime/data/ledger.hpp"
-#include "runtime/data/shares.hpp"
+#include "runtime/data/load_balancer.hpp"
+#include "runtime/data/sample_ledger.hpp"
 
 namespace troupe {
 
 struct BalancerReceivers;
 
 /// Every few steps, reports to rank 0's balancer how the rank's device spent its time, and passes rank 0's decisions
-/// about the ledger to the rank's loader. Rank 0's balancer is the ledger's coordinator (Shares). In jobs of several
-/// ranks, on every rank.
+/// about the ledger to the rank's loader. Rank 0's balancer is the ledger's coordinator (LoadBalancer). In jobs of
+/// several ranks, on every rank.
 using BalancerActor = ActorOf<Takes<Begin>, Takes<Committed>, Takes<JoinLedger>, Takes<RankTimes>, Takes<LedgerUpdate>,
                               Takes<BalancerReceivers>>;
 /// Rank 0's balancer, for the others.
@@ -33,8 +33,8 @@ struct BalancerReceivers {
 struct BalancerParts {
   Schedule schedule;
   Rank self;
-  SharesOptions options;
-  Ledger ledger;                                    // the same as the loader's
+  LoadBalancerOptions options;
+  SampleLedger ledger;                              // the same as the loader's
   std::function<StreamTimes()> times;               // how the device's stream has spent its time so far
   std::function<void(const ShareWindow&)> windows;  // called on rank 0 for each window; may be empty
   TraceRow* trace = nullptr;                        // null: nothing is traced

@@ -24,7 +24,7 @@ struct LoaderState {
   static constexpr const char* name = "loader";
   std::unique_ptr<SampleOrder> order;
   std::unique_ptr<detail::SlotMessenger<LoaderActor>> messenger;
-  std::optional<Ledger> ledger;
+  std::optional<SampleLedger> ledger;
   std::optional<BatchCursor> cursor;
   std::deque<std::shared_ptr<Filling>> filling;  // in the order in which they will be sent
 };

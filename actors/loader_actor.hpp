@@ -2,7 +2,7 @@
 
 #include "actors/messages.hpp"
 #include "runtime/base/trace.hpp"
-#include "runtime/data/ledger.hpp"
+#include "runtime/data/sample_ledger.hpp"
 #include "runtime/data/schedule.hpp"
 #include "runtime/data/source.hpp"
 #include "runtime/memory/lease.hpp"
@@ -25,8 +25,8 @@ struct LoaderParts {
   Rank rank;
   IoThreads& threads;  // for the sources; closed after the loader has ended
   std::uint64_t seed = 0;
-  Ledger ledger{schedule};    // as far as it is known when the job begins
-  TraceRow* trace = nullptr;  // null: nothing is traced
+  SampleLedger ledger{schedule};  // as far as it is known when the job begins
+  TraceRow* trace = nullptr;      // null: nothing is traced
 };
 
 LoaderActor spawn_loader(caf::actor_system& system, const LoaderParts& parts, BatchReceiver device);

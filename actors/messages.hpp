@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "actors/dialect.hpp"
+#include "actors/caf_compatibility.hpp"
 #include "actors/number_bits.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/ids.hpp"
 #include "runtime/checkpoint/store.hpp"
 #include "runtime/compute/stream.hpp"
-#include "runtime/data/shares.hpp"
+#include "runtime/data/load_balancer.hpp"
 #include "runtime/exchange/policies/policy.hpp"
 #include "runtime/exchange/replica_digests.hpp"
 #include "runtime/memory/lease.hpp"
@@ -29,7 +29,7 @@ struct BatchLease {
   bool evaluation = false;
   bool last = false;             // evaluation: the last batch of this pass
   std::uint32_t rows = 0;        // filled rows, from the slot's first one on
-  std::vector<Rank> relieved{};  // ranks without a part in the step's update (relief.hpp)
+  std::vector<Rank> relieved{};  // ranks without a part in the step's update (relieved_ranks.hpp)
 };
 
 /// The pool to Loader: a slot is free again.

@@ -31,7 +31,7 @@ struct Target {
 struct NodeLoaderState {
   static constexpr const char* name = "node_loader";
   std::unique_ptr<SampleOrder> order;
-  std::optional<Ledger> ledger;
+  std::optional<SampleLedger> ledger;
   std::map<std::uint32_t, Target> targets;  // by rank
 };
 using NodeLoaderSelf = NodeLoaderActor::stateful_pointer<NodeLoaderState>;

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "actors/messages.hpp"
-#include "runtime/data/ledger.hpp"
+#include "runtime/data/sample_ledger.hpp"
 #include "runtime/data/schedule.hpp"
 #include "runtime/data/source.hpp"
 #include "runtime/memory/arena.hpp"
@@ -25,8 +25,8 @@ struct NodeLoaderParts {
   std::vector<Rank> ranks;
   IoThreads& threads;  // for the sources; closed after the loader has ended
   std::uint64_t seed = 0;
-  Ledger ledger{schedule};    // as far as it is known when the job begins
-  TraceRow* trace = nullptr;  // null: nothing is traced
+  SampleLedger ledger{schedule};  // as far as it is known when the job begins
+  TraceRow* trace = nullptr;      // null: nothing is traced
 };
 
 NodeLoaderActor spawn_node_loader(caf::actor_system& system, const NodeLoaderParts& parts);

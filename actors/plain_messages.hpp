@@ -12,8 +12,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "actors/caf_compatibility.hpp"
 #include "actors/detail/receipt.hpp"
-#include "actors/dialect.hpp"
 
 namespace troupe {
 

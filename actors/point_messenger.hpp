@@ -9,7 +9,7 @@
 #include <caf/message_id.hpp>
 #include <caf/send.hpp>
 
-#include "actors/dialect.hpp"
+#include "actors/caf_compatibility.hpp"
 #include "runtime/memory/arena.hpp"
 #include "runtime/memory/timeline.hpp"
 

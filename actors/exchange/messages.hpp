@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/dialect.hpp"
+#include "actors/caf_compatibility.hpp"
 #include "actors/number_bits.hpp"
 #include "actors/remote/tensor.hpp"
 #include "runtime/compute/stream.hpp"

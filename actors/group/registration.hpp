@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "actors/dialect.hpp"
+#include "actors/caf_compatibility.hpp"
 
 namespace troupe {
 

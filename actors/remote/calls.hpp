@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "actors/dialect.hpp"
+#include "actors/caf_compatibility.hpp"
 #include "actors/remote/wire.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/ids.hpp"

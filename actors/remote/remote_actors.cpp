@@ -7,8 +7,8 @@
 #include <cstring>
 #include <utility>
 
+#include "actors/caf_compatibility.hpp"
 #include "actors/caf_error.hpp"
-#include "actors/dialect.hpp"
 #include "actors/remote/detail/directory.hpp"
 #include "actors/remote/detail/engine.hpp"
 #include "actors/remote/network_module.hpp"

@@ -71,6 +71,10 @@ struct troupe_session {
 
 namespace {
 
+static_assert(TROUPE_OK == exit_code(Code::ok) && TROUPE_FAILED == exit_code(Code::device_fault) &&
+              TROUPE_INVALID == exit_code(Code::invalid) && TROUPE_ENVIRONMENT == exit_code(Code::environment) &&
+              TROUPE_PEERS_LOST == exit_code(Code::peer_lost));
+
 /// Runs the body of a function; an exception becomes a result and the thread's error text.
 template <class Body>
 troupe_result guarded(Body body) noexcept {

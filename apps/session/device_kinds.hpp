@@ -14,9 +14,8 @@ struct DeviceChoices {
   bool tf32 = false;                           // a GPU's products of f32 may round their operands to TF32
 };
 
-/// The device of a rank's plan. Each kind is a row of a table; a new one also needs a folder in devices/, a word of
-/// `placement.device` (runtime/config/schema_placement.cpp) and a rule that gives it to ranks
-/// (runtime/planning/assign_gpus.cpp). Throws Error{invalid} for a kind without a row, and what the kind throws.
+/// The device of a rank's plan. Each kind is a row of a table; docs/extending.md lists all that a new one needs. Throws
+/// Error{invalid} for a kind without a row, and what the kind throws.
 std::unique_ptr<Device> make_planned_device(const DeviceContext& context, const DeviceChoices& choices);
 
 }  // namespace troupe

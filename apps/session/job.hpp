@@ -18,7 +18,7 @@
 #include "apps/session/silence_notes.hpp"
 #include "apps/session/system_config.hpp"
 #include "runtime/base/folder_lock.hpp"
-#include "runtime/data/shares.hpp"
+#include "runtime/data/load_balancer.hpp"
 
 namespace troupe {
 

@@ -184,12 +184,12 @@ Schedule JoinedJob::schedule(const Settings& settings, const std::optional<Posit
   return schedule;
 }
 
-Ledger JoinedJob::ledger(const Schedule& schedule, const std::vector<std::uint32_t>& rows) const {
-  if (!plan.measured) return Ledger(schedule);
+SampleLedger JoinedJob::ledger(const Schedule& schedule, const std::vector<std::uint32_t>& rows) const {
+  if (!plan.measured) return SampleLedger(schedule);
   const Step first{schedule.first_step};
   const Step horizon{first.value + horizon_steps(steps_ahead())};
   if (rows.empty()) return {schedule, plan.range, horizon};
-  Ledger ledger{schedule, plan.range, first};
+  SampleLedger ledger{schedule, plan.range, first};
   ledger.append({first, rows}, horizon);
   return ledger;
 }

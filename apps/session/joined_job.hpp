@@ -9,9 +9,9 @@
 #include "actors/device_actor.hpp"
 #include "apps/session/session.hpp"
 #include "runtime/checkpoint/manifest.hpp"
-#include "runtime/data/ledger.hpp"
+#include "runtime/data/load_balancer.hpp"
+#include "runtime/data/sample_ledger.hpp"
 #include "runtime/data/schedule.hpp"
-#include "runtime/data/shares.hpp"
 #include "runtime/data/source.hpp"
 #include "runtime/model/layout.hpp"
 
@@ -53,7 +53,7 @@ struct JoinedJob {
   std::uint64_t steps_ahead() const { return plan.prefetch + kStepsAhead; }
   /// Which rank takes which samples, as far as that is known when `schedule` begins: equal parts, or, if shares are
   /// measured, `rows` by rank in the first steps. Throws Error{invalid} if these do not add up to a whole batch.
-  Ledger ledger(const Schedule& schedule, const std::vector<std::uint32_t>& rows = {}) const;
+  SampleLedger ledger(const Schedule& schedule, const std::vector<std::uint32_t>& rows = {}) const;
 };
 
 /// Joins, reads the data and plans. Throws Error. `listener` is told which ranks are missing, and later, on any thread,

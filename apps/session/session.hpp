@@ -15,7 +15,7 @@
 #include "runtime/compute/device.hpp"
 #include "runtime/compute/stream.hpp"
 #include "runtime/config/config.hpp"
-#include "runtime/data/find.hpp"
+#include "runtime/data/find_data.hpp"
 #include "runtime/exchange/communicator.hpp"
 #include "runtime/exchange/policies/policy.hpp"
 #include "runtime/lanes/active_wait.hpp"

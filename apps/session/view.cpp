@@ -336,11 +336,11 @@ std::vector<float> View::parameters() const {
 }
 
 /// This rank's place, with rank 0's decisions for all ranks.
-PlaceBlob View::own_place(Blocking& blocking) {
-  PlaceBlob mine{.plan_hash = joined_.plan.hash(),
-                 .settings_hash = options_.configuration.hash(),
-                 .arena = arena_->ticket(),
-                 .device_memory = uses_device_memory()};
+GatheredPlace View::own_place(Blocking& blocking) {
+  GatheredPlace mine{.plan_hash = joined_.plan.hash(),
+                     .settings_hash = options_.configuration.hash(),
+                     .arena = arena_->ticket(),
+                     .device_memory = uses_device_memory()};
   if (makes_nccl_ids()) {
     for (std::size_t group = 0; group < joined_.plan.groups.size(); ++group) mine.nccl.push_back(make_nccl_id());
   }
@@ -361,11 +361,11 @@ PlaceBlob View::own_place(Blocking& blocking) {
 
 /// Sends the other ranks this rank's place, checks that all have made the same plan, and connects to all of them.
 void View::exchange_places(Blocking& blocking) {
-  const PlaceBlob mine = own_place(blocking);
+  const GatheredPlace mine = own_place(blocking);
   const auto blobs =
       gather_at_start(blocking, job_.group(), text("view ", view_.value, ": places"), encode(mine), deadline_);
   for (std::uint32_t rank = 0; rank < blobs.size(); ++rank) {
-    const PlaceBlob& place = places_.emplace_back(decode_place(blobs[rank]));
+    const GatheredPlace& place = places_.emplace_back(decode_place(blobs[rank]));
     TROUPE_CHECK(place.plan_hash == mine.plan_hash, Code::invalid, "rank ", rank, " made plan ", std::hex,
                  place.plan_hash, ", rank ", joined_.place.rank, " made ", mine.plan_hash,
                  ": give every rank the same app.toml, --set options and data (compare their `rtrun plan`)");
@@ -630,7 +630,7 @@ void View::make_actors() {
 }
 
 void View::add_loader(TrainingParts& parts) {
-  const Ledger ledger = joined_.ledger(schedule_, places_[0].rows);
+  const SampleLedger ledger = joined_.ledger(schedule_, places_[0].rows);
   const bool blocks =
       joined_.data.train != nullptr && (joined_.data.train->reads_files() || joined_.data.test->reads_files());
   data_threads_ = std::make_unique<IoThreads>("data", std::max(joined_.plan.decoding_threads, blocks ? 1U : 0U));
@@ -696,10 +696,10 @@ CheckpointerParts View::checkpointer_parts() {
 }
 
 BalancerParts View::balancer_parts() {
-  const SharesOptions options{.adapts = joined_.plan.measured,
-                              .range = joined_.plan.range,
-                              .rows = places_[0].rows,
-                              .ahead = joined_.steps_ahead()};
+  const LoadBalancerOptions options{.adapts = joined_.plan.measured,
+                                    .range = joined_.plan.range,
+                                    .rows = places_[0].rows,
+                                    .ahead = joined_.steps_ahead()};
   BalancerParts parts{.schedule = schedule_,
                       .self = joined_.self(),
                       .options = options,

@@ -11,11 +11,11 @@
 #include <caf/actor_system.hpp>
 
 #include "actors/remote/remote_actors.hpp"
+#include "apps/session/gathered_places.hpp"
 #include "apps/session/hosted_group.hpp"
 #include "apps/session/job.hpp"
 #include "apps/session/lane_resources.hpp"
 #include "apps/session/own_loop.hpp"
-#include "apps/session/places.hpp"
 #include "apps/session/rank_memory.hpp"
 #include "apps/session/resume.hpp"
 #include "apps/session/run_end_box.hpp"
@@ -148,7 +148,7 @@ class View {
   void exchange_places(Blocking& blocking);
   void lock_checkpoints(Blocking& blocking);
   void resume();
-  PlaceBlob own_place(Blocking& blocking);
+  GatheredPlace own_place(Blocking& blocking);
   void make_early_stop(CheckpointStart& start);
   void take_evaluation(Step step, const EpochReport& line);
   void note_resumed(const CheckpointStart& start);
@@ -197,7 +197,7 @@ class View {
   void switch_for_straggler(const ShareWindow& window);
   std::vector<SwitchReport> take_switches(std::uint64_t steps);
   std::optional<DigestPlan> digest_plan() const;
-  // Texts, in texts.cpp.
+  // Texts, in generated_texts.cpp.
   std::optional<TextPlan> text_plan();
   std::string generate_text(Step step, const Memory& weights) const;
   template <class Request>
@@ -233,7 +233,7 @@ class View {
   std::string first_run_;              // CheckpointManifest::first_run
   std::vector<ArenaId> arenas_;        // that it has mapped, or may have bound
   Schedule schedule_;
-  std::vector<PlaceBlob> places_;  // by rank
+  std::vector<GatheredPlace> places_;  // by rank
   std::vector<SessionTensor> tensors_;
   std::unique_ptr<OwnLoop> loop_;
   RunEndBox end_;                            // filled by Membership; other threads see its actor end only later

@@ -16,7 +16,7 @@
 #include "apps/session/session.hpp"
 #include "runtime/checkpoint/manifest.hpp"
 #include "runtime/compute/host_copies.hpp"
-#include "runtime/data/shares.hpp"
+#include "runtime/data/load_balancer.hpp"
 #include "runtime/exchange/exchange.hpp"
 #include "runtime/report/early_stop.hpp"
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "apps/topology/outline.hpp"
-#include "runtime/topology/orders.hpp"
 #include "runtime/topology/paths.hpp"
+#include "runtime/topology/rings_and_trees.hpp"
 
 namespace troupe::topology {
 

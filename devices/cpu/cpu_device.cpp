@@ -5,14 +5,14 @@
 #include "devices/cpu/cpu_replica.hpp"
 #include "devices/cpu/cpu_stream.hpp"
 #include "devices/cpu/onednn.hpp"
-#include "runtime/compute/host_device.hpp"
+#include "runtime/compute/host_memory_device.hpp"
 
 namespace troupe {
 namespace {
 
-class CpuDevice final : public HostDevice {
+class CpuDevice final : public HostMemoryDevice {
  public:
-  CpuDevice(AddressSpace& space, CpuDeviceOptions options) : HostDevice(space), options_(std::move(options)) {
+  CpuDevice(AddressSpace& space, CpuDeviceOptions options) : HostMemoryDevice(space), options_(std::move(options)) {
     TROUPE_CHECK(options_.threads > 0, Code::invalid, "a cpu device needs at least 1 thread");
     TROUPE_CHECK(options_.wait_deadline.count() > 0, Code::invalid,
                  "a cpu device's waits need a deadline above 0, not ", options_.wait_deadline.count(), " ms");

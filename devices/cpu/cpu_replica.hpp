@@ -21,7 +21,7 @@ class CpuReplica final : public Replica {
   void products(Stream& stream, Memory batch, Memory sums);
   const std::string& description() const noexcept { return programs_.full().description(); }
   CpuReplicaMemory memory() const {
-    const Places& places = programs_.full().places();
+    const TensorMemory& places = programs_.full().places();
     return {places.size_bytes(), places.size_bytes_apart(), places.least_bytes()};
   }
 

@@ -74,7 +74,7 @@ std::uint64_t count_elements(const memory& of) {
 }  // namespace
 
 ProgramBuilder::ProgramBuilder(const Graph& graph, const Layout& layout, const ProgramMemory& memory,
-                               std::uint32_t rows, const dnnl::engine& engine, Places& places)
+                               std::uint32_t rows, const dnnl::engine& engine, TensorMemory& places)
     : graph_(graph),
       layout_(layout),
       memory_(memory),

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "devices/cpu/calls.hpp"
-#include "devices/cpu/places.hpp"
+#include "devices/cpu/tensor_memory.hpp"
 #include "runtime/model/graph.hpp"
 #include "runtime/model/layout.hpp"
 
@@ -67,13 +67,13 @@ class ProgramBuilder {
   using Descriptor = dnnl::memory::desc;
 
   ProgramBuilder(const Graph& graph, const Layout& layout, const ProgramMemory& memory, std::uint32_t rows,
-                 const dnnl::engine& engine, Places& places);
+                 const dnnl::engine& engine, TensorMemory& places);
 
   const Graph& graph() const noexcept { return graph_; }
   std::uint32_t rows() const noexcept { return rows_; }
   const GatheredParts& gathered() const noexcept { return memory_.gathered; }
   const dnnl::engine& engine() const noexcept { return engine_; }
-  Places& places() const noexcept { return places_; }
+  TensorMemory& places() const noexcept { return places_; }
   Type stored() const noexcept { return stored_; }
   /// The type of primitives' operands: f32 if oneDNN has no bf16 on this processor.
   Type computed() const noexcept { return computed_; }
@@ -170,7 +170,7 @@ class ProgramBuilder {
   const std::uint32_t rows_;
   const Type stored_, computed_;
   const dnnl::engine engine_;
-  Places& places_;
+  TensorMemory& places_;
   std::vector<std::uint32_t> same_;  // by tensor of the graph
   std::vector<bool> blocked_;        // by tensor of the graph
   std::vector<FlowTensor> tensors_;

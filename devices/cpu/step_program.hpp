@@ -48,7 +48,7 @@ class StepProgram {
   /// The implementation of each primitive, one per line.
   const std::string& description() const noexcept { return description_; }
   /// The memory of its tensors.
-  const Places& places() const noexcept { return places_; }
+  const TensorMemory& places() const noexcept { return places_; }
   /// The calls of one pass of a fused layer.
   struct LayerPass {
     std::uint32_t layer = 0;  // of the graph
@@ -123,7 +123,7 @@ class StepProgram {
   const Kernels& kernels_;
   dnnl::engine engine_;
   dnnl::stream stream_;
-  Places places_;
+  TensorMemory places_;
   std::vector<Loss> losses_;    // the last one counts samples and correct answers
   std::vector<Tokens> tokens_;  // checked before they are read
   std::vector<Piece> forward_;  // a piece also ends where the next fused layer reads another bucket

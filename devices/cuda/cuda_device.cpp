@@ -13,9 +13,9 @@
 
 #include "devices/cuda/cuda_replica.hpp"
 #include "devices/cuda/cuda_stream.hpp"
-#include "devices/cuda/image.hpp"
+#include "devices/cuda/kernel_image.hpp"
 #include "runtime/base/host_identity.hpp"
-#include "runtime/compute/host_device.hpp"
+#include "runtime/compute/host_memory_device.hpp"
 
 namespace troupe {
 namespace cuda {
@@ -96,12 +96,12 @@ struct WhyOwn {
   std::string products, dnn;
 };
 
-class CudaDevice final : public HostDevice {
+class CudaDevice final : public HostMemoryDevice {
  public:
   /// `why_own`: why libraries are absent, for its description.
   CudaDevice(AddressSpace& space, std::shared_ptr<const Gpu> gpu, std::chrono::milliseconds wait_deadline,
              Libraries libraries, WhyOwn why_own)
-      : HostDevice(space),
+      : HostMemoryDevice(space),
         gpu_(std::move(gpu)),
         state_(gpu_, space, wait_deadline, std::move(libraries)),
         why_own_(std::move(why_own)) {
@@ -115,7 +115,7 @@ class CudaDevice final : public HostDevice {
   const DeviceTraits& traits() const override { return traits_; }
 
   Memory allocate(ArenaId id, MemoryKind kind, std::uint64_t size_bytes) override {
-    if (kind != MemoryKind::device) return HostDevice::allocate(id, kind, size_bytes);
+    if (kind != MemoryKind::device) return HostMemoryDevice::allocate(id, kind, size_bytes);
     DeviceMemory memory{gpu_, std::max<std::uint64_t>(size_bytes, 1)};
     space().bind({id, memory.at(), size_bytes, MemoryKind::device});
     own_.emplace(id, std::move(memory));
@@ -124,7 +124,7 @@ class CudaDevice final : public HostDevice {
 
   RegionTicket ticket(ArenaId id) const override {
     const auto found = own_.find(id);
-    if (found == own_.end()) return HostDevice::ticket(id);
+    if (found == own_.end()) return HostMemoryDevice::ticket(id);
     GpuTicket plain{};
     plain.size_bytes = found->second.size_bytes();
     plain.address = reinterpret_cast<std::uintptr_t>(found->second.at());
@@ -142,7 +142,7 @@ class CudaDevice final : public HostDevice {
   }
 
   Memory import(const RegionTicket& ticket) override {
-    if (ticket.kind != MemoryKind::device) return HostDevice::import(ticket);
+    if (ticket.kind != MemoryKind::device) return HostMemoryDevice::import(ticket);
     GpuTicket plain{};
     std::memcpy(&plain, ticket.bytes.data(), sizeof plain);
     TROUPE_CHECK(plain.place == place_of_processes(), Code::environment, "process ", plain.pid,

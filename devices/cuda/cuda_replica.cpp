@@ -6,7 +6,7 @@
 #include <variant>
 
 #include "runtime/model/dropout.hpp"
-#include "runtime/model/hidden_relus.hpp"
+#include "runtime/model/fused_relu_gradients.hpp"
 #include "runtime/model/layer_kinds.hpp"
 #include "runtime/model/reader_counts.hpp"
 
@@ -150,9 +150,9 @@ void CudaReplica::find_relus(const Graph& graph) {
     if (writer != nullptr && readers[reader.read[0]] == 1) writer->relu = &reader;
   }
   same_gradients_ = same_;
-  for (const HiddenRelu& hidden : hidden_relus(graph)) {
-    stages_[hidden.relu].after = &stages_[hidden.after];
-    same_gradients_[stages_[hidden.before].written] = stages_[hidden.relu].written;
+  for (const FusedReluGradient& fused : fused_relu_gradients(graph)) {
+    stages_[fused.relu].after = &stages_[fused.after];
+    same_gradients_[stages_[fused.before].written] = stages_[fused.relu].written;
   }
 }
 
@@ -334,8 +334,8 @@ void CudaReplica::step_without_rows(CudaStream& stream, Memory sums, BucketSink&
   for (const Bucket& bucket : buckets_) sink.ready(bucket, stream);
 }
 
-/// The layer before a hidden ReLU with that, and its mask, where the one after it will give the gradient by the mask.
-/// False: nothing is done.
+/// The layer before a ReLU whose gradient is fused, with that ReLU, and its mask, where the one after it will give the
+/// gradient by the mask. False: nothing is done.
 bool CudaReplica::forward_with_mask(Stage& stage, const Pass& pass) {
   Stage& relu = *stage.relu;
   if (relu.after == nullptr) return false;
@@ -383,7 +383,7 @@ void CudaReplica::step(Stream& stream, Memory batch, std::uint32_t rows, Memory 
   }
   std::size_t next = 0;
   for (auto stage = stages_.rbegin(); stage != stages_.rend(); ++stage) {
-    // Of a hidden ReLU: the layer after it has given it already.
+    // A fused gradient: the layer after the ReLU has given it already.
     const bool has_gradient = stage->after != nullptr && stage->after->work.relu_mask != nullptr;
     if (stage->has_backward && !has_gradient) {
       queue.begin_work(WorkKind::compute, "backward");

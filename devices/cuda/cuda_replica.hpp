@@ -33,8 +33,9 @@ class CudaReplica final : public Replica {
     std::vector<std::uint32_t> read;  // tensors
     std::uint32_t written = 0;        // of a loss: none
     Stage* relu = nullptr;            // alone reads what this one writes; null: there is no such stage
-    Stage* after = nullptr;  // of a hidden ReLU: the dense layer that reads it (runtime/model/hidden_relus.hpp)
-    bool is_done = false;    // in this forward pass, together with the one that it reads
+    Stage* after =
+        nullptr;           // of a ReLU with a fused gradient: the dense layer that reads it (fused_relu_gradients.hpp)
+    bool is_done = false;  // in this forward pass, together with the one that it reads
     bool is_loss = false;
     bool has_backward = false;           // what it puts out depends on a parameter
     std::vector<std::uint32_t> buckets;  // that its parameters are in, and no stage before reads

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "devices/cuda/image.hpp"
+#include "devices/cuda/kernel_image.hpp"
 #include "devices/cuda/profiler.hpp"
 
 namespace troupe::cuda {
@@ -71,7 +71,7 @@ void CudaStream::push(const Launch& launch, const void* args) {
   launch_all(one);
 }
 
-void CudaStream::launch_now(const Launch& launch, void* args, const Lanes& lanes) {
+void CudaStream::launch_now(const Launch& launch, void* args, const StreamLanes& lanes) {
   if (launch.border == Launch::Border::fork) return lanes.fork();
   if (launch.border == Launch::Border::join) return lanes.join();
   const StreamHandle stream = lanes.of(launch.lane);
@@ -258,7 +258,7 @@ GraphExec CudaStream::instantiate(const LaunchList& form, const StepBlocks::Bloc
 }
 
 /// Its launches, each with its values in the step block.
-void CudaStream::capture(const Lanes& recorder, const LaunchList& form, const StepBlocks::Block& block) {
+void CudaStream::capture(const StreamLanes& recorder, const LaunchList& form, const StepBlocks::Block& block) {
   const auto* const state = state_.as<StreamState>();
   const auto launch = [&](KernelId kernel, std::uint32_t blocks, void* args) {
     launch_now({.kernel = kernel, .blocks = blocks}, args, recorder);

@@ -109,12 +109,12 @@ class CudaStream final : public Stream, public LibraryStream {
   void note_time(const TimedWork& ended);
   void end_open_work();
   void expect_times();
-  void launch_now(const Launch& launch, void* args, const Lanes& lanes);
+  void launch_now(const Launch& launch, void* args, const StreamLanes& lanes);
   std::uint64_t* call_word(TimelineId line);
   void launch_all(LaunchList& list, const LaunchRanges& ranges = {});
   std::unique_ptr<RecordedWork> record(const LaunchList& form);
   GraphExec instantiate(const LaunchList& form, const StepBlocks::Block& block);
-  void capture(const Lanes& recorder, const LaunchList& form, const StepBlocks::Block& block);
+  void capture(const StreamLanes& recorder, const LaunchList& form, const StepBlocks::Block& block);
   void note_failure(const Error& error);
   const Layout::Entry* on_device(std::span<const Layout::Entry> ranges);
   void fill(UpdateArgs& args, const RuleStep& rule, const StripeMemory& stripe);
@@ -123,7 +123,7 @@ class CudaStream final : public Stream, public LibraryStream {
   const std::shared_ptr<const Gpu> gpu_;
   StreamLine& line_;
   DeviceMemory state_;  // a StreamState, and for each lane how many times it has noted
-  const Lanes lanes_;
+  const StreamLanes lanes_;
   Lane lane_ = Lane::main;         // on which work is enqueued now
   bool forked_ = false;            // work beside was enqueued that the main lane has not waited for
   RangeListener* const profiler_;  // null: there is none

@@ -9,11 +9,11 @@
 
 #include "devices/cuda/dnn_library.hpp"
 #include "devices/cuda/gpu.hpp"
-#include "devices/cuda/lanes.hpp"
 #include "devices/cuda/line_mirror.hpp"
 #include "devices/cuda/memory_map.hpp"
 #include "devices/cuda/product_library.hpp"
 #include "devices/cuda/recorded_work.hpp"
+#include "devices/cuda/stream_lanes.hpp"
 #include "devices/cuda/stream_watch.hpp"
 #include "runtime/memory/futex_timeline.hpp"
 
@@ -54,7 +54,7 @@ class Recorder {
   class Use {
    public:
     explicit Use(Recorder& recorder) : recorder_(recorder), lock_(recorder.mutex_) {}
-    const Lanes& lanes() const noexcept { return recorder_.lanes_; }
+    const StreamLanes& lanes() const noexcept { return recorder_.lanes_; }
 
    private:
     Recorder& recorder_;
@@ -62,7 +62,7 @@ class Recorder {
   };
 
  private:
-  const Lanes lanes_;
+  const StreamLanes lanes_;
   std::mutex mutex_;  // guards what is recorded
 };
 

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "devices/cuda/image.hpp"
+#include "devices/cuda/kernel_image.hpp"
 
 namespace troupe::cuda {
 namespace {

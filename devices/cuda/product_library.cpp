@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "devices/cuda/library_choice.hpp"
-#include "runtime/model/hidden_relus.hpp"
+#include "runtime/model/fused_relu_gradients.hpp"
 
 namespace troupe::cuda {
 namespace {

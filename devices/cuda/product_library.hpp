@@ -29,7 +29,8 @@ struct ColumnMajor {
 struct ProductEpilogue {
   lt::Epilogue kind = lt::Epilogue::none;
   const void* vector = nullptr;  // the bias, or where the sums of B go; of D's type
-  const void* mask = nullptr;    // of a ReLU (runtime/model/hidden_relus.hpp), written or read; only without a batch
+  const void* mask =
+      nullptr;  // of a ReLU (runtime/model/fused_relu_gradients.hpp), written or read; only without a batch
   friend auto operator<=>(const ProductEpilogue&, const ProductEpilogue&) = default;
 };
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "devices/cuda/lanes.hpp"
+#include "devices/cuda/stream_lanes.hpp"
 #include "runtime/compute/library_stream.hpp"
 #include "runtime/compute/program.hpp"
 

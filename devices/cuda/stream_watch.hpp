@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "devices/cuda/lanes.hpp"
+#include "devices/cuda/stream_lanes.hpp"
 #include "devices/cuda/stream_timer.hpp"
 #include "runtime/memory/timeline.hpp"
 

@@ -387,7 +387,7 @@ std::size_t FakeStream::count_queued() const {
 }
 
 FakeDevice::FakeDevice(AddressSpace& space, FakeOptions options)
-    : HostDevice(space),
+    : HostMemoryDevice(space),
       space_(space),
       options_(options),
       traits_{"fake", text("fake device, seed ", options.seed), 1, false,
@@ -407,15 +407,16 @@ FakeDevice::~FakeDevice() {
 
 Memory FakeDevice::allocate(ArenaId id, MemoryKind kind, std::uint64_t size_bytes) {
   if (kind == MemoryKind::device && simulated_) return simulated_->allocate(id, size_bytes);
-  return HostDevice::allocate(id, kind, size_bytes);
+  return HostMemoryDevice::allocate(id, kind, size_bytes);
 }
 
 RegionTicket FakeDevice::ticket(ArenaId id) const {
-  return space_.kind(id) == MemoryKind::device && simulated_ ? simulated_->ticket(id) : HostDevice::ticket(id);
+  return space_.kind(id) == MemoryKind::device && simulated_ ? simulated_->ticket(id) : HostMemoryDevice::ticket(id);
 }
 
 Memory FakeDevice::import(const RegionTicket& ticket) {
-  return simulated_ && ticket.kind == MemoryKind::device ? simulated_->import(ticket) : HostDevice::import(ticket);
+  return simulated_ && ticket.kind == MemoryKind::device ? simulated_->import(ticket)
+                                                         : HostMemoryDevice::import(ticket);
 }
 
 std::byte* FakeDevice::address(const Memory& memory) const {

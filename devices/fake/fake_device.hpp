@@ -16,7 +16,7 @@
 #include "devices/fake/detail/recorded_pieces.hpp"
 #include "devices/fake/fake_timeline.hpp"
 #include "devices/fake/simulated_memory.hpp"
-#include "runtime/compute/host_device.hpp"
+#include "runtime/compute/host_memory_device.hpp"
 #include "runtime/compute/stream.hpp"
 #include "runtime/compute/update_pass.hpp"
 #include "runtime/memory/arena.hpp"
@@ -118,7 +118,7 @@ class FakeStream final : public Stream {
 /// model of their own: each parameter is pulled toward a target that depends on each row's bytes, so gradients depend
 /// on batch and weights, and training converges. A wait for a fake stream's point runs the device. Threads: any may run
 /// it, one piece of work at a time.
-class FakeDevice final : public HostDevice {
+class FakeDevice final : public HostMemoryDevice {
  public:
   explicit FakeDevice(AddressSpace& space, FakeOptions options = {});
   ~FakeDevice() override;

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <utility>
 
-#include "runtime/compute/host_device.hpp"
+#include "runtime/compute/host_memory_device.hpp"
 
 namespace troupe {
 namespace {

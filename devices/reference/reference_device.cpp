@@ -4,7 +4,7 @@
 
 #include "devices/reference/reference_replica.hpp"
 #include "devices/reference/reference_stream.hpp"
-#include "runtime/compute/host_device.hpp"
+#include "runtime/compute/host_memory_device.hpp"
 
 namespace troupe {
 namespace {
@@ -17,10 +17,10 @@ ReferenceStream& own(Stream& stream) {
   return *found;
 }
 
-class ReferenceDevice final : public HostDevice {
+class ReferenceDevice final : public HostMemoryDevice {
  public:
   ReferenceDevice(AddressSpace& space, std::chrono::milliseconds wait_deadline)
-      : HostDevice(space), wait_deadline_(wait_deadline) {}
+      : HostMemoryDevice(space), wait_deadline_(wait_deadline) {}
   const DeviceTraits& traits() const override { return traits_; }
   std::unique_ptr<Stream> stream() override { return std::make_unique<ReferenceStream>(space(), wait_deadline_); }
   std::unique_ptr<Replica> compile(const Graph& graph, const Layout& layout, const BatchLayout& batch,

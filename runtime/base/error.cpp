@@ -26,18 +26,6 @@ std::string_view name_of(Code code) noexcept {
 Status::Status(Code code, std::string text)
     : code_(code), text_(code == Code::ok ? nullptr : std::make_shared<const std::string>(printable(text))) {}
 
-int exit_code(Code code) noexcept {
-  switch (code) {
-    case Code::ok: return 0;
-    case Code::invalid:
-    case Code::unsupported: return 2;
-    case Code::environment: return 3;
-    case Code::peer_lost:
-    case Code::timeout: return 4;
-    default: return 1;
-  }
-}
-
 void fail(Code code, const std::string& text) { throw Error{code, printable(text)}; }
 
 void fail_errno(Code code, const std::string& what) {

@@ -52,9 +52,19 @@ class Error : public std::runtime_error {
   Code code_;
 };
 
-/// The exit code of a program that ends with `code` (DESIGN: 0 done, 1 failed, 2 bad configuration, 3 environment, 4
-/// peers lost).
-int exit_code(Code code) noexcept;
+/// The exit code of a program that ends with `code`: 0 done, 1 failed, 2 bad configuration, 3 environment, 4 a peer was
+/// lost. The same codes are in README.md and, for C, in apps/capi/troupe.h.
+constexpr int exit_code(Code code) noexcept {
+  switch (code) {
+    case Code::ok: return 0;
+    case Code::invalid:
+    case Code::unsupported: return 2;
+    case Code::environment: return 3;
+    case Code::peer_lost:
+    case Code::timeout: return 4;
+    default: return 1;
+  }
+}
 
 /// A stream for texts, which writes numbers alike whatever locale the application has set: without separators of
 /// thousands, with a decimal point.

@@ -7,7 +7,7 @@
 #include "runtime/config/config.hpp"
 #include "runtime/config/detail/groups.hpp"
 #include "runtime/config/detail/sections.hpp"
-#include "runtime/exchange/policies/table.hpp"
+#include "runtime/exchange/policies/policy_entry.hpp"
 
 namespace troupe::detail {
 namespace {

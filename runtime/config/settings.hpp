@@ -13,7 +13,7 @@
 #include "runtime/config/hosts.hpp"
 #include "runtime/data/broken.hpp"
 #include "runtime/data/schedule.hpp"
-#include "runtime/data/stage.hpp"
+#include "runtime/data/stage_options.hpp"
 #include "runtime/exchange/compression/compression_settings.hpp"
 #include "runtime/exchange/policies/policy.hpp"
 #include "runtime/model/graph.hpp"

@@ -5,11 +5,11 @@
 
 namespace troupe {
 
-BatchHead BatchCursor::next(const Ledger& ledger, SampleOrder& order, std::vector<Sample>& samples) {
+BatchHead BatchCursor::next(const SampleLedger& ledger, SampleOrder& order, std::vector<Sample>& samples) {
   return testing_ ? next_test(ledger, samples) : next_training(ledger, order, samples);
 }
 
-BatchHead BatchCursor::next_training(const Ledger& ledger, SampleOrder& order, std::vector<Sample>& samples) {
+BatchHead BatchCursor::next_training(const SampleLedger& ledger, SampleOrder& order, std::vector<Sample>& samples) {
   samples.clear();
   for (const SamplePart& stretch : ledger.stretches(step_, rank_)) {
     const std::size_t before = samples.size();
@@ -28,7 +28,7 @@ BatchHead BatchCursor::next_training(const Ledger& ledger, SampleOrder& order, s
 }
 
 /// The last batch may have fewer rows; there is at least one batch, so that every rank reports something.
-BatchHead BatchCursor::next_test(const Ledger& ledger, std::vector<Sample>& samples) {
+BatchHead BatchCursor::next_test(const SampleLedger& ledger, std::vector<Sample>& samples) {
   const SamplePart mine = ledger.test_part(step_, rank_);
   const std::uint64_t done = test_batch_ * max_rows_;
   const std::uint64_t rows = std::min<std::uint64_t>(max_rows_, mine.count - std::min(done, mine.count));

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/data/ledger.hpp"
+#include "runtime/data/sample_ledger.hpp"
 #include "runtime/data/schedule.hpp"
 #include "runtime/data/source.hpp"
 
@@ -15,7 +15,7 @@ struct BatchHead {
   bool evaluation = false;  // of the test set, after `step`
   bool last = false;        // evaluation: the last batch of this pass over the test set
   std::uint32_t rows = 0;
-  std::vector<Rank> relieved{};  // ranks that do not take part in the step's update (relief.hpp)
+  std::vector<Rank> relieved{};  // ranks that do not take part in the step's update (relieved_ranks.hpp)
   friend bool operator==(const BatchHead&, const BatchHead&) = default;
 };
 
@@ -28,15 +28,15 @@ class BatchCursor {
       : schedule_(schedule), rank_(rank), max_rows_(max_rows), step_{schedule.first_step} {}
 
   /// Whether there is a next batch that `ledger` knows.
-  bool has_next(const Ledger& ledger) const noexcept {
+  bool has_next(const SampleLedger& ledger) const noexcept {
     return testing_ || (step_.value < schedule_.steps && ledger.knows(step_));
   }
   /// The next batch, with its samples in `samples`: from the test set if it is an evaluation. Advances the position.
-  BatchHead next(const Ledger& ledger, SampleOrder& order, std::vector<Sample>& samples);
+  BatchHead next(const SampleLedger& ledger, SampleOrder& order, std::vector<Sample>& samples);
 
  private:
-  BatchHead next_training(const Ledger& ledger, SampleOrder& order, std::vector<Sample>& samples);
-  BatchHead next_test(const Ledger& ledger, std::vector<Sample>& samples);
+  BatchHead next_training(const SampleLedger& ledger, SampleOrder& order, std::vector<Sample>& samples);
+  BatchHead next_test(const SampleLedger& ledger, std::vector<Sample>& samples);
 
   Schedule schedule_;
   Rank rank_;

@@ -25,7 +25,7 @@ std::vector<Field> image_fields(const Shape& image, std::uint32_t classes, const
 ByteImages::ByteImages(ByteImageSet set, Augmentation augmentation, bool training)
     : set_(std::move(set)),
       fields_(image_fields({{set_.height, set_.width, set_.channels}}, set_.classes, augmentation)),
-      writer_(std::move(augmentation), set_.channels, training) {
+      augmenter_(std::move(augmentation), set_.channels, training) {
   const std::uint64_t image_bytes = std::uint64_t{set_.height} * set_.width * set_.channels;
   TROUPE_CHECK(set_.pixels.size() == set_.labels.size() * image_bytes, Code::invalid, set_.labels.size(),
                " labels, but ", set_.pixels.size(), " bytes of images of ", image_bytes, " bytes");
@@ -33,7 +33,7 @@ ByteImages::ByteImages(ByteImageSet set, Augmentation augmentation, bool trainin
 
 void ByteImages::fill_images(const FillRequest& request, const BatchLayout::Entry& entry) const {
   const std::size_t image_bytes = std::size_t{set_.height} * set_.width * set_.channels;
-  ImageWriter::Scratch scratch;
+  ImageAugmenter::Scratch scratch;
   std::byte* to = request.slot + entry.offset;
   for (std::size_t row = 0; row < request.samples.size(); ++row) {
     const Sample& sample = request.samples[row];
@@ -41,7 +41,8 @@ void ByteImages::fill_images(const FillRequest& request, const BatchLayout::Entr
       fetch_ahead(set_.pixels.data() + request.samples[row + 1].index * image_bytes, image_bytes);
     const PixelView image{set_.pixels.data() + sample.index * image_bytes, set_.height, set_.width, set_.channels,
                           std::size_t{set_.width} * set_.channels};
-    writer_.write(image, writer_.draw(request.seed, sample, set_.height, set_.width), entry.field.dtype, to, scratch);
+    augmenter_.write(image, augmenter_.draw(request.seed, sample, set_.height, set_.width), entry.field.dtype, to,
+                     scratch);
     to += entry.row_bytes();
   }
 }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/data/image_writer.hpp"
+#include "runtime/data/image_augmenter.hpp"
 #include "runtime/data/source.hpp"
 
 namespace troupe {
@@ -42,7 +42,7 @@ class ByteImages final : public Source {
 
   ByteImageSet set_;
   std::vector<Field> fields_;
-  ImageWriter writer_;
+  ImageAugmenter augmenter_;
 };
 
 }  // namespace troupe

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "runtime/data/find.hpp"
+#include "runtime/data/find_data.hpp"
 
 namespace troupe {
 

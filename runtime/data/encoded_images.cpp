@@ -61,11 +61,11 @@ std::string PathFiles::read(std::uint64_t image, std::vector<std::uint8_t>& to) 
 struct EncodedImages::Workplace {
   std::vector<std::uint8_t> bytes;
   ImageDecoder decoder;
-  ImageWriter::Scratch scratch;
+  ImageAugmenter::Scratch scratch;
 };
 
 EncodedImages::EncodedImages(EncodedImageSet set, EncodedImageOptions options)
-    : set_(std::move(set)), options_(std::move(options)), writer_(options_.augmentation, 3, options_.training) {
+    : set_(std::move(set)), options_(std::move(options)), augmenter_(options_.augmentation, 3, options_.training) {
   TROUPE_CHECK(set_.files->count() > 0, Code::invalid, "a set of images has none");
   const std::uint64_t told = set_.boxes ? set_.boxes->count() : set_.labels.size();
   TROUPE_CHECK(set_.files->count() == told, Code::invalid, set_.files->count(), " images, but ",
@@ -116,7 +116,7 @@ std::string EncodedImages::write_image(const FillRequest& request, std::size_t r
                 wanted[1],
                 ": add an operation that brings images to a size to data.augment, such as resize:", wanted[0]);
   }
-  const DrawnAugmentation drawn = writer_.draw(request.seed, sample, decoder.height(), decoder.width());
+  const DrawnAugmentation drawn = augmenter_.draw(request.seed, sample, decoder.height(), decoder.width());
   const bool planes = options_.augmentation.fit != Fit::none && decoder.has_planes();
   ImageDecoder::Decoded image = planes ? decoder.decode_planes(drawn.window, wanted[0], wanted[1])
                                        : decoder.decode(drawn.window, wanted[0], wanted[1]);
@@ -125,9 +125,9 @@ std::string EncodedImages::write_image(const FillRequest& request, std::size_t r
   in_pixels.window = image.window;
   std::byte* const to = request.slot + entry.offset + row * entry.row_bytes();
   if (planes)
-    writer_.write(image.planes, in_pixels, entry.field.dtype, to, workplace.scratch);
+    augmenter_.write(image.planes, in_pixels, entry.field.dtype, to, workplace.scratch);
   else
-    writer_.write(image.pixels, in_pixels, entry.field.dtype, to, workplace.scratch);
+    augmenter_.write(image.pixels, in_pixels, entry.field.dtype, to, workplace.scratch);
   return {};
 }
 
@@ -155,7 +155,7 @@ void EncodedImages::write_boxes(const FillRequest& request, const std::vector<bo
     if (!broken[row] && set_.boxes->fault_of(sample.index).empty()) {
       const std::uint32_t height = set_.boxes->height_of(sample.index), width = set_.boxes->width_of(sample.index);
       objects = moved_objects(set_.boxes->objects_of(sample.index), options_.augmentation,
-                              writer_.draw(request.seed, sample, height, width), height, width);
+                              augmenter_.draw(request.seed, sample, height, width), height, width);
     }
     for (const BatchLayout::Entry& entry : request.batch->entries())
       set_.boxes->write(objects, entry, request.slot + entry.offset + row * entry.row_bytes());

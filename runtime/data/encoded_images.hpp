@@ -11,10 +11,10 @@
 
 #include "runtime/data/broken.hpp"
 #include "runtime/data/encoded_files.hpp"
+#include "runtime/data/image_augmenter.hpp"
 #include "runtime/data/image_boxes.hpp"
-#include "runtime/data/image_writer.hpp"
 #include "runtime/data/source.hpp"
-#include "runtime/data/stage.hpp"
+#include "runtime/data/stage_options.hpp"
 
 namespace troupe {
 
@@ -70,7 +70,7 @@ class EncodedImages final : public Source {
   EncodedImageOptions options_;
   std::uint32_t height_ = 0, width_ = 0;  // of all images; 0: they may differ
   std::vector<Field> fields_;
-  ImageWriter writer_;
+  ImageAugmenter augmenter_;
   mutable std::atomic<std::uint64_t> skipped_{0};
 };
 

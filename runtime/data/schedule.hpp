@@ -40,8 +40,8 @@ struct BatchRun {
 /// Which samples a step takes and where epochs end: pure arithmetic on the global sample order, the same for every
 /// rank. Step `first_step` + k takes positions [P + k G, P + (k+1) G) of the order, P = first_sample, G = rows per rank
 /// * ranks, while the batch size does not change; but with Scatter::exact and equal a step never passes the end of an
-/// epoch, where the next step begins. The ledger (ledger.hpp) divides a step among ranks. A job that resumes from a
-/// checkpoint starts at the checkpoint's position, whatever ranks, rows and scatter it had.
+/// epoch, where the next step begins. The ledger (sample_ledger.hpp) divides a step among ranks. A job that resumes
+/// from a checkpoint starts at the checkpoint's position, whatever ranks, rows and scatter it had.
 struct Schedule {
   std::uint64_t train_samples = 0;
   std::uint64_t test_samples = 0;

@@ -1,7 +1,7 @@
 #pragma once
 
-// The room data: sources of samples (source.hpp), and which rank takes which samples (schedule.hpp, ledger.hpp,
-// shares.hpp). It does not know how a batch reaches a device, nor what is trained on it.
+// The room data: sources of samples (source.hpp), and which rank takes which samples (schedule.hpp, sample_ledger.hpp,
+// load_balancer.hpp). It does not know how a batch reaches a device, nor what is trained on it.
 
 #include <array>
 #include <cstddef>

@@ -7,7 +7,7 @@
 
 #include "runtime/base/fd.hpp"
 #include "runtime/data/encoded_images.hpp"
-#include "runtime/data/stage.hpp"
+#include "runtime/data/stage_options.hpp"
 
 namespace troupe {
 

@@ -22,7 +22,7 @@ struct BucketWork {
   bool squares = true;       // gather_gradients: whether the gradient's norm is wanted, besides the finite check
   /// The parts of the bucket that this rank updates (count 0: none), at least one; read only during the call.
   std::span<const StripeMemory> mine{};
-  /// Ranks whose stripes other ranks update (relief.hpp), in rank order; read only during the call.
+  /// Ranks whose stripes other ranks update (relieved_ranks.hpp), in rank order; read only during the call.
   std::span<const Rank> relieved{};
 
   /// Of a communicator whose ranks do not reach each other's stripes. Throws Error{invalid} if there are several.

@@ -2,7 +2,9 @@
 
 // The room exchange: how ranks agree on parameters: who moves data (communicator.hpp), when (policies/), in what packed
 // form (compression/), and which rank owns which part of a bucket (stripes.hpp, chunks.hpp). Communicators are
-// implemented in transports/; this room knows streams and points, but no network, process or file.
+// implemented in transports/, and the hosted exchange in actors/exchange; this room knows streams and points, but no
+// network, process or file. It compresses nothing itself: transports/collectives packs a bucket just before it sends it
+// (CallSubmitter::enqueue_next in detail/call_submitter.cpp).
 
 #include <array>
 #include <cstddef>

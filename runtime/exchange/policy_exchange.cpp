@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "runtime/exchange/exchange.hpp"
-#include "runtime/exchange/relief.hpp"
+#include "runtime/exchange/relieved_ranks.hpp"
 
 namespace troupe {
 namespace {

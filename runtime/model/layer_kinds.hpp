@@ -44,7 +44,7 @@ struct LayerResult {
 };
 
 /// A kind of layer: the row from which graphs are checked, app.toml is read and docs/layers.md is written. A new kind
-/// needs a struct in layer.hpp, a row here, and its arithmetic in each device.
+/// needs a struct in layer.hpp, a row, and its arithmetic in each device; docs/extending.md lists the places.
 struct LayerKind {
   std::string_view name;
   std::string_view help;                          // one or more sentences, as Markdown

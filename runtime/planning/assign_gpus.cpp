@@ -120,10 +120,9 @@ bool reaches(const RankFacts& facts, const std::string& own, const std::string& 
 }  // namespace
 
 bool reach_each_other(Plan& plan, const PlanInputs& inputs) {
-  const auto on_gpu = [](const RankPlan& rank) { return rank.device == "cuda"; };
-  if (std::ranges::none_of(plan.ranks, on_gpu)) return false;
+  if (std::ranges::none_of(plan.ranks, &RankPlan::on_gpu)) return false;
   constexpr const char* kOverTheBus = "all train in the hosts' memory, which GPUs read and write over their bus.";
-  if (!std::ranges::all_of(plan.ranks, on_gpu)) {
+  if (!std::ranges::all_of(plan.ranks, &RankPlan::on_gpu)) {
     plan.reasons.push_back(text("Some ranks compute on GPUs, others on CPUs: ", kOverTheBus));
     return false;
   }
@@ -182,7 +181,7 @@ void fit_gpu_memory(Plan& plan, const std::vector<const Topology*>& nodes,
                     const std::function<MemoryNeeds(Rank)>& needs_of) {
   std::map<std::pair<std::string, std::string>, Taken> used;  // by host and bus: namespaces of a host share its GPUs
   for (const RankPlan& rank : plan.ranks) {
-    if (rank.device != "cuda") continue;
+    if (!rank.on_gpu()) continue;
     Taken& use = used[{plan.nodes[rank.node].identity.boot_id, rank.gpu}];
     use.bytes += rank.gpu_bytes;
     if (use.ranks++ == 0) use.first = rank.rank.value;

@@ -51,7 +51,7 @@ std::string refusal_of_ranks(const Plan& plan, const Nodes& nodes, Reach reach) 
 std::string refusal_of_devices(const Plan& plan) {
   std::map<std::pair<std::string, std::string>, const RankPlan*> users;  // by host and GPU
   for (const RankPlan& rank : plan.ranks) {
-    if (rank.device != "cuda") return text(title_of(plan, rank), " computes on a CPU");
+    if (!rank.on_gpu()) return text(title_of(plan, rank), " computes on a CPU");
     const auto [at, is_new] = users.emplace(std::pair{plan.nodes[rank.node].identity.boot_id, rank.gpu}, &rank);
     if (!is_new)
       return text("it takes one rank for each GPU, and ranks ", at->second->rank.value, " and ", rank.rank.value,
@@ -102,9 +102,7 @@ Refusal nccl_refusal(const Plan& plan, const PlanInputs& inputs, const Nodes& no
   return refusal_of_library(plan, inputs, reach);
 }
 
-bool are_all_on_gpus(const Plan& plan) {
-  return std::ranges::all_of(plan.ranks, [](const RankPlan& rank) { return rank.device == "cuda"; });
-}
+bool are_all_on_gpus(const Plan& plan) { return std::ranges::all_of(plan.ranks, &RankPlan::on_gpu); }
 
 }  // namespace
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/data/shares.hpp"
+#include "runtime/data/load_balancer.hpp"
 #include "runtime/model/graph.hpp"
 #include "runtime/model/layout.hpp"
 #include "runtime/planning/plan.hpp"

@@ -8,7 +8,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/model/layer_kinds.hpp"
 #include "runtime/planning/detail/gpu_memory.hpp"
-#include "runtime/topology/orders.hpp"
+#include "runtime/topology/rings_and_trees.hpp"
 
 namespace troupe::detail {
 namespace {

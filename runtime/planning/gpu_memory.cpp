@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "runtime/memory/lifetimes.hpp"
-#include "runtime/model/hidden_relus.hpp"
+#include "runtime/model/fused_relu_gradients.hpp"
 #include "runtime/model/layer_kinds.hpp"
 
 // Mirrors what devices/cuda/cuda_replica.cpp takes, which a plan must know on machines without a GPU, too. A test
@@ -39,8 +39,8 @@ class ReplicaMemoryOf {
     for (std::uint32_t l = 0; l < graph.layers().size(); ++l)
       if (is_flatten(l)) same_[graph.output_tensor(l)] = same_[graph.inputs_of(l).front()];
     same_gradients_ = same_;
-    for (const HiddenRelu& hidden : hidden_relus_)
-      same_gradients_[graph.output_tensor(hidden.before)] = graph.output_tensor(hidden.relu);
+    for (const FusedReluGradient& fused : fused_relu_gradients_)
+      same_gradients_[graph.output_tensor(fused.before)] = graph.output_tensor(fused.relu);
   }
 
   GpuReplicaBytes all() const {
@@ -156,8 +156,8 @@ class ReplicaMemoryOf {
   }
   std::uint64_t relu_masks() const {
     std::uint64_t bytes = 0;
-    for (const HiddenRelu& hidden : hidden_relus_)
-      bytes += on_a_boundary(relu_mask_bytes(rows_, graph_.output_of(hidden.relu)));
+    for (const FusedReluGradient& fused : fused_relu_gradients_)
+      bytes += on_a_boundary(relu_mask_bytes(rows_, graph_.output_of(fused.relu)));
     return bytes;
   }
   /// They share memory: each is in use from the first layer of the backward pass that writes it to the one that reads
@@ -188,7 +188,7 @@ class ReplicaMemoryOf {
   const Graph& graph_;
   const std::uint64_t rows_;
   const std::uint64_t element_bytes_;
-  const std::vector<HiddenRelu> hidden_relus_ = hidden_relus(graph_);
+  const std::vector<FusedReluGradient> fused_relu_gradients_ = fused_relu_gradients(graph_);
   std::vector<std::uint32_t> same_;            // by tensor: the one whose memory it has
   std::vector<std::uint32_t> same_gradients_;  // likewise for the gradient to it
 };

@@ -6,7 +6,7 @@
 
 #include "runtime/base/ids.hpp"
 #include "runtime/compute/rules/rule.hpp"
-#include "runtime/data/ledger.hpp"
+#include "runtime/data/sample_ledger.hpp"
 #include "runtime/data/schedule.hpp"
 #include "runtime/exchange/compression/compression_settings.hpp"
 #include "runtime/exchange/exchange_level.hpp"
@@ -38,6 +38,8 @@ struct RankPlan {
   std::uint64_t arena_bytes = 0;            // shared with its node: gradients, stripe state, pool
   std::uint64_t memory_bytes = 0;  // all that it will use of the host's, including the data set, without libraries
   std::uint64_t gpu_bytes = 0;     // all that it will use of its GPU's memory, likewise
+  /// Whether it computes on an NVIDIA GPU; `gpu` says on which.
+  bool on_gpu() const noexcept { return device == "cuda"; }
   friend bool operator==(const RankPlan&, const RankPlan&) = default;
 };
 

@@ -503,7 +503,7 @@ MemoryNeeds memory_of(const Plan& plan, const Graph& graph, const PlanSums& sums
   if (plan.digest_steps != 0) needs.words += digest_bytes(graph.parameters().size());
   needs.data = plan.reads_data(rank) ? plan.data_bytes : 0;
   needs.activations = sums.activations;
-  if (plan.ranks[rank.value].device == "cuda") add_gpu(needs, plan, sums, local);
+  if (plan.ranks[rank.value].on_gpu()) add_gpu(needs, plan, sums, local);
   if (shares && !leads) needs.peers = parameters + half;
   if (plan.node_loader && plan.leads_node(rank)) needs.peers += (local - 1) * needs.pool;
   for (std::size_t g = 0; g < plan.groups.size(); ++g)
@@ -517,7 +517,7 @@ MemoryNeeds memory_of(const Plan& plan, const Graph& graph, const PlanSums& sums
 
 /// Sets the rank's part of the host's memory and of its GPU's. Returns the host's without what its peers have.
 std::uint64_t add_memory(const Plan& plan, RankPlan& rank, const MemoryNeeds& needs) {
-  const bool on_gpu = rank.device == "cuda", trains_there = plan.in_gpu_memory;
+  const bool on_gpu = rank.on_gpu(), trains_there = plan.in_gpu_memory;
   // Sums and lines are in both, in the host's for its CPUs.
   const std::uint64_t moved = trains_there ? needs.device_bytes() - needs.words : 0;
   rank.gpu_bytes = on_gpu ? needs.gpu_bytes(trains_there) : 0;
@@ -668,7 +668,7 @@ namespace {
 /// Devices that an app brings say themselves what they compute in.
 void check_f16(const Plan& plan, const PlanInputs& inputs) {
   if (plan.dtype != DType::f16 || inputs.brings_devices) return;
-  const auto on_cpu = std::ranges::find_if(plan.ranks, [](const RankPlan& rank) { return rank.device != "cuda"; });
+  const auto on_cpu = std::ranges::find_if_not(plan.ranks, &RankPlan::on_gpu);
   if (on_cpu == plan.ranks.end()) return;
   fail(Code::invalid, text("model.dtype = \"f16\": rank ", on_cpu->rank.value, " on node ",
                            plan.nodes.at(on_cpu->node).host, " computes on a CPU, and only GPUs compute in f16",

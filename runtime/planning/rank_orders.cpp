@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "runtime/base/error.hpp"
-#include "runtime/topology/orders.hpp"
 #include "runtime/topology/paths.hpp"
+#include "runtime/topology/rings_and_trees.hpp"
 
 namespace troupe {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "runtime/compute/stream_times.hpp"
-#include "runtime/data/shares.hpp"
+#include "runtime/data/load_balancer.hpp"
 
 namespace troupe {
 

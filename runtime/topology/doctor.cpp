@@ -472,7 +472,7 @@ struct Rule {
   bool (*applies)(const Machine&);  // whether its data was looked up
   Check check;
 };
-constexpr std::array kRules{
+constexpr std::array kDoctorRules{
     Rule{
         {"pci-below-capability", "a GPU's or NIC's PCI link is narrower or, while it is in use, slower than it can be"},
         knows_links,
@@ -576,14 +576,14 @@ std::string_view name_of(Severity severity) noexcept {
 
 std::vector<RuleName> doctor_rules() {
   std::vector<RuleName> names;
-  for (const Rule& rule : kRules) names.push_back(rule.name);
+  for (const Rule& rule : kDoctorRules) names.push_back(rule.name);
   names.push_back(kPortDiffers);
   return names;
 }
 
 std::vector<RuleName> applied_rules(std::span<const Machine> machines) {
   std::vector<RuleName> names;
-  for (const Rule& rule : kRules)
+  for (const Rule& rule : kDoctorRules)
     if (any(machines, rule.applies)) names.push_back(rule.name);
   std::size_t ports = 0;
   for (const Machine& machine : machines)
@@ -602,7 +602,7 @@ std::vector<Finding> examine(std::span<const Machine> machines) {
   std::vector<Finding> findings;
   for (const Machine& machine : machines) {
     const Context context{.machine = machine, .findings = findings};
-    for (const Rule& rule : kRules) rule.check(context, rule.name.id);
+    for (const Rule& rule : kDoctorRules) rule.check(context, rule.name.id);
   }
   ports_differ(machines, findings);
   std::stable_sort(findings.begin(), findings.end(),

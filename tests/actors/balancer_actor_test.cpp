@@ -21,8 +21,9 @@ struct World {
   World(std::vector<std::chrono::nanoseconds> compute_a_sample, bool adapts) : a_sample(std::move(compute_a_sample)) {
     const auto ranks = static_cast<std::uint32_t>(a_sample.size());
     schedule = {.train_samples = 100000, .rows = 100, .ranks = ranks, .steps = 100000};
-    const SharesOptions options{.adapts = adapts, .range = {0.05, 4}, .ahead = 6};
-    const Ledger known = adapts ? Ledger{schedule, options.range, {horizon_steps(options.ahead)}} : Ledger{schedule};
+    const LoadBalancerOptions options{.adapts = adapts, .range = {0.05, 4}, .ahead = 6};
+    const SampleLedger known =
+        adapts ? SampleLedger{schedule, options.range, {horizon_steps(options.ahead)}} : SampleLedger{schedule};
     spent.resize(ranks);
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
       ledgers.push_back(known);
@@ -60,7 +61,7 @@ struct World {
   std::vector<std::chrono::nanoseconds> a_sample;
   Schedule schedule;
   std::vector<StreamTimes> spent;
-  std::vector<Ledger> ledgers;
+  std::vector<SampleLedger> ledgers;
   std::vector<ShareWindow> windows;
   std::size_t heard = 0;
   std::uint64_t step = 0;
@@ -73,7 +74,7 @@ TEST(BalancerActor, TellsEveryLoaderOfNewSharesBeforeItNeedsThem) {
   World w{{1ms, 1ms, 6ms}, true};
   w.run(200);  // a rank that ran out of ledger would have thrown
   ASSERT_FALSE(w.windows.empty());
-  for (const Ledger& ledger : w.ledgers) {
+  for (const SampleLedger& ledger : w.ledgers) {
     EXPECT_EQ(ledger.rows({199}), w.ledgers[0].rows({199}));
     EXPECT_EQ(ledger.horizon(), w.ledgers[0].horizon());
   }

@@ -29,10 +29,10 @@ struct Received {
 /// A loader whose batches are recorded and, unless stated otherwise, returned at once.
 struct World {
   World(Schedule schedule, Rank rank, std::size_t slots = 3, bool holds = false, const Source* other = nullptr)
-      : World(schedule, rank, slots, holds, Ledger{schedule}, schedule.rows, other) {}
+      : World(schedule, rank, slots, holds, SampleLedger{schedule}, schedule.rows, other) {}
   /// `other` is used instead of numbered samples.
-  World(const Schedule& schedule, Rank rank, std::size_t slots, bool holds, const Ledger& ledger, std::uint32_t room,
-        const Source* other = nullptr)
+  World(const Schedule& schedule, Rank rank, std::size_t slots, bool holds, const SampleLedger& ledger,
+        std::uint32_t room, const Source* other = nullptr)
       : hold(holds), train(schedule.train_samples), test(schedule.test_samples), batch(room, test::numbered_fields()) {
     space.map(arena);
     pool = std::make_unique<LeasePool>(space, *arena, slots, batch.size_bytes());
@@ -227,7 +227,7 @@ TEST(LoaderActor, SendsAnEmptyTestBatchToARankWithoutPart) {
 TEST(LoaderActor, TakesItsPartOfAStepByTheLedgerAndSaysHowManyRowsThatAre) {
   const Schedule schedule{
       .train_samples = 100, .test_samples = 1, .rows = 4, .ranks = 2, .steps = 6, .evaluate_every = 0};
-  Ledger ledger{schedule, {0, 4}, {2}};
+  SampleLedger ledger{schedule, {0, 4}, {2}};
   ledger.append({{2}, {8, 0}}, {4});
   ledger.append({{4}, {1, 7}}, {6});
   std::vector<std::vector<float>> of_steps(6);
@@ -248,7 +248,7 @@ TEST(LoaderActor, TakesItsPartOfAStepByTheLedgerAndSaysHowManyRowsThatAre) {
 TEST(LoaderActor, LoadsNothingBeyondTheHorizonAndGoesOnWhenItMoves) {
   const Schedule schedule{
       .train_samples = 100, .test_samples = 1, .rows = 4, .ranks = 2, .steps = 50, .evaluate_every = 0};
-  World w{schedule, {1}, 3, false, Ledger{schedule, {0, 2}, {5}}, 8};
+  World w{schedule, {1}, 3, false, SampleLedger{schedule, {0, 2}, {5}}, 8};
   EXPECT_EQ(w.received.size(), 5u);
   w.actors.send(w.loader, LedgerUpdate{5, 8, {2, 6}});
   w.actors.run();

@@ -41,8 +41,8 @@ struct Device {
 
 /// A node whose ranks have one loader.
 struct Node {
-  explicit Node(const Schedule& schedule) : Node(schedule, Ledger{schedule}, schedule.rows) {}
-  Node(const Schedule& schedule, const Ledger& ledger, std::uint32_t room)
+  explicit Node(const Schedule& schedule) : Node(schedule, SampleLedger{schedule}, schedule.rows) {}
+  Node(const Schedule& schedule, const SampleLedger& ledger, std::uint32_t room)
       : train(schedule.train_samples), test(schedule.test_samples), batch(room, test::numbered_fields()) {
     NodeLoaderParts parts{space, train, test, batch, schedule, {}, threads, 7, ledger};
     for (std::uint32_t rank = 0; rank < schedule.ranks; ++rank) {
@@ -90,7 +90,7 @@ struct Node {
 };
 
 /// The batches that a loader for this rank alone sends.
-std::vector<Received> alone(const Schedule& schedule, Rank rank, const Ledger& ledger, std::uint32_t room) {
+std::vector<Received> alone(const Schedule& schedule, Rank rank, const SampleLedger& ledger, std::uint32_t room) {
   Numbers train{schedule.train_samples};
   Numbers tests{schedule.test_samples};
   const BatchLayout batch{room, test::numbered_fields()};
@@ -120,7 +120,7 @@ TEST(NodeLoaderActor, GivesEveryRankWhatALoaderOfItsOwnWould) {
     Node node{schedule};
     node.run();
     for (std::uint32_t rank = 0; rank < 3; ++rank) {
-      EXPECT_EQ(node.devices[rank].received, alone(schedule, {rank}, Ledger{schedule}, 4)) << rank;
+      EXPECT_EQ(node.devices[rank].received, alone(schedule, {rank}, SampleLedger{schedule}, 4)) << rank;
       EXPECT_GT(node.devices[rank].received.size(), 13u);
     }
   }
@@ -141,7 +141,7 @@ TEST(NodeLoaderActor, LetsNoRankWaitForOneThatGivesNoSlotBack) {
 TEST(NodeLoaderActor, LoadsNothingBeyondTheHorizonAndGoesOnWhenItMoves) {
   const Schedule schedule{
       .train_samples = 100, .test_samples = 1, .rows = 4, .ranks = 2, .steps = 50, .evaluate_every = 0};
-  const Ledger ledger{schedule, {0, 2}, {5}};
+  const SampleLedger ledger{schedule, {0, 2}, {5}};
   Node node{schedule, ledger, 8};
   node.run();
   for (const Device& device : node.devices) EXPECT_EQ(device.received.size(), 5u);

@@ -11,7 +11,7 @@
 #include <memory>
 #include <optional>
 
-#include "runtime/data/find.hpp"
+#include "runtime/data/find_data.hpp"
 #include "tests/cluster/job_folder.hpp"
 #include "tests/support/control_group.hpp"
 #include "tests/support/network.hpp"

@@ -13,7 +13,7 @@
 #include "devices/cpu/cpu_device.hpp"
 #include "runtime/checkpoint/safetensors.hpp"
 #include "runtime/checkpoint/store.hpp"
-#include "runtime/data/find.hpp"
+#include "runtime/data/find_data.hpp"
 #include "tests/cluster/job_folder.hpp"
 
 namespace troupe::testing {

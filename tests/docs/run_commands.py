@@ -3,8 +3,9 @@
 
 Fenced blocks marked `sh` or `bash` run in order, each by `bash -euo pipefail`, in a copy of the sources in a temporary folder,
 with the programs of BIN in PATH (and at bin/ and build/release/bin/). Blocks marked `toml` must pass `rtrun check`. Links within
-the repository must lead somewhere, README.md must link to every page of docs/, and commands inside of sentences must have options that
---help knows. A block without a language that looks like commands is an error: nobody would run it.
+the repository must lead somewhere, README.md must link to every page of docs/, source files that are named must exist and contain the
+entries that a table has beside them, and commands inside of sentences must have options that --help knows. A block without a language
+that looks like commands is an error: nobody would run it.
 
 A comment in the line before a block, which readers do not see, says what differs:
     <!-- not run: REASON -->                      minutes, root, several hosts; the reason is printed
@@ -154,6 +155,26 @@ def check_links(page, text, source):
         raise Wrong("\n".join(wrong))
 
 
+def check_source_files(text, source):
+    """Files and folders (with a / at the end) of the sources in code spans must exist. In tables that begin with the columns File and
+    Entry, each entry must occur in a file of its row."""
+    path = re.compile(r"(?:runtime|actors|devices|transports|apps|tools|tests|docs|cmake)/[\w./-]*(?:\.\w+|/)")
+    plain = re.sub(r"```.*?```", "", text, flags=re.S)
+    spans = sorted(set(re.findall(r"`([^`\n]+)`", plain)))
+    wrong = [f"names {span}, which is not there" for span in spans if path.fullmatch(span) and not (source / span).exists()]
+    in_table = False
+    for row in plain.splitlines():
+        cells = [cell.strip() for cell in row.split("|")[1:-1]]
+        in_table = cells[:2] == ["File", "Entry"] or (in_table and bool(cells))
+        if not in_table:
+            continue
+        files = [source / span for span in re.findall(r"`([^`]+)`", cells[0]) if (source / span).is_file()]
+        contents = "".join(file.read_text() for file in files)
+        wrong += [f"says that {cells[0]} has `{entry}`, which it has not" for entry in re.findall(r"`([^`]+)`", cells[1]) if entry not in contents]
+    if wrong:
+        raise Wrong("\n".join(wrong))
+
+
 def check_inline_commands(text, environment):
     """Commands inside of sentences and tables, which do not run: their verbs and options must be ones that --help knows."""
 
@@ -209,6 +230,7 @@ def main():
             (tools / program.name).symlink_to(program)
         try:
             check_links(page, text, source)
+            check_source_files(text, source)
             check_inline_commands(text, environment)
             blocks = blocks_of(text)
         except Wrong as error:

@@ -82,6 +82,20 @@ class RunCommands(unittest.TestCase):
         self.assert_red("[x](nowhere.md)\n", "nowhere.md")
         self.assert_red("# Heading\n[x](#other)\n", "#other")
 
+    def test_a_source_file_that_is_named_and_not_there_is_red(self):
+        (self.source / "runtime").mkdir()
+        (self.source / "runtime" / "there.hpp").write_text("int kHere;")
+        self.assert_green("See `runtime/there.hpp` in `runtime/`, and `devices/x`.\n")
+        self.assert_red("See `runtime/gone.hpp`.\n", "names runtime/gone.hpp")
+        self.assert_red("See `devices/gone/`.\n", "names devices/gone/")
+
+    def test_an_entry_that_is_not_in_the_file_beside_it_is_red(self):
+        (self.source / "runtime").mkdir()
+        (self.source / "runtime" / "there.hpp").write_text("int kHere;")
+        table = "| File | Entry | What |\n|---|---|---|\n| `runtime/there.hpp` | `%s` | `kWhatever` |\n"
+        self.assert_green(table % "kHere")
+        self.assert_red(table % "kGone", "has `kGone`, which it has not")
+
     def test_an_option_in_a_sentence_that_help_does_not_know_is_red(self):
         self.assert_green("Write `rtrun --help`, or `something --else`.\n")
         self.assert_red("Write `rtrun --faster job.toml`.\n", "knows no --faster")

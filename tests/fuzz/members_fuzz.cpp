@@ -6,7 +6,7 @@
 #include <iostream>
 
 #include "actors/group/detail/member.hpp"
-#include "apps/session/places.hpp"
+#include "apps/session/gathered_places.hpp"
 #include "runtime/base/clock.hpp"
 #include "runtime/base/error.hpp"
 #include "tests/fuzz/allocation_watch.hpp"
@@ -51,10 +51,10 @@ void fuzz(const std::vector<Bytes>& good, Read read) {
 }
 
 TEST(MembersFuzz, APlaceIsReadOrRefused) {
-  PlaceBlob place{.plan_hash = 7, .arena = {}};
+  GatheredPlace place{.plan_hash = 7, .arena = {}};
   place.start = {
       .folder = "run/checkpoints", .id = {3, 500}, .first_number = 4, .over = true, .run = "0123456789abcdef"};
-  fuzz({encode(place), encode(PlaceBlob{})}, [](const Bytes& bytes) { return decode_place(bytes), true; });
+  fuzz({encode(place), encode(GatheredPlace{})}, [](const Bytes& bytes) { return decode_place(bytes), true; });
 }
 
 TEST(MembersFuzz, AMemberOfAGroupIsReadOrRefused) {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "runtime/compute/host_device.hpp"
+#include "runtime/compute/host_memory_device.hpp"
 #include "tests/transports/loopback_ends.hpp"
 
 namespace troupe::contracts {

@@ -24,7 +24,7 @@ const NodeIdentity kHere{"boot", 1};
 const NodeIdentity kThere{"another boot", 1};
 
 /// Hosts of this process, peer 0, and of one other.
-std::vector<ProcessHost> two_hosts(std::vector<std::string> addresses, NodeIdentity node = kHere) {
+std::vector<ProcessLocation> two_hosts(std::vector<std::string> addresses, NodeIdentity node = kHere) {
   return {{kHere, 1, {"127.0.0.1"}}, {std::move(node), 1, std::move(addresses)}};
 }
 

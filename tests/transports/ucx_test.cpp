@@ -35,7 +35,9 @@ TransportCase ucx(std::string name, UcxOptions options) {
 }
 
 /// Of the processes of a contract test, which are all here.
-std::vector<ProcessHost> loopback_hosts() { return std::vector<ProcessHost>(8, {{"boot", 1}, 1, {"127.0.0.1"}}); }
+std::vector<ProcessLocation> loopback_hosts() {
+  return std::vector<ProcessLocation>(8, {{"boot", 1}, 1, {"127.0.0.1"}});
+}
 
 INSTANTIATE_TEST_SUITE_P(
     Ucx, TransportContract,

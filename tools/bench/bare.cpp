@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "apps/session/exchange_groups.hpp"
+#include "apps/session/gathered_places.hpp"
 #include "apps/session/joined_job.hpp"
-#include "apps/session/places.hpp"
 #include "devices/cpu/cpu_device.hpp"
 #include "runtime/base/thread_affinity.hpp"
 #include "runtime/data/batch_cursor.hpp"
@@ -88,7 +88,7 @@ class BareRank {
     for (std::uint64_t slot = 0; slot < job_.plan.prefetch; ++slot)
       slots_.push_back(arena_->allocate(job_.batch.size_bytes()));
     arenas_ = {arena_->id()};
-    const PlaceBlob mine{.plan_hash = job_.plan.hash(), .arena = arena_->ticket(), .start = {}};
+    const GatheredPlace mine{.plan_hash = job_.plan.hash(), .arena = arena_->ticket(), .start = {}};
     if (job_.bootstrap) {
       arenas_.clear();
       for (const auto& blob : job_.bootstrap->all_gather(blocking, "places", encode(mine), deadline_)) {
@@ -154,7 +154,7 @@ class BareRank {
   JoinedJob job_;
   ThreadAffinity affinity_;
   const Schedule schedule_;
-  const Ledger ledger_;
+  const SampleLedger ledger_;
   BatchCursor cursor_;
   SampleOrder order_;
   std::vector<Sample> samples_;

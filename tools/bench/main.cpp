@@ -16,7 +16,7 @@
 #include "tools/bench/options.hpp"
 #include "tools/bench/say.hpp"
 #include "tools/bench/train.hpp"
-#include "tools/crew/machine.hpp"
+#include "tools/crew/process_usage.hpp"
 #include "tools/rtrun/signals.hpp"
 #include "tools/terminal/terminal.hpp"
 

@@ -12,7 +12,7 @@
 #include "runtime/base/blocking.hpp"
 #include "runtime/base/clock.hpp"
 #include "runtime/memory/arena.hpp"
-#include "tools/crew/side.hpp"
+#include "tools/crew/measured_process.hpp"
 
 namespace troupe::crew {
 

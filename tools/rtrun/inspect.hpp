@@ -3,7 +3,7 @@
 #include <ostream>
 
 #include "runtime/config/config.hpp"
-#include "runtime/data/find.hpp"
+#include "runtime/data/find_data.hpp"
 
 namespace troupe::rtrun {
 

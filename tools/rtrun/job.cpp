@@ -10,7 +10,7 @@
 namespace troupe::rtrun {
 namespace {
 
-constexpr int kEnvironment = 3;
+constexpr int kEnvironment = exit_code(Code::environment);
 constexpr int kShellFailed = 255;    // exit code of ssh for its own failures
 constexpr int kNotExecutable = 126;  // exit code of a shell
 constexpr int kNotFound = 127;

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/base/error.hpp"
+
 namespace troupe::rtrun {
 
 /// How the process of one rank, or its remote shell, ended.
@@ -39,7 +41,7 @@ Verdict judge(const std::vector<RankEnd>& ends, int passed_on_signal, std::strin
 /// The exit code of a run that SIGTERM ended and that can resume from a checkpoint.
 inline constexpr int kPreempted = 75;
 /// The exit code for the loss of a rank.
-inline constexpr int kPeersLost = 4;
+inline constexpr int kPeersLost = exit_code(Code::peer_lost);
 
 /// Returns "SIGKILL" and the like.
 std::string signal_name(int signal);

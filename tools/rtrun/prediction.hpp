@@ -4,7 +4,7 @@
 #include <string>
 
 #include "runtime/config/config.hpp"
-#include "runtime/data/find.hpp"
+#include "runtime/data/find_data.hpp"
 #include "runtime/planning/cost_model.hpp"
 #include "runtime/planning/plan.hpp"
 #include "runtime/planning/topology.hpp"

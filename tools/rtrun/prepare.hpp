@@ -5,7 +5,7 @@
 
 #include "runtime/base/folder_lock.hpp"
 #include "runtime/config/config.hpp"
-#include "runtime/data/find.hpp"
+#include "runtime/data/find_data.hpp"
 
 namespace troupe::rtrun {
 

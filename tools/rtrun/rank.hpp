@@ -5,7 +5,7 @@
 
 #include "runtime/base/blocking.hpp"
 #include "runtime/config/config.hpp"
-#include "runtime/data/find.hpp"
+#include "runtime/data/find_data.hpp"
 #include "tools/rtrun/cli.hpp"
 #include "tools/rtrun/signals.hpp"
 #include "transports/bootstrap/bootstrap.hpp"

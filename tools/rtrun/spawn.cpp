@@ -94,7 +94,7 @@ void write_error(std::string_view text) noexcept {
   write_error("rtrun: error: cannot start a rank: ");
   write_error(plan.program);
   write_error(" cannot be executed\n");
-  ::_exit(3);
+  ::_exit(exit_code(Code::environment));
 }
 
 }  // namespace

@@ -232,8 +232,8 @@ void Star::leave() noexcept {
 }  // namespace
 }  // namespace bootstrap
 
-std::vector<ProcessHost> hosts_of(std::span<const Hello> hellos) {
-  std::vector<ProcessHost> hosts;
+std::vector<ProcessLocation> hosts_of(std::span<const Hello> hellos) {
+  std::vector<ProcessLocation> hosts;
   for (const Hello& hello : hellos) hosts.push_back({hello.topology.identity, hello.pid_namespace, hello.addresses});
   return hosts;
 }

@@ -12,7 +12,7 @@
 #include "runtime/base/clock.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/ids.hpp"
-#include "runtime/membership/process_host.hpp"
+#include "runtime/membership/process_location.hpp"
 #include "runtime/planning/topology.hpp"
 
 namespace troupe {
@@ -66,7 +66,7 @@ struct Hello {
 };
 
 /// The hosts of the processes with these hellos, in the same order.
-std::vector<ProcessHost> hosts_of(std::span<const Hello> hellos);
+std::vector<ProcessLocation> hosts_of(std::span<const Hello> hellos);
 
 /// What peers of a job do before they have lanes: connect, prove the secret (HMAC-SHA256 challenge with both nonces,
 /// role and rank), compare versions and settings, exchange blobs. Afterwards the same sockets report a death within a

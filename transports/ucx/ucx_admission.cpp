@@ -140,7 +140,7 @@ bool names(std::span<const std::byte> address, std::uint16_t port) {
 
 }  // namespace
 
-Admission::Admission(const std::vector<ProcessHost>& hosts, Peer self) {
+Admission::Admission(const std::vector<ProcessLocation>& hosts, Peer self) {
   TROUPE_CHECK(self.value < hosts.size(), Code::invalid, "ucx: peer ", self.value, " is this process, and there are ",
                hosts.size(), " hosts");
   for (std::size_t peer = 0; peer < hosts.size(); ++peer) {
@@ -223,7 +223,7 @@ std::vector<sock_filter> Admission::program(int domain) const {
   return program;
 }
 
-ListenerGuard::ListenerGuard(const std::vector<ProcessHost>& hosts, Peer self) {
+ListenerGuard::ListenerGuard(const std::vector<ProcessLocation>& hosts, Peer self) {
   if (hosts.empty()) return;
   admission_.emplace(hosts, self);
   for (const int fd : open_descriptors()) {

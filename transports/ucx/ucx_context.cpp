@@ -117,7 +117,7 @@ UcxOptions with_means(UcxOptions options) {
   using Place = std::pair<NodeIdentity, std::uint64_t>;
   std::map<std::string_view, Place> places;  // of the first process of each machine
   bool two_on_a_machine = false;
-  for (const ProcessHost& host : options.hosts) {
+  for (const ProcessLocation& host : options.hosts) {
     const Place place{host.node, host.pid_namespace};
     two_on_a_machine = two_on_a_machine || places.try_emplace(host.node.boot_id, place).first->second != place;
   }

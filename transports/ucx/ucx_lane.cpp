@@ -25,7 +25,7 @@ UcxLane::UcxLane(const UcxContext& context, Lane lane, AddressSpace& space, cons
       receivers_(receivers),
       sends_(context, space, options, deferred_),
       arrivals_(lane, space, receivers, deferred_, [this](Peer peer) { return link_of_sender(peer); }),
-      guard_(options.means == UcxMeans::shm ? std::vector<ProcessHost>{} : options.hosts, options.self) {
+      guard_(options.means == UcxMeans::shm ? std::vector<ProcessLocation>{} : options.hosts, options.self) {
   create_worker(context, options.means, options.means == UcxMeans::tcp && !options.hosts.empty());
 }
 

@@ -11,7 +11,7 @@
 #include "runtime/base/error.hpp"
 #include "transports/ucx/detail/context.hpp"
 #include "transports/ucx/detail/lane.hpp"
-#include "transports/ucx/detail/signals.hpp"
+#include "transports/ucx/detail/signal_handlers.hpp"
 #include "transports/ucx/detail/system_v.hpp"
 
 namespace troupe {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runtime/lanes/transport.hpp"
-#include "runtime/membership/process_host.hpp"
+#include "runtime/membership/process_location.hpp"
 #include "runtime/memory/arena.hpp"
 
 namespace troupe {
@@ -38,7 +38,7 @@ struct UcxOptions {
   /// The hosts of all processes, by peer: hosts_of() of their hellos. Then UCX's TCP ports accept packets from those
   /// hosts only (the kernel drops others without an answer). Every job needs this on a network or a machine that others
   /// use, too: one invalid packet to such a port ends the process. Empty: packets from all hosts are accepted.
-  std::vector<ProcessHost> hosts = {};
+  std::vector<ProcessLocation> hosts = {};
   /// Separated by commas, like UCX_NET_DEVICES, which they replace: "eth0", "lo", "mlx5_0:1,ens1f0"; empty: those of
   /// that variable, or all. Each process, and each transport of a process, has its own.
   std::string network_devices;

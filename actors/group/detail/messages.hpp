@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "actors/dialect.hpp"
+#include "actors/caf_compatibility.hpp"
 
 // Messages between the broadcasters and agents of a group's processes.
 namespace troupe::group {

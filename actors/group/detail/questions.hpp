@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "actors/dialect.hpp"
+#include "actors/caf_compatibility.hpp"
 #include "runtime/base/blocking.hpp"
 #include "runtime/base/clock.hpp"
 #include "runtime/base/error.hpp"

@@ -1,6 +1,6 @@
 #include "opencl_device.hpp"
 
-#include "runtime/compute/host_device.hpp"
+#include "runtime/compute/host_memory_device.hpp"
 
 #include "opencl_context.hpp"
 #include "opencl_replica.hpp"
@@ -10,10 +10,10 @@
 namespace opencl {
 namespace {
 
-class OpenClDevice final : public HostDevice {
+class OpenClDevice final : public HostMemoryDevice {
  public:
   OpenClDevice(AddressSpace& space, std::chrono::milliseconds wait_deadline)
-      : HostDevice(space),
+      : HostMemoryDevice(space),
         waits_(wait_deadline),
         traits_{"opencl", context_.description(), context_.compute_units(), false} {}
   const DeviceTraits& traits() const override { return traits_; }

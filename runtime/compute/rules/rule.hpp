@@ -28,7 +28,8 @@ enum class RuleKind : std::uint8_t {
   swap
 };
 
-/// The arithmetic of an optimizer as a value; kRules has the formulas.
+/// The arithmetic of an optimizer as a value; kRules has the formulas. docs/extending.md lists all that a new rule
+/// needs.
 struct Rule {
   RuleKind kind = RuleKind::adam;
   double rate = 0.001;

@@ -123,7 +123,7 @@ struct Beside {
 };
 
 /// One key of app.toml: what it takes, where it is stored, and its description. Settings, `rtrun check`, the reference,
-/// completion and every message are made from these entries.
+/// completion and every message are made from these entries. docs/extending.md lists all that a new key needs.
 struct SettingKey {
   std::string_view name;  // data.batch
   std::variant<std::function<Slot(Settings&)>, Custom> place;

@@ -4,12 +4,12 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/data/find.hpp"
+#include "runtime/data/find_data.hpp"
 
 namespace troupe::detail {
 
-/// The meaning of a word of data.source that names files. A format consists of a source file that defines its row, and
-/// a line in data_formats().
+/// The meaning of a word of data.source that names files. A format consists of a source file that defines its row, a
+/// line in data_formats(), and the word in the schema; docs/extending.md lists the places.
 struct DataFormat {
   std::string_view word;   // of data.source
   std::string_view title;  // "IDX data"

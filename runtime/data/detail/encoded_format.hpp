@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "runtime/data/encoded_images.hpp"
-#include "runtime/data/find.hpp"
+#include "runtime/data/find_data.hpp"
 
 // The common part of formats of encoded images.
 namespace troupe::detail {

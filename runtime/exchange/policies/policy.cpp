@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "runtime/base/error.hpp"
-#include "runtime/exchange/policies/table.hpp"
+#include "runtime/exchange/policies/policy_entry.hpp"
 
 namespace troupe {
 namespace {

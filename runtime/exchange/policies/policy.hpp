@@ -17,7 +17,7 @@
 namespace troupe {
 
 /// Every policy. A name here is an enumerator, a value of update.policy, and the name of the source file with the
-/// policy's entry (table.hpp) and state machine.
+/// policy's entry (policy_entry.hpp) and state machine. docs/extending.md lists all that a new policy needs.
 #define TROUPE_POLICIES(X) \
   X(sync)                  \
   X(double_buffered)       \
@@ -97,8 +97,8 @@ struct StepFacts {
   std::uint64_t samples = 0;         // of all ranks in this step
   bool last = false;                 // of the run
   bool consistent = false;           // a save or an evaluation follows: every gradient so far must be applied
-  std::span<const Rank>
-      relieved{};  // do no update in this step if other ranks can access their stripes (relief.hpp); in rank order
+  std::span<const Rank> relieved{};  // do no update in this step if other ranks can access their stripes
+                                     // (relieved_ranks.hpp); in rank order
 };
 
 /// Actions of one step for a group whose policy exchanges in rounds; executed in the order of the fields.

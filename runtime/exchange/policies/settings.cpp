@@ -1,4 +1,4 @@
-#include "runtime/exchange/policies/table.hpp"
+#include "runtime/exchange/policies/policy_entry.hpp"
 
 namespace troupe {
 namespace {

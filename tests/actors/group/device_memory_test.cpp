@@ -14,7 +14,7 @@
 #include "tests/support/gpu.hpp"
 #include "tests/support/process.hpp"
 #include "tests/transports/bootstrap_ranks.hpp"
-#include "tools/crew/side.hpp"
+#include "tools/crew/measured_process.hpp"
 #include "transports/ucx/ucx_transport.hpp"
 
 // Tensors in a GPU's memory as messages between processes: what arrives is the sender's memory itself, or a copy of it

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <iostream>
 
-#include "tools/crew/side.hpp"
+#include "tools/crew/measured_process.hpp"
 #include "transports/ucx/ucx_transport.hpp"
 
 namespace troupe::test {

@@ -13,8 +13,8 @@
 #include <cstring>
 #include <limits>
 
+#include "actors/caf_compatibility.hpp"
 #include "actors/caf_error.hpp"
-#include "actors/dialect.hpp"
 #include "actors/remote/detail/body_assembler.hpp"
 #include "actors/remote/detail/codec.hpp"
 #include "actors/remote/detail/payload_assembler.hpp"

@@ -11,7 +11,7 @@
 
 #include "tests/actors/remote/remote_end.hpp"
 #include "tools/crew/line.hpp"
-#include "tools/crew/side.hpp"
+#include "tools/crew/measured_process.hpp"
 #include "transports/ucx/ucx_transport.hpp"
 
 namespace troupe::test {

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "actors/dialect.hpp"
+#include "actors/caf_compatibility.hpp"
 #include "actors/remote/remote_actors.hpp"
 #include "devices/fake/fake_device.hpp"
 #include "transports/loopback/loopback_transport.hpp"

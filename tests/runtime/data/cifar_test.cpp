@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdlib>
 
-#include "runtime/data/find.hpp"
+#include "runtime/data/find_data.hpp"
 #include "tests/runtime/data/corpus.hpp"
 
 namespace troupe {

@@ -11,7 +11,7 @@
 #include <mutex>
 
 #include "runtime/base/random.hpp"
-#include "runtime/data/find.hpp"
+#include "runtime/data/find_data.hpp"
 #include "runtime/data/image_decoder.hpp"
 #include "runtime/data/image_lists.hpp"
 #include "tests/runtime/data/encoded.hpp"

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <numeric>
 
-#include "runtime/data/find.hpp"
+#include "runtime/data/find_data.hpp"
 #include "runtime/data/idx.hpp"
 #include "tests/runtime/data/corpus.hpp"
 #include "tests/support/batches.hpp"

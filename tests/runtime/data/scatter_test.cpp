@@ -9,7 +9,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/base/random.hpp"
 #include "runtime/data/batch_cursor.hpp"
-#include "runtime/data/ledger.hpp"
+#include "runtime/data/sample_ledger.hpp"
 
 namespace troupe {
 namespace {
@@ -51,9 +51,9 @@ Schedule draw_run(Draw& draw, Scatter scatter, std::uint64_t samples, std::uint6
   return s;
 }
 
-Ledger draw_ledger(Draw& draw, const Schedule& s, bool unequal) {
-  if (!unequal) return Ledger{s};
-  Ledger ledger{s, kAnything, {s.first_step + draw(0, 3)}};
+SampleLedger draw_ledger(Draw& draw, const Schedule& s, bool unequal) {
+  if (!unequal) return SampleLedger{s};
+  SampleLedger ledger{s, kAnything, {s.first_step + draw(0, 3)}};
   while (ledger.horizon().value < s.steps) {
     const Step from = ledger.horizon();
     std::vector<std::uint64_t> weights;
@@ -69,7 +69,7 @@ std::vector<Job> draw_job(Draw& draw, Scatter scatter, std::uint64_t samples, bo
   std::uint64_t sample = 0;
   while (sample < kEpochs * samples) {
     const Schedule s = draw_run(draw, scatter, samples, step, sample);
-    const Ledger ledger = draw_ledger(draw, s, unequal);
+    const SampleLedger ledger = draw_ledger(draw, s, unequal);
     const std::uint64_t end = std::min(s.steps, step + draw(1, 2 * (s.steps - step)));  // the run ends here
     const std::size_t before = all.size();
     for (; step < end; ++step) all.push_back({s, {step}, std::vector<std::vector<std::uint64_t>>(s.ranks)});
@@ -132,7 +132,7 @@ TEST(Scatter, ExactGivesNobodyMoreThanInAFullStep) {
   for (std::uint64_t round = 0; round < 100; ++round) {
     Draw draw{sub_key(12, round)};
     const Schedule s = draw_run(draw, Scatter::exact, draw(1, 90), 0, 0);
-    const Ledger ledger = draw_ledger(draw, s, true);
+    const SampleLedger ledger = draw_ledger(draw, s, true);
     for (std::uint64_t step = 0; step < s.steps; ++step) {
       for (const std::uint32_t rows : ledger.rows({step}))
         ASSERT_LE(rows, max_rows_of(s.run_at({step}).rows, kAnything)) << round;
@@ -208,7 +208,7 @@ TEST(Scatter, SharesTheTestSetOutAsInFullStepsWhenAnEpochsLastOneIsShort) {
                    .steps = 2,
                    .later = {},
                    .scatter = Scatter::exact};
-  const Ledger ledger{s};
+  const SampleLedger ledger{s};
   EXPECT_EQ(ledger.rows({1}), (std::vector<std::uint32_t>{0, 0, 0, 1}));
   EXPECT_EQ(ledger.test_part({1}, {0}), (SamplePart{0, 25}));
 }

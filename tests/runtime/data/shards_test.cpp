@@ -4,7 +4,7 @@
 
 #include <cstdio>
 
-#include "runtime/data/find.hpp"
+#include "runtime/data/find_data.hpp"
 #include "tests/runtime/data/encoded.hpp"
 #include "tests/runtime/data/shard_files.hpp"
 

@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "runtime/data/find.hpp"
+#include "runtime/data/find_data.hpp"
 #include "runtime/model/dropout.hpp"
 #include "tests/runtime/data/corpus.hpp"
 

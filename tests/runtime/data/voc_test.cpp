@@ -7,7 +7,7 @@
 
 #include "runtime/base/random.hpp"
 #include "runtime/data/encoded_images.hpp"
-#include "runtime/data/find.hpp"
+#include "runtime/data/find_data.hpp"
 #include "tests/runtime/data/encoded.hpp"
 
 namespace troupe {

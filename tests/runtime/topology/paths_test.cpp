@@ -10,8 +10,8 @@
 #include <numeric>
 #include <random>
 
-#include "runtime/topology/orders.hpp"
 #include "runtime/topology/reading.hpp"
+#include "runtime/topology/rings_and_trees.hpp"
 #include "tests/runtime/topology/machines.hpp"
 
 namespace troupe::topology {

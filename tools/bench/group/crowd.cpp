@@ -2,7 +2,7 @@
 #include "tools/bench/group/measure.hpp"
 #include "tools/bench/say.hpp"
 #include "tools/crew/line.hpp"
-#include "tools/crew/machine.hpp"
+#include "tools/crew/process_usage.hpp"
 
 namespace troupe::bench {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "runtime/base/error.hpp"
 #include "tools/bench/group/measure.hpp"
-#include "tools/crew/machine.hpp"
+#include "tools/crew/process_usage.hpp"
 
 namespace troupe::bench {
 namespace {

@@ -16,7 +16,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/base/thread.hpp"
 #include "tools/bench/say.hpp"
-#include "tools/crew/side.hpp"
+#include "tools/crew/measured_process.hpp"
 
 namespace troupe::bench {
 namespace {
@@ -130,11 +130,11 @@ class Member {
       : blocking_(blocking),
         what_(what),
         line_(line),
-        side_(blocking, {what.transport, what.device, what.workers}, options_of(what, line),
-              [](caf::actor_system_config&) {}) {
-    adopt("talker", what.inlined ? side_.remote().spawn_inline(talker, what, heard_)
-                                 : side_.system().spawn(talker, what, heard_));
-    adopt("listener", side_.system().spawn(listener));
+        process_(blocking, {what.transport, what.device, what.workers}, options_of(what, line),
+                 [](caf::actor_system_config&) {}) {
+    adopt("talker", what.inlined ? process_.remote().spawn_inline(talker, what, heard_)
+                                 : process_.system().spawn(talker, what, heard_));
+    adopt("listener", process_.system().spawn(listener));
     line_.say({{"say", "joined"}});
   }
 
@@ -161,7 +161,7 @@ class Member {
   json watch(const json& order) {
     const std::uint32_t peer = order.at("peer");
     const caf::actor other = find(peer);
-    adopt("", side_.system().spawn([this, peer, other](caf::event_based_actor* self) -> caf::behavior {
+    adopt("", process_.system().spawn([this, peer, other](caf::event_based_actor* self) -> caf::behavior {
       self->set_down_handler([this, peer](const caf::down_msg& down) {
         const auto now = nanoseconds_of(Clock::now());
         const Status why = from_caf(down.reason);
@@ -203,26 +203,26 @@ class Member {
   json broadcast(const json& order) {
     const std::uint64_t number = order.at("number");
     const auto begin = Clock::now();
-    const Mesh all = side_.group().lookup_all(blocking_, "listener", patience());
+    const Mesh all = process_.group().lookup_all(blocking_, "listener", patience());
     const auto found = Clock::now();
     all.broadcast(caf::make_message(News::value, number));
     const auto answers = all.gather<std::uint64_t>(blocking_, caf::make_message(Answer::value, number), patience());
     const double took = milliseconds_since(found);
-    const bool right = answers == std::vector<std::uint64_t>(side_.group().size(), number);
+    const bool right = answers == std::vector<std::uint64_t>(process_.group().size(), number);
     TROUPE_CHECK(right, Code::corrupt, "not everyone answered with what was broadcast");
     return {{"say", "heard"}, {"lookup_ms", milliseconds_since(begin, nanoseconds_of(found))}, {"ms", took}};
   }
 
   json stop(const json& order) {
     const milliseconds within{order.at("within_ms").get<std::uint32_t>()};
-    const StopReport report = side_.group().stop(blocking_, Deadline::after(within));
+    const StopReport report = process_.group().stop(blocking_, Deadline::after(within));
     return {{"say", "stopped"}, {"clean", report.clean()}, {"text", report.text()}};
   }
 
-  caf::actor find(std::uint32_t peer) { return side_.group().lookup(blocking_, Peer{peer}, "talker", patience()); }
+  caf::actor find(std::uint32_t peer) { return process_.group().lookup(blocking_, Peer{peer}, "talker", patience()); }
   Deadline patience() const { return Deadline::after(seconds(what_.patience_s)); }
   void adopt(const std::string& name, caf::actor actor) {
-    if (!name.empty()) side_.group().publish(name, actor);
+    if (!name.empty()) process_.group().publish(name, actor);
     actors_.push_back(std::make_unique<Ending>(std::move(actor)));
   }
 
@@ -232,7 +232,7 @@ class Member {
   const std::shared_ptr<Heard> heard_ = std::make_shared<Heard>();
   std::unique_ptr<Computation> computation_;
   std::vector<char> ballast_;
-  Side side_;
+  MeasuredProcess process_;
   std::vector<std::unique_ptr<Ending>> actors_;  // the talker first
 };
 

@@ -224,22 +224,22 @@ PairSide::PairSide(Blocking& blocking, const EndCase& what) : what_(what), there
       options.device_bytes = what.bytes;
     }
   }
-  side_.emplace(blocking, Means{what.transport, what.tcp() ? "lo" : "", 1}, std::move(options),
-                [](caf::actor_system_config& config) {
-                  configure_exchange(config);
-                  add_plain_messages(config, MessageName<Block>{Block::name});
-                });
+  process_.emplace(blocking, Means{what.transport, what.tcp() ? "lo" : "", 1}, std::move(options),
+                   [](caf::actor_system_config& config) {
+                     configure_exchange(config);
+                     add_plain_messages(config, MessageName<Block>{Block::name});
+                   });
   arena_ = own_ ? own_.get() : &lent();
 }
 
 void PairSide::end(Blocking& blocking, Line& line) {
   line.barrier(blocking);
-  side_->group().stop(blocking, Deadline::after(std::chrono::seconds(5)));
+  process_->group().stop(blocking, Deadline::after(std::chrono::seconds(5)));
 }
 
 Tensor PairSide::tensor() {
   const Memory memory = what_.is_staged() ? apart_
-                        : device_         ? side_->group().device_memory()
+                        : device_         ? process_->group().device_memory()
                                           : arena_->allocate(arena_bytes(what_));
   const auto fill = [](std::span<std::byte> bytes) {
     const auto words = numbers<std::uint32_t>(bytes);

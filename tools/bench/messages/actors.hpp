@@ -16,7 +16,7 @@
 #include "runtime/compute/host_copies.hpp"
 #include "tools/bench/messages/measures.hpp"
 #include "tools/crew/endurance_load.hpp"
-#include "tools/crew/side.hpp"
+#include "tools/crew/measured_process.hpp"
 
 // The actors that are measured; they are the same for every implementation.
 namespace troupe::bench {
@@ -47,13 +47,13 @@ class PairSide {
   /// Both ends construct theirs at the same time.
   PairSide(Blocking& blocking, const EndCase& what);
 
-  Stage stage() { return {side_->system(), what_.impl == "scheduled" ? nullptr : &remote()}; }
+  Stage stage() { return {process_->system(), what_.impl == "scheduled" ? nullptr : &remote()}; }
   template <class Handle>
   void publish(const std::string& name, const Handle& actor) {
-    side_->group().publish(name, actor);
+    process_->group().publish(name, actor);
   }
   caf::actor find(Blocking& blocking, const std::string& name, Clock::duration patience) {
-    return side_->group().lookup(blocking, there_, name, Deadline::after(patience));
+    return process_->group().lookup(blocking, there_, name, Deadline::after(patience));
   }
   /// Ends together with the other side, when both have called it.
   void end(Blocking& blocking, Line& line);
@@ -65,9 +65,9 @@ class PairSide {
   /// Memory of this side; the other side has mapped it if arenas are measured.
   Arena& arena() noexcept { return *arena_; }
   /// Memory that the other end has mapped; only in a test of endurance, or if arenas are measured.
-  Arena& lent() noexcept { return side_->group().arena(); }
-  caf::actor_system& system() noexcept { return side_->system(); }
-  RemoteActors& remote() const noexcept { return side_->remote(); }
+  Arena& lent() noexcept { return process_->group().arena(); }
+  caf::actor_system& system() noexcept { return process_->system(); }
+  RemoteActors& remote() const noexcept { return process_->remote(); }
   PeerCounters counters() const { return remote().counters(there_); }
 
  private:
@@ -80,7 +80,7 @@ class PairSide {
   std::unique_ptr<Device> device_;    // null: tensors lie in the host's memory
   std::optional<HostCopies> copies_;  // with a device
   Memory apart_;                      // of the device, where the other end does not import it
-  std::optional<Side> side_;
+  std::optional<MeasuredProcess> process_;
   Arena* arena_ = nullptr;
 };
 

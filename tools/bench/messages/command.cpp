@@ -11,7 +11,7 @@
 #include "tools/bench/say.hpp"
 #include "tools/crew/crew.hpp"
 #include "tools/crew/endurance_load.hpp"
-#include "tools/crew/machine.hpp"
+#include "tools/crew/process_usage.hpp"
 #include "tools/crew/statistics.hpp"
 
 namespace troupe::bench {

@@ -5,7 +5,7 @@
 
 #include "runtime/base/error.hpp"
 #include "tools/bench/messages/measures.hpp"
-#include "tools/crew/machine.hpp"
+#include "tools/crew/process_usage.hpp"
 
 namespace troupe::bench {
 namespace {

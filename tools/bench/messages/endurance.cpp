@@ -8,7 +8,7 @@
 #include "tools/bench/messages/actors.hpp"
 #include "tools/bench/say.hpp"
 #include "tools/crew/endurance_load.hpp"
-#include "tools/crew/machine.hpp"
+#include "tools/crew/process_usage.hpp"
 
 namespace troupe::bench {
 namespace {

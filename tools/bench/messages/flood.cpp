@@ -15,7 +15,7 @@
 #include "runtime/base/error.hpp"
 #include "tools/bench/messages/actors.hpp"
 #include "tools/bench/say.hpp"
-#include "tools/crew/machine.hpp"
+#include "tools/crew/process_usage.hpp"
 #include "tools/crew/statistics.hpp"
 
 namespace troupe::bench {

@@ -19,7 +19,7 @@
 #include "runtime/base/host_identity.hpp"
 #include "runtime/base/new_file.hpp"
 #include "runtime/config/hosts.hpp"
-#include "tools/crew/machine.hpp"
+#include "tools/crew/process_usage.hpp"
 #include "tools/rtrun/control.hpp"
 #include "tools/rtrun/job.hpp"
 #include "tools/rtrun/launcher.hpp"

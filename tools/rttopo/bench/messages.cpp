@@ -12,7 +12,7 @@
 #include "runtime/base/error.hpp"
 #include "tools/crew/crew.hpp"
 #include "tools/crew/line.hpp"
-#include "tools/crew/machine.hpp"
+#include "tools/crew/process_usage.hpp"
 #include "tools/rttopo/bench/bench.hpp"
 #include "tools/rttopo/bench/measures.hpp"
 #include "tools/rttopo/bench/members.hpp"

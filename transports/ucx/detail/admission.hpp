@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/membership/process_host.hpp"
+#include "runtime/membership/process_location.hpp"
 #include "transports/ucx/ucx_transport.hpp"
 
 struct sock_filter;
@@ -38,7 +38,7 @@ class Admission {
 
   /// The addresses of all processes except `self`; loopback addresses only of those on the same node. Throws
   /// Error{environment} for a text that is not an address.
-  Admission(const std::vector<ProcessHost>& hosts, Peer self);
+  Admission(const std::vector<ProcessLocation>& hosts, Peer self);
 
   const std::vector<Range>& ranges() const noexcept { return ranges_; }
   bool admits(const sockaddr_storage& from) const;
@@ -57,7 +57,7 @@ class Admission {
 class ListenerGuard {
  public:
   /// Notes which sockets are listening already. Without hosts it does nothing.
-  ListenerGuard(const std::vector<ProcessHost>& hosts, Peer self);
+  ListenerGuard(const std::vector<ProcessLocation>& hosts, Peer self);
   /// Installs the filter permanently on new listening sockets whose ports are in `worker_address`, and ends connections
   /// that were made to them before. Returns the number of these sockets. Throws Error{environment} if the kernel
   /// refuses. Call it before the worker's first progress, which would read what such a connection sent.

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "runtime/exchange/policies/table.hpp"
+#include "runtime/exchange/policies/policy_entry.hpp"
 
 // Parts that policies have in common. Each policy has a file of its own, with its entry and its state machine, named
 // after the paper that it follows; its settings have been checked and resolved.

@@ -1,6 +1,6 @@
 // The guarantees of the entries of policies and their settings, and their agreement with docs/policies.md.
 
-#include "runtime/exchange/policies/table.hpp"
+#include "runtime/exchange/policies/policy_entry.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

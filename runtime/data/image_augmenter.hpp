@@ -11,7 +11,7 @@ namespace troupe {
 
 /// Writes augmented images into batches. A value of one Augmentation and one shape. Threads: any; what a call needs for
 /// itself is in `Scratch`.
-class ImageWriter {
+class ImageAugmenter {
  public:
   /// Memory of one caller, reused from image to image.
   struct Scratch {
@@ -21,7 +21,7 @@ class ImageWriter {
   };
 
   /// For batches of images with `channels` channels. `training`: with random operations.
-  ImageWriter(Augmentation augmentation, std::uint32_t channels, bool training);
+  ImageAugmenter(Augmentation augmentation, std::uint32_t channels, bool training);
 
   const Augmentation& augmentation() const noexcept { return augmentation_; }
   /// The choices for `sample`, an image of this size.

@@ -1,4 +1,4 @@
-#include "runtime/exchange/relief.hpp"
+#include "runtime/exchange/relieved_ranks.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-TEST(Relief, IsForRanksThatTakeLessThanHalfOfTheMean) {
+TEST(RelievedRanks, IsForRanksThatTakeLessThanHalfOfTheMean) {
   EXPECT_THAT(relieved_of(std::vector<std::uint32_t>{100, 100, 100, 100}), IsEmpty());
   EXPECT_THAT(relieved_of(std::vector<std::uint32_t>{112, 136, 128, 24}), ElementsAre(Rank{3}));
   EXPECT_THAT(relieved_of(std::vector<std::uint32_t>{50, 150, 100, 100}), IsEmpty());
@@ -21,7 +21,7 @@ TEST(Relief, IsForRanksThatTakeLessThanHalfOfTheMean) {
   EXPECT_THAT(relieved_of(std::vector<std::uint32_t>{0, 0}), IsEmpty());
 }
 
-TEST(Relief, GivesEachElementToOneRankThatIsNotRelieved) {
+TEST(RelievedRanks, GivesEachElementToOneRankThatIsNotRelieved) {
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
     const std::uint64_t ranks = 2 + random_below(seed, 0, 6);
     std::vector<Rank> relieved;

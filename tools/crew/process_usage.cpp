@@ -1,4 +1,4 @@
-#include "tools/crew/machine.hpp"
+#include "tools/crew/process_usage.hpp"
 
 #include <sched.h>
 

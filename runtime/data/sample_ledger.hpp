@@ -62,12 +62,12 @@ struct SamplePart {
 /// divided again in the same proportion; a shorter last step of an epoch is also divided in that proportion. All ranks
 /// have the same ledger, as far as they know it: if spans are appended, no rank loads a step beyond the horizon that it
 /// has received. Threads: one.
-class Ledger {
+class SampleLedger {
  public:
   /// Equal shares for all steps.
-  explicit Ledger(const Schedule& schedule);
+  explicit SampleLedger(const Schedule& schedule);
   /// Equal shares up to `horizon`; other shares may follow from there on.
-  Ledger(const Schedule& schedule, const SplitRange& range, Step horizon);
+  SampleLedger(const Schedule& schedule, const SplitRange& range, Step horizon);
 
   /// Whether it is known which rank takes which samples of `step`.
   bool knows(Step step) const noexcept { return step < horizon_; }
@@ -80,7 +80,7 @@ class Ledger {
 
   /// The rows of each rank in `step`, which must be known. Throws Error{invalid}.
   std::vector<std::uint32_t> rows(Step step) const;
-  /// The ranks that do no update in `step`, if others can do it for them (relief.hpp).
+  /// The ranks that do no update in `step`, if others can do it for them (relieved_ranks.hpp).
   std::vector<Rank> relieved(Step step) const;
   /// The samples of `rank` in `step`, as positions of the order. With Scatter::equal, positions beyond the epoch's end
   /// mean samples of its beginning, as in stretches().

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "runtime/base/ids.hpp"
-#include "runtime/data/ledger.hpp"
+#include "runtime/data/sample_ledger.hpp"
 #include "runtime/data/schedule.hpp"
 
 namespace troupe {
@@ -86,7 +86,7 @@ std::vector<std::uint32_t> share_out(std::uint32_t rows, const std::vector<StepC
 std::string to_string(const ShareChange& change, const ShareWindow& window);
 std::string to_string(const Straggler& straggler, const ShareWindow& window);
 
-struct SharesOptions {
+struct LoadBalancerOptions {
   bool adapts = false;                // split = "measured"; otherwise there are only windows
   SplitRange range{};                 // limits of a rank's share
   std::vector<std::uint32_t> rows{};  // by rank, for the first steps; empty: equal shares
@@ -104,9 +104,9 @@ constexpr std::uint64_t horizon_steps(std::uint64_t ahead) noexcept { return 2 *
 /// updates its stripe, without waits for others. Shares follow the rates, and change when several windows in a row
 /// promise enough gain. If a rank's step also has a fixed cost, its share is not the best at once, but gets closer with
 /// every change. Threads: one.
-class Shares {
+class LoadBalancer {
  public:
-  Shares(const Schedule& schedule, SharesOptions options);
+  LoadBalancer(const Schedule& schedule, LoadBalancerOptions options);
 
   /// Returns a window if `report` completes one. Reports of steps under an earlier split are ignored.
   std::optional<ShareWindow> take(const RankTimes& report);
@@ -126,7 +126,7 @@ class Shares {
   std::optional<ShareChange> change_after(const ShareWindow& window);
 
   const Schedule schedule_;
-  const SharesOptions options_;
+  const LoadBalancerOptions options_;
   LedgerSpan span_;
   Step until_;
   std::map<std::uint64_t, Together> waiting_;  // by first step

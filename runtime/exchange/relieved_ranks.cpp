@@ -1,4 +1,4 @@
-#include "runtime/exchange/relief.hpp"
+#include "runtime/exchange/relieved_ranks.hpp"
 
 #include <algorithm>
 #include <numeric>

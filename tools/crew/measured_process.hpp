@@ -21,18 +21,18 @@ struct Means {
 
 /// Makes the transport of a process: for GroupOptions::make_transport. Throws as make_ucx_transport().
 std::unique_ptr<Transport> make_transport(const Means& means, AddressSpace& space, Peer self,
-                                          std::vector<ProcessHost> hosts = {});
+                                          std::vector<ProcessLocation> hosts = {});
 
 /// For a measured actor system: the number of workers, and no output.
 void configure_workers(caf::actor_system_config& config, std::uint32_t workers);
 
 /// An actor system in the group of all processes of a measurement, assembled as in a program. Threads: main.
-class Side {
+class MeasuredProcess {
  public:
   /// Makes the system with the messages that `configure` adds, and joins the group that the environment names; place,
   /// hello and transport in `options` are not used. Throws as Group::join.
   using Configure = void(caf::actor_system_config& config);
-  Side(Blocking& blocking, Means means, GroupOptions options, Configure* configure);
+  MeasuredProcess(Blocking& blocking, Means means, GroupOptions options, Configure* configure);
 
   Group& group() const noexcept { return *group_; }
   RemoteActors& remote() const noexcept { return group_->remote(); }
@@ -48,7 +48,7 @@ class Side {
   std::unique_ptr<Group> group_;
 };
 
-/// What runs the actors of a side: the scheduler, or the control lane.
+/// What runs the actors of a measured process: the scheduler, or the control lane.
 struct Stage {
   caf::actor_system& system;
   RemoteActors* inline_with = nullptr;

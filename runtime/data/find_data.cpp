@@ -1,4 +1,4 @@
-#include "runtime/data/find.hpp"
+#include "runtime/data/find_data.hpp"
 
 #include <unistd.h>
 

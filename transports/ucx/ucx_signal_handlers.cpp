@@ -9,7 +9,7 @@
 
 #include <string_view>
 
-#include "transports/ucx/detail/signals.hpp"
+#include "transports/ucx/detail/signal_handlers.hpp"
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include "runtime/data/augment.hpp"
 #include "runtime/data/broken.hpp"
 #include "runtime/data/source.hpp"
-#include "runtime/data/stage.hpp"
+#include "runtime/data/stage_options.hpp"
 
 namespace troupe {
 

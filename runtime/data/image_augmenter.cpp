@@ -1,4 +1,4 @@
-#include "runtime/data/image_writer.hpp"
+#include "runtime/data/image_augmenter.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -72,7 +72,7 @@ void jitter(std::uint8_t* pixels, std::size_t count_pixels, std::uint32_t channe
 
 }  // namespace
 
-ImageWriter::ImageWriter(Augmentation augmentation, std::uint32_t channels, bool training)
+ImageAugmenter::ImageAugmenter(Augmentation augmentation, std::uint32_t channels, bool training)
     : augmentation_(std::move(augmentation)), channels_(channels), training_(training) {
   const auto of_channel = [&](const std::vector<float>& values, std::size_t channel, float otherwise) {
     return values.empty() ? otherwise : values[values.size() == 1 ? 0 : channel];
@@ -86,14 +86,14 @@ ImageWriter::ImageWriter(Augmentation augmentation, std::uint32_t channels, bool
   }
 }
 
-DrawnAugmentation ImageWriter::draw(std::uint64_t seed, const Sample& sample, std::uint32_t height,
-                                    std::uint32_t width) const {
+DrawnAugmentation ImageAugmenter::draw(std::uint64_t seed, const Sample& sample, std::uint32_t height,
+                                       std::uint32_t width) const {
   return training_ ? draw_augmentation(augmentation_, seed, sample, height, width)
                    : plain_augmentation(augmentation_, height, width);
 }
 
 /// Moved, mirrored and without filling channels, in one contiguous piece.
-PixelView ImageWriter::arranged(const PixelView& image, const DrawnAugmentation& drawn, Scratch& scratch) const {
+PixelView ImageAugmenter::arranged(const PixelView& image, const DrawnAugmentation& drawn, Scratch& scratch) const {
   const std::size_t row_bytes = std::size_t{image.width} * channels_;
   const bool stays = drawn.down == 0 && drawn.right == 0 && !drawn.flipped;
   const bool dense = image.channels == channels_ && image.stride == row_bytes;
@@ -128,7 +128,7 @@ PixelView ImageWriter::arranged(const PixelView& image, const DrawnAugmentation&
   return {scratch.arranged.data(), image.height, image.width, channels_, row_bytes};
 }
 
-void ImageWriter::convert(const std::uint8_t* from, std::size_t count, DType dtype, std::byte* to) const {
+void ImageAugmenter::convert(const std::uint8_t* from, std::size_t count, DType dtype, std::byte* to) const {
   const detail::PixelKernels& kernels = detail::best_pixel_kernels();
   for (std::size_t done = 0; done < count; done += scale_.size()) {
     const std::size_t now = std::min(scale_.size(), count - done);
@@ -140,8 +140,8 @@ void ImageWriter::convert(const std::uint8_t* from, std::size_t count, DType dty
   }
 }
 
-void ImageWriter::cut_out(const DrawnAugmentation& drawn, std::uint32_t image_height, std::uint32_t image_width,
-                          DType dtype, std::byte* to) const {
+void ImageAugmenter::cut_out(const DrawnAugmentation& drawn, std::uint32_t image_height, std::uint32_t image_width,
+                             DType dtype, std::byte* to) const {
   if (!training_ || augmentation_.cutout == 0) return;
   const auto side = static_cast<std::int64_t>(augmentation_.cutout);
   const std::int64_t top = drawn.cut_row - side / 2, left = drawn.cut_column - side / 2;
@@ -156,7 +156,7 @@ void ImageWriter::cut_out(const DrawnAugmentation& drawn, std::uint32_t image_he
 
 /// What the resizer is ready for. A row goes into the batch as soon as it is made, unless the image as a whole must be
 /// seen or moved first.
-void ImageWriter::write_fitted(const DrawnAugmentation& drawn, DType dtype, std::byte* to, Scratch& scratch) const {
+void ImageAugmenter::write_fitted(const DrawnAugmentation& drawn, DType dtype, std::byte* to, Scratch& scratch) const {
   const std::uint32_t height = augmentation_.height, width = augmentation_.width;
   const std::size_t row_bytes = std::size_t{width} * channels_;
   if (is_arranged(drawn)) {
@@ -175,16 +175,16 @@ void ImageWriter::write_fitted(const DrawnAugmentation& drawn, DType dtype, std:
   cut_out(drawn, height, width, dtype, to);
 }
 
-void ImageWriter::write(const PixelPlanes& image, const DrawnAugmentation& drawn, DType dtype, std::byte* to,
-                        Scratch& scratch) const {
+void ImageAugmenter::write(const PixelPlanes& image, const DrawnAugmentation& drawn, DType dtype, std::byte* to,
+                           Scratch& scratch) const {
   TROUPE_CHECK(augmentation_.fit != Fit::none, Code::invalid, "planes are only written resized");
   scratch.resizer.begin(image, drawn.window, augmentation_.height, augmentation_.width,
                         drawn.flipped && !is_arranged(drawn));
   write_fitted(drawn, dtype, to, scratch);
 }
 
-void ImageWriter::write(const PixelView& image, const DrawnAugmentation& drawn, DType dtype, std::byte* to,
-                        Scratch& scratch) const {
+void ImageAugmenter::write(const PixelView& image, const DrawnAugmentation& drawn, DType dtype, std::byte* to,
+                           Scratch& scratch) const {
   if (augmentation_.fit != Fit::none) {
     scratch.resizer.begin(image, drawn.window, augmentation_.height, augmentation_.width, channels_,
                           drawn.flipped && !is_arranged(drawn));

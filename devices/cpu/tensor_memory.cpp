@@ -1,4 +1,4 @@
-#include "devices/cpu/places.hpp"
+#include "devices/cpu/tensor_memory.hpp"
 
 #include <sys/mman.h>
 
@@ -18,7 +18,7 @@ constexpr std::uintptr_t kFirstStandIn = std::uintptr_t{0xF0} << 48;
 
 void UnmapPages::operator()(std::byte* pages) const noexcept { (void)munmap(pages, size_bytes); }
 
-memory Places::take(const memory::desc& desc) {
+memory TensorMemory::take(const memory::desc& desc) {
   const std::uint64_t size = desc.get_size();
   if (size == 0) return {desc, engine_, nullptr};
   first_bytes_.push_back(next_byte_);
@@ -27,24 +27,24 @@ memory Places::take(const memory::desc& desc) {
   return {desc, engine_, reinterpret_cast<void*>(kFirstStandIn + first_bytes_.back())};
 }
 
-memory Places::field(std::size_t index, const memory::desc& desc) {
+memory TensorMemory::field(std::size_t index, const memory::desc& desc) {
   if (fields_.size() <= index) fields_.resize(index + 1);
   return fields_[index].emplace_back(desc, engine_, nullptr);
 }
 
-void Places::set_field(std::size_t index, void* first) {
+void TensorMemory::set_field(std::size_t index, void* first) {
   if (index >= fields_.size()) return;
   for (const memory& part : fields_[index]) part.set_data_handle(first);
 }
 
-std::size_t Places::find(const memory& of) const {
+std::size_t TensorMemory::find(const memory& of) const {
   const auto address = reinterpret_cast<std::uintptr_t>(of ? of.get_data_handle() : nullptr);
   if (address < kFirstStandIn || address >= kFirstStandIn + next_byte_) return count();
   const auto after = std::ranges::upper_bound(first_bytes_, address - kFirstStandIn);
   return static_cast<std::size_t>(after - first_bytes_.begin()) - 1;
 }
 
-void Places::touch(const memory& of) {
+void TensorMemory::touch(const memory& of) {
   const std::size_t place = find(of);
   if (place == count()) return;
   std::vector<Lifetime>& lifetimes = blocks_[place].lifetimes;
@@ -54,7 +54,7 @@ void Places::touch(const memory& of) {
     lifetimes.back().last = call_;
 }
 
-void Places::assign_offsets() {
+void TensorMemory::assign_offsets() {
   assigned_ = shares_ ? share_by_lifetimes(blocks_) : place_apart(blocks_);
   if (assigned_.size_bytes == 0) return;
   if (room_ != nullptr && room_->assigned_.size_bytes >= assigned_.size_bytes) {
@@ -71,7 +71,7 @@ void Places::assign_offsets() {
   arena_ = {first_, UnmapPages{assigned_.size_bytes}};
 }
 
-void Places::set_address(const memory& of) const {
+void TensorMemory::set_address(const memory& of) const {
   const std::size_t place = find(of);
   if (place == count()) return;
   const auto address = reinterpret_cast<std::uintptr_t>(of.get_data_handle());

@@ -1,11 +1,11 @@
-#include "runtime/data/ledger.hpp"
+#include "runtime/data/sample_ledger.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "runtime/base/error.hpp"
-#include "runtime/exchange/relief.hpp"
+#include "runtime/exchange/relieved_ranks.hpp"
 
 namespace troupe {
 namespace {
@@ -113,14 +113,14 @@ std::vector<std::uint32_t> rows_of(const LedgerSpan& span, Step step, const Sche
   return share_out(mean, weights, range);
 }
 
-Ledger::Ledger(const Schedule& schedule) : Ledger(schedule, {}, {kEndless}) {}
+SampleLedger::SampleLedger(const Schedule& schedule) : SampleLedger(schedule, {}, {kEndless}) {}
 
-Ledger::Ledger(const Schedule& schedule, const SplitRange& range, Step horizon)
+SampleLedger::SampleLedger(const Schedule& schedule, const SplitRange& range, Step horizon)
     : schedule_(schedule), range_(range), horizon_(horizon) {
   spans_.push_back({{schedule.first_step}, std::vector<std::uint32_t>(schedule.ranks, schedule.rows)});
 }
 
-void Ledger::append(const LedgerSpan& span, Step until) {
+void SampleLedger::append(const LedgerSpan& span, Step until) {
   if (until <= horizon_) return;  // already known: the same span may arrive on several ways
   TROUPE_CHECK(span.first <= horizon_, Code::invalid, "the ledger ends with step ", horizon_.value,
                ", a span from step ", span.first.value, " leaves a gap");
@@ -137,7 +137,7 @@ void Ledger::append(const LedgerSpan& span, Step until) {
   horizon_ = until;
 }
 
-const LedgerSpan& Ledger::span_at(Step step) const {
+const LedgerSpan& SampleLedger::span_at(Step step) const {
   TROUPE_CHECK(knows(step) && step >= spans_.front().first, Code::invalid, "step ", step.value,
                " was asked for, the ledger knows ", spans_.front().first.value, " up to ", horizon_.value);
   const auto after = std::upper_bound(spans_.begin(), spans_.end(), step,
@@ -145,13 +145,13 @@ const LedgerSpan& Ledger::span_at(Step step) const {
   return *std::prev(after);
 }
 
-std::vector<std::uint32_t> Ledger::full_rows(Step step) const {
+std::vector<std::uint32_t> SampleLedger::full_rows(Step step) const {
   return rows_of(span_at(step), step, schedule_, range_);
 }
 
-std::vector<Rank> Ledger::relieved(Step step) const { return relieved_of(full_rows(step)); }
+std::vector<Rank> SampleLedger::relieved(Step step) const { return relieved_of(full_rows(step)); }
 
-std::vector<std::uint32_t> Ledger::rows(Step step) const {
+std::vector<std::uint32_t> SampleLedger::rows(Step step) const {
   std::vector<std::uint32_t> all = full_rows(step);
   const std::uint64_t sum = std::accumulate(all.begin(), all.end(), std::uint64_t{0});
   const std::uint64_t taken = schedule_.computed_rows(step);
@@ -167,13 +167,13 @@ std::vector<std::uint32_t> Ledger::rows(Step step) const {
   return all;
 }
 
-SamplePart Ledger::part(Step step, Rank rank) const {
+SamplePart SampleLedger::part(Step step, Rank rank) const {
   const std::vector<std::uint32_t> all = rows(step);
   const std::uint64_t before = std::accumulate(all.begin(), all.begin() + rank.value, std::uint64_t{0});
   return {schedule_.samples_before(step) + before, all.at(rank.value)};
 }
 
-std::vector<SamplePart> Ledger::stretches(Step step, Rank rank) const {
+std::vector<SamplePart> SampleLedger::stretches(Step step, Rank rank) const {
   SamplePart left = part(step, rank);
   if (schedule_.scatter != Scatter::equal) return {left};
   const std::uint64_t end = schedule_.samples_before(step) + schedule_.global_rows(step);
@@ -187,7 +187,7 @@ std::vector<SamplePart> Ledger::stretches(Step step, Rank rank) const {
   return found;
 }
 
-SamplePart Ledger::test_part(Step step, Rank rank) const {
+SamplePart SampleLedger::test_part(Step step, Rank rank) const {
   const std::vector<std::uint32_t> all = full_rows(step);
   const std::uint64_t before = std::accumulate(all.begin(), all.begin() + rank.value, std::uint64_t{0});
   const std::uint64_t sum = before + std::accumulate(all.begin() + rank.value, all.end(), std::uint64_t{0});

@@ -8,7 +8,7 @@ namespace troupe {
 
 /// The common part of devices that work in memory of the node's processes: all memory that they allocate lies in
 /// arenas.
-class HostDevice : public Device {
+class HostMemoryDevice : public Device {
  public:
   Memory allocate(ArenaId id, MemoryKind kind, std::uint64_t size_bytes) override;
   RegionTicket ticket(ArenaId id) const override;
@@ -16,7 +16,7 @@ class HostDevice : public Device {
 
  protected:
   /// `space` outlives the device.
-  explicit HostDevice(AddressSpace& space) : space_(space) {}
+  explicit HostMemoryDevice(AddressSpace& space) : space_(space) {}
   AddressSpace& space() const noexcept { return space_; }
 
  private:

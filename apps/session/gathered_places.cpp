@@ -1,4 +1,4 @@
-#include "apps/session/places.hpp"
+#include "apps/session/gathered_places.hpp"
 
 #include <cstring>
 
@@ -17,7 +17,7 @@ kj::ArrayPtr<const kj::byte> as_data(const void* bytes, std::size_t size) {
 
 }  // namespace
 
-std::vector<std::byte> encode(const PlaceBlob& place) {
+std::vector<std::byte> encode(const GatheredPlace& place) {
   capnp::MallocMessageBuilder message;
   auto root = message.initRoot<wire::Place>();
   root.setPlanHash(place.plan_hash);
@@ -42,11 +42,11 @@ std::vector<std::byte> encode(const PlaceBlob& place) {
   return {first, first + bytes.size()};
 }
 
-PlaceBlob decode_place(std::span<const std::byte> bytes) {
+GatheredPlace decode_place(std::span<const std::byte> bytes) {
   TROUPE_CHECK(bytes.size() % sizeof(capnp::word) == 0, Code::corrupt, "a rank's place has ", bytes.size(), " bytes");
   std::vector<capnp::word> words(bytes.size() / sizeof(capnp::word));
   if (!bytes.empty()) std::memcpy(words.data(), bytes.data(), bytes.size());
-  PlaceBlob place;
+  GatheredPlace place;
   try {
     capnp::FlatArrayMessageReader reader(kj::arrayPtr(words.data(), words.size()));
     const auto root = reader.getRoot<wire::Place>();

@@ -1,4 +1,4 @@
-#include "runtime/data/shares.hpp"
+#include "runtime/data/load_balancer.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -124,7 +124,7 @@ std::vector<std::uint32_t> share_out(std::uint32_t rows, const std::vector<StepC
   return all;
 }
 
-Shares::Shares(const Schedule& schedule, SharesOptions options)
+LoadBalancer::LoadBalancer(const Schedule& schedule, LoadBalancerOptions options)
     : schedule_(schedule),
       options_(options),
       span_{{schedule.first_step},
@@ -134,14 +134,14 @@ Shares::Shares(const Schedule& schedule, SharesOptions options)
       last_(schedule.ranks),
       costs_(schedule.ranks) {}
 
-bool Shares::committed(Step step) {
+bool LoadBalancer::committed(Step step) {
   const std::uint64_t half = horizon_steps(options_.ahead) / 2;
   if (!options_.adapts || step.value + half < until_.value) return false;
   until_.value = step.value + 2 * half;
   return true;
 }
 
-std::optional<ShareWindow> Shares::take(const RankTimes& report) {
+std::optional<ShareWindow> LoadBalancer::take(const RankTimes& report) {
   if (report.rank >= schedule_.ranks || report.first < span_.first.value || report.waits_us.empty()) return {};
   Together& together = waiting_[report.first];
   together[report.rank] = report;
@@ -160,7 +160,7 @@ std::optional<ShareWindow> Shares::take(const RankTimes& report) {
   return window;
 }
 
-void Shares::add(const Together& reports) {
+void LoadBalancer::add(const Together& reports) {
   std::size_t steps = reports.begin()->second.waits_us.size();
   double own = 0;  // of the slowest rank, per step, in microseconds
   for (const auto& [rank, report] : reports) {
@@ -180,7 +180,7 @@ void Shares::add(const Together& reports) {
   }
 }
 
-ShareWindow Shares::close() {
+ShareWindow LoadBalancer::close() {
   ShareWindow window{.first = sums_.front().first, .steps = std::exchange(steps_, 0)};
   const Step last{window.first + window.steps - 1};
   std::vector<double> own;
@@ -203,7 +203,7 @@ ShareWindow Shares::close() {
   return window;
 }
 
-std::optional<Straggler> Shares::straggler_of(const ShareWindow& window) const {
+std::optional<Straggler> LoadBalancer::straggler_of(const ShareWindow& window) const {
   const auto most = std::max_element(window.ranks.begin(), window.ranks.end(),
                                      [](const RankShare& a, const RankShare& b) { return a.last < b.last; });
   if (2 * most->last <= window.steps) return {};
@@ -227,7 +227,7 @@ std::optional<Straggler> Shares::straggler_of(const ShareWindow& window) const {
   return found;
 }
 
-std::optional<ShareChange> Shares::change_after(const ShareWindow& window) {
+std::optional<ShareChange> LoadBalancer::change_after(const ShareWindow& window) {
   const bool known = std::all_of(costs_.begin(), costs_.end(), [](const StepCost& cost) { return cost.rows > 0; });
   if (!known) return {};  // a device does not measure itself
   const std::uint32_t mean = schedule_.run_at({window.first + window.steps - 1}).rows;

@@ -12,7 +12,7 @@
 namespace troupe {
 
 /// What ranks send each other when each has its plan (runtime/wire/place.capnp).
-struct PlaceBlob {
+struct GatheredPlace {
   std::uint64_t plan_hash = 0;
   std::uint64_t settings_hash = 0;  // Configuration::hash()
   ArenaTicket arena;
@@ -22,8 +22,8 @@ struct PlaceBlob {
   std::vector<NcclId> nccl{};         // by group, for this view; see View::nccl_leader(); empty: it makes none
 };
 
-std::vector<std::byte> encode(const PlaceBlob& place);
+std::vector<std::byte> encode(const GatheredPlace& place);
 /// Throws Error{corrupt} if the bytes were not made by encode().
-PlaceBlob decode_place(std::span<const std::byte> bytes);
+GatheredPlace decode_place(std::span<const std::byte> bytes);
 
 }  // namespace troupe

@@ -1,4 +1,4 @@
-#include "actors/dialect.hpp"
+#include "actors/caf_compatibility.hpp"
 
 #include <set>
 #include <string_view>

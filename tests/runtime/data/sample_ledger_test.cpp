@@ -1,4 +1,4 @@
-#include "runtime/data/ledger.hpp"
+#include "runtime/data/sample_ledger.hpp"
 
 #include <gtest/gtest.h>
 
@@ -51,17 +51,17 @@ TEST(ShareOut, KeepsTheSumAndTheRoomWhateverTheWeights) {
 
 Schedule three_ranks() { return {.train_samples = 1000, .test_samples = 100, .rows = 10, .ranks = 3, .steps = 99}; }
 
-TEST(Ledger, GivesRanksNeighbouringPartsOfOneStepsSamples) {
-  const Ledger ledger{three_ranks()};
+TEST(SampleLedger, GivesRanksNeighbouringPartsOfOneStepsSamples) {
+  const SampleLedger ledger{three_ranks()};
   EXPECT_EQ(ledger.part({2}, {0}), (SamplePart{60, 10}));
   EXPECT_EQ(ledger.part({2}, {2}), (SamplePart{80, 10}));
   EXPECT_EQ(ledger.part({3}, {0}), (SamplePart{90, 10}));
   EXPECT_TRUE(ledger.knows({1'000'000'000'000}));
 }
 
-TEST(Ledger, SharesTheTestSetOutWithoutGaps) {
+TEST(SampleLedger, SharesTheTestSetOutWithoutGaps) {
   for (std::uint32_t ranks = 1; ranks <= 7; ++ranks) {
-    const Ledger ledger{{.train_samples = 100, .test_samples = 5, .rows = 2, .ranks = ranks, .steps = 1}};
+    const SampleLedger ledger{{.train_samples = 100, .test_samples = 5, .rows = 2, .ranks = ranks, .steps = 1}};
     std::uint64_t next = 0;
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
       const SamplePart part = ledger.test_part({0}, {rank});
@@ -73,8 +73,8 @@ TEST(Ledger, SharesTheTestSetOutWithoutGaps) {
   }
 }
 
-TEST(Ledger, CutsTheSamplesOfAStepByTheRowsOfItsSpan) {
-  Ledger ledger{three_ranks(), kWide, {4}};
+TEST(SampleLedger, CutsTheSamplesOfAStepByTheRowsOfItsSpan) {
+  SampleLedger ledger{three_ranks(), kWide, {4}};
   EXPECT_FALSE(ledger.knows({4}));
   EXPECT_THROW((void)ledger.part({4}, {0}), Error);
   ledger.append({{4}, {20, 0, 10}}, {8});
@@ -86,8 +86,8 @@ TEST(Ledger, CutsTheSamplesOfAStepByTheRowsOfItsSpan) {
   EXPECT_FALSE(ledger.knows({8}));
 }
 
-TEST(Ledger, AcceptsTheSameUpdateTwiceAndUpdatesOfAHorizonAlone) {
-  Ledger ledger{three_ranks(), kWide, {4}};
+TEST(SampleLedger, AcceptsTheSameUpdateTwiceAndUpdatesOfAHorizonAlone) {
+  SampleLedger ledger{three_ranks(), kWide, {4}};
   const LedgerSpan span{{4}, {20, 0, 10}};
   ledger.append({{0}, {10, 10, 10}}, {4});
   ledger.append(span, {8});
@@ -98,23 +98,23 @@ TEST(Ledger, AcceptsTheSameUpdateTwiceAndUpdatesOfAHorizonAlone) {
   EXPECT_EQ(ledger.rows({11}), span.rows);
 }
 
-TEST(Ledger, RefusesGapsOtherSumsAndChangesOfWhatIsKnown) {
-  Ledger ledger{three_ranks(), kWide, {4}};
+TEST(SampleLedger, RefusesGapsOtherSumsAndChangesOfWhatIsKnown) {
+  SampleLedger ledger{three_ranks(), kWide, {4}};
   EXPECT_THROW(ledger.append({{5}, {10, 10, 10}}, {8}), Error);
   EXPECT_THROW(ledger.append({{4}, {10, 10, 11}}, {8}), Error);
   EXPECT_THROW(ledger.append({{4}, {15, 15}}, {8}), Error);
   EXPECT_THROW(ledger.append({{3}, {20, 0, 10}}, {8}), Error);
 }
 
-TEST(Ledger, SharesALaterBatchSizeOutInTheProportionOfItsSpan) {
+TEST(SampleLedger, SharesALaterBatchSizeOutInTheProportionOfItsSpan) {
   const BatchChange changes[] = {{0, 64}, {640, 128}};
   const Schedule schedule = with_batches({.train_samples = 1000, .ranks = 2, .steps = 20}, changes);
-  Ledger ledger{schedule, kWide, {2}};
+  SampleLedger ledger{schedule, kWide, {2}};
   ledger.append({{2}, {96, 32}}, {20});
   EXPECT_EQ(ledger.rows({4}), (Rows{96, 32}));
   EXPECT_EQ(ledger.rows({5}), (Rows{192, 64}));
   EXPECT_EQ(ledger.part({6}, {1}), (SamplePart{640 + 256 + 192, 64}));
-  Ledger equal{schedule};
+  SampleLedger equal{schedule};
   EXPECT_EQ(equal.rows({5}), (Rows{128, 128}));
 }
 

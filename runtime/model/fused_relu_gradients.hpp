@@ -10,12 +10,12 @@ namespace troupe {
 
 /// A ReLU that alone reads what one dense layer puts out, and is alone read by another dense layer of as many products:
 /// the product that gives the gradient to what it has put out can give the gradient to what it has read instead.
-struct HiddenRelu {
+struct FusedReluGradient {
   std::uint32_t before = 0, relu = 0, after = 0;  // layers
 };
 
 /// Those of a graph whose gradients are computed, by layer.
-inline std::vector<HiddenRelu> hidden_relus(const Graph& graph) {
+inline std::vector<FusedReluGradient> fused_relu_gradients(const Graph& graph) {
   const std::vector<std::uint32_t> readers = reader_counts(graph);
   const auto fields = static_cast<std::uint32_t>(graph.fields().size());
   // Of the layer whose output this one alone reads; null: there is none.
@@ -23,7 +23,7 @@ inline std::vector<HiddenRelu> hidden_relus(const Graph& graph) {
     const std::uint32_t tensor = graph.inputs_of(layer).front();
     return tensor < fields || readers[tensor] != 1 ? nullptr : &graph.layers()[tensor - fields].operation;
   };
-  std::vector<HiddenRelu> found;
+  std::vector<FusedReluGradient> found;
   for (std::uint32_t after = 0; after < graph.layers().size(); ++after) {
     const auto* const dense = std::get_if<Dense>(&graph.layers()[after].operation);
     if (dense == nullptr) continue;
@@ -46,7 +46,7 @@ constexpr std::uint64_t relu_mask_stride(std::uint64_t units) noexcept {
   constexpr std::uint64_t kMultiple = 128;
   return (units + kMultiple - 1) / kMultiple * kMultiple;
 }
-/// Of a hidden ReLU that puts out `rows` times `shape`.
+/// Of such a ReLU that puts out `rows` times `shape`.
 inline std::uint64_t relu_mask_bytes(std::uint64_t rows, const Shape& shape) noexcept {
   const std::uint64_t units = shape.extents.back();
   return rows * (shape.count_elements() / units) * relu_mask_stride(units) / 8;

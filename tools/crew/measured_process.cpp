@@ -1,4 +1,4 @@
-#include "tools/crew/side.hpp"
+#include "tools/crew/measured_process.hpp"
 
 #include <unistd.h>
 
@@ -29,21 +29,21 @@ void configure_workers(caf::actor_system_config& config, std::uint32_t workers) 
   config.set("logger.verbosity", caf::atom("quiet"));
 }
 
-Side::Config::Config(std::uint32_t workers, Configure* configure) {
+MeasuredProcess::Config::Config(std::uint32_t workers, Configure* configure) {
   configure_group(*this);
   configure_workers(*this, workers);
   configure(*this);
 }
 
 std::unique_ptr<Transport> make_transport(const Means& means, AddressSpace& space, Peer self,
-                                          std::vector<ProcessHost> hosts) {
+                                          std::vector<ProcessLocation> hosts) {
   UcxOptions ucx{
       .self = self, .means = means.transport == "tcp" ? UcxMeans::tcp : UcxMeans::shm, .hosts = std::move(hosts)};
   ucx.network_devices = means.device;
   return make_ucx_transport(space, ucx);
 }
 
-Side::Side(Blocking& blocking, Means means, GroupOptions options, Configure* configure)
+MeasuredProcess::MeasuredProcess(Blocking& blocking, Means means, GroupOptions options, Configure* configure)
     : means_(std::move(means)), config_(means_.workers, configure), system_(config_) {
   if (!means_.device.empty()) await_device(blocking, means_.device);
   options.place = launch_place_from_environment();

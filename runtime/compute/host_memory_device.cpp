@@ -1,4 +1,4 @@
-#include "runtime/compute/host_device.hpp"
+#include "runtime/compute/host_memory_device.hpp"
 
 #include <cstring>
 
@@ -23,7 +23,7 @@ Memory whole_of(const Arena& arena) noexcept {
   return {arena.id(), Arena::kPageBytes, arena.size_bytes() - Arena::kPageBytes};
 }
 
-Memory HostDevice::allocate(ArenaId id, MemoryKind kind, std::uint64_t size_bytes) {
+Memory HostMemoryDevice::allocate(ArenaId id, MemoryKind kind, std::uint64_t size_bytes) {
   TROUPE_CHECK(kind != MemoryKind::device, Code::unsupported, "a ", traits().kind,
                " device has no memory of its own, it works in the host's");
   const auto arena = space_.make_arena(id, size_bytes);
@@ -31,14 +31,14 @@ Memory HostDevice::allocate(ArenaId id, MemoryKind kind, std::uint64_t size_byte
   return slice(whole_of(*arena), 0, size_bytes);
 }
 
-RegionTicket HostDevice::ticket(ArenaId id) const {
+RegionTicket HostMemoryDevice::ticket(ArenaId id) const {
   const auto found = tickets_.find(id);
   TROUPE_CHECK(found != tickets_.end(), Code::invalid, "this ", traits().kind, " device has allocated no memory ",
                id.value);
   return found->second;
 }
 
-Memory HostDevice::import(const RegionTicket& ticket) {
+Memory HostMemoryDevice::import(const RegionTicket& ticket) {
   TROUPE_CHECK(ticket.kind != MemoryKind::device, Code::unsupported, "a ", traits().kind,
                " device cannot reach another device's memory: give all ranks of a node devices of one kind");
   const auto arena = Arena::open(arena_ticket(ticket));

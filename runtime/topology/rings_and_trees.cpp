@@ -1,4 +1,4 @@
-#include "runtime/topology/orders.hpp"
+#include "runtime/topology/rings_and_trees.hpp"
 
 #include <algorithm>
 #include <limits>

@@ -29,12 +29,12 @@ class DriverStream {
 
 /// The lanes as streams of the driver. The one beside has a high priority: its work comes from, and goes to, other
 /// ranks, which wait for it. Threads: one caller at a time.
-class Lanes {
+class StreamLanes {
  public:
-  explicit Lanes(const std::shared_ptr<const Gpu>& gpu);
-  ~Lanes();
-  Lanes(const Lanes&) = delete;
-  Lanes& operator=(const Lanes&) = delete;
+  explicit StreamLanes(const std::shared_ptr<const Gpu>& gpu);
+  ~StreamLanes();
+  StreamLanes(const StreamLanes&) = delete;
+  StreamLanes& operator=(const StreamLanes&) = delete;
 
   StreamHandle of(Lane lane) const noexcept { return lane == Lane::main ? main_.handle() : beside_.handle(); }
   // Both also within a capture that the main lane began, where they become dependencies between nodes.

@@ -20,11 +20,12 @@ struct UnmapPages {
 /// While calls are made, a tensor has an address that only represents its place and must not be read; every oneDNN
 /// memory with such an address must then be passed to touch(), and later to set_address(). A program for fewer rows
 /// uses the arena of a program for more rows (`room`) if that is large enough.
-class Places {
+class TensorMemory {
  public:
   /// With `shares` false, no two tensors share memory.
-  Places(const dnnl::engine& engine, const Places* room, bool shares) : engine_(engine), room_(room), shares_(shares) {}
-  Places(Places&&) = default;
+  TensorMemory(const dnnl::engine& engine, const TensorMemory* room, bool shares)
+      : engine_(engine), room_(room), shares_(shares) {}
+  TensorMemory(TensorMemory&&) = default;
 
   /// A new place.
   dnnl::memory take(const dnnl::memory::desc& desc);
@@ -60,7 +61,7 @@ class Places {
 
  private:
   dnnl::engine engine_;
-  const Places* room_;
+  const TensorMemory* room_;
   bool shares_;
   std::vector<BlockLifetimes> blocks_;      // by place; one lifetime for each list that uses it
   std::vector<std::uint64_t> first_bytes_;  // by place, of the addresses that represent them; ascending

@@ -1,4 +1,4 @@
-#include "runtime/data/shares.hpp"
+#include "runtime/data/load_balancer.hpp"
 
 #include <gtest/gtest.h>
 
@@ -32,14 +32,14 @@ constexpr std::uint64_t kStepsAReport = 4;
 /// Feeds a coordinator with what its ranks do under the shares it gives, and keeps what it says.
 class Group {
  public:
-  Group(Ranks ranks, SharesOptions options, std::uint32_t rows = 100)
+  Group(Ranks ranks, LoadBalancerOptions options, std::uint32_t rows = 100)
       : ranks_(std::move(ranks)),
         schedule_{.train_samples = 1000000,
                   .rows = rows,
                   .ranks = static_cast<std::uint32_t>(ranks_.us_a_sample.size()),
                   .steps = 1'000'000},
-        shares(schedule_, options),
-        ledger(schedule_, options.range, shares.until()) {}
+        balancer(schedule_, options),
+        ledger(schedule_, options.range, balancer.until()) {}
 
   void run(std::uint64_t steps) {
     for (const std::uint64_t end = step_ + steps; step_ < end; step_ += kStepsAReport) report();
@@ -70,14 +70,14 @@ class Group {
         times.spent_ns[4] += static_cast<std::int64_t>(1e3 * (last - own));
         times.waits_us.push_back(static_cast<std::uint32_t>(last - own));
       }
-      const auto window = shares.take(times);
+      const auto window = balancer.take(times);
       if (!window) continue;
       windows.push_back(*window);
       if (window->change) changes.push_back(*window->change);
     }
     for (std::uint64_t k = 0; k < kStepsAReport; ++k)
-      if (shares.committed({step_ + k})) ++extended;
-    ledger.append(shares.span(), shares.until());
+      if (balancer.committed({step_ + k})) ++extended;
+    ledger.append(balancer.span(), balancer.until());
   }
 
   const Ranks ranks_;
@@ -85,27 +85,27 @@ class Group {
   std::uint64_t step_ = 0;
 
  public:
-  Shares shares;
-  Ledger ledger;
+  LoadBalancer balancer;
+  SampleLedger ledger;
   std::vector<ShareWindow> windows;
   std::vector<ShareChange> changes;
   std::uint64_t extended = 0;
 };
 
-SharesOptions adapting() { return {.adapts = true, .range = {0.05, 4}, .ahead = 6}; }
+LoadBalancerOptions adapting() { return {.adapts = true, .range = {0.05, 4}, .ahead = 6}; }
 
-TEST(Shares, LeavesEqualRanksAlone) {
+TEST(LoadBalancer, LeavesEqualRanksAlone) {
   Group group{{{100, 101, 99, 100}, {50, 50, 50, 50}}, adapting()};
   group.run(400);
   EXPECT_GT(group.windows.size(), 3u);
   EXPECT_TRUE(group.changes.empty());
 }
 
-TEST(Shares, MovesSamplesFromASlowRankToTheOthersUntilAllTakeAsLong) {
+TEST(LoadBalancer, MovesSamplesFromASlowRankToTheOthersUntilAllTakeAsLong) {
   Group group{{{100, 100, 100, 600}, {1000, 1000, 1000, 8000}}, adapting()};
   const double before = group.slowest_us();
   group.run(2000);
-  const Rows rows = group.shares.span().rows;
+  const Rows rows = group.balancer.span().rows;
   EXPECT_EQ(std::accumulate(rows.begin(), rows.end(), 0u), 400u);
   EXPECT_LT(rows[3], 16u);
   EXPECT_LT(group.slowest_us(), before / 4);
@@ -113,7 +113,7 @@ TEST(Shares, MovesSamplesFromASlowRankToTheOthersUntilAllTakeAsLong) {
   EXPECT_LT(group.changes.back().span.first.value, 1500u);
 }
 
-TEST(Shares, ComesToRestWithARankThatIsHeldBackAfterABurst) {
+TEST(LoadBalancer, ComesToRestWithARankThatIsHeldBackAfterABurst) {
   // What such a rank does in its first burst, or in the one after it, says little about more work.
   Group group{{.us_a_sample = {120, 120, 120, 75}, .us_a_step = {1100, 1100, 1100, 1100}, .held_back = 3}, adapting()};
   const double before = group.slowest_us();
@@ -122,7 +122,7 @@ TEST(Shares, ComesToRestWithARankThatIsHeldBackAfterABurst) {
   EXPECT_LT(group.changes.back().span.first.value, 3000u);
 }
 
-TEST(Shares, ChangesOnlyAfterTwoWindowsThatPromiseEnough) {
+TEST(LoadBalancer, ChangesOnlyAfterTwoWindowsThatPromiseEnough) {
   Group group{{{100, 100, 100, 600}, {0, 0, 0, 0}}, adapting()};
   while (group.windows.size() < 1) group.run(4);
   EXPECT_TRUE(group.changes.empty());
@@ -130,14 +130,14 @@ TEST(Shares, ChangesOnlyAfterTwoWindowsThatPromiseEnough) {
   EXPECT_EQ(group.changes.size(), 1u);
 }
 
-TEST(Shares, LeavesAGainBelowTheLeastOneAlone) {
+TEST(LoadBalancer, LeavesAGainBelowTheLeastOneAlone) {
   Group group{{{100, 100, 100, 104}, {0, 0, 0, 0}}, adapting()};
   group.run(1000);
   EXPECT_TRUE(group.changes.empty());
 }
 
-TEST(Shares, ChangesNothingWithEqualSplitButStillSaysWhoIsLast) {
-  SharesOptions options = adapting();
+TEST(LoadBalancer, ChangesNothingWithEqualSplitButStillSaysWhoIsLast) {
+  LoadBalancerOptions options = adapting();
   options.adapts = false;
   Group group{{{100, 100, 100, 600}, {0, 0, 0, 0}}, options};
   // Nothing moves the horizon either: an equal split needs none.
@@ -147,14 +147,14 @@ TEST(Shares, ChangesNothingWithEqualSplitButStillSaysWhoIsLast) {
       RankTimes times{.rank = rank, .first = first, .samples = 200};
       times.spent_ns[1] = rank == 3 ? 120'000'000 : 20'000'000;
       times.waits_us.assign(2, rank == 3 ? 100 : 50'000);
-      if (const auto window = group.shares.take(times)) found = window->straggler;
+      if (const auto window = group.balancer.take(times)) found = window->straggler;
     }
   }
   EXPECT_EQ(found, (Straggler{3, StepPart::compute}));
-  EXPECT_FALSE(group.shares.committed({50}));
+  EXPECT_FALSE(group.balancer.committed({50}));
 }
 
-TEST(Shares, NamesALoaderThatTheOthersWaitFor) {
+TEST(LoadBalancer, NamesALoaderThatTheOthersWaitFor) {
   Group group{{{100, 100, 100}, {0, 0, 0}, {0, 30000, 0}}, adapting()};
   while (group.windows.empty()) group.run(4);
   EXPECT_EQ(group.windows.front().straggler, (Straggler{1, StepPart::load}));
@@ -165,22 +165,22 @@ TEST(Shares, NamesALoaderThatTheOthersWaitFor) {
   EXPECT_NE(told.find("its load took 30 ms"), told.npos) << told;
 }
 
-TEST(Shares, NamesNobodyWhoIsAlwaysLastByALittle) {
+TEST(LoadBalancer, NamesNobodyWhoIsAlwaysLastByALittle) {
   Group group{{{100, 100, 115}, {0, 0, 0}}, adapting()};
   while (group.windows.empty()) group.run(4);
   EXPECT_EQ(group.windows.front().ranks[2].last, group.windows.front().steps);
   EXPECT_FALSE(group.windows.front().straggler);
 }
 
-TEST(Shares, MovesTheHorizonBeforeAnybodyReachesIt) {
+TEST(LoadBalancer, MovesTheHorizonBeforeAnybodyReachesIt) {
   Group group{{{100, 100}, {0, 0}}, adapting()};
   for (std::uint64_t step = 0; step < 1000; ++step) {
-    EXPECT_GT(group.shares.until().value, step + 6);
-    group.shares.committed({step});
+    EXPECT_GT(group.balancer.until().value, step + 6);
+    group.balancer.committed({step});
   }
 }
 
-TEST(Shares, LeavesOutReportsOfAnEarlierSplit) {
+TEST(LoadBalancer, LeavesOutReportsOfAnEarlierSplit) {
   Group group{{{100, 100, 100, 600}, {0, 0, 0, 0}}, adapting()};
   while (group.changes.empty()) group.run(4);
   const auto first = group.changes.front().span.first.value;
@@ -189,13 +189,13 @@ TEST(Shares, LeavesOutReportsOfAnEarlierSplit) {
   EXPECT_GE(group.windows.front().first, first);
 }
 
-TEST(Shares, ChangesNothingWhenADeviceDoesNotMeasureItself) {
+TEST(LoadBalancer, ChangesNothingWhenADeviceDoesNotMeasureItself) {
   Group group{{{100, 0}, {0, 0}}, adapting()};
   group.run(1000);
   EXPECT_TRUE(group.changes.empty());
 }
 
-TEST(Shares, SaysWhatChangesAndWhy) {
+TEST(LoadBalancer, SaysWhatChangesAndWhy) {
   Group group{{{100, 500}, {0, 0}}, adapting()};
   while (group.changes.empty()) group.run(4);
   const std::string told = to_string(group.changes.front(), group.windows.back());

@@ -1,4 +1,4 @@
-#include "devices/cuda/lanes.hpp"
+#include "devices/cuda/stream_lanes.hpp"
 
 #include <limits>
 
@@ -15,18 +15,18 @@ DriverStream::~DriverStream() {
   (void)gpu_->driver().stream_destroy(handle_);
 }
 
-Lanes::Lanes(const std::shared_ptr<const Gpu>& gpu)
+StreamLanes::StreamLanes(const std::shared_ptr<const Gpu>& gpu)
     : gpu_(gpu), main_(gpu, 0), beside_(gpu, std::numeric_limits<int>::min()) {
   TROUPE_CUDA(gpu_->driver(), event_create(&border_, kEventDisableTiming), "an event of ", gpu_->name());
 }
 
-Lanes::~Lanes() {
+StreamLanes::~StreamLanes() {
   (void)gpu_->driver().ctx_set_current(gpu_->context());
   (void)gpu_->driver().event_destroy(border_);
 }
 
 /// A wait is for what the event recorded last when the wait was enqueued, so one event does for all.
-void Lanes::order(Lane before, Lane after) const {
+void StreamLanes::order(Lane before, Lane after) const {
   TROUPE_CUDA(gpu_->driver(), event_record(border_, of(before)), "a border between the lanes of a stream");
   TROUPE_CUDA(gpu_->driver(), stream_wait_event(of(after), border_, 0), "a border between the lanes of a stream");
 }

@@ -1,4 +1,4 @@
-#include "devices/cuda/image.hpp"
+#include "devices/cuda/kernel_image.hpp"
 
 #if defined(TROUPE_KERNEL_IMAGE)
 // The assembler takes the file as it is.
