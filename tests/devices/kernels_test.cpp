@@ -338,12 +338,6 @@ std::vector<float> convolved(const OneChannelConvolution& of, const std::vector<
   return to;
 }
 
-std::vector<std::uint16_t> random_bf16(std::uint64_t key, std::size_t count) {
-  std::vector<std::uint16_t> values;
-  for (const float value : random_numbers(key, count)) values.push_back(to_bf16(value));
-  return values;
-}
-
 TEST(OneChannelConvolution, IsThatOfALoopForAnySize) {
   if (!may_convolve_one_channel()) GTEST_SKIP() << "needs the AVX-512 instructions for bf16";
   constexpr std::uint16_t kUntouched = 0x1234;
@@ -351,8 +345,8 @@ TEST(OneChannelConvolution, IsThatOfALoopForAnySize) {
     for (const std::size_t kernel : {2U, 3U, 5U}) {
       for (const std::size_t width : {5U, 12U, 14U, 21U}) {
         const OneChannelConvolution of{6, width, 2 + kernel % 4, kernel, filters, (filters + width) % 2 == 0};
-        const auto image = random_bf16(filters, of.height * of.width);
-        const auto weights = random_bf16(kernel, filters * of.kernel_height * kernel);
+        const auto image = random_numbers<std::uint16_t>(filters, of.height * of.width);
+        const auto weights = random_numbers<std::uint16_t>(kernel, filters * of.kernel_height * kernel);
         const auto bias = random_numbers(width, OneChannelConvolution::kLanes);
         const auto wanted = convolved(of, image, weights, bias);
         std::vector<std::uint32_t> packed(of.packed_words());
