@@ -188,8 +188,10 @@ double DnnTrial::distance_of(const ConvolutionForm& form, std::int64_t result) {
     places[kConvolutionBias] = numbers(5, form.filters, form.type);
     args.to.bias = reinterpret_cast<const float*>(numbers(5, form.filters, Stored::f32));
   }
-  args.images = places[kConvolutionImages], args.weights = places[kConvolutionWeights];
-  args.gradient = places[kConvolutionOutput];
+  // A kernel reads all but what it computes.
+  const auto operand = [&](std::int64_t id) { return id == result ? nullptr : places[static_cast<std::size_t>(id)]; };
+  args.images = operand(kConvolutionImages), args.weights = operand(kConvolutionWeights);
+  args.gradient = operand(kConvolutionOutput);
   launch(args, count_tiles(extents_of(args)) * kBlockThreads);
   if (!run_(form, places)) return kNone;
   std::vector<float> own = read(static_cast<const std::byte*>(args.to.at), count, Stored::f32);
