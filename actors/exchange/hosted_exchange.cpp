@@ -21,9 +21,9 @@ RuleStep image_only() noexcept {
 /// Every message to the shard and the worker is sent when the device's stream reaches a point. Therefore both get them
 /// in the order in which the exchange enqueued its work, and never before the memory that a message names may be read.
 /// A worker of another rank may reach the shard first: the shard keeps its JoinHosting until the phase begins here.
-class PushRoute final : public HostedRoute {
+class MessageExchange final : public HostedExchange {
  public:
-  explicit PushRoute(HostedExchangeParts parts)
+  explicit MessageExchange(HostedExchangeParts parts)
       : parts_(std::move(parts)),
         memory_(parts_.memory),
         starts_(parts_.space),
@@ -188,8 +188,8 @@ class PushRoute final : public HostedRoute {
 
 }  // namespace
 
-std::unique_ptr<HostedRoute> hosted_route(HostedExchangeParts parts) {
-  return std::make_unique<PushRoute>(std::move(parts));
+std::unique_ptr<HostedExchange> hosted_exchange(HostedExchangeParts parts) {
+  return std::make_unique<MessageExchange>(std::move(parts));
 }
 
 }  // namespace troupe

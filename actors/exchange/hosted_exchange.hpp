@@ -28,7 +28,7 @@ struct HostedMemory {
   Memory common, common_half;
 };
 
-/// A rank's part in a hosted group; the references outlive the route.
+/// A rank's part in a hosted group; the references outlive the exchange.
 struct HostedExchangeParts {
   AddressSpace& space;
   HostedWorkerActor worker;  // of this rank
@@ -44,8 +44,8 @@ struct HostedExchangeParts {
 
 /// Gradients (or parameters) are pushed when the stream reaches them, and the stream waits for the worker's line before
 /// it reads parameters again. A step's totals are of all ranks only under bounded staleness of 0; otherwise they are
-/// this rank's own. The route outlives the work that it enqueued. Threads: retire() may be called by a different one
+/// this rank's own. The exchange outlives the work that it enqueued. Threads: retire() may be called by a different one
 /// than the rest.
-std::unique_ptr<HostedRoute> hosted_route(HostedExchangeParts parts);
+std::unique_ptr<HostedExchange> hosted_exchange(HostedExchangeParts parts);
 
 }  // namespace troupe

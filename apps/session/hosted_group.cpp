@@ -61,15 +61,15 @@ HostedGroup::HostedGroup(const HostedGroupParts& parts)
                                           .remote = remote_,
                                           .deadline = parts.deadline,
                                           .trace = row(parts, "Worker")});
-  route_ = hosted_route({.space = parts.space,
-                         .worker = worker_,
-                         .line = line_.id(),
-                         .self = self_,
-                         .ranks = parts.ranks,
-                         .memory = memory,
-                         .shard = shard_,
-                         .mine = stripe,
-                         .replay = std::move(replay)});
+  exchange_ = hosted_exchange({.space = parts.space,
+                               .worker = worker_,
+                               .line = line_.id(),
+                               .self = self_,
+                               .ranks = parts.ranks,
+                               .memory = memory,
+                               .shard = shard_,
+                               .mine = stripe,
+                               .replay = std::move(replay)});
 }
 
 std::string HostedGroup::log_file(const std::string& folder, std::uint32_t shard) const {

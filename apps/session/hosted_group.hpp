@@ -43,7 +43,7 @@ class HostedGroup {
  public:
   explicit HostedGroup(const HostedGroupParts& parts);
 
-  HostedRoute& route() noexcept { return *route_; }
+  HostedExchange& exchange() noexcept { return *exchange_; }
   /// Null if the rank has no stripe.
   const HostedShard& shard() const noexcept { return shard_; }
   /// Finds the other ranks' shards and passes them to the worker. Call it once, when all ranks have published their
@@ -69,7 +69,7 @@ class HostedGroup {
   const PrivateTimeline line_;  // of the worker
   HostedShard shard_;
   HostedWorkerActor worker_;
-  std::unique_ptr<HostedRoute> route_;
+  std::unique_ptr<HostedExchange> exchange_;
 };
 
 }  // namespace troupe

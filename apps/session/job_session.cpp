@@ -166,7 +166,7 @@ RunResult JobSession::run_views(Blocking& blocking) {
       relay_->add_before(result);
       return result;
     }
-    const std::string reason = text(view_->bad_step(), " is not finite");
+    const std::string reason = text(view_->record().bad_step(), " is not finite");
     const std::uint32_t times = view_->lineage().roll_backs;
     const std::uint32_t most = settings.train.roll_backs;
     if (times >= most) {
@@ -305,7 +305,7 @@ std::string JobSession::describe(Blocking& blocking, Deadline deadline) {
 std::string JobSession::machines(Blocking& blocking, Deadline deadline) {
   ShareWindow window;
   try {
-    window = Use(*this)->newest_window();
+    window = Use(*this)->record().newest_window();
   } catch (const Error&) {
     // Between two views, or after the last one, no rank makes steps.
   }

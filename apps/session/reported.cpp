@@ -1,7 +1,5 @@
 // Values that the app of a running session reports, and how they come into the lines of the log.
 
-#include <cmath>
-
 #include <caf/send.hpp>
 
 #include "apps/session/run_log.hpp"
@@ -58,15 +56,6 @@ std::optional<StepSums> View::exchange(Blocking& blocking, const StepSums& own) 
     values_.asked = false;
   }
   return total;
-}
-
-/// A note for each name, once. Called on the reporter's thread.
-void View::note_not_finite(const EpochReport& line) {
-  for (const ReportedValue& reported : line.values) {
-    if (std::isfinite(reported.value) || !record_->not_finite.insert(reported.name).second) continue;
-    note(text("the value ", reported.name, " that the app reports is not finite in the line of step ", line.steps,
-              " (null in the log; told once)"));
-  }
 }
 
 }  // namespace troupe

@@ -1,8 +1,6 @@
 // How a running session changes to another policy, and whether the weights of all ranks are the same.
 
-#include <algorithm>
 #include <future>
-#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -12,40 +10,8 @@
 
 namespace troupe {
 
-/// Called on the device actor's thread.
-void View::note_switch(Step step, const PolicySettings& policy, const std::string& reason) {
-  if (!leads_job()) return;
-  // Without a reason the plan's next policy begins: the first one, after a warm start, or an entry of update.switch.
-  PolicySettings first = joined_.plan.groups.front().policies.front().policy;
-  const bool warm_start = std::exchange(first.distributed_after, 0) != 0 && first == policy;
-  SwitchReport change{.step = step.value, .samples = schedule_.samples_before(step)};
-  change.policy = troupe::describe(policy, joined_.plan.world_size());
-  change.reason = !reason.empty() ? reason : warm_start ? "update.distributed_after" : "update.switch";
-  note(
-      text("from step ", change.step, " on (", change.samples, " samples): ", change.policy, " (", change.reason, ")"));
-  const std::lock_guard lock(record_->mutex);
-  record_->switches.push_back(std::move(change));
-}
-
-/// The switches within the first `steps` steps. Called on the reporter's thread.
-std::vector<SwitchReport> View::take_switches(std::uint64_t steps) {
-  const std::lock_guard lock(record_->mutex);
-  std::vector<SwitchReport>& all = record_->switches;
-  const auto later = std::find_if(all.begin(), all.end(), [&](const SwitchReport& s) { return s.step >= steps; });
-  std::vector<SwitchReport> taken(std::make_move_iterator(all.begin()), std::make_move_iterator(later));
-  all.erase(all.begin(), later);
-  return taken;
-}
-
-/// The entries of update.switch that wait for a straggler apply one after the other, each once. On the balancer's
-/// thread.
-void View::switch_for_straggler(const ShareWindow& window) {
-  std::vector<const PolicyPhase*> waiting;
-  for (const PolicyPhase& phase : joined_.plan.groups.front().policies)
-    if (phase.straggler_ratio != 0) waiting.push_back(&phase);
-  std::size_t& asked_for = record_->straggler_switches;
-  if (asked_for >= waiting.size() || window.ratio < waiting[asked_for]->straggler_ratio) return;
-  const PolicySettings& policy = waiting[asked_for++]->policy;
+/// On the balancer's thread.
+void View::switch_for_straggler(const PolicySettings& policy, const ShareWindow& window) {
   const auto told = [this](const StepOutcome& outcome) {
     if (!outcome.status.ok()) note(text("no switch for a straggler: ", outcome.status.text()));
   };

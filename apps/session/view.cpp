@@ -1,7 +1,5 @@
 #include "apps/session/view.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -11,10 +9,8 @@
 
 #include "apps/session/device_kinds.hpp"
 #include "apps/session/host_replica.hpp"
-#include "apps/session/run_log.hpp"
 #include "devices/cpu/try_threads.hpp"
 #include "runtime/compute/library_stream.hpp"
-#include "runtime/compute/rules/verdict.hpp"
 #include "runtime/onnx/onnx_import.hpp"
 #include "runtime/planning/planner.hpp"
 #include "transports/collectives/direct_communicator.hpp"
@@ -26,14 +22,6 @@ using namespace std::chrono_literals;
 
 /// Additional bytes for alignment and small objects in the arena of a rank whose device has its own memory.
 constexpr std::uint64_t kLeftInArena = 64 << 10;
-
-/// How many steps that were left out get a note each.
-constexpr std::uint64_t kLeftOutNotes = 5;
-/// How many changes of the loss scale get one.
-constexpr std::size_t kScaleNotes = 20;
-
-/// 16777216, and not 1.67772e+07.
-std::string shown(float scale) { return fmt::format("{}", static_cast<double>(scale)); }
 
 /// How long a device's thread with its own core polls the bulk lane: as long as it polls a line elsewhere.
 constexpr std::chrono::microseconds kPollLane{200};
@@ -102,7 +90,7 @@ View::View(Blocking& blocking, Job& job, Lineage lineage, Deadline deadline, std
       before_(std::move(before)),
       continues_(before_ != nullptr),
       left_(std::make_unique<ViewState>()),
-      record_(before_ ? before_->record : std::make_shared<RunRecord>()) {
+      record_(before_ ? before_->record : std::make_shared<RunRecord>(job)) {
   const ScopedPlacement in_place(job_.place());  // also for the threads that are started here
   job_.quiet(false);
   space_.may_spin(joined_.mine().may_spin);
@@ -228,39 +216,11 @@ void View::resume() {
   if (resumed_ && leads_job()) note_resumed(start);
 }
 
-/// Begins with the evaluations in report.dir's log of the run that the job resumes. Sets `start.over` if they end the
-/// run.
-void View::make_early_stop(CheckpointStart& start) {
-  const Settings::Evaluate& evaluate = settings().evaluate;
-  if (evaluate.patience == 0) return;
-  record_->early_stop.emplace(evaluate.patience, evaluate.min_change);
-  if (start.folder.empty()) return;
-  std::error_code unknown;  // a checkpoint in another folder does not belong to the log in this one
-  std::vector<LoggedEvaluation> before;
-  if (std::filesystem::equivalent(start.folder, checkpoint_folder(settings()), unknown))
-    before = evaluations_in(settings().report.dir + "/log", start.id.steps);
-  for (const LoggedEvaluation& one : before) start.over = record_->early_stop->add(one.epoch, one.loss);
-  if (before.empty())
-    note(text(settings().report.dir, "/log has no evaluations of this run's first ", start.id.steps,
-              " steps: evaluate.patience counts from here"));
-}
-
-/// Called on the reporter's thread. After the last step no device waits for a verdict.
-void View::take_evaluation(Step step, const EpochReport& line) {
-  const bool ends = line.test_loss && record_->early_stop->add(line.epoch, *line.test_loss);
-  if (schedule_.is_last(step)) return;
-  if (ends) {
-    record_->result.reason = record_->early_stop->reason();
-    note(record_->result.reason);
-  }
-  actors_->judge({.step = step.value, .end = ends});
-}
-
 void View::note_resumed(const CheckpointStart& start) {
   if (listener_) listener_->resumed(start.folder, schedule_.first_step);
   const std::string from = CheckpointStore(start.folder).folder_of(start.id);
   if (start.over)
-    return note(text(record_->early_stop->reason(), ": nothing is left to train after step ", schedule_.first_step,
+    return note(text(record_->early_stop_reason(), ": nothing is left to train after step ", schedule_.first_step,
                      " (raise evaluate.patience)"));
   note(nothing_left() ? text(from, " has all ", schedule_.first_step,
                              " steps: nothing is left to train (raise train.epochs or train.steps)")
@@ -338,9 +298,9 @@ std::vector<float> View::parameters() const {
 /// This rank's place, with rank 0's decisions for all ranks.
 GatheredPlace View::own_place(Blocking& blocking) {
   GatheredPlace mine{.plan_hash = joined_.plan.hash(),
-                     .settings_hash = options_.configuration.hash(),
-                     .arena = arena_->ticket(),
-                     .device_memory = uses_device_memory()};
+                 .settings_hash = options_.configuration.hash(),
+                 .arena = arena_->ticket(),
+                 .device_memory = uses_device_memory()};
   if (makes_nccl_ids()) {
     for (std::size_t group = 0; group < joined_.plan.groups.size(); ++group) mine.nccl.push_back(make_nccl_id());
   }
@@ -354,7 +314,7 @@ GatheredPlace View::own_place(Blocking& blocking) {
   mine.start = decide_start(blocking, settings(), [this](const std::string& what) { note(what); });
   if (!lineage_.run.empty()) mine.start.run = lineage_.run;
   if (job_.checkpoints_lock) job_.checkpoints_lock->name("run " + mine.start.run);
-  make_early_stop(mine.start);
+  record_->begin_early_stop(mine.start);
   if (!mine.start.folder.empty()) check_fits(mine.start, joined_);  // rank 0 checks it for all
   return mine;
 }
@@ -523,257 +483,6 @@ RateSchedule View::rate(const Rule& rule) const {
            .run_samples = by_steps ? schedule_.samples_before({schedule_.steps})
                                    : std::uint64_t{s.train.epochs} * joined_.plan.train_samples,
            .rank_batch = joined_.plan.batch}};
-}
-
-/// Whether the run continues; rank 0 notes which steps were left out.
-Status View::judge(Step step, const StepSums& total) {
-  const Rule& rule = settings().rule;
-  const LossScaleState scale = work_.steps->loss_scale(step);
-  if (rule.scales_loss && leads_job()) note_scale(step, scale.now.scale);
-  Status end = judge_step(rule, step, total, joined_.graph, joined_.layout);
-  if (!end.ok()) bad_step_ = text("step ", step.value, ": ", describe_bad(total, joined_.graph, joined_.layout));
-  if (!end.ok() || !is_skipped(rule, total)) return end;
-  const std::string what = text(describe_bad(total, joined_.graph, joined_.layout), left_out_because(scale));
-  if (rule.scales_loss && settings().model.scaling.fixed == 0 && scale.agreed.scale <= kLeastLossScale)
-    return {Code::device_fault, text("step ", step.value, ": ", what, ", which is the smallest; ", kAgainstNonFinite)};
-  if (!leads_job() || ++record_->left_out > kLeftOutNotes) return end;
-  const bool was_local = works_locally(work_.steps->policy().kind);
-  note(text(was_local ? "local steps up to step " : "step ", step.value, was_local ? " were" : " was", " left out: ",
-            what, record_->left_out == kLeftOutNotes ? " (further ones are counted in the log alone)" : ""));
-  return end;
-}
-
-std::string View::left_out_because(const LossScaleState& scale) const {
-  if (!settings().rule.scales_loss) return " is not finite";
-  return text(" is not finite with a loss scale of ", shown(scale.agreed.scale));
-}
-
-void View::note_scale(Step step, float scale) {
-  const std::lock_guard lock{record_->mutex};
-  std::vector<ScaleChange>& scales = record_->scales;
-  if (!scales.empty() && scales.back().scale == scale) return;
-  scales.push_back({step, scale});
-  if (scales.size() > 1 && scales.size() <= kScaleNotes)
-    note(text("from step ", step.value, " on the loss scale is ", shown(scale),
-              scales.size() == kScaleNotes ? " (further changes are in the log alone)" : ""));
-}
-
-/// With which the last step before `steps` was computed; 0: the loss is not scaled.
-double View::loss_scale_before(std::uint64_t steps) const {
-  const std::lock_guard lock{record_->mutex};
-  double found = 0;
-  for (const ScaleChange& change : record_->scales)
-    if (change.step.value < steps || found == 0) found = static_cast<double>(change.scale);
-  return found;
-}
-
-void View::make_actors() {
-  TrainingParts parts{
-      .loader = {},
-      .device = {*work_.stream, *work_.replica, *work_.steps, space_, *work_.step_messages, *work_.evaluation_messages,
-                 memory_.evaluations, schedule_, *work_.snapshot_messages, save_plan(), joined_.self(),
-                 [this](Step step, const StepSums& total) { return judge(step, total); },
-                 [this](Step step, const PolicySettings& policy, const std::string& reason) {
-                   note_switch(step, policy, reason);
-                 }},
-      .view = view_,
-      .self = joined_.self(),
-      .hosts = joined_.hosts(),
-      .start_within = settings().faults.start,
-      .end_within = settings().faults.exchange + (saves() ? settings().checkpoint.save : 0ms),
-      .report = report_targets(),
-      .abort_view = [this](const Status& why) { abort_exchanges(why); },
-      .ended =
-          [this](const RunEnd& end) {
-            end_.put(end);
-            loop_->close();
-          },
-      .committed =
-          [this](Step step) {
-            committed_ = step.value + 1;
-            if (step.value == schedule_.first_step) job_.look_again();  // kernels have their threads now
-            if (owned_) loop_->committed(step, work_.steps->total(step));
-          },
-      .checkpoints = {},
-      .balancer = {},
-      .answer_within = settings().faults.exchange,
-      .so_far = {}};
-  parts.device.ends_early = [this](Step last) { loop_->ends_early(last); };
-  parts.device.sums_are_common = sums_are_common();
-  parts.device.trace = trace_.device_actor;
-  parts.device.recorded.push_back({*work_.stream, work_.programs});
-  if (joined_.plan.uses_nccl() && joined_.plan.has_two_levels())
-    parts.device.recorded.push_back({*lane_resources_->node_streams.front(), lane_resources_->node_programs});
-  keep_progress(parts.device);
-  parts.report.trace = trace_.reporter_actor;
-  parts.evaluator_trace = trace_.evaluator_actor;
-  parts.membership_trace = trace_.membership_actor;
-  parts.coordinator_trace = trace_.step_coordinator;
-  parts.device.awaits_verdicts = settings().evaluate.patience != 0;
-  for (const auto& group : work_.hosted) {
-    if (!group) continue;
-    for (caf::actor& actor : group->actors()) parts.hosting.push_back(std::move(actor));
-  }
-  parts.device.digests = digest_plan();
-  if (auto texts = text_plan()) parts.device.texts.emplace(std::move(*texts));
-  for (const Parameter& parameter : joined_.graph.parameters()) parts.tensors.push_back(parameter.name);
-  parts.device.order_within = 2 * settings().faults.exchange;  // rank 0 may wait for the others so long
-  if (options_.own_samples == 0) add_loader(parts);
-  if (!is_alone()) parts.balancer.emplace(balancer_parts());
-  if (saves()) parts.checkpoints.emplace(checkpointer_parts());
-  if (resumed_) {
-    const EpochSoFar& epoch = resumed_->manifest().epoch;
-    parts.so_far.line_sums = {.loss = epoch.loss, .correct = epoch.correct, .samples = epoch.samples};
-  }
-  if (before_) parts.so_far = before_->report;
-  actors_ = std::make_unique<TrainingActors>(system_, std::move(parts));
-}
-
-void View::add_loader(TrainingParts& parts) {
-  const SampleLedger ledger = joined_.ledger(schedule_, places_[0].rows);
-  const bool blocks =
-      joined_.data.train != nullptr && (joined_.data.train->reads_files() || joined_.data.test->reads_files());
-  data_threads_ = std::make_unique<IoThreads>("data", std::max(joined_.plan.decoding_threads, blocks ? 1U : 0U));
-  if (!joined_.plan.node_loader) {
-    parts.loader.emplace(LoaderParts{*pool_, *joined_.data.train, *joined_.data.test, joined_.batch, schedule_,
-                                     joined_.self(), *data_threads_, joined_.plan.seed, ledger, trace_.loader_actor});
-    return;
-  }
-  parts.lent = pool_.get();
-  if (!leads_node()) return;
-  NodeLoaderParts loader{space_, *joined_.data.train, *joined_.data.test, joined_.batch, schedule_,
-                         {},     *data_threads_,      joined_.plan.seed,  ledger,        trace_.loader_actor};
-  for (const RankPlan& rank : joined_.plan.ranks) {
-    if (rank.node != joined_.mine().node) continue;
-    loader.ranks.push_back(rank.rank);
-    // Otherwise this memory is mapped already.
-    if (joined_.plan.uses_transport() && !joined_.plan.has_two_levels() && rank.rank != joined_.self())
-      map_arena(rank.rank);
-  }
-  parts.node_loader.emplace(std::move(loader));
-}
-
-std::optional<SavePlan> View::save_plan() const {
-  if (!saves()) return {};
-  return SavePlan{.every_steps = settings().checkpoint.every_steps,
-                  .evaluated = settings().checkpoint.keep_best,
-                  .first_number = places_[0].start.first_number,
-                  .parts = copies_of(snapshot_pieces())};
-}
-
-CheckpointerParts View::checkpointer_parts() {
-  const CheckpointStart& start = places_[0].start;
-  io_ = std::make_unique<IoThreads>("io", 1);
-  CheckpointManifest manifest{.seed = joined_.plan.seed, .model = joined_.plan.model};
-  manifest.groups.clear();
-  for (const GroupPlan& group : joined_.plan.groups)
-    manifest.groups.push_back(
-        {.name = group.name, .rule = std::string(name_of(group.kind)), .parameters = group.parameters});
-  manifest.plan = joined_.plan.to_string();
-  manifest.run = start.run;
-  manifest.first_run = first_run_;
-  manifest.roll_backs = lineage_.roll_backs;
-  for (const Parameter& parameter : joined_.graph.parameters()) manifest.shapes[parameter.name] = parameter.extents;
-  for (const EffectiveValue& value : options_.configuration.values)
-    manifest.settings.push_back(text(value.key, " = ", value.value, "  # ", value.origin));
-  CheckpointerParts parts{.store = CheckpointStore(checkpoint_folder(settings())),
-                          .io = *io_,
-                          .space = space_,
-                          .self = joined_.self(),
-                          .ranks = joined_.plan.world_size(),
-                          .pieces = snapshot_pieces(),
-                          .schedule = schedule_,
-                          .keep = settings().checkpoint.keep,
-                          .save_within = settings().checkpoint.save,
-                          .manifest = std::move(manifest)};
-  if (resumed_) parts.epoch = resumed_->manifest().epoch;
-  if (before_) parts.epoch = before_->epoch;
-  parts.retired = [this](const EpochSoFar& epoch) { left_->epoch = epoch; };
-  parts.note = [this](const std::string& what) { note(what); };
-  parts.trace = trace_.checkpointer_actor;
-  parts.io_trace = trace_.files;
-  return parts;
-}
-
-BalancerParts View::balancer_parts() {
-  const LoadBalancerOptions options{.adapts = joined_.plan.measured,
-                                    .range = joined_.plan.range,
-                                    .rows = places_[0].rows,
-                                    .ahead = joined_.steps_ahead()};
-  BalancerParts parts{.schedule = schedule_,
-                      .self = joined_.self(),
-                      .options = options,
-                      .ledger = joined_.ledger(schedule_, places_[0].rows),
-                      .times = [this] { return work_.stream->times(); },
-                      .windows = {},
-                      .trace = trace_.balancer_actor};
-  if (leads_job()) parts.windows = [this](const ShareWindow& window) { note_shares(window); };
-  return parts;
-}
-
-ShareWindow View::newest_window() const {
-  const std::lock_guard lock(record_->mutex);
-  return record_->window;
-}
-
-/// Notes what changed, and, if it is new, which ranks the others wait for.
-void View::note_shares(const ShareWindow& window) {
-  {
-    const std::lock_guard lock(record_->mutex);
-    record_->window = window;
-  }
-  if (window.change) {
-    record_->shares_measured = window.change->span;
-    note(to_string(*window.change, window));
-  }
-  switch_for_straggler(window);
-  if (!window.straggler || window.straggler == record_->straggler) return;
-  record_->straggler = window.straggler;
-  note(to_string(*window.straggler, window));
-}
-
-ReportTargets View::report_targets() {
-  ReportTargets targets;
-  ListenerThread* const listener = listener_;
-  targets.line = [this, listener](EpochReport line) {
-    {
-      const std::lock_guard lock(record_->mutex);
-      line.ranks = record_->window.ranks;
-    }
-    line.switches = take_switches(line.steps);
-    line.loss_scale = loss_scale_before(line.steps);
-    note_not_finite(line);
-    record_->result.epochs.push_back(line);
-    if (listener != nullptr) listener->epoch(line);
-  };
-  // The first group's, as the other figures.
-  const auto policies =
-      std::make_shared<const PolicySequence>(joined_.plan.groups.front().policies, joined_.plan.world_size());
-  targets.rate = [this, rate = rate(settings().rule), policies](Step step) {
-    const std::uint64_t before = schedule_.samples_before(step);
-    return rate.at(before, schedule_.global_rows(step) * policies->at(step, before).accumulate);
-  };
-  targets.skipped = [this](const StepSums& total) { return is_skipped(settings().rule, total); };
-  targets.total = [this](const RunTotal& total) { record_->result.total = total; };
-  targets.retired = [this](const ReportSoFar& report) { left_->report = report; };
-  if (record_->early_stop) targets.tested = [this](Step step, const EpochReport& line) { take_evaluation(step, line); };
-  targets.texts = settings().evaluate.text.bytes != 0;
-  targets.value_ranks = joined_.plan.world_size();
-  targets.values_within = settings().faults.exchange / 2;
-  targets.times = [this] { return work_.stream->times(); };  // the actors end before the stream
-  if (listener != nullptr && has_step_lines(settings().report.format)) {
-    targets.steps = [listener](const StepsReport& part) { listener->steps(part); };
-    targets.steps_every = settings().report.every_steps;
-  }
-  if (listener != nullptr) targets.progress = [listener](const RunProgress& progress) { listener->progress(progress); };
-  if (!options_.every_step && !options_.time_limit) return targets;
-  targets.step = [this, listener](Step step, const StepSums& total) {
-    if (listener != nullptr && options_.every_step) listener->step(step, total);
-    if (!options_.time_limit) return;
-    if (!record_->time_limit) record_->time_limit = Deadline::after(*options_.time_limit);
-    if (record_->time_limit->passed()) request_stop();
-  };
-  return targets;
 }
 
 }  // namespace troupe

@@ -11,11 +11,11 @@
 #include <caf/actor_system.hpp>
 
 #include "actors/remote/remote_actors.hpp"
-#include "apps/session/gathered_places.hpp"
 #include "apps/session/hosted_group.hpp"
 #include "apps/session/job.hpp"
 #include "apps/session/lane_resources.hpp"
 #include "apps/session/own_loop.hpp"
+#include "apps/session/gathered_places.hpp"
 #include "apps/session/rank_memory.hpp"
 #include "apps/session/resume.hpp"
 #include "apps/session/run_end_box.hpp"
@@ -62,7 +62,8 @@ struct AppValues {
 };
 
 /// A job from one step on, with its ranks, plan and policies at that time: memory, device, communicators, exchanges,
-/// actors. How it is built is in view.cpp and view_groups.cpp, how it runs and ends in view_run.cpp, how it is retired
+/// actors. How it is built is in view.cpp, view_groups.cpp and
+/// view_actors.cpp, how it runs and ends in view_run.cpp, how it is retired
 /// in retiring.cpp. Members that Session has, too, are described there.
 class View {
  public:
@@ -73,8 +74,7 @@ class View {
 
   /// Includes what the checkpoint that it resumes from says.
   const Lineage& lineage() const noexcept { return lineage_; }
-  /// After run(): what was not finite, "step 5: the gradient of l1.weight, first at rank 1"; empty: nothing.
-  const std::string& bad_step() const noexcept { return bad_step_; }
+  const RunRecord& record() const noexcept { return *record_; }
   bool leads_job() const { return joined_.self().value == 0; }
   /// Whether it was started, and ended before its run was over.
   bool given_up() const noexcept { return given_up_; }
@@ -107,8 +107,6 @@ class View {
   /// As switch_policy. Returns the first step that may be the view's last.
   std::uint64_t end_view(Blocking& blocking, const std::string& reason, Deadline deadline);
   std::string describe(Blocking& blocking, Deadline deadline);
-  /// The ranks' times in the newest window of steps, as rank 0 knows them; without ranks if there was none.
-  ShareWindow newest_window() const;
   std::vector<float> parameters() const;
 
   /// Ends the view, unless it has ended already. Call it once.
@@ -149,8 +147,6 @@ class View {
   void lock_checkpoints(Blocking& blocking);
   void resume();
   GatheredPlace own_place(Blocking& blocking);
-  void make_early_stop(CheckpointStart& start);
-  void take_evaluation(Step step, const EpochReport& line);
   void note_resumed(const CheckpointStart& start);
   void make_steps(Blocking& blocking);
   std::unique_ptr<Device> make_device_for(const RankPlan& mine);
@@ -182,20 +178,13 @@ class View {
   std::optional<SavePlan> save_plan() const;
   CheckpointerParts checkpointer_parts();
   BalancerParts balancer_parts();
-  void note_shares(const ShareWindow& window);
   ReportTargets report_targets();
   RateSchedule rate(const Rule& rule) const;
-  std::string left_out_because(const LossScaleState& scale) const;
-  void note_scale(Step step, float scale);
-  double loss_scale_before(std::uint64_t steps) const;
-  Status judge(Step step, const StepSums& total);
   // Retiring.
   void keep_progress(DeviceParts& device);
   std::string rebuild_refusal() const;
   // Switching, in switching.cpp.
-  void note_switch(Step step, const PolicySettings& policy, const std::string& reason);
-  void switch_for_straggler(const ShareWindow& window);
-  std::vector<SwitchReport> take_switches(std::uint64_t steps);
+  void switch_for_straggler(const PolicySettings& policy, const ShareWindow& window);
   std::optional<DigestPlan> digest_plan() const;
   // Texts, in generated_texts.cpp.
   std::optional<TextPlan> text_plan();
@@ -210,7 +199,6 @@ class View {
   void note_overlap() const;
   // Values that the app reports, in reported.cpp.
   void hand_over_values(std::uint64_t steps, bool last);
-  void note_not_finite(const EpochReport& line);
 
   Job& job_;
   const SessionOptions& options_;
@@ -244,7 +232,6 @@ class View {
   std::shared_ptr<LaneResources> lane_resources_ = std::make_shared<LaneResources>();
   std::unique_ptr<HostCopies> copies_;
   std::unique_ptr<Group::LossListener> losses_;
-  std::string bad_step_;  // written by the device actor before the run ends
   StepWork work_;
   std::unique_ptr<TrainingActors> actors_;
   std::shared_ptr<RunRecord> record_;

@@ -144,7 +144,7 @@ std::unique_ptr<Exchange> View::make_exchange(const GroupPlan& group) {
                                .scaling = settings().model.scaling,
                                .running = group.running,
                                .side = work_.side_streams[g].get(),
-                               .hosted = work_.hosted[g] ? &work_.hosted[g]->route() : nullptr,
+                               .hosted = work_.hosted[g] ? &work_.hosted[g]->exchange() : nullptr,
                                .updates = from.updates,
                                .average_begins = !before_ && !(resumed_ && resumed_->has_average(group))});
 }

@@ -377,9 +377,84 @@ void CpuStream::end(const Status& why) noexcept {
   line_.poison(why);
 }
 
+namespace {
+
+/// Executes what only works on memory.
+struct Compute {
+  const Kernels& kernels;
+
+  void operator()(const CopyBytes& operation) const {
+    std::memmove(operation.to, operation.from, operation.size_bytes);
+  }
+  void operator()(const SumUp& operation) const {
+    StepSums total;
+    for (const StepSums* part : operation.parts.of<StepSums>()) total.add(*part);
+    *operation.total = total;
+  }
+  void operator()(const Reduce& operation) const {
+    reduce(kernels, operation.to, operation.parts.of<float>(), operation.count);
+  }
+  void operator()(const ReduceWithNorm& operation) const {
+    const Reduce& what = operation.reduce;
+    reduce_with_norm(kernels, what.to, what.parts.of<float>(), what.count, *operation.sums,
+                     {{}, operation.first_element, {operation.ranks, operation.count_ranks}, operation.squares});
+  }
+  void operator()(const WeightedDelta& operation) const {
+    const auto samples = static_cast<float>(operation.sums->samples);
+    kernels.weighted_delta(operation.to, operation.anchor, operation.from, samples, operation.count);
+  }
+  void operator()(const ConvertElements& operation) const {
+    if (operation.residual != nullptr && operation.to_type == DType::bf16) {
+      kernels.round_with_residual(static_cast<std::uint16_t*>(operation.to), static_cast<const float*>(operation.from),
+                                  operation.residual, operation.count);
+    } else if (operation.residual != nullptr) {
+      convert_elements_with_residual(static_cast<std::byte*>(operation.to), operation.to_type,
+                                     static_cast<const float*>(operation.from), operation.residual, operation.count);
+    } else if (operation.to_type == operation.from_type) {
+      std::memmove(operation.to, operation.from, operation.count * size_bytes(operation.to_type));
+    } else if (operation.to_type == DType::bf16) {
+      kernels.round(static_cast<std::uint16_t*>(operation.to), static_cast<const float*>(operation.from),
+                    operation.count);
+    } else {
+      kernels.widen(static_cast<float*>(operation.to), static_cast<const std::uint16_t*>(operation.from),
+                    operation.count);
+    }
+  }
+  void operator()(const AddConverted& operation) const {
+    if (operation.from_type == DType::bf16) {
+      kernels.add_widened(operation.to, static_cast<const std::uint16_t*>(operation.from), operation.count);
+    } else {
+      kernels.add(operation.to, operation.to, static_cast<const float*>(operation.from), operation.count);
+    }
+  }
+  void operator()(const ClearBytes& operation) const { std::memset(operation.at, 0, operation.size_bytes); }
+  void operator()(const Digest& operation) const { *operation.to = xxh3({operation.of, operation.size_bytes}); }
+  void operator()(const AddUpdateSquares& operation) const {
+    add_update_squares(kernels, operation.rule, operation.stripe, operation.sum, *operation.total);
+  }
+  void operator()(const Update& operation) const {
+    update(kernels, operation.rule, operation.number, operation.stripe, operation.contributions.of<float>(),
+           *operation.total, NoProbe{});
+  }
+  void operator()(const RunProgram& operation) const {
+    operation.programs->for_rows(operation.computed).run(operation);
+  }
+  // The stream itself executes these.
+  void operator()(const AwaitPoint&) const {}
+  void operator()(const SignalPoint&) const {}
+  void operator()(const Replay&) const {}
+};
+
+}  // namespace
+
 Status CpuStream::execute(const Operation& operation) {
   try {
-    return std::visit([this](const auto& one) { return execute(one); }, operation);
+    if (const auto* const wait = std::get_if<AwaitPoint>(&operation)) return await(*wait);
+    if (const auto* const signal = std::get_if<SignalPoint>(&operation))
+      raise(*signal);
+    else
+      std::visit(Compute{kernels_}, operation);
+    return {};
   } catch (const Error& error) {
     return error.status();
   } catch (const std::exception& error) {
@@ -389,7 +464,7 @@ Status CpuStream::execute(const Operation& operation) {
 
 /// The wait is divided into slices, and one that ends late counts as if it had ended in time: while this process was
 /// stopped (by a batch system, or by a container that is paused), its peers probably were, too.
-Status CpuStream::execute(const AwaitPoint& operation) {
+Status CpuStream::await(const AwaitPoint& operation) {
   if (!std::exchange(announced_, false) && operation.line->value() >= operation.value) return {};
   const auto longest = std::max(std::chrono::milliseconds{1}, wait_deadline_ / kWaitSlices);
   for (auto left = wait_deadline_; left.count() > 0;) {
@@ -424,100 +499,12 @@ bool CpuStream::waits_next() const noexcept {
   return wait != nullptr && wait->line->id().arena.value == 0 && wait->line->value() < wait->value;
 }
 
-Status CpuStream::execute(const SignalPoint& operation) {
+void CpuStream::raise(const SignalPoint& operation) {
   if (waits_ != nullptr && waits_next()) {
     waits_->about_to_wait();
     announced_ = true;
   }
   operation.line->signal(operation.value);
-  return {};
-}
-
-Status CpuStream::execute(const CopyBytes& operation) {
-  std::memmove(operation.to, operation.from, operation.size_bytes);
-  return {};
-}
-
-Status CpuStream::execute(const SumUp& operation) {
-  StepSums total;
-  for (const StepSums* part : operation.parts.of<StepSums>()) total.add(*part);
-  *operation.total = total;
-  return {};
-}
-
-Status CpuStream::execute(const Reduce& operation) {
-  cpu::reduce(kernels_, operation.to, operation.parts.of<float>(), operation.count);
-  return {};
-}
-
-Status CpuStream::execute(const ReduceWithNorm& operation) {
-  const Reduce& what = operation.reduce;
-  cpu::reduce_with_norm(kernels_, what.to, what.parts.of<float>(), what.count, *operation.sums,
-                        {{}, operation.first_element, {operation.ranks, operation.count_ranks}, operation.squares});
-  return {};
-}
-
-Status CpuStream::execute(const WeightedDelta& operation) {
-  const auto samples = static_cast<float>(operation.sums->samples);
-  kernels_.weighted_delta(operation.to, operation.anchor, operation.from, samples, operation.count);
-  return {};
-}
-
-Status CpuStream::execute(const Digest& operation) {
-  *operation.to = xxh3({operation.of, operation.size_bytes});
-  return {};
-}
-
-Status CpuStream::execute(const ConvertElements& operation) {
-  if (operation.residual != nullptr && operation.to_type == DType::bf16) {
-    kernels_.round_with_residual(static_cast<std::uint16_t*>(operation.to), static_cast<const float*>(operation.from),
-                                 operation.residual, operation.count);
-  } else if (operation.residual != nullptr) {
-    convert_elements_with_residual(static_cast<std::byte*>(operation.to), operation.to_type,
-                                   static_cast<const float*>(operation.from), operation.residual, operation.count);
-  } else if (operation.to_type == operation.from_type) {
-    std::memmove(operation.to, operation.from, operation.count * size_bytes(operation.to_type));
-  } else if (operation.to_type == DType::bf16) {
-    kernels_.round(static_cast<std::uint16_t*>(operation.to), static_cast<const float*>(operation.from),
-                   operation.count);
-  } else {
-    kernels_.widen(static_cast<float*>(operation.to), static_cast<const std::uint16_t*>(operation.from),
-                   operation.count);
-  }
-  return {};
-}
-
-Status CpuStream::execute(const AddConverted& operation) {
-  if (operation.from_type == DType::bf16) {
-    kernels_.add_widened(operation.to, static_cast<const std::uint16_t*>(operation.from), operation.count);
-  } else {
-    kernels_.add(operation.to, operation.to, static_cast<const float*>(operation.from), operation.count);
-  }
-  return {};
-}
-
-Status CpuStream::execute(const ClearBytes& operation) {
-  std::memset(operation.at, 0, operation.size_bytes);
-  return {};
-}
-
-Status CpuStream::execute(const AddUpdateSquares& operation) {
-  cpu::add_update_squares(kernels_, operation.rule, operation.stripe, operation.sum, *operation.total);
-  return {};
-}
-
-Status CpuStream::execute(const Update& operation) {
-  cpu::update(kernels_, operation.rule, operation.number, operation.stripe, operation.contributions.of<float>(),
-              *operation.total, NoProbe{});
-  return {};
-}
-
-/// replay() executes these.
-Status CpuStream::execute(const Replay&) { return {}; }
-
-Status CpuStream::execute(const RunProgram& operation) {
-  operation.programs->for_rows(operation.computed).run(operation);
-  return {};
 }
 
 }  // namespace troupe::cpu

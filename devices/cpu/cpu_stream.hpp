@@ -70,23 +70,10 @@ class CpuStream final : public Stream {
   void end(const Status& why) noexcept;
   void note(const Operation& operation, const WorkLabel& label, Clock::time_point begun) const noexcept;
   Status execute(const Operation& operation);
-  Status execute(const AwaitPoint& operation);
+  Status await(const AwaitPoint& operation);
   Status wait_until(const AwaitPoint& operation, Deadline deadline);
   Status overdue(const AwaitPoint& operation) const;
-  Status execute(const SignalPoint& operation);
-  Status execute(const CopyBytes& operation);
-  Status execute(const SumUp& operation);
-  Status execute(const Reduce& operation);
-  Status execute(const ReduceWithNorm& operation);
-  Status execute(const WeightedDelta& operation);
-  Status execute(const ConvertElements& operation);
-  Status execute(const AddConverted& operation);
-  Status execute(const ClearBytes& operation);
-  Status execute(const Digest& operation);
-  Status execute(const AddUpdateSquares& operation);
-  Status execute(const Update& operation);
-  Status execute(const RunProgram& operation);
-  Status execute(const Replay& operation);
+  void raise(const SignalPoint& operation);
 
   AddressSpace& space_;
   const std::uint32_t threads_;

@@ -151,16 +151,6 @@ ConvolutionShape shape_of(const ConvolutionForm& f) {
   return s;
 }
 
-void give_operands(ConvolveArgs& args, const DnnPlaces& places) {
-  args.images = places[kConvolutionImages], args.weights = places[kConvolutionWeights];
-}
-void give_operands(ConvolveToImagesArgs& args, const DnnPlaces& places) {
-  args.gradient = places[kConvolutionOutput], args.weights = places[kConvolutionWeights];
-}
-void give_operands(ConvolveToWeightsArgs& args, const DnnPlaces& places) {
-  args.gradient = places[kConvolutionOutput], args.images = places[kConvolutionImages];
-}
-
 /// From [filters, channels, taps] to [filters, taps, channels].
 std::vector<float> channels_last(const std::vector<float>& weights, const ConvolutionShape& s) {
   std::vector<float> moved(weights.size());
@@ -174,9 +164,11 @@ std::vector<float> channels_last(const std::vector<float>& weights, const Convol
 
 }  // namespace
 
-/// `args`: of the kernel, but for addresses.
+/// `Args`: of the kernel.
 template <class Args>
-double DnnTrial::distance_of(const ConvolutionForm& form, Args args, std::int64_t result) {
+double DnnTrial::distance_of(const ConvolutionForm& form, std::int64_t result) {
+  Args args{};
+  args.images_type = args.weights_type = args.gradient_type = form.type;
   args.shape = shape_of(form);
   const std::array<std::uint64_t, 4> counts{0, args.shape.count_in(), args.shape.count_weights(),
                                             args.shape.count_out()};
@@ -196,7 +188,10 @@ double DnnTrial::distance_of(const ConvolutionForm& form, Args args, std::int64_
     places[kConvolutionBias] = numbers(5, form.filters, form.type);
     args.to.bias = reinterpret_cast<const float*>(numbers(5, form.filters, Stored::f32));
   }
-  give_operands(args, places);
+  // A kernel reads all but what it computes.
+  const auto operand = [&](std::int64_t id) { return id == result ? nullptr : places[static_cast<std::size_t>(id)]; };
+  args.images = operand(kConvolutionImages), args.weights = operand(kConvolutionWeights);
+  args.gradient = operand(kConvolutionOutput);
   launch(args, count_tiles(extents_of(args)) * kBlockThreads);
   if (!run_(form, places)) return kNone;
   std::vector<float> own = read(static_cast<const std::byte*>(args.to.at), count, Stored::f32);
@@ -207,13 +202,9 @@ double DnnTrial::distance_of(const ConvolutionForm& form, Args args, std::int64_
 }
 
 double DnnTrial::distance_of(const ConvolutionForm& form) {
-  if (form.kind == ConvolutionKind::forward)
-    return distance_of(form, ConvolveArgs{.images_type = form.type, .weights_type = form.type}, kConvolutionOutput);
-  if (form.kind == ConvolutionKind::to_images)
-    return distance_of(form, ConvolveToImagesArgs{.gradient_type = form.type, .weights_type = form.type},
-                       kConvolutionImages);
-  return distance_of(form, ConvolveToWeightsArgs{.gradient_type = form.type, .images_type = form.type},
-                     kConvolutionWeights);
+  if (form.kind == ConvolutionKind::forward) return distance_of<ConvolveArgs>(form, kConvolutionOutput);
+  if (form.kind == ConvolutionKind::to_images) return distance_of<ConvolveToImagesArgs>(form, kConvolutionImages);
+  return distance_of<ConvolveToWeightsArgs>(form, kConvolutionWeights);
 }
 
 // ---- Batch norms ----

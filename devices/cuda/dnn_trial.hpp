@@ -39,7 +39,7 @@ class DnnTrial {
   double distance_of(const PoolForm& form);
   double distance_of_gradient(const PoolForm& form);
   template <class Args>
-  double distance_of(const ConvolutionForm& form, Args args, std::int64_t result);
+  double distance_of(const ConvolutionForm& form, std::int64_t result);
   double distance_of(const BatchNormForm& form);
   double distance_of_statistics(const DnnPlaces& places, const ChannelMoments* moments, const BatchNormForm& form);
   double distance_of_gradient(const BatchNormForm& form, const DnnPlaces& forward, const ChannelMoments* moments);

@@ -9,16 +9,14 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <thread>
 #include <vector>
 
 #include "devices/fake/detail/recorded_pieces.hpp"
 #include "devices/fake/fake_timeline.hpp"
 #include "devices/fake/simulated_memory.hpp"
+#include "devices/reference/loop_stream.hpp"
 #include "runtime/compute/host_memory_device.hpp"
-#include "runtime/compute/stream.hpp"
-#include "runtime/compute/update_pass.hpp"
 #include "runtime/memory/arena.hpp"
 
 namespace troupe {
@@ -40,7 +38,7 @@ struct FakeOptions {
 
 /// A queue whose work is done when the device is run. Waits have no deadline, because there is no time. Work on memory
 /// that the address space does not know is refused with Error{invalid} when it is enqueued.
-class FakeStream final : public Stream {
+class FakeStream final : public reference::LoopStream {
  public:
   ~FakeStream();
   FakeStream(const FakeStream&) = delete;
@@ -48,27 +46,10 @@ class FakeStream final : public Stream {
 
   void wait(Point point) override;
   Point mark() override;
-  void signal(Point point) override;
-  void copy(Memory to, Memory from) override;
-  void sum_up(Memory total, std::span<const Memory> parts) override;
-  void reduce(Memory to, std::span<const Memory> parts) override;
-  void reduce_with_norm(Memory to, std::span<const Memory> parts, const NormCheck& what) override;
-  void weighted_delta(Memory to, Memory anchor, Memory from, Memory sums) override;
-  void clear(Memory memory) override;
-  void convert(Memory to, DType to_type, Memory from, DType from_type) override;
-  void convert_with_residual(Memory to, DType to_type, Memory from, Memory residual) override;
-  void add_converted(Memory to, Memory from, DType from_type) override;
-  void digest(Memory to, Memory of) override;
-  void add_update_squares(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) override;
-  void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
-              std::span<const Memory> contributions, Memory total) override;
-
   void enqueue(Programs& programs, const std::function<void()>& work) override;
 
   /// Enqueues a test's own work, which is never recorded in a program. If it throws Error, the stream ends with that.
   void call(std::function<void()> work);
-  /// Enqueues a replica's work; if it throws Error, the stream ends with that.
-  void run(fake::Words form, fake::Words values, std::function<void(fake::WordReader)> work);
   /// The next update ends at that moment of its pass, as if the process were killed there: nothing later on this stream
   /// is done, signalled or poisoned.
   void die_in_update(PassMoment moment, std::uint64_t block);
@@ -89,15 +70,14 @@ class FakeStream final : public Stream {
     std::function<void()> run;
   };
   FakeStream(FakeDevice& device, TimelineId line);
-  void push(fake::Piece piece);
+  void push(reference::Piece piece) override;
+  std::byte* address(const Memory& memory) const override;
+  std::function<bool(PassMoment, std::uint64_t)> pass_probe() override;
   void push_now(Work work);
-  void push_now(const fake::Piece& piece);
+  void push_now(const reference::Piece& piece);
   void push_replay(fake::RecordedPieces& recorded);
   void end(const Status& why);
   bool may_run() const;
-  UpdateAddresses addresses_of(const RuleStep& rule, const StripeMemory& stripe) const;
-  template <class T>
-  std::vector<const T*> resolve(std::span<const Memory> parts, std::uint64_t size_bytes) const;
 
   FakeDevice& device_;
   FakeTimeline line_;
@@ -108,7 +88,7 @@ class FakeStream final : public Stream {
   std::optional<PassEnd> dies_at_;
   bool ended_ = false;
   // Used by the thread that enqueues.
-  std::vector<fake::Piece> captured_;
+  std::vector<reference::Piece> captured_;
   bool captures_ = false;
   std::uint64_t calls_ = 0;
 };

@@ -10,6 +10,7 @@ namespace troupe {
 namespace {
 
 using reference::ReferenceStream;
+using reference::WordReader;
 
 ReferenceStream& own(Stream& stream) {
   auto* found = dynamic_cast<ReferenceStream*>(&stream);
@@ -27,7 +28,8 @@ class ReferenceDevice final : public HostMemoryDevice {
                                    const std::vector<Bucket>& buckets, const ReplicaMemory& memory) override {
     return make_reference_replica({[this](const Memory& part) { return space().address(part); },
                                    [](Stream& stream, const ReplicaCall& call) {
-                                     own(stream).call([call] { call.run(call.batch, call.rows, call.sums); });
+                                     own(stream).run(
+                                         {}, {}, [call](WordReader) { call.run(call.batch, call.rows, call.sums); });
                                    }},
                                   graph, layout, batch, buckets, memory);
   }

@@ -217,9 +217,9 @@ struct HostingStart {
 
 /// A group's exchange while a policy hosts its stripes: shards apply the ranks' contributions when they arrive. The
 /// calls are those of an Exchange. From one open() to the next all ranks take the same steps.
-class HostedRoute {
+class HostedExchange {
  public:
-  virtual ~HostedRoute() = default;
+  virtual ~HostedExchange() = default;
   /// The shards take over the stripes once `stream` has passed; the rank's weights become the shards' parameters.
   virtual void open(Stream& stream, const HostingStart& start) = 0;
   /// After a barrier: this process's shard stops using its stripe before the work that `stream` is given next.
@@ -278,7 +278,7 @@ struct ExchangeParts {
   LossScaling scaling{};               // with memory.loss_scale, which this exchange then moves
   bool running = false;                // running statistics: a switch gives them without_outer_momentum()
   Stream* side = nullptr;              // of policies that have a round under way behind the next step
-  HostedRoute* hosted = nullptr;       // of hosted policies
+  HostedExchange* hosted = nullptr;       // of hosted policies
   std::uint64_t updates = 0;           // that the rule has made before
   bool average_begins = false;         // the average of the parameters starts as what they are at the first step
 };

@@ -31,38 +31,18 @@ Graph shared(DType dtype) {
            {"out", Dense{3}, {"sum"}},
            {"loss", SoftmaxCrossEntropy{}, {"out", std::string{kLabel}}}}};
 }
-CudaDeviceOptions by_library() { return {.products = "own", .convolutions = "cudnn"}; }
-CudaDeviceOptions by_kernels() { return {.products = "own", .convolutions = "own"}; }
-
-using Variables = std::initializer_list<std::pair<const char*, const char*>>;
-
-double distance_with(Variables variables, DType dtype) {
-  const std::string said = said_with(variables, [dtype] {
-    return text(distance(gradients_of(heads(dtype), by_library()), gradients_of(heads(dtype), by_kernels())));
-  });
-  return std::stod(said);
-}
-
-/// The choices that a replica leaves in a folder, with these variables, and the device's description.
-std::string choices_with(Variables variables, const fs::path& folder, const Graph& graph) {
-  const std::string said = said_with(variables, [&graph] {
-    Trial trial{by_library(), graph};
-    trial.step(1);
-    return text(trial.description(), trial.end().ok() ? "; done" : "; failed");
-  });
-  return text(said, '\n', content_of(file_in(folder)));
-}
 
 TEST(CudaAttention, IsTheSameWhereTheLibraryHasNoPlanForItOrForItsGradient) {
   if (!gpu::is_stand_in()) GTEST_SKIP() << "a real library has no errors on command";
   for (const DType dtype : {DType::bf16, DType::f16}) {
     const TempFolder folder;
     const char* const cache = folder.path().c_str();
-    const double by_both = distance_with({{"XDG_CACHE_HOME", cache}}, dtype);
+    const double by_both = distance_with({{"XDG_CACHE_HOME", cache}}, heads(dtype));
     EXPECT_GT(by_both, 0) << "all of it was computed by kernels of ours";
     EXPECT_LT(by_both, 0.02);
     for (const char* const fault : {"attention=cudnn_not_supported", "attention_backward=cudnn_not_supported"})
-      EXPECT_EQ(distance_with({{"XDG_CACHE_HOME", cache}, {"TROUPE_CUDA_HOST_FAULT", fault}}, dtype), 0) << fault;
+      EXPECT_EQ(distance_with({{"XDG_CACHE_HOME", cache}, {"TROUPE_CUDA_HOST_FAULT", fault}}, heads(dtype)), 0)
+          << fault;
   }
 }
 
@@ -102,7 +82,7 @@ TEST(CudaAttention, IsComputedByTheNextEngineWhereOneComputesSomethingElseWhichT
     SCOPED_TRACE(text(variable, ' ', what));
     const TempFolder folder;
     const Variables variables{{"XDG_CACHE_HOME", folder.path().c_str()}, {variable, what}};
-    EXPECT_LT(distance_with(variables, DType::bf16), 0.02);
+    EXPECT_LT(distance_with(variables, heads(DType::bf16)), 0.02);
     expect_says(content_of(file_in(folder.path())), {" = 0\n", " = 2\n"});
     fs::remove(file_in(folder.path()));
     expect_says(choices_with(variables, folder.path(), heads(DType::bf16)),

@@ -18,9 +18,6 @@ Graph net(DType dtype = DType::f32) {
            {"out", Dense{3}},
            {"loss", SoftmaxCrossEntropy{}}}};
 }
-/// Only convolutions by a library.
-CudaDeviceOptions by_cudnn() { return {.products = "own", .convolutions = "cudnn"}; }
-CudaDeviceOptions by_own() { return {.products = "own", .convolutions = "own"}; }
 
 TEST(CudaConvolutions, AreNotByALibraryOfAnotherMajorVersion) {
   if (!gpu::is_stand_in()) GTEST_SKIP() << "a real library has one version";
@@ -33,13 +30,6 @@ TEST(CudaConvolutions, AreNotByALibraryOfAnotherMajorVersion) {
         {"convolutions, pools, batch norms and 16-bit attention by own kernels (cuDNN ", "is not one of version 9"});
 }
 
-/// How far a step's gradients are from those by kernels of ours, where the stand-in has such errors.
-double distance_with(const char* fault, DType dtype) {
-  return std::stod(said_with({{"TROUPE_CUDA_HOST_FAULT", fault}}, [dtype] {
-    return text(distance(gradients_of(net(dtype), by_cudnn()), gradients_of(net(dtype), by_own())));
-  }));
-}
-
 TEST(CudaConvolutions, AreTheSameWhereTheLibraryHasNoPlanForSomeOfThem) {
   if (!gpu::is_stand_in()) GTEST_SKIP() << "a real library has no errors on command";
   for (const char* const fault :
@@ -47,20 +37,21 @@ TEST(CudaConvolutions, AreTheSameWhereTheLibraryHasNoPlanForSomeOfThem) {
         "convolution_relu=cudnn_not_supported,convolution_bias=cudnn_not_supported",
         "convolution_to_images=cudnn_not_supported", "convolution_to_weights=cudnn_not_supported"}) {
     SCOPED_TRACE(fault);
-    const double f32 = distance_with(fault, DType::f32), bf16 = distance_with(fault, DType::bf16),
-                 f16 = distance_with(fault, DType::f16);
+    const Variables variables{{"TROUPE_CUDA_HOST_FAULT", fault}};
+    const double f32 = distance_with(variables, net()), bf16 = distance_with(variables, net(DType::bf16)),
+                 f16 = distance_with(variables, net(DType::f16));
     EXPECT_LT(f32, 1e-5);
     EXPECT_GT(f32, 0) << "all convolutions were computed by kernels of ours";
     EXPECT_LT(bf16, 0.02);
     EXPECT_LT(f16, 0.02);
   }
-  EXPECT_EQ(distance_with("cudnnBackendCreateDescriptor=cudnn_not_supported", DType::f32), 0);
+  EXPECT_EQ(distance_with({{"TROUPE_CUDA_HOST_FAULT", "cudnnBackendCreateDescriptor=cudnn_not_supported"}}, net()), 0);
 }
 
 TEST(CudaConvolutions, EndTheStreamWithTheReasonWhenTheLibraryFails) {
   if (!gpu::is_stand_in()) GTEST_SKIP() << "a real library has no errors on command";
   const auto ended = [] {
-    Trial trial{by_cudnn(), net()};
+    Trial trial{by_library(), net()};
     trial.step(1);
     const Status status = trial.end();
     return text(name_of(status.code()), ": ", status.text());
@@ -76,7 +67,7 @@ TEST(CudaConvolutions, EndTheStreamWithTheReasonWhenTheLibraryFails) {
 /// What a step on a device of this process says, with a folder for caches.
 std::string described_with(const fs::path& folder, std::uint32_t rows = kTrialRows) {
   return said_with({{"XDG_CACHE_HOME", folder.c_str()}}, [rows] {
-    Trial trial{by_cudnn(), net()};
+    Trial trial{by_library(), net()};
     trial.step(1, rows);
     return text(trial.description(), trial.end().ok() ? "; done" : "; failed");
   });
@@ -155,8 +146,8 @@ TEST(CudaConvolutions, AreComputedByTheNextEngineWhereOneComputesSomethingElseWh
     SCOPED_TRACE(wrong);
     const TempFolder folder;
     const auto described = [] {
-      const std::string said = Trial{by_cudnn(), net()}.description();  // later devices read what was chosen
-      const double apart = distance(gradients_of(net(), by_cudnn()), gradients_of(net(), by_own()));
+      const std::string said = Trial{by_library(), net()}.description();  // later devices read what was chosen
+      const double apart = distance(gradients_of(net(), by_library()), gradients_of(net(), by_kernels()));
       return text(said, apart < 1e-5 ? "; right" : "; wrong");
     };
     expect_says(
@@ -192,8 +183,8 @@ TEST(EngineChoices, OfSeveralProcessesAreMerged) {
 TEST(CudaConvolutions, DoWithoutAWorkspaceThatDoesNotFit) {
   if (!gpu::is_stand_in()) GTEST_SKIP() << "a real GPU has no errors on command";
   const auto computed = [] {
-    const std::vector<float> found = gradients_of(net(), by_cudnn());
-    return text(distance(found, gradients_of(net(), by_own())) < 1e-5 ? "right" : "wrong");
+    const std::vector<float> found = gradients_of(net(), by_library());
+    return text(distance(found, gradients_of(net(), by_kernels())) < 1e-5 ? "right" : "wrong");
   };
   bool did_without = false;
   for (int call = 1; call < 40 && !did_without; ++call) {
@@ -216,9 +207,9 @@ TEST(CudaConvolutions, HaveTheSameBitsEachTime) {
 
 TEST(CudaConvolutions, AreRoundedToTf32OnlyWhereThatIsAskedFor) {
   if (!gpu::is_stand_in()) GTEST_SKIP() << "a machine may have no library, or a GPU without TF32";
-  const std::vector<float> own = gradients_of(net(), by_own());
-  EXPECT_LT(distance(gradients_of(net(), by_cudnn()), own), 1e-5);
-  CudaDeviceOptions options = by_cudnn();
+  const std::vector<float> own = gradients_of(net(), by_kernels());
+  EXPECT_LT(distance(gradients_of(net(), by_library()), own), 1e-5);
+  CudaDeviceOptions options = by_library();
   options.tf32 = true;
   const double rounded = distance(gradients_of(net(), options), own);
   EXPECT_GT(rounded, 1e-5);
@@ -226,7 +217,7 @@ TEST(CudaConvolutions, AreRoundedToTf32OnlyWhereThatIsAskedFor) {
 }
 
 TEST(CudaConvolutions, OfFewerRowsAreComputedWithTheMemoryThatThereIs) {
-  EXPECT_LT(distance(gradients_of(net(), {}, 3), gradients_of(net(), by_own(), 3)), 1e-5);
+  EXPECT_LT(distance(gradients_of(net(), {}, 3), gradients_of(net(), by_kernels(), 3)), 1e-5);
 }
 
 // Another rank may be reading them still: that is what the wait was for.

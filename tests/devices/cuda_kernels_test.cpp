@@ -12,6 +12,7 @@
 #include "runtime/base/random.hpp"
 #include "runtime/compute/rules/gradient_check.hpp"
 #include "runtime/compute/rules/tensor_norms.hpp"
+#include "tests/support/random_numbers.hpp"
 
 // The kernels' host forms against the definitions of runtime/compute, on sizes that no block of threads divides.
 namespace troupe::cuda {
@@ -35,11 +36,6 @@ void launch(const std::string& name, const Args& args, std::uint32_t blocks = 7)
   for (std::uint32_t index = 0; index < blocks; ++index) found->run(Block{memory, index, blocks}, &args);
 }
 
-std::vector<float> random_floats(std::uint64_t key, std::size_t count) {
-  std::vector<float> values(count);
-  for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<float>(random_normal(key, i));
-  return values;
-}
 std::vector<std::uint16_t> bf16_of(const std::vector<float>& values) {
   std::vector<std::uint16_t> all;
   for (const float value : values) all.push_back(to_bf16(value));
@@ -63,7 +59,8 @@ TEST(CudaKernels, CopyAndClearAllBytesAndNoMore) {
 TEST(CudaKernels, ReduceWithNormWithTheBitsOfTheDefinition) {
   for (const std::size_t count : kSizes) {
     SCOPED_TRACE(count);
-    std::array<std::vector<float>, 3> parts{random_floats(1, count), random_floats(2, count), random_floats(3, count)};
+    std::array<std::vector<float>, 3> parts{random_numbers(1, count), random_numbers(2, count),
+                                            random_numbers(3, count)};
     std::vector<float> expected = parts[0];
     for (std::size_t i = 0; i < count; ++i) expected[i] = expected[i] + parts[1][i] + parts[2][i];
     ReduceArgs args{};
@@ -89,7 +86,7 @@ TEST(CudaKernels, ReduceWithNormWithTheBitsOfTheDefinition) {
 TEST(CudaKernels, ConvertAsTheRuntimeDoes) {
   for (const std::size_t count : kSizes) {
     SCOPED_TRACE(count);
-    std::vector<float> from = random_floats(4, count), kept = random_floats(5, count);
+    std::vector<float> from = random_numbers(4, count), kept = random_numbers(5, count);
     constexpr float kSpecial[]{NAN, INFINITY, -INFINITY, 1.00390625F, 1.01171875F, 3.4e38F, -0.0F};
     for (std::size_t i = 0; i < std::size(kSpecial) && i < count; ++i) from[i] = kSpecial[i];
     std::vector<std::uint16_t> to(count);
@@ -136,7 +133,8 @@ TEST(CudaKernels, UpdateWithTheBitsOfTheDefinition) {
       if (count > 5000 && kind != RuleKind::adamw) continue;  // the same loop
       SCOPED_TRACE(text(name_of(kind), ", ", count, " elements"));
       const RuleStep rule = rule_step({.kind = kind, .rate = 0.01, .weight_decay = 0.1, .look_ahead = 0.8}, 3);
-      std::vector<float> p = random_floats(7, count), gradient = random_floats(8, count), s0 = random_floats(9, count);
+      std::vector<float> p = random_numbers(7, count), gradient = random_numbers(8, count),
+                         s0 = random_numbers(9, count);
       for (float& value : s0) value = value * value + 0.01F;
       std::vector<float> s1 = s0, wanted_p = p, wanted_s0 = s0, wanted_s1 = s1;
       std::vector<std::uint16_t> image(count);
@@ -165,8 +163,8 @@ TEST(CudaKernels, MultiplyMatricesOfOddExtentsInBothOrders) {
   for (const auto& [rows, columns, inner] :
        {std::array<std::size_t, 3>{1, 1, 1}, {31, 33, 17}, {16, 16, 16}, {33, 1, 4097}, {5, 70, 0}}) {
     SCOPED_TRACE(text(rows, " x ", columns, " over ", inner));
-    const std::vector<float> a = random_floats(10, rows * inner), b = random_floats(11, columns * inner),
-                             bias = random_floats(12, columns);
+    const std::vector<float> a = random_numbers(10, rows * inner), b = random_numbers(11, columns * inner),
+                             bias = random_numbers(12, columns);
     std::vector<float> to(rows * columns, NAN);
     MultiplyArgs args{};
     args.to.at = to.data(), args.to.bias = bias.data(), args.to.parts = 1, args.to.scale = 1;
@@ -192,8 +190,8 @@ TEST(CudaKernels, AddUpAProductThatWasCutIntoParts) {
   for (const std::uint32_t parts : {2U, 3U, 7U}) {
     SCOPED_TRACE(parts);
     constexpr std::size_t kRows = 65, kColumns = 31, kInner = 333;
-    const std::vector<float> a = random_floats(10, kRows * kInner), b = random_floats(11, kInner * kColumns),
-                             bias = random_floats(12, kColumns);
+    const std::vector<float> a = random_numbers(10, kRows * kInner), b = random_numbers(11, kInner * kColumns),
+                             bias = random_numbers(12, kColumns);
     std::vector<float> whole(kRows * kColumns), cut(kRows * kColumns, 2), partial(parts * cut.size(), NAN);
     MultiplyArgs args{};
     args.to = {whole.data(), bias.data(), nullptr, whole.size(), Stored::f32, 0, 1, 0.5F};
@@ -212,8 +210,8 @@ TEST(CudaKernels, AddUpAProductThatWasCutIntoParts) {
 TEST(CudaKernels, BringGradientsAndStatisticsOfChannelsThatALibraryHasFound) {
   for (const std::size_t channels : {std::size_t{1}, std::size_t{33}, std::size_t{4097}}) {
     SCOPED_TRACE(channels);
-    const std::vector<float> to_scale = random_floats(1, channels), to_shift = random_floats(2, channels),
-                             mean = random_floats(3, channels), variance = random_floats(4, channels);
+    const std::vector<float> to_scale = random_numbers(1, channels), to_shift = random_numbers(2, channels),
+                             mean = random_numbers(3, channels), variance = random_numbers(4, channels);
     std::array<std::vector<float>, 4> to;
     for (std::vector<float>& one : to) one.assign(channels + 1, 9);
     const std::uint64_t samples = 12;
@@ -239,7 +237,7 @@ TEST(CudaKernels, SumColumnsAndNormalizeRowsOfOddExtents) {
   for (const auto& [rows, columns] :
        {std::array<std::size_t, 2>{0, 1}, {1, 1}, {31, 33}, {33, 31}, {4097, 3}, {3, 4097}}) {
     SCOPED_TRACE(text(rows, " x ", columns));
-    const std::vector<float> from = random_floats(20, rows * columns), scale = random_floats(21, columns);
+    const std::vector<float> from = random_numbers(20, rows * columns), scale = random_numbers(21, columns);
     std::vector<float> partial(3 * columns, NAN), to(rows * columns + 1, 9.0F);
     std::vector<RowMoments> moments(rows + 1);
     launch(

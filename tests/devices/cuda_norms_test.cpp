@@ -34,38 +34,18 @@ Graph others() {
            {"out", Dense{3}, {"sum"}},
            {"loss", SoftmaxCrossEntropy{}, {"out", std::string{kLabel}}}}};
 }
-CudaDeviceOptions by_library() { return {.products = "own", .convolutions = "cudnn"}; }
-CudaDeviceOptions by_kernels() { return {.products = "own", .convolutions = "own"}; }
-
-using Variables = std::initializer_list<std::pair<const char*, const char*>>;
-
-double distance_with(Variables variables, DType dtype) {
-  const std::string said = said_with(variables, [dtype] {
-    return text(distance(gradients_of(norms(dtype), by_library()), gradients_of(norms(dtype), by_kernels())));
-  });
-  return std::stod(said);
-}
-
-/// The choices that a replica leaves in a folder, with these variables, and the device's description.
-std::string choices_with(Variables variables, const fs::path& folder, const Graph& graph) {
-  const std::string said = said_with(variables, [&graph] {
-    Trial trial{by_library(), graph};
-    trial.step(1);
-    return text(trial.description(), trial.end().ok() ? "; done" : "; failed");
-  });
-  return text(said, '\n', content_of(file_in(folder)));
-}
 
 TEST(CudaNorms, AreTheSameWhereTheLibraryHasNoPlanForThemOrForTheirGradient) {
   if (!gpu::is_stand_in()) GTEST_SKIP() << "a real library has no errors on command";
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     const TempFolder folder;
     const char* const cache = folder.path().c_str();
-    const double by_both = distance_with({{"XDG_CACHE_HOME", cache}}, dtype);
+    const double by_both = distance_with({{"XDG_CACHE_HOME", cache}}, norms(dtype));
     EXPECT_GT(by_both, 0) << "all of it was computed by kernels of ours";
     EXPECT_LT(by_both, dtype == DType::f32 ? 1e-5 : 0.02);
     for (const char* const fault : {"batch_norm=cudnn_not_supported", "batch_norm_backward=cudnn_not_supported"})
-      EXPECT_EQ(distance_with({{"XDG_CACHE_HOME", cache}, {"TROUPE_CUDA_HOST_FAULT", fault}}, dtype), 0) << fault;
+      EXPECT_EQ(distance_with({{"XDG_CACHE_HOME", cache}, {"TROUPE_CUDA_HOST_FAULT", fault}}, norms(dtype)), 0)
+          << fault;
   }
 }
 
@@ -93,7 +73,7 @@ TEST(CudaNorms, AreComputedByTheNextEngineWhereOneComputesSomethingElseWhichTheD
     SCOPED_TRACE(wrong);
     const TempFolder folder;
     const Variables variables{{"XDG_CACHE_HOME", folder.path().c_str()}, {"TROUPE_CUDA_HOST_CUDNN_WRONG", wrong}};
-    EXPECT_LT(distance_with(variables, DType::f32), 1e-5);
+    EXPECT_LT(distance_with(variables, norms(DType::f32)), 1e-5);
     expect_says(content_of(file_in(folder.path())), {" = 0\n", " = 1 1:2\n"});
     fs::remove(file_in(folder.path()));
     expect_says(choices_with(variables, folder.path(), norms()),

@@ -22,14 +22,6 @@ Graph pools(DType dtype = DType::f32) {
            {"out", Dense{3}, {"all"}},
            {"loss", SoftmaxCrossEntropy{}, {"out", std::string{kLabel}}}}};
 }
-CudaDeviceOptions by_library() { return {.products = "own", .convolutions = "cudnn"}; }
-CudaDeviceOptions by_kernels() { return {.products = "own", .convolutions = "own"}; }
-
-std::string distance_with(std::initializer_list<std::pair<const char*, const char*>> variables, DType dtype) {
-  return said_with(variables, [dtype] {
-    return text(distance(gradients_of(pools(dtype), by_library()), gradients_of(pools(dtype), by_kernels())));
-  });
-}
 
 TEST(CudaPools, AreTheSameWhereTheLibraryHasNoPlanForSomeOfThem) {
   if (!gpu::is_stand_in()) GTEST_SKIP() << "a real library has no errors on command";
@@ -39,28 +31,18 @@ TEST(CudaPools, AreTheSameWhereTheLibraryHasNoPlanForSomeOfThem) {
                                      {"average_pool_backward=cudnn_not_supported", DType::f32}}) {
     SCOPED_TRACE(fault);
     const TempFolder folder;
-    const std::string apart =
-        distance_with({{"XDG_CACHE_HOME", folder.path().c_str()}, {"TROUPE_CUDA_HOST_FAULT", fault}}, dtype);
-    EXPECT_LT(std::stod(apart), dtype == DType::f32 ? 1e-5 : 0.02) << apart;
+    const double apart =
+        distance_with({{"XDG_CACHE_HOME", folder.path().c_str()}, {"TROUPE_CUDA_HOST_FAULT", fault}}, pools(dtype));
+    EXPECT_LT(apart, dtype == DType::f32 ? 1e-5 : 0.02);
     if (dtype != DType::f32) continue;
-    EXPECT_GT(std::stod(apart), 0) << "all pools were computed by kernels of ours";
+    EXPECT_GT(apart, 0) << "all pools were computed by kernels of ours";
   }
-}
-
-/// The choices that a replica leaves in a folder, with these variables, and the device's description.
-std::string choices_with(std::initializer_list<std::pair<const char*, const char*>> variables, const fs::path& folder) {
-  const std::string said = said_with(variables, [] {
-    Trial trial{by_library(), pools()};
-    trial.step(1);
-    return text(trial.description(), trial.end().ok() ? "; done" : "; failed");
-  });
-  return text(said, '\n', content_of(file_in(folder)));
 }
 
 TEST(CudaPools, AreChosenWithAnIndexForTheGradientOfAMaxPool) {
   if (!gpu::is_stand_in()) GTEST_SKIP() << "a machine may have no library";
   const TempFolder folder;
-  expect_says(choices_with({{"XDG_CACHE_HOME", folder.path().c_str()}}, folder.path()),
+  expect_says(choices_with({{"XDG_CACHE_HOME", folder.path().c_str()}}, folder.path(), pools()),
               {"; done\n", "max_pool f32 7x9x8x8 to 5x8 window 3x3 padding 1x1 stride 2x1 aligned 256 = 1 1:2\n",
                "max_pool f32 7x9x8x8 to 5x8 window 3x3 padding 1x1 stride 2x1 index aligned 256 = 1 1:2\n",
                "max_pool backward f32 7x9x8x8 to 5x8 window 3x3 padding 1x1 stride 2x1 index aligned 256 = 1 1:2\n",
@@ -73,14 +55,11 @@ TEST(CudaPools, AreComputedByTheNextEngineWhereOneComputesSomethingElseWhichTheD
   for (const char* const wrong : {"max_pool", "max_pool_backward", "average_pool", "average_pool_backward"}) {
     SCOPED_TRACE(wrong);
     const TempFolder folder;
-    const std::string cache = folder.path().string();
-    const std::initializer_list<std::pair<const char*, const char*>> variables{{"XDG_CACHE_HOME", cache.c_str()},
-                                                                               {"TROUPE_CUDA_HOST_CUDNN_WRONG", wrong}};
-    const std::string apart = distance_with(variables, DType::f32);
-    EXPECT_LT(std::stod(apart), 1e-5) << apart;
+    const Variables variables{{"XDG_CACHE_HOME", folder.path().c_str()}, {"TROUPE_CUDA_HOST_CUDNN_WRONG", wrong}};
+    EXPECT_LT(distance_with(variables, pools()), 1e-5);
     expect_says(content_of(file_in(folder.path())), {" = 0\n", " = 1 1:2\n"});
     fs::remove(file_in(folder.path()));
-    expect_says(choices_with(variables, folder.path()),
+    expect_says(choices_with(variables, folder.path(), pools()),
                 {" (not engine 1 for ", ": its results differ from those of own kernels by ", "; done"});
   }
 }

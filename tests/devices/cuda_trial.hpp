@@ -114,9 +114,11 @@ inline double distance(const std::vector<float>& a, const std::vector<float>& b)
   return std::sqrt(apart / length);
 }
 
+/// Of the environment: names and values.
+using Variables = std::initializer_list<std::pair<const char*, const char*>>;
+
 /// What `say` returns in a process of its own with these variables, or the error.
-inline std::string said_with(std::initializer_list<std::pair<const char*, const char*>> variables,
-                             const std::function<std::string()>& say) {
+inline std::string said_with(Variables variables, const std::function<std::string()>& say) {
   return gpu::in_child([&] {
     for (const auto& [name, value] : variables) (void)::setenv(name, value, 1);
     try {
@@ -162,4 +164,26 @@ inline std::string content_of(const fs::path& file) {
   read << std::ifstream{file}.rdbuf();
   return read.str();
 }
+
+/// Of what cuDNN can compute, all by it, or all by kernels of ours.
+inline CudaDeviceOptions by_library() { return {.products = "own", .convolutions = "cudnn"}; }
+inline CudaDeviceOptions by_kernels() { return {.products = "own", .convolutions = "own"}; }
+
+/// How far a step's gradients by cuDNN are from those by kernels of ours, with these variables.
+inline double distance_with(Variables variables, const Graph& graph) {
+  return std::stod(said_with(variables, [&graph] {
+    return text(distance(gradients_of(graph, by_library()), gradients_of(graph, by_kernels())));
+  }));
+}
+
+/// The choices that a replica leaves in a folder, with these variables, and the device's description.
+inline std::string choices_with(Variables variables, const fs::path& folder, const Graph& graph) {
+  const std::string said = said_with(variables, [&graph] {
+    Trial trial{by_library(), graph};
+    trial.step(1);
+    return text(trial.description(), trial.end().ok() ? "; done" : "; failed");
+  });
+  return text(said, '\n', content_of(file_in(folder)));
+}
+
 }  // namespace troupe

@@ -6,27 +6,14 @@
 #include <span>
 
 #include "devices/cpu/kernels/dense.hpp"
-#include "runtime/base/random.hpp"
 #include "runtime/model/layout.hpp"
+#include "tests/support/random_numbers.hpp"
 
 namespace troupe::cpu {
 namespace {
 
 float value_of(float stored) { return stored; }
 float value_of(std::uint16_t stored) { return from_bf16(stored); }
-
-template <class Element>
-std::vector<Element> random_numbers(std::uint64_t key, std::size_t count) {
-  std::vector<Element> made(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto value = static_cast<float>(random_normal(key, i));
-    if constexpr (sizeof(Element) == sizeof(float))
-      made[i] = value;
-    else
-      made[i] = to_bf16(value);
-  }
-  return made;
-}
 
 template <class Element>
 struct DenseCase {

@@ -7,17 +7,11 @@
 #include "devices/cpu/kernels/max_pool.hpp"
 #include "devices/cpu/kernels/one_channel_gradient.hpp"
 #include "devices/cpu/kernels/patches.hpp"
-#include "runtime/base/random.hpp"
 #include "runtime/model/layout.hpp"
+#include "tests/support/random_numbers.hpp"
 
 namespace troupe::cpu {
 namespace {
-
-std::vector<float> normal_floats(std::uint64_t key, std::size_t count) {
-  std::vector<float> values(count);
-  for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<float>(random_normal(key, i));
-  return values;
-}
 
 /// The sums of one image in f64, [kernel elements + 1, filters].
 std::vector<double> weight_sums(const OneChannelConvolution& of, const std::vector<float>& image,
@@ -39,10 +33,10 @@ std::vector<double> weight_sums(const OneChannelConvolution& of, const std::vect
 void compare_one_channel(const OneChannelGradient& kernel, const OneChannelConvolution& of) {
   SCOPED_TRACE(testing::Message() << kernel.name << ", " << of.filters << " filters of " << of.kernel_height << " x "
                                   << of.kernel_width);
-  const auto image = normal_floats(1, of.height * of.width);
-  const auto gradient = normal_floats(2, of.output_height() * of.output_width() * of.filters);
+  const auto image = random_numbers(1, of.height * of.width);
+  const auto gradient = random_numbers(2, of.output_height() * of.output_width() * of.filters);
   const auto wanted = weight_sums(of, image, gradient);
-  const auto before = normal_floats(3, wanted.size());
+  const auto before = random_numbers(3, wanted.size());
   std::vector<float> sums = before;
   kernel.add(of, image.data(), gradient.data(), sums.data());
   for (std::size_t i = 0; i < sums.size(); ++i) ASSERT_NEAR(sums[i], before[i] + wanted[i], 2e-4) << "sum " << i;
@@ -58,20 +52,6 @@ TEST(OneChannelGradient, AddsTheSumsOfF64ForAnySizeOnEveryInstructionSet) {
 
 float value_in(float of) { return of; }
 float value_in(std::uint16_t of) { return from_bf16(of); }
-
-/// Small whole numbers, so that many elements of a window are equal.
-template <class Element>
-std::vector<Element> whole_numbers(std::uint64_t key, std::size_t count) {
-  std::vector<Element> made(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto value = static_cast<float>(random_below(key, i, 7)) - 3;
-    if constexpr (sizeof(Element) == sizeof(float))
-      made[i] = value;
-    else
-      made[i] = to_bf16(value);
-  }
-  return made;
-}
 
 /// The place of the first largest element of an output element's window.
 template <class Element>

@@ -15,15 +15,10 @@
 #include "runtime/base/error.hpp"
 #include "runtime/base/random.hpp"
 #include "runtime/model/layout.hpp"
+#include "tests/support/random_numbers.hpp"
 
 namespace troupe::cpu {
 namespace {
-
-std::vector<float> random_floats(std::uint64_t key, std::size_t count) {
-  std::vector<float> values(count);
-  for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<float>(random_normal(key, i));
-  return values;
-}
 
 std::vector<std::uint32_t> bits(const std::vector<float>& values) {
   std::vector<std::uint32_t> found;
@@ -36,10 +31,10 @@ struct Updated {
   std::vector<std::uint16_t> half;
 };
 Updated updated(const Kernels& kernels, RuleKind kind, std::size_t count, std::size_t undo_count, bool two) {
-  Updated made{random_floats(1, count),
-               random_floats(2, count),
-               random_floats(3, count),
-               random_floats(7, count),
+  Updated made{random_numbers(1, count),
+               random_numbers(2, count),
+               random_numbers(3, count),
+               random_numbers(7, count),
                {},
                {},
                {},
@@ -48,8 +43,8 @@ Updated updated(const Kernels& kernels, RuleKind kind, std::size_t count, std::s
   for (float& v : reads(kind, &Rule::beta1) ? made.s1 : made.s0) v *= v;
   made.half.resize(count);
   for (auto* undo : {&made.undo0, &made.undo1, &made.undo2, &made.undo3}) undo->resize(undo_count);
-  const std::vector<float> first = random_floats(4, count), second = random_floats(5, count),
-                           next = random_floats(6, undo_count);
+  const std::vector<float> first = random_numbers(4, count), second = random_numbers(5, count),
+                           next = random_numbers(6, undo_count);
   const RuleStep rule = rule_step({.kind = kind, .rate = 0.01, .weight_decay = 0.1, .ema_decay = 0.9}, 4);
   UndoCopy undo{{next.data(), next.data(), next.data(), next.data()},
                 {made.undo0.data(), made.undo1.data(), made.undo2.data(), made.undo3.data()},
@@ -93,7 +88,7 @@ TEST(Kernels, WidenEveryBf16AndRoundItBackOnEveryInstructionSet) {
       ASSERT_EQ(std::bit_cast<std::uint32_t>(wide[i]), expected) << kernels->name;
       ASSERT_EQ(back[i], to_bf16(wide[i])) << kernels->name << ", of bits " << i;
     }
-    const std::vector<float> values = random_floats(8, 1001);
+    const std::vector<float> values = random_numbers(8, 1001);
     kernels->round(back.data(), values.data(), values.size());
     for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(back[i], to_bf16(values[i])) << kernels->name;
   }
@@ -101,9 +96,9 @@ TEST(Kernels, WidenEveryBf16AndRoundItBackOnEveryInstructionSet) {
 
 TEST(Kernels, RoundWithAResidualAndAddWidenedAsTheRuntimeDoesOnEveryInstructionSet) {
   for (const std::size_t count : {0U, 1U, 15U, 16U, 17U, 1001U}) {
-    std::vector<float> from = random_floats(8, count);
+    std::vector<float> from = random_numbers(8, count);
     for (std::size_t i = 5; i < count; i += 7) from[i] = i % 2 == 0 ? INFINITY : 3.4e38F;
-    const std::vector<float> kept = random_floats(9, count), sums = random_floats(10, count);
+    const std::vector<float> kept = random_numbers(9, count), sums = random_numbers(10, count);
     std::vector<std::uint16_t> expected(count);
     std::vector<float> left = kept, added = sums;
     convert_elements_with_residual(std::as_writable_bytes(std::span(expected)).data(), DType::bf16, from.data(),
@@ -137,7 +132,7 @@ TEST(Kernels, AreLimitedToTheInstructionSetsThatTheEnvironmentAllows) {
 }
 
 TEST(Kernels, WriteTheImageOfTheUpdatedParametersRoundedAsTheRuntimeDoes) {
-  std::vector<float> values = random_floats(3, 500);
+  std::vector<float> values = random_numbers(3, 500);
   for (std::uint32_t i = 0; i < 500; ++i) {
     values.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(random_bits(9, i))));
   }
@@ -163,7 +158,7 @@ TEST(Kernels, CopyTheUndoBlockOfWhateverSizeWhileTheyUpdate) {
       for (const std::size_t undo :
            {std::size_t{0}, std::size_t{1}, std::size_t{64}, std::size_t{300}, std::size_t{1024}}) {
         const Updated found = updated(*kernels, RuleKind::adam, count, undo, true);
-        EXPECT_EQ(found.undo0, random_floats(6, undo)) << kernels->name << ' ' << count << ' ' << undo;
+        EXPECT_EQ(found.undo0, random_numbers(6, undo)) << kernels->name << ' ' << count << ' ' << undo;
         EXPECT_EQ(found.undo1, found.undo0);
         EXPECT_EQ(found.undo2, found.undo0);
         EXPECT_EQ(found.undo3, found.undo0) << "of the average";
@@ -174,8 +169,8 @@ TEST(Kernels, CopyTheUndoBlockOfWhateverSizeWhileTheyUpdate) {
 
 TEST(Kernels, AddElementByElementAlsoInPlace) {
   for (const Kernels* kernels : usable_kernels()) {
-    std::vector<float> a = random_floats(1, 77), expected(77);
-    const std::vector<float> b = random_floats(2, 77);
+    std::vector<float> a = random_numbers(1, 77), expected(77);
+    const std::vector<float> b = random_numbers(2, 77);
     for (std::size_t i = 0; i < 77; ++i) expected[i] = a[i] + b[i];
     kernels->add(a.data(), a.data(), b.data(), 77);
     EXPECT_EQ(a, expected) << kernels->name;
@@ -183,7 +178,7 @@ TEST(Kernels, AddElementByElementAlsoInPlace) {
 }
 
 TEST(Kernels, AddBf16AlsoInPlaceAndRoundEachSumOnce) {
-  const std::vector<float> a = random_floats(1, 77), b = random_floats(2, 77);
+  const std::vector<float> a = random_numbers(1, 77), b = random_numbers(2, 77);
   for (const Kernels* kernels : usable_kernels()) {
     std::vector<std::uint16_t> sum(77), other(77), expected(77);
     kernels->round(sum.data(), a.data(), 77);
@@ -199,8 +194,8 @@ TEST(Kernels, AddGroupsOfElementsThatLieApart) {
   for (const Kernels* kernels : usable_kernels()) {
     for (const std::size_t elements : {1U, 7U, 16U, 37U}) {
       const std::size_t step = elements + 3;
-      std::vector<float> sum = random_floats(1, kCount * step), expected = sum;
-      const std::vector<float> part = random_floats(2, kCount * elements);
+      std::vector<float> sum = random_numbers(1, kCount * step), expected = sum;
+      const std::vector<float> part = random_numbers(2, kCount * elements);
       std::vector<std::uint16_t> half(sum.size()), half_expected(sum.size()), half_part(part.size());
       kernels->round(half.data(), sum.data(), sum.size());
       kernels->round(half_part.data(), part.data(), part.size());
@@ -222,7 +217,7 @@ TEST(Kernels, SpreadTheGradientOfAnAverageOverItsRows) {
   for (const std::size_t count_rows : {1U, 3U, 64U, 300U}) {
     for (const std::size_t width : {1U, 16U, 35U, 2100U}) {
       const float part = 1 / static_cast<float>(count_rows);
-      const std::vector<float> mean = random_floats(1, width);
+      const std::vector<float> mean = random_numbers(1, width);
       std::vector<std::uint16_t> half(width), half_rows(count_rows * width);
       std::vector<float> rows(count_rows * width);
       for (const Kernels* kernels : usable_kernels()) {
@@ -239,7 +234,7 @@ TEST(Kernels, SpreadTheGradientOfAnAverageOverItsRows) {
 }
 
 TEST(Kernels, RectifyWhatIsBelowZeroAndKeepNaN) {
-  std::vector<float> values = random_floats(1, 77);
+  std::vector<float> values = random_numbers(1, 77);
   values[5] = std::numeric_limits<float>::quiet_NaN();
   values[6] = std::numeric_limits<float>::infinity();
   for (const Kernels* kernels : usable_kernels()) {
@@ -275,9 +270,9 @@ TEST(Kernels, MaskGradientsWhereTheActivationIsNotAboveZero) {
 }
 
 TEST(Kernels, MultiplyByTheSlopesOfTanhAndTheLogisticFunctionAtAnOutput) {
-  const std::vector<float> outputs = random_floats(21, 37);
+  const std::vector<float> outputs = random_numbers(21, 37);
   for (const Kernels* kernels : usable_kernels()) {
-    std::vector<float> by_tanh = random_floats(22, outputs.size()), by_sigmoid = by_tanh;
+    std::vector<float> by_tanh = random_numbers(22, outputs.size()), by_sigmoid = by_tanh;
     const std::vector<float> gradient = by_tanh;
     std::vector<std::uint16_t> half_outputs, half_by_tanh, half_by_sigmoid;
     for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -300,7 +295,7 @@ TEST(Kernels, MultiplyByTheSlopesOfTanhAndTheLogisticFunctionAtAnOutput) {
 }
 
 TEST(Kernels, ExponentiateNearlyExactlyWithTheSameBitsOnEveryInstructionSet) {
-  std::vector<float> values = random_floats(9, 1003);
+  std::vector<float> values = random_numbers(9, 1003);
   for (float& value : values) value = -std::abs(value) * 20;
   values[5] = 0, values[900] = -1e30F, values[1001] = -std::numeric_limits<float>::infinity();
   std::vector<float> wanted = values;
@@ -343,12 +338,6 @@ std::vector<float> convolved(const OneChannelConvolution& of, const std::vector<
   return to;
 }
 
-std::vector<std::uint16_t> random_bf16(std::uint64_t key, std::size_t count) {
-  std::vector<std::uint16_t> values;
-  for (const float value : random_floats(key, count)) values.push_back(to_bf16(value));
-  return values;
-}
-
 TEST(OneChannelConvolution, IsThatOfALoopForAnySize) {
   if (!may_convolve_one_channel()) GTEST_SKIP() << "needs the AVX-512 instructions for bf16";
   constexpr std::uint16_t kUntouched = 0x1234;
@@ -356,9 +345,9 @@ TEST(OneChannelConvolution, IsThatOfALoopForAnySize) {
     for (const std::size_t kernel : {2U, 3U, 5U}) {
       for (const std::size_t width : {5U, 12U, 14U, 21U}) {
         const OneChannelConvolution of{6, width, 2 + kernel % 4, kernel, filters, (filters + width) % 2 == 0};
-        const auto image = random_bf16(filters, of.height * of.width);
-        const auto weights = random_bf16(kernel, filters * of.kernel_height * kernel);
-        const auto bias = random_floats(width, OneChannelConvolution::kLanes);
+        const auto image = random_numbers<std::uint16_t>(filters, of.height * of.width);
+        const auto weights = random_numbers<std::uint16_t>(kernel, filters * of.kernel_height * kernel);
+        const auto bias = random_numbers(width, OneChannelConvolution::kLanes);
         const auto wanted = convolved(of, image, weights, bias);
         std::vector<std::uint32_t> packed(of.packed_words());
         pack_one_channel(of, weights.data(), packed.data());
@@ -442,10 +431,10 @@ void expect_near(const std::vector<float>& found, const std::vector<double>& exp
 /// All passes of `images` images, group by group.
 void compare_lanes(const LaneKernels& kernels, const LaneConvolution& of, std::size_t images) {
   SCOPED_TRACE(testing::Message() << kernels.name << ", " << of.channels << " channels, " << of.filters << " filters");
-  std::vector<float> input = random_floats(1, images * of.input_elements());
-  std::vector<float> gradient = random_floats(2, images * of.output_elements());
-  std::vector<float> weights = random_floats(3, of.count_weights());
-  const std::vector<float> bias = random_floats(4, of.filters);
+  std::vector<float> input = random_numbers(1, images * of.input_elements());
+  std::vector<float> gradient = random_numbers(2, images * of.output_elements());
+  std::vector<float> weights = random_numbers(3, of.count_weights());
+  const std::vector<float> bias = random_numbers(4, of.filters);
   const auto in = stored(kernels, input), slope = stored(kernels, gradient), kept = stored(kernels, weights);
   const Convolved expected = convolved(of, images, input, gradient, weights, bias);
   const double rounding = kernels.elements_of_word == 1 ? 1e-6 : 4e-3;
@@ -561,10 +550,10 @@ std::vector<float> wide(const std::vector<std::uint16_t>& from) {
 template <class Element>
 void compare_norms(const NormKernels<Element>& kernels, std::size_t rows, std::size_t width, bool relu) {
   SCOPED_TRACE(testing::Message() << kernels.name << ", " << rows << " x " << width << (relu ? ", ReLU" : ""));
-  const Stored<Element> x{random_floats(1, rows * width)}, gradient{random_floats(2, rows * width)};
-  const std::vector<float> means = random_floats(3, width), factors = random_floats(4, width),
-                           shifts = random_floats(5, width), sums = random_floats(6, width),
-                           products = random_floats(7, width);
+  const Stored<Element> x{random_numbers(1, rows * width)}, gradient{random_numbers(2, rows * width)};
+  const std::vector<float> means = random_numbers(3, width), factors = random_numbers(4, width),
+                           shifts = random_numbers(5, width), sums = random_numbers(6, width),
+                           products = random_numbers(7, width);
   const NormColumns by{means.data(), factors.data(), shifts.data(), relu};
   std::vector<double> mean(width), squares(width), output(x.values.size()), sum(width), product(width),
       back(x.values.size());
@@ -620,7 +609,7 @@ TEST(NormKernels, KeepNaNsAndRoundAsTheRuntimeDoes) {
   for (const NormKernelSet* set : usable_norm_kernels()) {
     for (const std::size_t width : {3U, 8U, 16U, 64U}) {
       SCOPED_TRACE(testing::Message() << set->bf16.name << ' ' << width);
-      Stored<std::uint16_t> x{random_floats(1, 2 * width)};
+      Stored<std::uint16_t> x{random_numbers(1, 2 * width)};
       x.elements[1] = to_bf16(NAN);
       const std::vector<float> zeros(width), factors(width, 1.01F);
       std::vector<std::uint16_t> y(2 * width);

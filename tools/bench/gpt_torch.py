@@ -22,51 +22,14 @@ import json
 import math
 import re
 import struct
+import sys
 import time
+from pathlib import Path
 
-VOCABULARY = 256  # bytes
+sys.path.append(str(Path(__file__).resolve().parents[1] / "gpu-checks"))
+from networks_torch import BYTES, make_gpt
+
 WORD = 2**64 - 1
-
-
-def make_network(torch, vocabulary, length, width, heads, depth):
-    from torch import nn
-    from torch.nn import functional
-
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.attention_norm, self.mlp_norm = nn.LayerNorm(width), nn.LayerNorm(width)
-            self.query_key_value, self.projection = nn.Linear(width, 3 * width), nn.Linear(width, width)
-            self.expand, self.contract = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-        def forward(self, x):
-            rows, places, _ = x.shape
-            cut = self.query_key_value(self.attention_norm(x)).view(rows, places, 3, heads, width // heads)
-            query, key, value = cut.permute(2, 0, 3, 1, 4)
-            mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-            x = x + self.projection(mixed.transpose(1, 2).reshape(rows, places, width))
-            return x + self.contract(functional.gelu(self.expand(self.mlp_norm(x))))
-
-    class Gpt(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.embedding = nn.Embedding(vocabulary, width)
-            self.position = nn.Parameter(0.02 * torch.randn(length, width))
-            self.blocks = nn.ModuleList(Block() for _ in range(depth))
-            self.final_norm, self.logits = nn.LayerNorm(width), nn.Linear(width, vocabulary)
-            nn.init.normal_(self.embedding.weight, std=0.02)
-            for module in self.modules():
-                if isinstance(module, nn.Linear):
-                    nn.init.normal_(module.weight, std=module.in_features**-0.5)
-                    nn.init.zeros_(module.bias)
-
-        def forward(self, tokens):
-            x = self.embedding(tokens) + self.position
-            for block in self.blocks:
-                x = block(x)
-            return self.logits(self.final_norm(x))
-
-    return Gpt()
 
 
 def make_optimizer(torch, network, rate):
@@ -92,7 +55,7 @@ def take_step(torch, network, optimizer, rows, what, clip):
 
 def measure_speed(torch, network, what):
     optimizer = make_optimizer(torch, network, 0.001)
-    text = torch.randint(0, VOCABULARY, (512, what.length + 1))
+    text = torch.randint(0, BYTES, (512, what.length + 1))
 
     def step():
         take_step(torch, network, optimizer, text[torch.randint(0, len(text), (what.batch,))], what, clip=False)
@@ -218,7 +181,7 @@ def main():
     torch.manual_seed(what.seed)
     torch.set_num_threads(what.threads)
     torch.set_flush_denormal(True)
-    network = make_network(torch, VOCABULARY, what.length, what.width, what.heads, what.depth)
+    network = make_gpt(torch, BYTES, what.length, what.width, what.heads, what.depth)
     if what.weights:
         network.load_state_dict(read_weights(torch, what.weights))
     run = torch.compile(network) if what.compile else network

@@ -71,7 +71,8 @@ def make_resnet(nn, large, bottleneck, filters, blocks, classes):
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes))
 
 
-def make_gpt(torch, depth=6, width=384, heads=6):
+def make_gpt(torch, vocabulary=BYTES, length=PLACES, width=384, heads=6, depth=6):
+    """The model of apps/text/gpt.toml, with weights that begin as its weights do."""
     from torch import nn
     from torch.nn import functional
 
@@ -93,9 +94,15 @@ def make_gpt(torch, depth=6, width=384, heads=6):
     class Gpt(nn.Module):
         def __init__(self):
             super().__init__()
-            self.embedding, self.position = nn.Embedding(BYTES, width), nn.Parameter(0.02 * torch.randn(PLACES, width))
+            self.embedding = nn.Embedding(vocabulary, width)
+            self.position = nn.Parameter(0.02 * torch.randn(length, width))
             self.blocks = nn.Sequential(*(Block() for _ in range(depth)))
-            self.final_norm, self.logits = nn.LayerNorm(width), nn.Linear(width, BYTES)
+            self.final_norm, self.logits = nn.LayerNorm(width), nn.Linear(width, vocabulary)
+            nn.init.normal_(self.embedding.weight, std=0.02)
+            for module in self.modules():
+                if isinstance(module, nn.Linear):
+                    nn.init.normal_(module.weight, std=module.in_features**-0.5)
+                    nn.init.zeros_(module.bias)
 
         def forward(self, tokens):
             return self.logits(self.final_norm(self.blocks(self.embedding(tokens) + self.position)))

@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "runtime/base/shared_library.hpp"
+
 // What we use of NCCL (libnccl.so.2), declared here so that everything builds where it is not installed. Binary
 // compatible with nccl.h; nccl_api_check.cpp proves that where nccl.h is found.
 struct ncclComm;
@@ -17,18 +19,8 @@ namespace troupe::nccl {
 using Comm = ncclComm*;
 using StreamHandle = CUstream_st*;
 
-enum class Result : unsigned {
-  success = 0,
-  unhandled_cuda_error = 1,
-  system_error = 2,
-  internal_error = 3,
-  invalid_argument = 4,
-  invalid_usage = 5,
-  remote_error = 6,
-  in_progress = 7,
-};
-enum class Type : unsigned { bytes = 0, u64 = 5, f32 = 7 };
-enum class Operator : unsigned { sum = 0 };
+#define TROUPE_VALUES "transports/nccl/nccl_values.def"
+#include "runtime/base/declare_values.inc"
 
 struct UniqueId {
   char bytes[128];
@@ -46,8 +38,7 @@ struct Config {
   int split_share = INT_MIN;
 };
 
-// X(member of Library, exported symbol, type of its result, parameters...): the only list of entry points.
-// Library::load, the check against nccl.h and the stand-in are made from it.
+// The only list of entry points. Library::load, the check against nccl.h and the stand-in are made from it.
 #define TROUPE_NCCL_ENTRY_POINTS(X)                                                                                   \
   X(get_version, ncclGetVersion, Result, int* version)                                                                \
   X(get_unique_id, ncclGetUniqueId, Result, UniqueId* id)                                                             \
@@ -72,10 +63,7 @@ struct Config {
 
 /// NCCL's entry points. A value: copies call the same library, which stays loaded until the process ends.
 struct Library {
-#define TROUPE_NCCL_MEMBER(member, symbol, Returned, ...) Returned (*member)(__VA_ARGS__) = nullptr;
-  TROUPE_NCCL_ENTRY_POINTS(TROUPE_NCCL_MEMBER)
-#undef TROUPE_NCCL_MEMBER
-
+  TROUPE_ENTRIES(TROUPE_NCCL_ENTRY_POINTS)
   /// Opens `library` and finds every entry point; nothing of it is called. Without a value: `why` says which library or
   /// which symbol is missing.
   static std::optional<Library> load(std::string& why, const char* library = "libnccl.so.2");

@@ -13,37 +13,20 @@ inline constexpr bool detail::kKnownBySize<nccl::Config> = true;
 namespace nccl {
 namespace {
 
-#define TROUPE_NCCL_SAME(member, symbol, Returned, ...) \
-  static_assert(detail::SameFunction<decltype(Library::member), decltype(&::symbol)>::value, #symbol);
-TROUPE_NCCL_ENTRY_POINTS(TROUPE_NCCL_SAME)
-#undef TROUPE_NCCL_SAME
-
-TROUPE_SAME_VALUE(Result::success, ncclSuccess)
-TROUPE_SAME_VALUE(Result::unhandled_cuda_error, ncclUnhandledCudaError)
-TROUPE_SAME_VALUE(Result::system_error, ncclSystemError)
-TROUPE_SAME_VALUE(Result::internal_error, ncclInternalError)
-TROUPE_SAME_VALUE(Result::invalid_argument, ncclInvalidArgument)
-TROUPE_SAME_VALUE(Result::invalid_usage, ncclInvalidUsage)
-TROUPE_SAME_VALUE(Result::remote_error, ncclRemoteError)
-TROUPE_SAME_VALUE(Result::in_progress, ncclInProgress)
-TROUPE_SAME_VALUE(Type::bytes, ncclChar)
-TROUPE_SAME_VALUE(Type::u64, ncclUint64)
-TROUPE_SAME_VALUE(Type::f32, ncclFloat32)
-TROUPE_SAME_VALUE(Operator::sum, ncclSum)
+TROUPE_NCCL_ENTRY_POINTS(TROUPE_SAME_ENTRY)
+#define TROUPE_VALUES "transports/nccl/nccl_values.def"
+#include "runtime/base/detail/compare_values.inc"
 TROUPE_SAME_VALUE(INT_MIN, NCCL_CONFIG_UNDEF_INT)
 
-#define TROUPE_SAME_PLACE(our, their)                                    \
-  static_assert(offsetof(Config, our) == offsetof(ncclConfig_t, their)); \
-  static_assert(sizeof(Config::our) == sizeof(ncclConfig_t::their));
-TROUPE_SAME_PLACE(size, size)
-TROUPE_SAME_PLACE(magic, magic)
-TROUPE_SAME_PLACE(version, version)
-TROUPE_SAME_PLACE(blocking, blocking)
-TROUPE_SAME_PLACE(cga_cluster_size, cgaClusterSize)
-TROUPE_SAME_PLACE(min_ctas, minCTAs)
-TROUPE_SAME_PLACE(max_ctas, maxCTAs)
-TROUPE_SAME_PLACE(net_name, netName)
-TROUPE_SAME_PLACE(split_share, splitShare)
+TROUPE_SAME_PLACE(Config, size, ncclConfig_t, size)
+TROUPE_SAME_PLACE(Config, magic, ncclConfig_t, magic)
+TROUPE_SAME_PLACE(Config, version, ncclConfig_t, version)
+TROUPE_SAME_PLACE(Config, blocking, ncclConfig_t, blocking)
+TROUPE_SAME_PLACE(Config, cga_cluster_size, ncclConfig_t, cgaClusterSize)
+TROUPE_SAME_PLACE(Config, min_ctas, ncclConfig_t, minCTAs)
+TROUPE_SAME_PLACE(Config, max_ctas, ncclConfig_t, maxCTAs)
+TROUPE_SAME_PLACE(Config, net_name, ncclConfig_t, netName)
+TROUPE_SAME_PLACE(Config, split_share, ncclConfig_t, splitShare)
 
 }  // namespace
 }  // namespace nccl

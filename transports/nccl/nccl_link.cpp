@@ -120,7 +120,7 @@ void Link::check(Result result, const char* what) const {
 
 /// Until NCCL has finished what it does in the background; in_progress: not by the deadline. Throws when this link
 /// ends.
-Result Link::settle(Lock& lock, Deadline deadline) {
+Result Link::poll_until_done(Lock& lock, Deadline deadline) {
   for (;;) {
     if (ends_) fail(why_.code(), std::string{why_.text()});
     Result state = Result::success;
@@ -132,7 +132,7 @@ Result Link::settle(Lock& lock, Deadline deadline) {
 
 void Link::connect(Blocking&, Deadline deadline) {
   Lock lock{mutex_};
-  const Result state = settle(lock, deadline);
+  const Result state = poll_until_done(lock, deadline);
   TROUPE_CHECK(state != Result::in_progress, Code::timeout, "rank ", members_[rank_].name.value,
                " waited for NCCL to connect ", members_.size(), " ranks", late_ranks());
   check(state, "connecting");
@@ -173,7 +173,7 @@ void Link::enqueue(void* stream, std::span<const std::byte> what) {
     const Result ended = library_.group_end();  // also after an error
     check(issued, "a collective");
     if (ended != Result::in_progress) return check(ended, "a group of calls");
-    const Result state = settle(lock, Deadline::after(deadline_));
+    const Result state = poll_until_done(lock, Deadline::after(deadline_));
     TROUPE_CHECK(state != Result::in_progress, Code::timeout, "NCCL took more than ", deadline_.count(),
                  " ms to begin a call (faults.exchange_s)", late_ranks());
     check(state, "a group of calls");

@@ -36,72 +36,84 @@ inline void find_divisors(ConvolutionShape& s) noexcept {
 }
 #endif
 
-/// The elements that the three products of a convolution read.
-struct ConvolutionReads {
-  const ConvolutionShape& shape;
+/// What the three products of a convolution are given. Each reads two of: the images, the weights, the gradient to the
+/// output.
+struct ConvolutionArgs {
+  const StreamState* stream;
+  ProductTo to;
+  const void* images;
+  const void* weights;
+  const void* gradient;
+  Stored images_type;
+  Stored weights_type;
+  Stored gradient_type;
+  ConvolutionShape shape;
+};
+/// The output of a convolution.
+struct ConvolveArgs : ConvolutionArgs {};
+/// The gradient to the images of a convolution.
+struct ConvolveToImagesArgs : ConvolutionArgs {};
+/// The gradient to the weights of a convolution.
+struct ConvolveToWeightsArgs : ConvolutionArgs {};
 
-  static constexpr std::uint64_t kOutside = ~std::uint64_t{0};
+/// The elements that the products multiply. A term of a sum, or a column, that stands for a tap and a channel or filter
+/// of the group is tap * (channels or filters of a group) + channel or filter.
+struct ConvolutionElements {
+  const ConvolutionArgs& args;
+  const void* images;
+  const void* weights;
+  const void* gradient;
 
-  /// Of the input, what output pixel `pixel` reads for tap `tap`, channel `channel` of the group.
-  TROUPE_KERNEL_MEMBER std::uint64_t input(std::uint64_t group, std::uint32_t pixel, std::uint32_t tap,
-                                           std::uint32_t channel) const {
+  /// Of the images, what output pixel `at` reads for a tap and channel; 0 outside.
+  TROUPE_KERNEL_MEMBER float image(std::uint64_t group, std::uint64_t at, std::uint64_t tap_and_channel) const {
+    const ConvolutionShape& shape = args.shape;
+    auto pixel = static_cast<std::uint32_t>(at), channel = static_cast<std::uint32_t>(tap_and_channel);
+    std::uint32_t tap = divide(channel, shape.by_channels);
     const std::uint32_t image = divide(pixel, shape.by_out_image), row = divide(pixel, shape.by_out_width);
     const std::uint32_t tap_row = divide(tap, shape.by_kernel_width);
     // Wraps around where it is outside.
     const std::uint32_t y = row * shape.stride_height + tap_row * shape.dilation_height - shape.padding_height;
     const std::uint32_t x = pixel * shape.stride_width + tap * shape.dilation_width - shape.padding_width;
-    if (y >= shape.height || x >= shape.width) return kOutside;
-    return ((std::uint64_t{image} * shape.height + y) * shape.width + x) * shape.channels +
-           group * shape.channels_of_group() + channel;
+    if (y >= shape.height || x >= shape.width) return 0;
+    return load(images, args.images_type,
+                ((std::uint64_t{image} * shape.height + y) * shape.width + x) * shape.channels +
+                    group * shape.channels_of_group() + channel);
   }
-  /// Of the output, what reads input pixel `pixel` for tap `tap`, filter `filter` of the group.
-  TROUPE_KERNEL_MEMBER std::uint64_t output(std::uint64_t group, std::uint32_t pixel, std::uint32_t tap,
-                                            std::uint32_t filter) const {
+  /// Of the gradient to the output, what reads pixel `at` of the images for a tap and filter; 0 outside.
+  TROUPE_KERNEL_MEMBER float slope(std::uint64_t group, std::uint64_t at, std::uint64_t tap_and_filter) const {
+    const ConvolutionShape& shape = args.shape;
+    auto pixel = static_cast<std::uint32_t>(at), filter = static_cast<std::uint32_t>(tap_and_filter);
+    std::uint32_t tap = divide(filter, shape.by_filters);
     const std::uint32_t image = divide(pixel, shape.by_image), row = divide(pixel, shape.by_width);
     const std::uint32_t tap_row = divide(tap, shape.by_kernel_width);
     std::uint32_t y = row + shape.padding_height - tap_row * shape.dilation_height;
     std::uint32_t x = pixel + shape.padding_width - tap * shape.dilation_width;
-    if ((y | x) >> 31 != 0) return kOutside;  // below 0
+    if ((y | x) >> 31 != 0) return 0;  // below 0
     const std::uint32_t h = divide(y, shape.by_stride_height), w = divide(x, shape.by_stride_width);
-    if (y != 0 || x != 0 || h >= shape.out_height || w >= shape.out_width) return kOutside;
-    return ((std::uint64_t{image} * shape.out_height + h) * shape.out_width + w) * shape.filters +
-           group * shape.filters_of_group() + filter;
+    if (y != 0 || x != 0 || h >= shape.out_height || w >= shape.out_width) return 0;
+    return load(gradient, args.gradient_type,
+                ((std::uint64_t{image} * shape.out_height + h) * shape.out_width + w) * shape.filters +
+                    group * shape.filters_of_group() + filter);
   }
 };
-TROUPE_KERNEL_BODY float load_inside(const void* from, Stored type, std::uint64_t index) {
-  return index == ConvolutionReads::kOutside ? 0.0F : load(from, type, index);
+
+template <class Product, class Args>
+TROUPE_KERNEL_BODY void multiply_elements(const Block& block, const Args& args) {
+  multiply_tiles(block, extents_of(args), args.to,
+                 Product{{args, block.at(args.images), block.at(args.weights), block.at(args.gradient)}});
 }
 
-/// The output of a convolution.
-struct ConvolveArgs {
-  const StreamState* stream;
-  ProductTo to;
-  const void* images;
-  const void* weights;
-  Stored images_type;
-  Stored weights_type;
-  ConvolutionShape shape;
-  std::uint32_t reserved;
-};
 constexpr ProductExtents extents_of(const ConvolveArgs& args) noexcept {
   const ConvolutionShape& s = args.shape;
   return {s.groups, std::uint64_t{s.images} * s.out_height * s.out_width, s.filters_of_group(),
           s.taps() * s.channels_of_group()};
 }
-
 /// Rows: the pixels of the output; terms: taps, and channels in each.
-struct ConvolutionProduct {
-  const ConvolveArgs& args;
-  ConvolutionReads reads;
-  const void* images;
-  const void* weights;
-
+struct OutputProduct : ConvolutionElements {
   TROUPE_KERNEL_MEMBER bool left_by_terms() const { return true; }
   TROUPE_KERNEL_MEMBER bool right_by_terms() const { return true; }
   TROUPE_KERNEL_MEMBER float left(std::uint64_t group, std::uint64_t row, std::uint64_t term) const {
-    auto channel = static_cast<std::uint32_t>(term);
-    const std::uint32_t tap = divide(channel, args.shape.by_channels);
-    return load_inside(images, args.images_type, reads.input(group, static_cast<std::uint32_t>(row), tap, channel));
+    return image(group, row, term);
   }
   TROUPE_KERNEL_MEMBER float right(std::uint64_t group, std::uint64_t term, std::uint64_t filter) const {
     const std::uint64_t terms = args.shape.taps() * args.shape.channels_of_group();
@@ -115,40 +127,20 @@ struct ConvolutionProduct {
   }
 };
 TROUPE_KERNEL_BODY void convolve(const Block& block, const ConvolveArgs& args) {
-  multiply_tiles(block, extents_of(args), args.to,
-                 ConvolutionProduct{args, {args.shape}, block.at(args.images), block.at(args.weights)});
+  multiply_elements<OutputProduct>(block, args);
 }
 
-/// The gradient to the images of a convolution.
-struct ConvolveToImagesArgs {
-  const StreamState* stream;
-  ProductTo to;
-  const void* gradient;  // to the output
-  const void* weights;
-  Stored gradient_type;
-  Stored weights_type;
-  ConvolutionShape shape;
-  std::uint32_t reserved;
-};
 constexpr ProductExtents extents_of(const ConvolveToImagesArgs& args) noexcept {
   const ConvolutionShape& s = args.shape;
   return {s.groups, std::uint64_t{s.images} * s.height * s.width, s.channels_of_group(),
           s.taps() * s.filters_of_group()};
 }
-
 /// Rows: the pixels of the images; terms: taps, and filters in each.
-struct ToImagesProduct {
-  const ConvolveToImagesArgs& args;
-  ConvolutionReads reads;
-  const void* gradient;
-  const void* weights;
-
+struct ToImagesProduct : ConvolutionElements {
   TROUPE_KERNEL_MEMBER bool left_by_terms() const { return true; }
   TROUPE_KERNEL_MEMBER bool right_by_terms() const { return false; }
   TROUPE_KERNEL_MEMBER float left(std::uint64_t group, std::uint64_t row, std::uint64_t term) const {
-    auto filter = static_cast<std::uint32_t>(term);
-    const std::uint32_t tap = divide(filter, args.shape.by_filters);
-    return load_inside(gradient, args.gradient_type, reads.output(group, static_cast<std::uint32_t>(row), tap, filter));
+    return slope(group, row, term);
   }
   TROUPE_KERNEL_MEMBER float right(std::uint64_t group, std::uint64_t term, std::uint64_t channel) const {
     auto filter = static_cast<std::uint32_t>(term);
@@ -164,43 +156,23 @@ struct ToImagesProduct {
   }
 };
 TROUPE_KERNEL_BODY void convolve_to_images(const Block& block, const ConvolveToImagesArgs& args) {
-  multiply_tiles(block, extents_of(args), args.to,
-                 ToImagesProduct{args, {args.shape}, block.at(args.gradient), block.at(args.weights)});
+  multiply_elements<ToImagesProduct>(block, args);
 }
 
-/// The gradient to the weights of a convolution.
-struct ConvolveToWeightsArgs {
-  const StreamState* stream;
-  ProductTo to;
-  const void* gradient;  // to the output
-  const void* images;
-  Stored gradient_type;
-  Stored images_type;
-  ConvolutionShape shape;
-  std::uint32_t reserved;
-};
 constexpr ProductExtents extents_of(const ConvolveToWeightsArgs& args) noexcept {
   const ConvolutionShape& s = args.shape;
   return {s.groups, s.filters_of_group(), s.taps() * s.channels_of_group(),
           std::uint64_t{s.images} * s.out_height * s.out_width};
 }
-
 /// Rows: filters; columns: taps, and channels in each; terms: the pixels of the output.
-struct ToWeightsProduct {
-  const ConvolveToWeightsArgs& args;
-  ConvolutionReads reads;
-  const void* gradient;
-  const void* images;
-
+struct ToWeightsProduct : ConvolutionElements {
   TROUPE_KERNEL_MEMBER bool left_by_terms() const { return false; }
   TROUPE_KERNEL_MEMBER bool right_by_terms() const { return false; }
   TROUPE_KERNEL_MEMBER float left(std::uint64_t group, std::uint64_t row, std::uint64_t term) const {
     return load(gradient, args.gradient_type, term * args.shape.filters + group * args.shape.filters_of_group() + row);
   }
   TROUPE_KERNEL_MEMBER float right(std::uint64_t group, std::uint64_t term, std::uint64_t column) const {
-    auto channel = static_cast<std::uint32_t>(column);
-    const std::uint32_t tap = divide(channel, args.shape.by_channels);
-    return load_inside(images, args.images_type, reads.input(group, static_cast<std::uint32_t>(term), tap, channel));
+    return image(group, term, column);
   }
   TROUPE_KERNEL_MEMBER std::uint64_t column(std::uint64_t, std::uint64_t column) const { return column; }
   TROUPE_KERNEL_MEMBER std::uint64_t index(std::uint64_t group, std::uint64_t row, std::uint64_t column) const {
@@ -211,8 +183,7 @@ struct ToWeightsProduct {
   }
 };
 TROUPE_KERNEL_BODY void convolve_to_weights(const Block& block, const ConvolveToWeightsArgs& args) {
-  multiply_tiles(block, extents_of(args), args.to,
-                 ToWeightsProduct{args, {args.shape}, block.at(args.gradient), block.at(args.images)});
+  multiply_elements<ToWeightsProduct>(block, args);
 }
 
 #if !defined(__CUDACC__)

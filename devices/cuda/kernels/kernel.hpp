@@ -174,6 +174,28 @@ class KernelMemory {
   ~KernelMemory() = default;
 };
 
+/// For blocks on the host: words that other processors write and read meanwhile.
+struct HostWords {
+  static std::uint64_t acquire(const std::uint64_t* word) noexcept { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
+  static void release(std::uint64_t* word, std::uint64_t value) noexcept {
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+  }
+  static void post(std::uint64_t* word, std::uint64_t value) noexcept {
+    __atomic_store_n(word, value, __ATOMIC_RELAXED);
+  }
+  static std::uint32_t glance(const std::uint32_t* word) noexcept { return __atomic_load_n(word, __ATOMIC_RELAXED); }
+  static bool claim(std::uint32_t* word, std::uint32_t value) noexcept {
+    std::uint32_t none = 0;
+    return __atomic_compare_exchange_n(word, &none, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+  }
+  static void lower(std::uint64_t* word, std::uint64_t value) noexcept {
+    std::uint64_t seen = __atomic_load_n(word, __ATOMIC_RELAXED);
+    while ((seen == 0 || seen > value) &&
+           !__atomic_compare_exchange_n(word, &seen, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+  }
+};
+
 #if defined(TROUPE_KERNEL_BLOCK)
 }  // namespace troupe::cuda
 #include TROUPE_KERNEL_BLOCK  // another Block, and its OfEachThread
@@ -181,7 +203,7 @@ namespace troupe::cuda {
 #else
 
 /// One block on the host: its threads follow each other, from one barrier to the next.
-class Block {
+class Block : public HostWords {
  public:
   Block(const KernelMemory& memory, std::uint32_t index, std::uint32_t count) noexcept
       : memory_(memory), index_(index), count_(count) {}
@@ -234,25 +256,6 @@ class Block {
     timespec now{};
     clock_gettime(CLOCK_MONOTONIC, &now);
     return static_cast<std::uint64_t>(now.tv_sec) * 1000000000U + static_cast<std::uint64_t>(now.tv_nsec);
-  }
-  /// Words that other processors write and read meanwhile.
-  static std::uint64_t acquire(const std::uint64_t* word) noexcept { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
-  static void release(std::uint64_t* word, std::uint64_t value) noexcept {
-    __atomic_store_n(word, value, __ATOMIC_RELEASE);
-  }
-  static void post(std::uint64_t* word, std::uint64_t value) noexcept {
-    __atomic_store_n(word, value, __ATOMIC_RELAXED);
-  }
-  static std::uint32_t glance(const std::uint32_t* word) noexcept { return __atomic_load_n(word, __ATOMIC_RELAXED); }
-  static bool claim(std::uint32_t* word, std::uint32_t value) noexcept {
-    std::uint32_t none = 0;
-    return __atomic_compare_exchange_n(word, &none, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
-  }
-  static void lower(std::uint64_t* word, std::uint64_t value) noexcept {
-    std::uint64_t seen = __atomic_load_n(word, __ATOMIC_RELAXED);
-    while ((seen == 0 || seen > value) &&
-           !__atomic_compare_exchange_n(word, &seen, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-    }
   }
 
  private:

@@ -13,8 +13,10 @@ FakeStream& own(Stream& stream) {
 
 namespace {
 
+using reference::WordReader;
+
 /// The first word of the forms of this replica's work.
-constexpr std::uint64_t kWork = 1001;
+constexpr std::uint64_t kWork = static_cast<std::uint64_t>(reference::PieceKind::replica) + 1;
 
 class QuadraticReplica final : public Replica {
  public:

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <type_traits>
 
 namespace troupe::detail {
@@ -46,3 +47,9 @@ struct SameFunction<R (*)(P...), S (*)(Q...)> {
 }  // namespace troupe::detail
 
 #define TROUPE_SAME_VALUE(ours, theirs) static_assert(static_cast<long long>(ours) == static_cast<long long>(theirs));
+#define TROUPE_SAME_PLACE(Ours, our, Theirs, their)              \
+  static_assert(offsetof(Ours, our) == offsetof(Theirs, their)); \
+  static_assert(sizeof(Ours::our) == sizeof(Theirs::their));
+// For the lists of functions that shared_library.hpp describes.
+#define TROUPE_SAME_ENTRY(member, symbol, Returned, ...) \
+  static_assert(troupe::detail::SameFunction<Returned (*)(__VA_ARGS__), decltype(&::symbol)>::value, #symbol);

@@ -93,7 +93,7 @@ class End {
     parts.memory = {.gradients = gradients_, .weights = weights_, .landing = weights_};
     parts.shard = shard_;
     parts.mine = mine_;
-    route_ = hosted_route(std::move(parts));
+    hosted_ = hosted_exchange(std::move(parts));
     const std::vector<PolicyPhase> phases{{.policy = {.kind = PolicyKind::ssp, .staleness = 0}}};
     ExchangeMemory memory{.gradients = gradients_, .mine = {mine_}};
     memory.weights = weights_;
@@ -101,7 +101,7 @@ class End {
                                       .policy = std::make_unique<PolicySequence>(phases, spec_.ranks),
                                       .buckets = spec_.buckets,
                                       .memory = std::move(memory),
-                                      .hosted = route_.get()});
+                                      .hosted = hosted_.get()});
     for (std::uint64_t step = 0; step < kSteps; ++step) enqueue(step);
     end_ = stream_->mark();
   }
@@ -150,7 +150,7 @@ class End {
   HostedShard shard_;
   HostedWorkerActor worker_;
   StripeMemory mine_;
-  std::unique_ptr<HostedRoute> route_;
+  std::unique_ptr<HostedExchange> hosted_;
   std::unique_ptr<Exchange> exchange_;
   Memory gradients_, weights_;
   std::vector<Memory> seen_, totals_;

@@ -163,7 +163,7 @@ class HostedWorld final : public contracts::CommunicatorWorld {
                                  .policy = std::make_unique<PolicySequence>(phases, spec_.ranks),
                                  .buckets = spec_.buckets,
                                  .memory = std::move(memory),
-                                 .hosted = routes_.emplace_back(hosted_route(std::move(hosted))).get(),
+                                 .hosted = exchanges_.emplace_back(hosted_exchange(std::move(hosted))).get(),
                                  .updates = options.updates});
   }
 
@@ -187,7 +187,7 @@ class HostedWorld final : public contracts::CommunicatorWorld {
   Actors actors_;
   std::vector<HostedMemory> memories_;
   std::vector<TimelineId> lines_;
-  std::vector<std::unique_ptr<HostedRoute>> routes_;
+  std::vector<std::unique_ptr<HostedExchange>> exchanges_;
   std::vector<HostedShard> shards_;
   std::vector<HostedWorkerActor> workers_;
   std::vector<std::uint32_t> owners_;  // by shard

@@ -60,7 +60,7 @@ class SharedByThreads {
 };
 
 /// As one of its threads sees it.
-class Block {
+class Block : public HostWords {
  public:
   Block(SharedByThreads& shared, unsigned thread, std::uint32_t index, std::uint32_t count) noexcept
       : shared_(shared), thread_(thread), index_(index), count_(count) {}
@@ -101,24 +101,6 @@ class Block {
   static void pause() noexcept { std::this_thread::yield(); }
   static std::uint64_t now_ns() noexcept {
     return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-  }
-  static std::uint64_t acquire(const std::uint64_t* word) noexcept { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
-  static void release(std::uint64_t* word, std::uint64_t value) noexcept {
-    __atomic_store_n(word, value, __ATOMIC_RELEASE);
-  }
-  static void post(std::uint64_t* word, std::uint64_t value) noexcept {
-    __atomic_store_n(word, value, __ATOMIC_RELAXED);
-  }
-  static std::uint32_t glance(const std::uint32_t* word) noexcept { return __atomic_load_n(word, __ATOMIC_RELAXED); }
-  static bool claim(std::uint32_t* word, std::uint32_t value) noexcept {
-    std::uint32_t none = 0;
-    return __atomic_compare_exchange_n(word, &none, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
-  }
-  static void lower(std::uint64_t* word, std::uint64_t value) noexcept {
-    std::uint64_t seen = __atomic_load_n(word, __ATOMIC_RELAXED);
-    while ((seen == 0 || seen > value) &&
-           !__atomic_compare_exchange_n(word, &seen, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-    }
   }
 
  private:

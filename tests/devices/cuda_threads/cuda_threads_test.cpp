@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "devices/cuda/kernels/list.hpp"
-#include "runtime/base/random.hpp"
+#include "tests/support/random_numbers.hpp"
 
 // Kernels with barriers, whose blocks have 256 threads of the host each (block_of_threads.hpp), against plain loops.
 namespace troupe::cuda {
@@ -23,11 +23,6 @@ void run(void (*body)(const Block&, const Args&), const Args& args, std::uint32_
   }
 }
 
-std::vector<float> random_floats(std::uint64_t key, std::size_t count) {
-  std::vector<float> values(count);
-  for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<float>(random_normal(key, i));
-  return values;
-}
 double dot(const std::vector<float>& a, const std::vector<float>& b) {
   double sum = 0;
   for (std::size_t i = 0; i < a.size(); ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
@@ -37,7 +32,7 @@ ProductTo written(std::vector<float>& to) { return {to.data(), nullptr, nullptr,
 
 TEST(CudaThreads, MultiplyInPartsAndWhole) {
   constexpr std::size_t kRows = 70, kColumns = 66, kInner = 37;
-  const std::vector<float> a = random_floats(1, kRows * kInner), b = random_floats(2, kInner * kColumns);
+  const std::vector<float> a = random_numbers(1, kRows * kInner), b = random_numbers(2, kInner * kColumns);
   std::vector<float> whole(kRows * kColumns), cut(whole.size()), partial(3 * whole.size());
   MultiplyArgs args{};
   args.to = written(whole);
@@ -67,12 +62,14 @@ TEST(CudaThreads, ConvolveAsOneForm) {
   s.by_image = divisor_of(42), s.by_width = divisor_of(6), s.by_out_image = divisor_of(12);
   s.by_out_width = divisor_of(3), s.by_kernel_width = divisor_of(3), s.by_channels = divisor_of(2);
   s.by_filters = divisor_of(3), s.by_stride_height = s.by_stride_width = divisor_of(2);
-  const std::vector<float> x = random_floats(3, s.count_in()), w = random_floats(4, s.count_weights()),
-                           g = random_floats(5, s.count_out());
+  const std::vector<float> x = random_numbers(3, s.count_in()), w = random_numbers(4, s.count_weights()),
+                           g = random_numbers(5, s.count_out());
   std::vector<float> y(g.size()), to_x(x.size()), to_w(w.size());
-  run(convolve, ConvolveArgs{nullptr, written(y), x.data(), w.data(), Stored::f32, Stored::f32, s, 0}, 2);
-  run(convolve_to_images, ConvolveToImagesArgs{nullptr, written(to_x), g.data(), w.data(), {}, {}, s, 0}, 2);
-  run(convolve_to_weights, ConvolveToWeightsArgs{nullptr, written(to_w), g.data(), x.data(), {}, {}, s, 0}, 1);
+  run(convolve, ConvolveArgs{{nullptr, written(y), x.data(), w.data(), nullptr, {}, {}, {}, s}}, 2);
+  run(convolve_to_images, ConvolveToImagesArgs{{nullptr, written(to_x), nullptr, w.data(), g.data(), {}, {}, {}, s}},
+      2);
+  run(convolve_to_weights, ConvolveToWeightsArgs{{nullptr, written(to_w), x.data(), nullptr, g.data(), {}, {}, {}, s}},
+      1);
   EXPECT_NE(dot(y, g), 0);
   EXPECT_NEAR(dot(to_x, x), dot(y, g), 1e-3);
   // Weights are read channels last, and their gradient is written channels first.
@@ -86,7 +83,7 @@ TEST(CudaThreads, ConvolveAsOneForm) {
 TEST(CudaThreads, SumColumnsAndChannels) {
   constexpr std::size_t kRows = 67, kColumns = 35;
   const ColumnSums sums{kRows, kColumns, 2, 0};
-  const std::vector<float> x = random_floats(6, kRows * kColumns);
+  const std::vector<float> x = random_numbers(6, kRows * kColumns);
   std::vector<float> partial(2 * kColumns);
   std::vector<Moments> moments(2 * kColumns);
   std::vector<ChannelMoments> channels(kColumns);
@@ -110,8 +107,8 @@ TEST(CudaThreads, SumColumnsAndChannels) {
 
 TEST(CudaThreads, NormalizeRowsAndMakeWeightsOfThem) {
   constexpr std::size_t kRows = 19, kColumns = 35;
-  const std::vector<float> x = random_floats(7, kRows * kColumns), ones(kColumns, 1.0F);
-  std::vector<float> y(x.size()), to_x(x.size()), weights = x, slopes = random_floats(8, x.size());
+  const std::vector<float> x = random_numbers(7, kRows * kColumns), ones(kColumns, 1.0F);
+  std::vector<float> y(x.size()), to_x(x.size()), weights = x, slopes = random_numbers(8, x.size());
   std::vector<RowMoments> moments(kRows);
   NormalizeRowsArgs norm{};
   norm.to = y.data(), norm.moments = moments.data(), norm.from = x.data(), norm.scale = ones.data();
@@ -143,7 +140,7 @@ TEST(CudaThreads, NormalizeRowsAndMakeWeightsOfThem) {
 
 TEST(CudaThreads, AddUpLosses) {
   constexpr std::size_t kRows = 67, kClasses = 35;
-  const std::vector<float> logits = random_floats(9, kRows * kClasses), targets(logits.size(), 0.25F);
+  const std::vector<float> logits = random_numbers(9, kRows * kClasses), targets(logits.size(), 0.25F);
   std::vector<float> gradient(logits.size());
   std::vector<std::int32_t> labels(kRows, 3);
   labels[5] = -1;

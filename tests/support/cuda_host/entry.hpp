@@ -78,10 +78,9 @@ int device_of(Context context) noexcept;
   if (name == nullptr) return entry.refused()
 
 #define TROUPE_EXPORT extern "C" __attribute__((visibility("default")))
+// For a list of entry points: the exported functions have its types.
+#define TROUPE_ENTRY_DECLARE(member, symbol, Returned, ...) TROUPE_EXPORT Returned symbol(__VA_ARGS__);
 
 namespace troupe::cuda {
-// The exported functions have the types of the list.
-#define TROUPE_CUDA_DECLARE(member, symbol, ...) TROUPE_EXPORT Result symbol(__VA_ARGS__);
-TROUPE_CUDA_ENTRY_POINTS(TROUPE_CUDA_DECLARE)
-#undef TROUPE_CUDA_DECLARE
+TROUPE_CUDA_ENTRY_POINTS(TROUPE_ENTRY_DECLARE)
 }  // namespace troupe::cuda

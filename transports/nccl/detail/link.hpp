@@ -68,7 +68,7 @@ class Link final : public LibraryCalls {
   };
   void end() noexcept;
   Result issue(const Call& call, StreamHandle stream) const;
-  Result settle(Lock& lock, Deadline deadline);
+  Result poll_until_done(Lock& lock, Deadline deadline);
   void check(Result result, const char* what) const;
   Status status_of(Result result, const char* what) const;
   std::string late_ranks() const;

@@ -132,10 +132,7 @@ __attribute__((destructor)) void end_of_process() {
 
 using namespace host;
 
-// The exported functions have the types of the list.
-#define TROUPE_CUBLASLT_DECLARE(member, symbol, Returned, ...) TROUPE_EXPORT Returned symbol(__VA_ARGS__);
-TROUPE_CUBLASLT_ENTRY_POINTS(TROUPE_CUBLASLT_DECLARE)
-#undef TROUPE_CUBLASLT_DECLARE
+TROUPE_CUBLASLT_ENTRY_POINTS(TROUPE_ENTRY_DECLARE)
 
 // Begins an entry point: `entry` is the call, `place` where it is made.
 #define TROUPE_CUBLASLT_ENTER(name, needs)                       \

@@ -100,10 +100,7 @@ __attribute__((destructor)) void end_of_process() {
 
 using namespace host;
 
-// The exported functions have the types of the list.
-#define TROUPE_CUDNN_DECLARE(member, symbol, Returned, ...) TROUPE_EXPORT Returned symbol(__VA_ARGS__);
-TROUPE_CUDNN_ENTRY_POINTS(TROUPE_CUDNN_DECLARE)
-#undef TROUPE_CUDNN_DECLARE
+TROUPE_CUDNN_ENTRY_POINTS(TROUPE_ENTRY_DECLARE)
 
 // Begins an entry point: `entry` is the call, `place` where it is made.
 #define TROUPE_CUDNN_ENTER(name, needs)                          \

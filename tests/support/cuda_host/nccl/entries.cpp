@@ -191,10 +191,7 @@ std::uintptr_t address(const void* at) { return reinterpret_cast<std::uintptr_t>
 
 using namespace host;
 
-// The exported functions have the types of the list.
-#define TROUPE_NCCL_DECLARE(member, symbol, Returned, ...) TROUPE_EXPORT Returned symbol(__VA_ARGS__);
-TROUPE_NCCL_ENTRY_POINTS(TROUPE_NCCL_DECLARE)
-#undef TROUPE_NCCL_DECLARE
+TROUPE_NCCL_ENTRY_POINTS(TROUPE_ENTRY_DECLARE)
 
 // Begins an entry point: `entry` is the call.
 #define TROUPE_NCCL_ENTER(name, needs)                           \
