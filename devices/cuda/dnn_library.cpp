@@ -21,8 +21,10 @@ constexpr std::size_t kMajorVersion = 9;
 /// another graph, and 9.10 computes some of them wrong.
 constexpr std::size_t kOldestForAttention = 91600;
 
+/// Before version 9 the major one stood before three digits.
 std::string text_of_version(std::size_t version) {
-  return text(version / 10000, ".", version / 100 % 100, ".", version % 100);
+  return version < 10000 ? text(version / 1000, ".", version / 100 % 10, ".", version % 100)
+                         : text(version / 10000, ".", version / 100 % 100, ".", version % 100);
 }
 
 /// Whether the library compiles a kernel for each plan of such a form, which takes about a second.

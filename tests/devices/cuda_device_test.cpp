@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -74,6 +75,27 @@ TEST(CudaDevice, SaysWhatToDoWhereItCannotBeUsed) {
   expect_says(refusal_where("TROUPE_CUDA_HOST_DRIVER", "11040"), {"environment:", "11.4", "update it"});
   expect_says(refusal_where("TROUPE_CUDA_HOST_MODE", "prohibited"),
               {"environment:", "prohibited", "nvidia-smi -c DEFAULT"});
+}
+
+TEST(CudaDevice, SaysWhatToDoWhereTheMachinesMemoryCannotBeLocked) {
+  if (!gpu::is_stand_in()) GTEST_SKIP() << "a real driver has no errors on command";
+  for (const char* const error : {"out_of_memory", "not_permitted"}) {
+    const std::string said =
+        said_where("TROUPE_CUDA_HOST_FAULT", text("cuMemHostRegister_v2=", error).c_str(), []() -> std::string {
+          AddressSpace space;
+          const auto device = make_cuda_device(space, {});
+          const auto arena = Arena::create(arena_id(Peer{0}, 1), 1 << 16);
+          space.map(arena);
+          try {
+            device->prepare(std::array{arena->id()});
+          } catch (const Error& failed) {
+            return failed.what();
+          }
+          return "none";
+        });
+    expect_says(said, {error, "Stand-in at 0000:10:00.0", "ulimit -l", "memory of the machine"});
+    EXPECT_EQ(said.find("nvidia"), said.npos) << said;
+  }
 }
 
 TEST(CudaDevice, SaysThatItMayNotOpenTheDriversFile) {
