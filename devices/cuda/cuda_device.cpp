@@ -296,7 +296,8 @@ CudaGpus find_cuda_gpus(const std::string& library) {
     found.refusal = error.status();
     std::string why;
     const auto driver = cuda::Driver::load(why, library.c_str());
-    found.is_absent = !driver || driver->init(0) == cuda::Result::no_device;
+    found.is_absent =
+        !driver || (driver->init(0) == cuda::Result::no_device && cuda::why_closed(cuda::kControlFile).empty());
   }
   return found;
 }

@@ -21,8 +21,10 @@ constexpr std::size_t kMajorVersion = 9;
 /// another graph, and 9.10 computes some of them wrong.
 constexpr std::size_t kOldestForAttention = 91600;
 
+/// Before version 9 the major one stood before three digits.
 std::string text_of_version(std::size_t version) {
-  return text(version / 10000, ".", version / 100 % 100, ".", version % 100);
+  return version < 10000 ? text(version / 1000, ".", version / 100 % 10, ".", version % 100)
+                         : text(version / 10000, ".", version / 100 % 100, ".", version % 100);
 }
 
 /// Whether the library compiles a kernel for each plan of such a form, which takes about a second.
@@ -145,10 +147,10 @@ std::optional<DnnPlan> DnnLibrary::first_that_is_right(const DnnGraph& graph, co
   return std::nullopt;
 }
 
-/// Whether an engine computes what kernels of ours do, on a few rows, and gives the same bits when it runs again. Where
-/// there is no memory to see that, it is not taken.
+/// Whether an engine computes what kernels of ours do, on a small form, and gives the same bits when it runs again.
+/// Where there is no memory to see that, it is not taken.
 bool DnnLibrary::is_right(const DnnForm& form, const EngineChoice& choice, const Workspace& workspace) {
-  const DnnForm small = of_rows(form, rows_to_try(form));
+  const DnnForm small = form_to_try(form);
   const auto run_small = [&](const DnnForm& one, const DnnPlaces& places) {
     // Another form is that of the pass before, for which there is a choice.
     const EngineChoice* const by = one == small ? &choice : chosen_for(one);
@@ -171,14 +173,15 @@ bool DnnLibrary::is_right(const DnnForm& form, const EngineChoice& choice, const
                               : text("differ from those of own kernels by ", apart));
   } catch (const Error& error) {
     if (error.code() != Code::out_of_memory) throw;
+    if (refused_.empty()) refused_ = text("there is no memory to try it out for ", text_of(form));
   }
   return false;
 }
 
-/// For another number of rows; null: for none.
+/// For a form of which this one is tried; null: for none.
 const EngineChoice* DnnLibrary::chosen_for(const DnnForm& form) const {
   for (const auto& [other, plan] : plans_)
-    if (plan && of_rows(other, rows_of(form)) == form) return &plan->choice;
+    if (plan && (of_rows(other, rows_of(form)) == form || form_to_try(other) == form)) return &plan->choice;
   return nullptr;
 }
 

@@ -73,13 +73,43 @@ std::vector<float> DnnTrial::read(const std::byte* from, std::uint64_t count, St
   return values;
 }
 
-/// A batch norm has a gradient that rounding does not hide only over more than two numbers for each channel.
-std::uint32_t rows_to_try(const DnnForm& form) noexcept {
-  constexpr std::uint32_t kRows = 2, kNumbers = 32;
-  const auto* const norm = std::get_if<BatchNormForm>(&form);
-  const std::uint32_t wanted =
-      norm == nullptr ? kRows : std::max(kRows, (kNumbers + norm->positions - 1) / norm->positions);
-  return std::min(rows_of(form), wanted);
+std::uint64_t trial_bytes(const AttentionForm& form) noexcept {
+  const std::uint64_t weights = std::uint64_t{form.rows} * form.heads * form.length * form.length;
+  return weights * (2 * sizeof(float) + 2 * bytes_of(form.type));
+}
+
+namespace {
+
+constexpr std::uint32_t kTriedRows = 2;
+
+DnnForm form_to_try(AttentionForm form) {
+  const auto is_large = [&form] { return trial_bytes(form) > kMostTrialBytes; };
+  form.rows = std::min(form.rows, kTriedRows);
+  if (is_large()) form.rows = 1;
+  while (is_large() && form.heads > 1) form.heads = (form.heads + 1) / 2;
+  // Keys and values begin where the queries of all heads end.
+  const std::uint64_t keys_at = std::uint64_t{form.heads} * form.part * bytes_of(form.type);
+  while (keys_at % form.alignment != 0) form.alignment /= 2;
+  return form;
+}
+
+/// It has a gradient that rounding does not hide only over more than two numbers for each channel.
+DnnForm form_to_try(BatchNormForm form) {
+  constexpr std::uint32_t kNumbers = 32;
+  form.rows = std::min(form.rows, std::max(kTriedRows, (kNumbers + form.positions - 1) / form.positions));
+  return form;
+}
+
+template <class Images>
+DnnForm form_to_try(Images form) {
+  form.images = std::min(form.images, kTriedRows);
+  return form;
+}
+
+}  // namespace
+
+DnnForm form_to_try(const DnnForm& form) {
+  return std::visit([](const auto& one) { return form_to_try(one); }, form);
 }
 
 void DnnTrial::multiply(MultiplyArgs args) { launch(args, count_tiles(args.extents) * kBlockThreads); }

@@ -69,8 +69,13 @@ class DnnTrial {
   bool has_same_bits_ = true;
 };
 
-/// How many rows of a form are tried, of `rows` at most.
-std::uint32_t rows_to_try(const DnnForm& form) noexcept;
+/// What is tried in the place of `form`: the same of few rows. Attention over long texts has fewer heads, too, since
+/// kernels of ours keep all weights of a head: its trial takes at most kMostTrialBytes, or what one row of one head
+/// takes.
+DnnForm form_to_try(const DnnForm& form);
+inline constexpr std::uint64_t kMostTrialBytes = std::uint64_t{512} << 20;
+/// What a trial of attention, or of its gradient, takes for weights, scores and the gradients to them.
+std::uint64_t trial_bytes(const AttentionForm& form) noexcept;
 /// The most that results may differ: what rounding in their type explains.
 double most_distance(Stored type, bool tf32) noexcept;
 

@@ -1,5 +1,9 @@
 #include "devices/cuda/gpu.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstring>
 
 #include "devices/cuda/kernel_image.hpp"
@@ -16,7 +20,7 @@ const char* advice(Result result) noexcept {
   switch (result) {
     case Result::no_device:
       return "; nvidia-smi lists the GPUs, CUDA_VISIBLE_DEVICES may hide them, and a GPU with MIG enabled shows none "
-             "before an instance is made";
+             "before an instance is made; a container must be given /dev/nvidia*";
     case Result::device_unavailable:
       return "; another process has it in exclusive mode: end that one, or nvidia-smi -c DEFAULT; or it is lost: "
              "nvidia-smi lists the GPUs that are left";
@@ -44,7 +48,9 @@ const char* advice(Result result) noexcept {
     case Result::stub_library:
       return "; this libcuda.so.1 is the toolkit's, for linking, not the driver's: take its folder out of "
              "LD_LIBRARY_PATH";
-    case Result::out_of_memory: return "; use a smaller batch, or a GPU with more memory";
+    case Result::out_of_memory:
+      return "; use a smaller batch, end other programs on the GPU (nvidia-smi lists them), or use a GPU with more "
+             "memory";
     default: return "";
   }
 }
@@ -74,8 +80,18 @@ std::string name_of_result(const Driver& driver, Result result) {
   return meaning == nullptr ? std::string{name} : text(name, " (", meaning, ")");
 }
 
+std::string why_closed(const char* file) {
+  const int opened = ::open(file, O_RDWR | O_CLOEXEC);
+  if (opened >= 0) (void)::close(opened);
+  if (opened >= 0 || (errno != EACCES && errno != EPERM)) return {};
+  return text("; this process may not open ", file, ": ask for access, or pass it to the container");
+}
+
+/// A driver that may not open its files often says that there is no GPU.
 Status failed_call(const Driver& driver, Result result, const std::string& what) {
-  return {code_of(result), text(what, ": ", name_of_result(driver, result), advice(result))};
+  const std::string closed = result == Result::no_device ? why_closed(kControlFile) : std::string{};
+  return {code_of(result),
+          text(what, ": ", name_of_result(driver, result), closed.empty() ? std::string{advice(result)} : closed)};
 }
 
 void fail_call(const Driver& driver, Result result, const std::string& what) {
@@ -86,7 +102,7 @@ void fail_call(const Driver& driver, Result result, const std::string& what) {
 Gpu::Gpu(const Driver& driver, int ordinal) : driver_(driver) {
   TROUPE_CUDA(driver_, device_get(&device_, ordinal), "GPU ", ordinal, " cannot be used");
   describe();
-  TROUPE_CUDA(driver_, device_primary_ctx_retain(&context_, device_), "GPU ", ordinal, " cannot be used");
+  TROUPE_CUDA(driver_, device_primary_ctx_retain(&context_, device_), name_, " cannot be used");
   try {
     load_kernels();
   } catch (...) {
@@ -127,9 +143,14 @@ void Gpu::load_kernels() {
   use();
   const Result loaded = driver_.module_load_data(&module_, kernel_image());
   if (loaded != Result::success) {
-    fail(Code::unsupported, text(description_, " takes none of the kernels in this build (", kernel_image_name(),
-                                 "): ", name_of_result(driver_, loaded),
-                                 "; build Troupe with a CUDA toolkit that knows the GPU, or take a newer driver"));
+    int version = 0;
+    (void)driver_.driver_get_version(&version);
+    fail(Code::unsupported,
+         text(description_, ", driver for CUDA ", version / 1000, ".", version % 1000 / 10,
+              ": it takes none of these kernels: ", name_of_result(driver_, loaded),
+              loaded == Result::unsupported_ptx_version
+                  ? "; update the driver, or build Troupe with a CUDA toolkit as old as it"
+                  : "; build Troupe with a CUDA toolkit that knows the GPU, or take a newer driver"));
   }
   std::size_t next = 0;
   for (const char* const name : kKernelNames) {
@@ -180,8 +201,12 @@ DeviceMemory::~DeviceMemory() {
 PinnedMemory::PinnedMemory(std::shared_ptr<const Gpu> gpu, std::uint64_t size_bytes) : gpu_(std::move(gpu)) {
   gpu_->use();
   void* pages = nullptr;
-  TROUPE_CUDA(gpu_->driver(), mem_host_alloc(&pages, size_bytes, kHostAllocPortable | kHostAllocDeviceMap),
-              "cannot take ", size_bytes, " bytes of pinned memory");
+  const Result taken = gpu_->driver().mem_host_alloc(&pages, size_bytes, kHostAllocPortable | kHostAllocDeviceMap);
+  TROUPE_CHECK(taken != Result::out_of_memory, Code::out_of_memory, "cannot take ", size_bytes,
+               " bytes of pinned memory: ", name_of_result(gpu_->driver(), taken),
+               "; this is memory of the machine, not of the GPU: free some, or give the container more");
+  if (taken != Result::success)
+    fail_call(gpu_->driver(), taken, text("cannot take ", size_bytes, " bytes of pinned memory"));
   std::memset(pages, 0, size_bytes);
   at_ = static_cast<std::byte*>(pages);
 }

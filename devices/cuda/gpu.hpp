@@ -34,6 +34,10 @@ Status failed_call(const Driver& driver, Result result, const std::string& what)
 /// Throws it.
 [[noreturn]] void fail_call(const Driver& driver, Result result, const std::string& what);
 Code code_of(Result result) noexcept;
+/// The file by which processes reach the driver.
+inline constexpr const char* kControlFile = "/dev/nvidiactl";
+/// What to do where this process has no permission to open `file`; empty: it has, or there is no such file.
+std::string why_closed(const char* file);
 /// CUDA_ERROR_OUT_OF_MEMORY (out of memory).
 std::string name_of_result(const Driver& driver, Result result);
 

@@ -48,12 +48,20 @@ void MemoryMap::reach(const Region& region) {
       gpu_->driver().mem_host_register(region.base, region.size_bytes, kHostRegisterPortable | kHostRegisterDeviceMap);
   // Another device of this process has made it known to all.
   if (result == Result::host_memory_already_registered) return;
-  if (result != Result::success) {
-    fail_call(gpu_->driver(), result,
-              text("arena ", region.id.value, " of ", region.size_bytes, " bytes cannot be made known to ",
-                   gpu_->name(), " (ulimit -l, LimitMEMLOCK)"));
-  }
+  if (result != Result::success) fail_to_reach(region, result);
   reached_.emplace(region.id, region);
+}
+
+/// What a driver says where it may not lock memory would otherwise be taken for an error of the GPU.
+void MemoryMap::fail_to_reach(const Region& region, Result result) const {
+  const std::string what =
+      text("arena ", region.id.value, " of ", region.size_bytes, " bytes cannot be made known to ", gpu_->name());
+  const bool is_not_locked =
+      result == Result::out_of_memory || result == Result::not_permitted || result == Result::operating_system;
+  TROUPE_CHECK(!is_not_locked, code_of(result), what, ": ", name_of_result(gpu_->driver(), result),
+               "; this is memory of the machine, which the driver locks: raise the limit (ulimit -l, LimitMEMLOCK), or "
+               "give the container more memory");
+  fail_call(gpu_->driver(), result, what);
 }
 
 std::uint64_t* MemoryMap::word(TimelineId line) {

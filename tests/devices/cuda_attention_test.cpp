@@ -1,3 +1,4 @@
+#include "devices/cuda/dnn_trial.hpp"
 #include "tests/devices/cuda_trial.hpp"
 
 // What computes a CUDA device's attention, and what is done with a library that computes something else. What is common
@@ -88,6 +89,36 @@ TEST(CudaAttention, IsComputedByTheNextEngineWhereOneComputesSomethingElseWhichT
     expect_says(choices_with(variables, folder.path(), heads(DType::bf16)),
                 {" (not engine 2 for attention ", said, "; done"});
   }
+}
+
+/// Kernels of ours keep [length, length] for each row and head.
+TEST(CudaAttention, OverLongTextsIsTriedOnAsFewRowsAndHeadsAsAnAmountOfMemoryTakes) {
+  const auto tried = [](std::uint32_t length, std::uint32_t rows, std::uint32_t heads) {
+    const cuda::AttentionForm form{.rows = rows, .length = length, .heads = heads, .part = 64, .alignment = 256};
+    return std::get<cuda::AttentionForm>(cuda::form_to_try(form));
+  };
+  for (const auto& [length, rows, heads, alignment] :
+       {std::tuple{1024U, 2U, 16U, 256U}, {1500U, 1U, 16U, 256U}, {4096U, 1U, 2U, 256U}, {8192U, 1U, 1U, 128U}}) {
+    const cuda::AttentionForm found = tried(length, 8, 16);
+    EXPECT_EQ(found.rows, rows) << length;
+    EXPECT_EQ(found.heads, heads) << length;
+    EXPECT_EQ(found.alignment, alignment) << length;
+    if (heads > 1) EXPECT_LE(cuda::trial_bytes(found), cuda::kMostTrialBytes) << length;
+  }
+  EXPECT_EQ(tried(1024, 1, 3).rows, 1U);
+  EXPECT_EQ(tried(4096, 2, 3).heads, 2U);
+}
+
+TEST(CudaAttention, ThatThereIsNoMemoryToTryOutIsByTheNextEngineWhichTheDescriptionSays) {
+  if (!gpu::is_stand_in()) GTEST_SKIP() << "a real driver has no errors on command";
+  std::string said;
+  for (int call = 1; call < 100 && said.find("no memory to try it out for attention") == said.npos; ++call) {
+    const TempFolder folder;
+    said = choices_with({{"XDG_CACHE_HOME", folder.path().c_str()},
+                         {"TROUPE_CUDA_HOST_FAULT", text("cuMemAlloc_v2:", call, "=out_of_memory").c_str()}},
+                        folder.path(), heads(DType::bf16));
+  }
+  expect_says(said, {"(there is no memory to try it out for attention bf16 ", "; done"});
 }
 
 // From here on this process uses the driver itself.

@@ -1,11 +1,16 @@
 #include "devices/cuda/cuda_device.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <array>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <string>
 
+#include "devices/cuda/gpu.hpp"
 #include "tests/contracts/device_world.hpp"
 #include "tests/contracts/layer_graphs.hpp"
 #include "tests/support/gpu.hpp"
@@ -58,11 +63,56 @@ TEST(CudaDevice, SaysWhatToDoWhereItCannotBeUsed) {
               {"ECC", "reset or replace"});
   expect_says(refusal_where("TROUPE_CUDA_HOST_FAULT", "cuModuleLoadData=no_binary_for_gpu"),
               {"unsupported:", "CUDA toolkit"});
+  expect_says(refusal_where("TROUPE_CUDA_HOST_FAULT", "cuModuleLoadData=unsupported_ptx_version"),
+              {"unsupported:", "Stand-in at 0000:10:00.0", "driver for CUDA 13.0", "update the driver"});
+  expect_says(refusal_where("TROUPE_CUDA_HOST_FAULT", "cuDevicePrimaryCtxRetain=out_of_memory"),
+              {"out_of_memory:", "Stand-in at 0000:10:00.0", "end other programs on the GPU (nvidia-smi lists them)"});
   expect_says(refusal_where("TROUPE_CUDA_HOST_FAULT", "cuMemHostAlloc=out_of_memory"),
-              {"out_of_memory:", "pinned memory"});
+              {"out_of_memory:", "pinned memory", "memory of the machine, not of the GPU"});
+  expect_says(refusal_where("TROUPE_CUDA_HOST_FAULT", "cuInit=stub_library"), {"environment:", "LD_LIBRARY_PATH"});
+  expect_says(refusal_where("TROUPE_CUDA_HOST_FAULT", "cuInit=system_not_ready"),
+              {"environment:", "start nvidia-fabricmanager"});
   expect_says(refusal_where("TROUPE_CUDA_HOST_DRIVER", "11040"), {"environment:", "11.4", "update it"});
   expect_says(refusal_where("TROUPE_CUDA_HOST_MODE", "prohibited"),
               {"environment:", "prohibited", "nvidia-smi -c DEFAULT"});
+}
+
+TEST(CudaDevice, SaysWhatToDoWhereTheMachinesMemoryCannotBeLocked) {
+  if (!gpu::is_stand_in()) GTEST_SKIP() << "a real driver has no errors on command";
+  for (const char* const error : {"out_of_memory", "not_permitted"}) {
+    const std::string said =
+        said_where("TROUPE_CUDA_HOST_FAULT", text("cuMemHostRegister_v2=", error).c_str(), []() -> std::string {
+          AddressSpace space;
+          const auto device = make_cuda_device(space, {});
+          const auto arena = Arena::create(arena_id(Peer{0}, 1), 1 << 16);
+          space.map(arena);
+          try {
+            device->prepare(std::array{arena->id()});
+          } catch (const Error& failed) {
+            return failed.what();
+          }
+          return "none";
+        });
+    expect_says(said, {error, "Stand-in at 0000:10:00.0", "ulimit -l", "memory of the machine"});
+    EXPECT_EQ(said.find("nvidia"), said.npos) << said;
+  }
+}
+
+TEST(CudaDevice, SaysThatItMayNotOpenTheDriversFile) {
+  const std::filesystem::path file = ::testing::TempDir() + "nvidiactl";
+  { std::ofstream{file} << ' '; }
+  std::filesystem::permissions(file, std::filesystem::perms::none);
+  const auto said = [](const std::string& path) {
+    return gpu::in_child([&] {
+      constexpr uid_t kNobody = 65534;
+      return ::geteuid() == 0 && ::seteuid(kNobody) != 0 ? "no other user" : cuda::why_closed(path.c_str());
+    });
+  };
+  expect_says(said(file), {"this process may not open", "nvidiactl: ask for access, or pass it to the container"});
+  std::filesystem::permissions(file, std::filesystem::perms::all);
+  EXPECT_EQ(said(file), "");
+  std::filesystem::remove(file);
+  EXPECT_EQ(said(file), "");
 }
 
 /// The GPUs that a process finds where `variable` is set.

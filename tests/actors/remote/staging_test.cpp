@@ -3,6 +3,7 @@
 #include <caf/event_based_actor.hpp>
 #include <caf/send.hpp>
 #include <cstring>
+#include <future>
 #include <vector>
 
 #include "tests/actors/remote/asking.hpp"
@@ -19,6 +20,12 @@ constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr SinkKey kKey{7};
 
 RemoteOptions few_slots() { return {.staging_bytes = 4 * kMiB}; }
+
+/// Holds a lane's thread until it is let go, or for a minute.
+struct HeldLane final : LaneTask {
+  void run() noexcept override { (void)let_go.get_future().wait_for(std::chrono::minutes(1)); }
+  std::promise<void> let_go;
+};
 
 class RemoteStaging : public ::testing::Test {
  protected:
@@ -39,6 +46,7 @@ class RemoteStaging : public ::testing::Test {
     return ask<std::uint64_t>(world->here->system, world->server, Digest::value, of);
   }
 
+  HeldLane held;  // outlives the lanes
   std::unique_ptr<LoopbackWorld> world;
   std::uint32_t arenas = 10;
 };
@@ -133,6 +141,24 @@ TEST_F(RemoteStaging, LetsAnotherTensorPassALargeOne) {
   ASSERT_TRUE(eventually([&] { return (device.count_done() < 11 && device.run_one(), has_small.load()); }));
   EXPECT_FALSE(has_large);
   EXPECT_TRUE(eventually([&] { return (device.run_one(), has_large.load()); }));
+}
+
+/// While nothing leaves, a peer that is alone has half of the slots, with two pieces: one on its way, the next copied.
+TEST_F(RemoteStaging, CopiesTheNextPieceWhileOneIsOnItsWay) {
+  make_world({.simulated_memory = true});
+  FakeDevice& device = *world->here->device;
+  const Tensor large = tensor(8 * kMiB, 1);
+  device.run_until_idle();  // what precedes the first tensor
+  const std::uint64_t before = device.count_done();
+  ASSERT_TRUE(world->here->bulk->post(held));
+  caf::scoped_actor self(world->here->system);
+  auto asked = self->request(world->server, kLong, Digest::value, large);
+  ASSERT_TRUE(eventually([&] { return (device.run_one(), device.count_done() == before + 4); })) << "a copy, its point";
+  EXPECT_EQ(device.run_until_idle(), 0U) << "a third piece has no slot";
+  held.let_go.set_value();
+  ASSERT_TRUE(eventually([&] { return (device.run_one(), device.count_done() == before + 16); }));
+  asked.receive([&](std::uint64_t sum) { EXPECT_EQ(sum, digest_of(8 * kMiB, 1)); },
+                [](const caf::error& error) { FAIL() << from_caf(error).text(); });
 }
 
 TEST_F(RemoteStaging, CopiesFromThePointOnAndEndsTheLoanWithTheLastCopy) {

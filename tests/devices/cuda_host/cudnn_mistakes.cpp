@@ -1,4 +1,6 @@
 // Mistakes with convolutions of cuDNN: rows of the table in mistakes_test.cpp.
+#include <unistd.h>
+
 #include "tests/devices/cuda_host/dnn_rig.hpp"
 
 namespace troupe::cuda::testing::mistakes {
@@ -203,6 +205,33 @@ int workspace_of_convolutions_on_two_streams() {
   return 0;
 }
 
+int workspace_of_a_convolution_freed_early() {
+  Convolutions rig;
+  rig.describe();
+  (void)rig.run();
+  rig.must(rig.driver.mem_free, rig.workspace);
+  rig.forget(rig.workspace);
+  (void)rig.driver.stream_synchronize(rig.own);
+  _exit(rig.reports(nullptr, 0) > 0 ? host::kMistakesExitCode : 0);
+}
+
+int workspace_of_a_recorded_convolution_freed() {
+  Convolutions rig;
+  rig.describe();
+  GraphHandle graph = nullptr;
+  GraphExec exec = nullptr;
+  rig.must(rig.driver.stream_begin_capture, rig.own, CaptureMode::thread_local_);
+  (void)rig.run();
+  rig.must(rig.driver.stream_end_capture, rig.own, &graph);
+  rig.must(rig.driver.graph_instantiate_with_flags, &exec, graph, 0ULL);
+  rig.must(rig.driver.graph_destroy, graph);
+  rig.must(rig.driver.mem_free, rig.workspace);
+  rig.forget(rig.workspace);
+  (void)rig.driver.graph_launch(exec, rig.own);
+  (void)rig.driver.stream_synchronize(rig.own);
+  _exit(rig.reports(nullptr, 0) > 0 ? host::kMistakesExitCode : 0);
+}
+
 int tensor_destroyed_before_its_plan() {
   Convolutions rig;
   rig.describe();
@@ -282,6 +311,9 @@ std::vector<Mistake> mistakes_with_convolutions() {
       TROUPE_MISTAKE(convolution_read_on_another_stream, {"race, ", "kernel reader on stream 2", kRun}),
       TROUPE_MISTAKE(workspace_of_convolutions_on_two_streams,
                      {"race, write after write", kRun, "cudnnBackendExecute on stream 2"}),
+      TROUPE_MISTAKE(workspace_of_a_convolution_freed_early,
+                     {"use after free|race, write after write", kRun, "cuMemFree_v2"}),
+      TROUPE_MISTAKE(workspace_of_a_recorded_convolution_freed, {"use after free", kRun, "freed by cuMemFree_v2"}),
       TROUPE_MISTAKE(tensor_destroyed_before_its_plan,
                      {"use after destruction", "from cudnnBackendCreateDescriptor", "cudnnBackendDestroyDescriptor"}),
       TROUPE_MISTAKE(handle_of_cudnn_destroyed_in_use,

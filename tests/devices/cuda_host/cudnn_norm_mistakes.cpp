@@ -23,7 +23,8 @@ struct Norms : DnnRig {
     const auto numbers = constants_of(form);
     std::vector<std::int64_t> ids;
     std::vector<const void*> pointers;
-    for (std::size_t id = 1; id < places.size(); ++id)
+    const std::size_t last = static_cast<std::size_t>(form.is_backward ? kNormToShift : kNormBatchVariance);
+    for (std::size_t id = 1; id <= last; ++id)
       ids.push_back(static_cast<std::int64_t>(id)), pointers.push_back(words_at(places[id]));
     for (const DnnConstant& number : numbers) ids.push_back(number.id), pointers.push_back(&number.value);
     const dnn::Descriptor pack = make(DescriptorType::variant_pack);
@@ -64,6 +65,24 @@ int statistics_over_the_running_ones() {
   return 0;
 }
 
+/// The memory that the forward pass keeps is given to something else before the gradient has read it.
+int statistics_overwritten_before_the_gradient() {
+  Norms rig;
+  const StreamHandle other = rig.stream();
+  const EventHandle forward = rig.event();
+  rig.choose();
+  (void)rig.run();
+  rig.must(rig.driver.event_record, forward, rig.own);
+  rig.must(rig.driver.stream_wait_event, other, forward, 0U);
+  rig.fill(rig.places[kNormInverse], 4, other, 0);
+  rig.form.is_backward = true;
+  rig.choose();
+  (void)rig.run();
+  (void)rig.driver.stream_synchronize(other);
+  rig.finish();
+  return 0;
+}
+
 int statistics_read_on_another_stream() {
   Norms rig;
   const StreamHandle other = rig.stream();
@@ -84,6 +103,7 @@ std::vector<Mistake> mistakes_with_norms() {
       TROUPE_MISTAKE(norm_whose_scale_has_other_channels,
                      {kWrong, kEnd, "a batch norm of f32 [2, 8, 9, 1] with f32 [1, 9, 1, 1]"}),
       TROUPE_MISTAKE(statistics_over_the_running_ones, {kWrong, kRun, "a result that overlaps tensor"}),
+      TROUPE_MISTAKE(statistics_overwritten_before_the_gradient, {"race, ", "cuMemsetD8Async on stream 2", kRun}),
       TROUPE_MISTAKE(statistics_read_on_another_stream, {"race, ", "kernel reader on stream 2", kRun}),
   };
 }

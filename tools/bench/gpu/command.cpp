@@ -25,13 +25,17 @@
 namespace troupe::bench {
 namespace {
 
-constexpr std::chrono::seconds kPatience{120};
 constexpr std::uint64_t kStepsInFlight = 3;
 /// Of a job: its first steps are recorded.
 constexpr Pace kJobPace{.warm_steps = 10, .window_steps = 1};
 
 double us_since(Clock::time_point begun) {
   return std::chrono::duration<double, std::micro>(Clock::now() - begun).count();
+}
+
+/// How long one wait for a device may take.
+std::chrono::milliseconds patience_of(const GpuCase& what) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>{what.patience});
 }
 
 /// One of the devices that are compared, with memory of its own kind.
@@ -55,12 +59,16 @@ class Side {
     return device_->allocate(arena_id(Peer{0}, ++arenas_), kind, size_bytes);
   }
   void write(const Memory& to, const std::function<void(std::span<std::byte>)>& fill) {
-    HostCopies{*device_, space_, arena_id(Peer{0}, ++arenas_), kPatience}.write(to, fill);
+    HostCopies{*device_, space_, arena_id(Peer{0}, ++arenas_), patience_of(what)}.write(to, fill);
   }
+  /// Throws when the work is not done in time. It still runs then, and streams wait for theirs when they end, so the
+  /// reason is said before that.
   void wait(Point point) {
     Blocking blocking = Blocking::on_thread("main");
     const Status status =
-        space_.timeline(point.line).wait(blocking, point.value, Deadline::after(kPatience), "a device's work");
+        space_.timeline(point.line).wait(blocking, point.value, Deadline::after(patience_of(what)), "a device's work");
+    if (status.code() == Code::timeout)
+      say(text("given up: ", status.text(), "; waiting for the work that is under way (--patience sets the limit)"));
     TROUPE_CHECK(status.ok(), status.code(), status.text());
   }
   void finish() { wait(stream_->mark()); }
@@ -95,7 +103,7 @@ class Side {
 
 std::unique_ptr<Device> make_gpu(AddressSpace& space, const GpuCase& what) {
   return make_cuda_device(space, {.ordinal = what.ordinal,
-                                  .wait_deadline = kPatience,
+                                  .wait_deadline = patience_of(what),
                                   .driver = what.driver,
                                   .products = what.products,
                                   .convolutions = what.products == "own" ? "own" : ""});
@@ -113,7 +121,7 @@ std::optional<GpuCase> library_case(GpuCase what) {
   return what;
 }
 std::unique_ptr<Device> make_cpu(AddressSpace& space, const GpuCase& what) {
-  return make_cpu_device(space, {.threads = what.threads, .may_spin = true, .wait_deadline = kPatience});
+  return make_cpu_device(space, {.threads = what.threads, .may_spin = true, .wait_deadline = patience_of(what)});
 }
 
 /// What it costs to enqueue the smallest work, and how long it takes until the host sees that it is done.
@@ -186,7 +194,7 @@ std::optional<unsigned long> count_host_waits(const GpuCase& what) {
   return waits;
 }
 
-/// A network, trained on one batch again and again.
+/// A network, trained on one batch again and again. It ends when its steps have, also after a wait that took too long.
 class Trained {
  public:
   Trained(Side& side, const Network& network, DType dtype, MemoryKind batch_kind)
@@ -205,6 +213,7 @@ class Trained {
     rows_ = batch.rows();
     batch_ = side_.take(batch.size_bytes(), batch_kind);
     sums_ = side_.take(sizeof(StepSums));
+    stream_ = side_.device().stream();
     replica_ = side_.device().compile(graph_, layout_, batch, make_buckets(GroupId{}, graph_, layout_, 0), memory_);
     side_.write(memory_.parameters,
                 [&](std::span<std::byte> bytes) { fill_initial(graph_, layout_, 1, numbers<float>(bytes)); });
@@ -218,7 +227,7 @@ class Trained {
     for (std::uint32_t round = 0; round <= side_.what.rounds; ++round) {
       const auto begun = Clock::now();
       for (std::uint32_t i = 0; i < side_.what.repeats; ++i) step();
-      side_.finish();
+      finish();
       if (round > 0) found.push_back(us_since(begun) / side_.what.repeats);  // the first one records the program
     }
     return found;
@@ -230,7 +239,7 @@ class Trained {
     const auto before = count_host_waits(side_.what);
     if (!before || side_.traits().memory != MemoryKind::device) return std::nullopt;
     for (std::uint32_t i = 0; i < side_.what.repeats; ++i) step();
-    side_.finish();
+    finish();
     return static_cast<double>(*count_host_waits(side_.what) - *before) / side_.what.repeats;
   }
 
@@ -254,13 +263,15 @@ class Trained {
   }
   Memory numbers_of(std::uint64_t element_bytes) { return side_.take(layout_.count_elements() * element_bytes); }
 
+  void finish() { side_.wait(stream_->mark()); }
+
   void step() {
     if (++number_ > kStepsInFlight) side_.wait(done_[number_ % kStepsInFlight]);
-    side_.stream().enqueue(programs_, [&] {
-      replica_->step(side_.stream(), batch_, rows_, sums_, sink_);
-      side_.stream().update(rule_step(rule_, number_), number_, stripe_, std::span{&memory_.gradients, 1}, sums_);
+    stream_->enqueue(programs_, [&] {
+      replica_->step(*stream_, batch_, rows_, sums_, sink_);
+      stream_->update(rule_step(rule_, number_), number_, stripe_, std::span{&memory_.gradients, 1}, sums_);
     });
-    done_[number_ % kStepsInFlight] = side_.stream().mark();
+    done_[number_ % kStepsInFlight] = stream_->mark();
   }
 
   Side& side_;
@@ -276,6 +287,7 @@ class Trained {
   NoSink sink_;
   std::uint64_t number_ = 0;
   std::array<Point, kStepsInFlight> done_{};
+  std::unique_ptr<Stream> stream_;  // last: its end waits for the steps that use the others
 };
 
 std::string step_of(const Network& network, DType dtype, std::uint32_t rows) {
@@ -351,6 +363,8 @@ GpuCommand::GpuCommand(CLI::App& app)
   options.number("--rounds", case_.rounds, "Turns, each a figure", 1, 1000)->capture_default_str();
   options.number("--repeats", case_.repeats, "Steps or launches a turn", 1, 100000)->capture_default_str();
   options.number("--mib", case_.mib, "Size of large copies and of the update pass", 1, 4096)->capture_default_str();
+  options.number("--patience", case_.patience, "Seconds that one wait for a device may take", 0.001, 86400.0)
+      ->capture_default_str();
   options.number("--threads", case_.threads, "Threads of the CPU device", 1, 1024)->capture_default_str();
   options.choice("--dtype", case_.dtype, "Types of the steps", {"both", "f32", "bf16"})->capture_default_str();
   options.list("--part", case_.parts, "What is measured: device, steps, job (a job of one rank beside the bare step)")

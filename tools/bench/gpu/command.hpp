@@ -23,6 +23,7 @@ struct GpuCase {
   std::vector<std::string> parts{"device", "steps", "job"};
   std::string dtype = "both";  // or f32, bf16
   double seconds = 2;          // of a job in each turn
+  double patience = 120;       // seconds that one wait for a device may take
   bool alone = false;          // nothing is compared with
   std::uint32_t threads = 1;   // of the CPU device
   std::string products;        // as CudaDeviceOptions::products; own: convolutions too
