@@ -1,5 +1,6 @@
 #include "apps/session/session_trace.hpp"
 
+#include <cstdio>
 #include <exception>
 #include <fstream>
 
@@ -39,6 +40,7 @@ std::string SessionTrace::write(std::uint32_t rank, std::uint32_t ranks, const s
     std::ofstream out{file};
     trace_->write(out, rank, text("rank ", rank, " on ", host));
     out.close();
+    if (!out && ranks > 1) std::remove(file.c_str());  // the launcher would join what is there of it
     if (!out)
       return text("the trace could not be written to ", file, "; is there room, and may this user write there?");
     if (trace_->is_full()) return text("the trace is full: ", file, " has the beginning of the run");

@@ -47,8 +47,35 @@ void print_lines(const Entry& entry, const std::string& before, bool last, bool 
   for (const Entry& below : entry.below) print_lines(below, next, &below == &entry.below.back(), false, color, out);
 }
 
-PathTable table_of(const Index& index, std::string title, std::vector<PartIndex> rows, std::vector<PartIndex> columns) {
-  PathTable table{.title = std::move(title), .rows = std::move(rows), .columns = std::move(columns)};
+constexpr const char* kNuma = "NUMA x NUMA";
+
+/// A table's title, and between which parts its paths are.
+struct TableEnds {
+  std::string title;
+  std::vector<PartIndex> rows;
+  std::vector<PartIndex> columns;
+  bool is_too_large() const { return columns.size() > kMostCells / rows.size(); }
+};
+
+std::vector<TableEnds> table_ends(const Index& index) {
+  const Machine& machine = index.machine();
+  std::vector<PartIndex> gpus;
+  std::vector<PartIndex> nics;
+  std::vector<PartIndex> numa;
+  for (const Gpu& gpu : machine.gpus) gpus.push_back(gpu.part);
+  for (const Nic& nic : machine.nics)
+    if (is_whole_nic(machine, nic)) nics.push_back(nic.part);
+  for (PartIndex i = 0; i < machine.parts.size(); ++i)
+    if (machine.parts[i].kind == PartKind::numa) numa.push_back(i);
+  std::vector<TableEnds> all;
+  if (gpus.size() > 1) all.push_back({kGpus, gpus, gpus});
+  if (!gpus.empty() && !nics.empty()) all.push_back({kGpusAndNics, gpus, nics});
+  if (numa.size() > 1) all.push_back({kNuma, numa, numa});
+  return all;
+}
+
+PathTable table_of(const Index& index, const TableEnds& of) {
+  PathTable table{.title = of.title, .rows = of.rows, .columns = of.columns};
   std::vector<std::pair<PartIndex, PartIndex>> ends;
   for (const PartIndex row : table.rows) {
     for (const PartIndex column : table.columns) {
@@ -83,23 +110,24 @@ void print_tree(const Entry& outline, bool color, std::ostream& out) {
 }
 
 std::vector<PathTable> path_tables(const Index& index) {
-  const Machine& machine = index.machine();
-  std::vector<PartIndex> gpus;
-  std::vector<PartIndex> nics;
-  std::vector<PartIndex> numa;
-  for (const Gpu& gpu : machine.gpus) gpus.push_back(gpu.part);
-  for (const Nic& nic : machine.nics)
-    if (is_whole_nic(machine, nic)) nics.push_back(nic.part);
-  for (PartIndex i = 0; i < machine.parts.size(); ++i)
-    if (machine.parts[i].kind == PartKind::numa) numa.push_back(i);
   std::vector<PathTable> tables;
-  if (gpus.size() > 1) tables.push_back(table_of(index, "GPU x GPU", gpus, gpus));
-  if (!gpus.empty() && !nics.empty()) tables.push_back(table_of(index, kGpusAndNics, gpus, nics));
-  if (numa.size() > 1) {
-    tables.push_back(table_of(index, "NUMA x NUMA", numa, numa));
-    add_distances(machine, tables.back());
+  for (const TableEnds& ends : table_ends(index)) {
+    if (ends.is_too_large()) continue;
+    tables.push_back(table_of(index, ends));
+    if (ends.title == kNuma) add_distances(index.machine(), tables.back());
   }
   return tables;
+}
+
+std::string left_out_text(const Index& index) {
+  std::string out;
+  for (const TableEnds& ends : table_ends(index)) {
+    if (!ends.is_too_large()) continue;
+    out += text(ends.title, ": ", grouped(ends.rows.size()), " x ", grouped(ends.columns.size()), " are more than the ",
+                grouped(kMostCells), " cells that a table has; `rttopo explain \"", label_of(index, ends.rows.front()),
+                "\" \"", label_of(index, ends.columns.back()), "\"` tells of two parts.\n");
+  }
+  return out;
 }
 
 std::string unknown_ends_text(const Index& index, const std::vector<PartIndex>& gpus) {

@@ -23,9 +23,14 @@ struct PathTable {
   std::vector<bool> slow;                // below 70 % of the median of its class
   std::vector<double> measured;          // bytes per second, row by row, 0: not measured; empty: nothing was measured
 };
+inline constexpr const char* kGpus = "GPU x GPU";
 inline constexpr const char* kGpusAndNics = "GPU x NIC";
-/// GPU x GPU, GPU x NIC and NUMA x NUMA, for the kinds that exist.
+/// More cells than these are no table that somebody reads, and take much time and memory.
+inline constexpr std::size_t kMostCells = 65'536;
+/// GPU x GPU, GPU x NIC and NUMA x NUMA, for the kinds that exist, without tables that are too large.
 std::vector<PathTable> path_tables(const Index& index);
+/// A line for each table that is too large; empty: none is.
+std::string left_out_text(const Index& index);
 /// Names those of the GPUs with NVLink or xGMI lanes that no path uses, because their other end is not in the
 /// description; empty: there are none.
 std::string unknown_ends_text(const Index& index, const std::vector<PartIndex>& gpus);

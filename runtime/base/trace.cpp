@@ -4,10 +4,12 @@
 
 #include <cstdio>
 #include <fstream>
+#include <span>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/base/error.hpp"
+#include "runtime/base/new_file.hpp"
 
 namespace troupe {
 namespace {
@@ -109,26 +111,69 @@ std::string trace_part(const std::string& file, std::uint32_t process) {
   return fmt::format("{}.rank-{}", file, process);
 }
 
-/// The first line of a part opens its array, and the last line closes it.
-std::uint32_t join_trace_parts(const std::string& file, std::uint32_t count) {
-  std::uint32_t joined = 0;
-  std::ofstream out;
-  for (std::uint32_t process = 0; process < count; ++process) {
-    const std::string part = trace_part(file, process);
-    std::ifstream in{part};
-    if (!in) continue;
-    if (joined++ == 0) out.open(file);
-    out << (joined == 1 ? "[\n" : ",\n");
-    std::string line;
-    std::getline(in, line);
-    for (bool first = true; std::getline(in, line) && line != "]"; first = false) out << (first ? "" : "\n") << line;
+namespace {
+
+/// Collects the events of a trace, and passes them on in long pieces.
+class EventWriter {
+ public:
+  explicit EventWriter(const std::string& file) : file_(file) {}
+  void add(std::string_view event) {
+    if (std::exchange(begun_, true)) text_ += ",\n";
+    text_ += event;
+    if (text_.size() >= kPiece) pass_on();
   }
-  if (joined == 0) return 0;
-  out << "\n]\n";
-  out.close();
-  TROUPE_CHECK(out.good(), Code::environment, "the trace could not be written to ", file,
-               "; is there room, and may this user write there?");
-  for (std::uint32_t process = 0; process < count; ++process) std::remove(trace_part(file, process).c_str());
+  void finish() {
+    text_ += "\n]\n";
+    pass_on();
+    file_.publish();
+  }
+
+ private:
+  static constexpr std::size_t kPiece = std::size_t{1} << 20;
+  void pass_on() {
+    file_.write(std::as_bytes(std::span{text_}));
+    text_.clear();
+  }
+  NewFile file_;
+  std::string text_ = "[\n";
+  bool begun_ = false;
+};
+
+/// A part has "[", then an event in each line, with a comma at its end except in the last one, then "]". Where the
+/// process was killed before it had written all, the last line may be incomplete, and is left out.
+void add_events(std::istream& part, EventWriter& to) {
+  std::string event, line;
+  std::getline(part, line);
+  while (std::getline(part, line)) {
+    if (event.ends_with(',')) event.pop_back();
+    if (!event.empty()) to.add(event);
+    if (line == "]") return;
+    event = std::exchange(line, {});
+  }
+}
+
+/// Removes the parts of a trace, also if they could not be joined: nothing else removes them.
+struct PartsRemoval {
+  const std::string& file;
+  std::uint32_t count;
+  ~PartsRemoval() {
+    for (std::uint32_t process = 0; process < count; ++process) std::remove(trace_part(file, process).c_str());
+  }
+};
+
+}  // namespace
+
+std::uint32_t join_trace_parts(const std::string& file, std::uint32_t count) {
+  const PartsRemoval removal{file, count};
+  std::uint32_t joined = 0;
+  std::optional<EventWriter> out;
+  for (std::uint32_t process = 0; process < count; ++process) {
+    std::ifstream in{trace_part(file, process)};
+    if (!in) continue;
+    if (joined++ == 0) out.emplace(file);
+    add_events(in, *out);
+  }
+  if (out) out->finish();
   return joined;
 }
 

@@ -96,8 +96,9 @@ class Trace {
 
 /// The file into which one of several processes writes its part of the trace `file`.
 std::string trace_part(const std::string& file, std::uint32_t process);
-/// Joins the existing parts of processes 0 to `count` - 1 into one trace and removes them. Returns how many there were;
-/// 0: nothing was written. Throws Error{environment} if `file` cannot be written.
+/// Joins the existing parts of processes 0 to `count` - 1 into one trace, which replaces `file`, and removes them.
+/// Returns how many there were; 0: nothing was written. Throws Error{environment} if `file` cannot be written; the
+/// parts are removed then, too.
 std::uint32_t join_trace_parts(const std::string& file, std::uint32_t count);
 
 /// A span in `row` from this object's construction to its destruction, on one thread; null: none is recorded.

@@ -24,6 +24,8 @@ constexpr std::uint64_t kMostFileBytes = std::uint64_t{256} << 20;
 constexpr std::uint64_t kMostNotes = 10;  // of files that are skipped; after that only their number is reported, now
                                           // and then
 
+constexpr std::uint64_t kMostMeasured = 100;  // images, until one is found whose size is known
+
 std::string errno_fault(const char* what) { return text(what, ": ", std::strerror(errno)); }
 
 }  // namespace
@@ -85,16 +87,24 @@ EncodedImages::EncodedImages(EncodedImageSet set, EncodedImageOptions options)
   for (Field& field : set_.boxes->fields()) fields_.push_back(std::move(field));
 }
 
-/// The size of the first image, if it must be the size of all.
+/// The size of the first image, if it must be the size of all; where broken files are skipped, of the first that is not
+/// broken.
 Shape EncodedImages::measure_first() const {
   if (options_.augmentation.fit != Fit::none) return {{1, 1, 3}};
   Workplace first;
-  std::string fault = set_.files->read(0, first.bytes);
-  if (fault.empty()) fault = first.decoder.open(first.bytes);
-  TROUPE_CHECK(fault.empty(), Code::invalid, set_.files->name(0), ": ", fault,
-               "; it is the first image, whose size is taken for that of all: mend or remove it, or add an operation "
-               "that brings images to a size to data.augment, such as resize:32");
-  return {{first.decoder.height(), first.decoder.width(), 3}};
+  const std::uint64_t tries = options_.broken == Broken::skip ? std::min(kMostMeasured, set_.files->count()) : 1;
+  std::string faults;
+  for (std::uint64_t image = 0; image < tries; ++image) {
+    std::string fault = set_.files->read(image, first.bytes);
+    if (fault.empty()) fault = first.decoder.open(first.bytes);
+    if (fault.empty()) return {{first.decoder.height(), first.decoder.width(), 3}};
+    if (faults.empty()) faults = std::move(fault);
+  }
+  fail(Code::invalid,
+       text(set_.files->name(0), ": ", faults, "; it is the first image, whose size is taken for that of all",
+            tries > 1 ? text(", and the next ", tries - 1, " are broken, too") : std::string{},
+            ": mend or remove it, or add an operation that brings images to a size to data.augment, such as "
+            "resize:32"));
 }
 
 /// Decodes one sample into its row. Returns what is wrong with it; then the row may be partly written.

@@ -26,6 +26,7 @@ using detail::image_options;
 constexpr const char* kListCure = "; correct the file, or name another folder (--set data.path=FOLDER)";
 constexpr std::uint64_t kMostListBytes = std::uint64_t{1} << 30;
 constexpr std::array kTestFolders{"test", "val"};
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // some editors begin UTF-8 with it
 
 bool is_image_name(const fs::path& path) {
   const std::string ending = lower_case(path.extension().string());
@@ -127,6 +128,7 @@ bool has_maps(const std::string& folder) {
 
 std::vector<MapEntry> parse_map(std::string_view text_, const std::string& name) {
   std::vector<MapEntry> entries;
+  if (text_.starts_with(kByteOrderMark)) text_.remove_prefix(kByteOrderMark.size());
   for (std::uint64_t line = 1; !text_.empty(); ++line) {
     const std::size_t end = text_.find('\n');
     std::string_view row = text_.substr(0, end);

@@ -28,7 +28,6 @@ constexpr const char* kShardCure =
     "; make the index again (tools/make-shards --index SHARD...), or fetch the files again";
 constexpr std::string_view kShardMagic = "TRSHARD1";
 constexpr std::uint64_t kTarBlock = 512;
-constexpr std::uint64_t kMostIndexBytes = std::uint64_t{1} << 32;
 constexpr std::uint32_t kMostImageBytes = std::uint32_t{256} << 20;
 constexpr std::int32_t kMostShardLabel = 1'000'000;
 
@@ -132,8 +131,10 @@ std::vector<ShardEntry> parse_shard_index(std::span<const std::uint8_t> bytes, s
 void ShardFiles::add(const std::string& path) {
   const std::string index_path = path + ".index";
   detail::FileInput shard{path, kShardCure}, index{index_path, kShardCure};
-  TROUPE_CHECK(index.size_bytes() <= kMostIndexBytes, Code::invalid, index_path, ": has ", index.size_bytes(),
-               " bytes, more than the ", kMostIndexBytes, " that are taken", kShardCure);
+  // Each member takes a block for its header at least.
+  const std::uint64_t most = kShardHeadBytes + shard.size_bytes() / kTarBlock * kShardEntryBytes;
+  TROUPE_CHECK(index.size_bytes() <= most, Code::invalid, index_path, ": has ", index.size_bytes(),
+               " bytes, but a shard of ", shard.size_bytes(), " bytes has no more than ", most, kShardCure);
   std::vector<std::uint8_t> bytes(index.size_bytes());
   bytes.resize(index.read(0, bytes));
   const std::vector<ShardEntry> entries = parse_shard_index(bytes, shard.size_bytes(), index_path);

@@ -28,17 +28,16 @@ OnnxModel read_onnx(std::span<const std::byte> bytes, const std::vector<Field>& 
                     const std::string& where) {
   detail::ExternalData external{options.folder};
   external.hash().add(bytes);
-  detail::OnnxFile file = [&] {
-    try {
-      return detail::parse_onnx(bytes, external);
-    } catch (const Error& error) {
-      fail(error.code(), text(where, ": ", error.what()));
-    }
-  }();
-  const std::uint64_t most = most_numbers(file);
-  OnnxModel model = detail::Importer{std::move(file), fields, options, where, most}.finish();
-  model.hash = external.hash().value();
-  return model;
+  try {
+    detail::OnnxFile file = detail::parse_onnx(bytes, external);
+    const std::uint64_t most = most_numbers(file);
+    OnnxModel model = detail::Importer{std::move(file), fields, options, where, most}.finish();
+    model.hash = external.hash().value();
+    return model;
+  } catch (const Error& error) {  // the importer's own errors have the file's name already
+    const std::string what = error.what();
+    fail(error.code(), what.starts_with(where) ? what : text(where, ": ", what));
+  }
 }
 
 OnnxModel read_onnx_file(const std::string& path, const std::vector<Field>& fields, const std::string& output) {

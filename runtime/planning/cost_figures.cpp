@@ -168,14 +168,22 @@ double CostLookup::gpu_flops(const GpuFigure& gpu, const std::string& dtype, boo
   return f32;
 }
 
+CostLookup::CostLookup(const CostFigures& figures)
+    : figures_(figures),
+      measured_links_(gpu_links_in(figures.measured)),
+      assumed_links_(gpu_links_in(figures.assumed)) {}
+
+CostLookup::GpuLinks CostLookup::gpu_links_in(const Measurements& of) {
+  GpuLinks links;
+  for (const GpuLinkFigure& each : of.gpu_links) links.try_emplace({each.from, each.to}, &each);
+  return links;
+}
+
 GpuLinkFigure CostLookup::gpu_link(const std::string& from, const std::string& to, bool measured) {
-  const auto find = [&](const Measurements& of) {
-    return std::ranges::find_if(of.gpu_links,
-                                [&](const GpuLinkFigure& each) { return each.from == from && each.to == to; });
-  };
-  if (const auto found = find(figures_.measured); measured && found != figures_.measured.gpu_links.end()) return *found;
+  if (const auto found = measured_links_.find({from, to}); measured && found != measured_links_.end())
+    return *found->second;
   guessed_ = true;
-  if (const auto found = find(figures_.assumed); found != figures_.assumed.gpu_links.end()) return *found;
+  if (const auto found = assumed_links_.find({from, to}); found != assumed_links_.end()) return *found->second;
   note(text("Of the path from ", from, " to ", to, " nothing is known: taken as PCI Express 3 x16."));
   return unknown_gpu_link(from, to);
 }

@@ -50,6 +50,7 @@ constexpr const char* kInside = "1us";
 constexpr const char* kOutside = "2us";
 /// The rate of a NIC that does not report one.
 constexpr double kAssumedNic = 1.25e9;
+constexpr std::size_t kMostMembers = 1024;  // of a machine
 
 double nic_rate(const Machine& machine) {
   double sum = 0;
@@ -84,6 +85,9 @@ void add_zone(pugi::xml_node world, const Machine& machine, const std::string& n
   for (PartIndex i = 0; machine.gpus.empty() && i < machine.parts.size(); ++i)
     if (machine.parts[i].kind == PartKind::package) members.push_back(i);
   if (members.empty()) members.push_back(kRoot);
+  TROUPE_CHECK(members.size() <= kMostMembers, Code::invalid, "a machine has ", members.size(),
+               machine.gpus.empty() ? " packages" : " GPUs", "; a platform for SimGrid has a link between each two of ",
+               kMostMembers, " at most");
   pugi::xml_node zone = world.append_child("zone");
   zone.append_attribute("id") = name.c_str();
   zone.append_attribute("routing") = "Full";

@@ -293,6 +293,12 @@ Index::Index(const Machine& machine) : machine_(machine), links_(accelerator_lin
   const std::size_t n = machine.parts.size();
   children_.resize(n);
   number_.resize(n);
+  links_from_.resize(n);
+  gpus_.resize(n);
+  nics_.resize(n);
+  for (const AcceleratorLink& link : links_) links_from_[link.from].push_back(&link);
+  for (auto gpu = machine.gpus.rbegin(); gpu != machine.gpus.rend(); ++gpu) gpus_[gpu->part] = &*gpu;
+  for (auto nic = machine.nics.rbegin(); nic != machine.nics.rend(); ++nic) nics_[nic->part] = &*nic;
   std::array<std::uint32_t, kPartNames.size()> next{};
   for (PartIndex i = 0; i < n; ++i) {
     const Part& part = machine.parts[i];
@@ -348,18 +354,6 @@ PartIndex Index::package_of(PartIndex part) const {
   for (PartIndex i = 0; i < parts.size(); ++i)
     if (parts[i].kind == PartKind::package && cpus_[i].includes(cpus_[part])) return i;
   return kNoPart;
-}
-
-const Gpu* Index::gpu_at(PartIndex part) const {
-  const auto& all = machine_.gpus;
-  const auto at = std::find_if(all.begin(), all.end(), [&](const Gpu& gpu) { return gpu.part == part; });
-  return at == all.end() ? nullptr : &*at;
-}
-
-const Nic* Index::nic_at(PartIndex part) const {
-  const auto& all = machine_.nics;
-  const auto at = std::find_if(all.begin(), all.end(), [&](const Nic& nic) { return nic.part == part; });
-  return at == all.end() ? nullptr : &*at;
 }
 
 std::string label_of(const Index& index, PartIndex part) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -257,6 +258,8 @@ Counts count(const Machine& machine);
 class Index {
  public:
   explicit Index(const Machine& machine);
+  Index(const Index&) = delete;  // it points into its own tables
+  Index& operator=(const Index&) = delete;
   const Machine& machine() const noexcept { return machine_; }
   const std::vector<PartIndex>& children(PartIndex part) const { return children_[part]; }
   /// Processors in or near the part; for memory and devices those of the parent. Empty: unknown.
@@ -270,10 +273,12 @@ class Index {
   PartIndex package_of(PartIndex part) const;
   /// The part's number among parts of its kind, like hwloc's logical numbers.
   std::uint32_t number(PartIndex part) const { return number_[part]; }
-  const Gpu* gpu_at(PartIndex part) const;
-  const Nic* nic_at(PartIndex part) const;
+  const Gpu* gpu_at(PartIndex part) const { return gpus_[part]; }
+  const Nic* nic_at(PartIndex part) const { return nics_[part]; }
   /// Like accelerator_links().
   const std::vector<AcceleratorLink>& links() const noexcept { return links_; }
+  /// Those of them that begin at the part, in the same order.
+  std::span<const AcceleratorLink* const> links_from(PartIndex part) const { return links_from_[part]; }
 
  private:
   void collect_cpus();
@@ -284,7 +289,11 @@ class Index {
   std::vector<PartIndex> numa_;
   std::vector<std::uint32_t> number_;
   std::map<std::string, PartIndex, std::less<>> by_bus_;
-  std::vector<AcceleratorLink> links_;
+  const std::vector<AcceleratorLink> links_;
+  // By part; null: none.
+  std::vector<std::vector<const AcceleratorLink*>> links_from_;
+  std::vector<const Gpu*> gpus_;
+  std::vector<const Nic*> nics_;
 };
 
 /// Whether the part is a memory module that is in its slot; hwloc lists empty slots as modules named "NO DIMM".

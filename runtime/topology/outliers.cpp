@@ -92,8 +92,8 @@ std::vector<SlowBridge> slower_than_their_make(const Index& index) {
 
 bool lanes_down_between(const Index& index, PartIndex from, PartIndex to) {
   const auto& goal = index.machine().parts[to].pci;
-  return goal && std::any_of(index.links().begin(), index.links().end(), [&](const AcceleratorLink& link) {
-           return link.from == from && link.lanes_down > 0 && link.to == goal->bus;
+  return goal && std::ranges::any_of(index.links_from(from), [&](const AcceleratorLink* link) {
+           return link->lanes_down > 0 && link->to == goal->bus;
          });
 }
 
@@ -115,8 +115,7 @@ std::vector<ShortOfLanes> gpus_short_of_lanes(const Index& index) {
   std::map<std::string, std::vector<ShortOfLanes>> models;
   for (const Gpu& gpu : index.machine().gpus) {
     ShortOfLanes& here = models[gpu.model].emplace_back(ShortOfLanes{.gpu = gpu.part});
-    for (const AcceleratorLink& link : index.links())
-      if (link.from == gpu.part) here.lanes += link.lanes - link.lanes_down;
+    for (const AcceleratorLink* const link : index.links_from(gpu.part)) here.lanes += link->lanes - link->lanes_down;
   }
   std::vector<ShortOfLanes> found;
   for (auto& [model, all] : models) {

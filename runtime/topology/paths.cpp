@@ -48,21 +48,23 @@ struct Limit {
   double rate = kNoLimit;
   bool assumed = false;
   std::string what;
-  void add(double bytes_per_second, std::string name) {
+  /// `name` makes the item's name, which only the slowest one needs.
+  template <class Name>
+  void add(double bytes_per_second, Name name) {
     if (bytes_per_second >= rate) return;
     rate = bytes_per_second;
-    what = std::move(name);
+    what = name();
   }
   void add_pci(const Index& index, PartIndex part) {
     const PciAttributes& pci = *index.machine().parts[part].pci;
     const double known = bytes_per_second(pci.now) * kPciEfficiency;
     if (known <= 0) return add_unknown(index, part);
-    add(known, text("the PCI link of ", label_of(index, part), " (", text_of(pci.now), ")"));
+    add(known, [&] { return text("the PCI link of ", label_of(index, part), " (", text_of(pci.now), ")"); });
   }
   void add_unknown(const Index& index, PartIndex part) {
     assumed = true;
     add(kAssumedPci * kPciEfficiency,
-        text("the PCI link of ", label_of(index, part), " (unknown, taken as 8 GT/s x16)"));
+        [&] { return text("the PCI link of ", label_of(index, part), " (unknown, taken as 8 GT/s x16)"); });
   }
 };
 
@@ -116,7 +118,7 @@ struct Between {
       if (machine.parts[end].kind == PartKind::misc && index.nic_at(end) != nullptr) limit.add_unknown(index, end);
     path.path_class = class_of(up, down, a < up.size());
     if (path.path_class == PathClass::sys) {
-      limit.add(socket_gigabytes(index) * 1e9, "the link between processors");
+      limit.add(socket_gigabytes(index) * 1e9, [] { return "the link between processors"; });
     }
     for (std::size_t i = 1; i < a; ++i) path.via.push_back(up[i]);
     if (path.path_class == PathClass::sys) add_processors(path);
@@ -179,15 +181,19 @@ Reach reach(const Index& index, PartIndex from, PartIndex to) {
   Reach direct;
   Reach switched;
   const auto& goal = index.machine().parts[to].pci;
-  for (const AcceleratorLink& link : index.links()) {
-    if (link.from != from || link.to.empty()) continue;
+  for (const AcceleratorLink* const each : index.links_from(from)) {
+    const AcceleratorLink& link = *each;
+    if (link.to.empty()) continue;
     const bool here = goal && link.to == goal->bus;
-    const bool shared = std::any_of(index.links().begin(), index.links().end(), [&](const AcceleratorLink& l) {
-      return l.from == to && (l.to == link.to || (leads_to_nvswitch(l) && leads_to_nvswitch(link)));
-    });
+    if (!here) {
+      const PartIndex end = index.at_bus(link.to);
+      if (end != kNoPart && index.gpu_at(end) != nullptr) continue;  // a path through another GPU is of another class
+      const bool shared = std::ranges::any_of(index.links_from(to), [&](const AcceleratorLink* l) {
+        return l->to == link.to || (leads_to_nvswitch(*l) && leads_to_nvswitch(link));
+      });
+      if (!shared) continue;
+    }
     Reach& sum = here ? direct : switched;
-    if (!here && (!shared || index.gpu_at(index.at_bus(link.to) == kNoPart ? kRoot : index.at_bus(link.to)) != nullptr))
-      continue;  // a path through another GPU is of another class
     sum.rate += rate_of(index, link);
     sum.lanes += link.lanes - link.lanes_down;
     sum.kind = link.kind;
@@ -208,6 +214,7 @@ std::optional<Path> over_links(const Index& index, PartIndex from, PartIndex to)
 /// The fastest path through one other GPU.
 std::optional<Path> over_a_gpu(const Index& index, PartIndex from, PartIndex to) {
   std::optional<Path> best;
+  if (index.links_from(from).empty() || index.links_from(to).empty()) return best;
   for (const Gpu& gpu : index.machine().gpus) {
     if (gpu.part == from || gpu.part == to) continue;
     const auto first = over_links(index, from, gpu.part);
@@ -224,10 +231,12 @@ std::optional<Path> over_a_gpu(const Index& index, PartIndex from, PartIndex to)
 
 std::optional<Path> over_c2c(const Index& index, PartIndex gpu, PartIndex numa) {
   if (index.machine().parts[numa].kind != PartKind::numa || index.numa_of(gpu) != numa) return std::nullopt;
-  for (const AcceleratorLink& link : index.links()) {
-    if (link.from != gpu || link.kind != AcceleratorLink::Kind::c2c) continue;
-    Path path{
-        .path_class = PathClass::c2c, .link = link.kind, .lanes = link.lanes, .bytes_per_second = rate_of(index, link)};
+  for (const AcceleratorLink* const link : index.links_from(gpu)) {
+    if (link->kind != AcceleratorLink::Kind::c2c) continue;
+    Path path{.path_class = PathClass::c2c,
+              .link = link->kind,
+              .lanes = link->lanes,
+              .bytes_per_second = rate_of(index, *link)};
     path.slowest = "its C2C link";
     return path;
   }

@@ -40,6 +40,10 @@ Format format_of(std::string_view text, std::string_view source) {
   if (root == "topology") return Format::hwloc_xml;
   if (root == "system") return Format::nccl_xml;
   if (root == "graphs") return Format::nccl_graphs;
+  TROUPE_CHECK(first != std::string_view::npos, Code::invalid, source, ": this is empty");
+  TROUPE_CHECK(!text.starts_with("\x1f\x8b"), Code::invalid, source, ": this is packed by gzip; unpack it (gunzip)");
+  TROUPE_CHECK(!text.starts_with("\xff\xfe") && !text.starts_with("\xfe\xff"), Code::invalid, source,
+               ": this is text in UTF-16; convert it (iconv -f UTF-16 -t UTF-8)");
   fail(Code::invalid,
        troupe::text(source, ": no topology; it must be JSON of `rttopo show --json`, XML of hwloc (`lstopo ",
                     "FILE.xml`), or XML of NCCL (NCCL_TOPO_DUMP_FILE)"));

@@ -25,7 +25,7 @@ struct Ring {
 };
 /// The ring whose slowest edge is the fastest: rates are tried from the highest, until a ring exists whose edges all
 /// have at least that rate. Deterministic. Exact up to 8 members; with more, the search for each rate stops after about
-/// 100,000 steps.
+/// 100,000 steps, and not every rate is tried where there are many.
 Ring find_ring(const RateMatrix& rates);
 
 /// A tree over all members from `root`, parent[root] = root, whose slowest edge is the fastest (a maximum spanning

@@ -4,12 +4,15 @@
 #include <sstream>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/printable.hpp"
 #include "runtime/base/words.hpp"
 #include "runtime/topology/detail/bounds.hpp"
 #include "runtime/topology/detail/xml.hpp"
 
 namespace troupe::topology::detail {
 namespace {
+
+constexpr std::size_t kNearEnd = 256;  // an error in the last bytes is one of a file that lacks the rest
 
 /// Works without recursion, because it limits the depth.
 void check_size(const pugi::xml_node& root, std::string_view source) {
@@ -32,6 +35,23 @@ void check_size(const pugi::xml_node& root, std::string_view source) {
   }
 }
 
+/// XML has no control characters, also not as references, which pugixml writes: "&#27;" becomes "\x1b", as printable()
+/// would write it.
+std::string without_control_references(const std::string& xml) {
+  std::string out;
+  std::size_t done = 0;
+  for (std::size_t at = xml.find("&#"); at != std::string::npos; at = xml.find("&#", at + 2)) {
+    const std::size_t end = xml.find(';', at);
+    const auto number = number_in<unsigned>(std::string_view{xml}.substr(at + 2, end - at - 2));
+    if (end == std::string::npos || !number || *number >= ' ' || *number == '\t' || *number == '\n' || *number == '\r')
+      continue;
+    out.append(xml, done, at - done);
+    out += printable(std::string(1, static_cast<char>(*number)));
+    done = end + 1;
+  }
+  return out.append(xml, done);
+}
+
 }  // namespace
 
 void parse_xml(pugi::xml_document& document, std::string_view text, std::string_view source) {
@@ -43,10 +63,15 @@ void parse_xml(pugi::xml_document& document, std::string_view text, std::string_
     const std::string_view before = text.substr(0, at);
     const auto line = 1 + std::count(before.begin(), before.end(), '\n');
     const auto start = before.rfind('\n');
-    fail(Code::invalid, troupe::text(source, ':', line, ':', at - (start == std::string_view::npos ? 0 : start + 1) + 1,
-                                     ": no XML: ", result.description()));
+    fail(Code::invalid,
+         troupe::text(source, ':', line, ':', at - (start == std::string_view::npos ? 0 : start + 1) + 1,
+                      at + kNearEnd < text.size() ? ": no XML: " : ": no XML, or cut short: ", result.description()));
   }
-  check_size(document.document_element(), source);
+  const pugi::xml_node root = document.document_element();
+  const auto is_element = [](const pugi::xml_node& node) { return node.type() == pugi::node_element; };
+  TROUPE_CHECK(std::ranges::count_if(document.children(), is_element) <= 1, Code::invalid, source,
+               ": there are several documents; write each into a file of its own");
+  check_size(root, source);
 }
 
 std::string_view text_of(const pugi::xml_node& node, const char* attribute) {
@@ -88,7 +113,7 @@ std::string shortest(double value) {
 std::string printed(const pugi::xml_document& document) {
   std::ostringstream out;
   document.save(out, "  ", pugi::format_indent, pugi::encoding_utf8);
-  return out.str();
+  return without_control_references(printable(out.str()));
 }
 
 }  // namespace troupe::topology::detail

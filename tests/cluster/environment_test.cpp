@@ -175,7 +175,7 @@ TEST_F(EnvironmentWithMounts, WithoutRoomForDrawnDigitsNamesTheirFolder) {
 }
 
 TEST_F(Environment, WithTooFewAddressesIsRefusedBeforeItBegins) {
-  for (const std::string kib : {"80000", "150000", "300000", "350000", "400000"}) {
+  for (const std::string kib : {"80000", "150000", "300000", "400000", "700000"}) {
     const std::string said = expect_refusal(behind("ulimit -v " + kib, folder_.rtrun(short_run())));
     EXPECT_THAT(said, HasSubstr("a process may have " + kib + " KiB of addresses here (ulimit -v)"));
     EXPECT_THAT(said, HasSubstr("`ulimit -v unlimited`"));

@@ -5,6 +5,7 @@ import importlib.machinery
 import importlib.util
 import io
 import struct
+import subprocess
 import sys
 import tarfile
 import tempfile
@@ -89,6 +90,20 @@ class MakeShards(unittest.TestCase):
         code, said = self.run_tool("--index", shard / "a.tar")
         self.assertEqual(code, 2)
         self.assertIn("7 has no .cls", said)
+
+    def test_refuses_an_image_with_holes(self):
+        self.out.mkdir()
+        image = self.out / "7.jpg"
+        with image.open("wb") as file:
+            file.write(b"x")
+            file.truncate(1 << 20)
+        (self.out / "7.cls").write_text("0")
+        made = subprocess.run(["tar", "--sparse", "-cf", "a.tar", "7.jpg", "7.cls"], cwd=self.out)
+        if made.returncode != 0 or (self.out / "a.tar").stat().st_size >= 1 << 20:
+            self.skipTest("this tar or file system knows no holes")
+        code, said = self.run_tool("--index", self.out / "a.tar")
+        self.assertEqual(code, 2, said)
+        self.assertIn("7.jpg: stored with holes", said)
 
 
 if __name__ == "__main__":

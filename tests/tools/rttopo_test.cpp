@@ -1,5 +1,6 @@
 // The output of rttopo's commands, and their exit codes.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -154,6 +155,31 @@ TEST_F(Rttopo, WithoutAnyLinksBetweenGpusMatrixSaysWhatThatMeans) {
   EXPECT_THAT(rttopo({"matrix", "-i", path("hwloc.xml").c_str()}).out, Not(HasSubstr(note)));  // it has one GPU
   EXPECT_THAT(rttopo({"explain", "gpu0", "gpu1", "-i", file.c_str()}).out,
               HasSubstr("* is the only path in this description.\n"));
+}
+
+TEST_F(Rttopo, ATableThatNobodyCouldReadIsLeftOutAndNamed) {
+  topology::Machine machine = topology::testing::two_sockets();
+  topology::Part gpu = machine.parts[machine.gpus.front().part];
+  machine.links.clear();
+  machine.gpus.clear();
+  for (std::uint32_t i = 0; i < 1024; ++i) {
+    gpu.parent = topology::kRoot;
+    gpu.pci->bus = fmt::format("{:04x}:{:02x}:00.0", 0x100 + i / 128, i % 128);
+    machine.parts.push_back(gpu);
+  }
+  topology::describe_devices(machine);
+  put("many.json", topology::to_json(machine));
+  const std::string file = path("many.json");
+  const Said said = rttopo({"matrix", "-i", file.c_str()});
+  EXPECT_EQ(said.code, 0) << said.err;
+  EXPECT_THAT(said.out, AllOf(HasSubstr("GPU x GPU: 1,028 x 1,028 are more than the 65,536 cells that a table has; "
+                                        "`rttopo explain \"GPU 0\" \"GPU 1027\"`"),
+                              HasSubstr("NUMA x NUMA")));
+  const json all = json::parse(rttopo({"matrix", "--json", "-i", file.c_str()}).out);
+  EXPECT_EQ(all["tables"].size(), 2U);
+  EXPECT_FALSE(all.contains("ring"));
+  EXPECT_THAT(all["left_out"].get<std::string>(), HasSubstr("GPU x GPU"));
+  EXPECT_THAT(rttopo({"export", "--format", "simgrid", "-i", file.c_str()}).err, HasSubstr("a machine has 1028 GPUs"));
 }
 
 TEST_F(Rttopo, AMuchSlowerNicIsNotAmongTheNearest) {
@@ -539,7 +565,22 @@ TEST_F(Rttopo, MistakesGetAnExitCodeAndTheirCause) {
   EXPECT_THAT(rttopo({"matrix", "--nodes", (made_ + ":2," + odd_).c_str(), "--figures", made_.c_str()}).err,
               HasSubstr("--figures are those of one machine"));
   EXPECT_THAT(rttopo({"show", "--nodes", (made_ + ":0").c_str()}).err, HasSubstr("must be from 1 to"));
+  EXPECT_THAT(rttopo({"show", "--nodes", (made_ + ",," + odd_).c_str()}).err, HasSubstr("--nodes has an empty entry"));
   EXPECT_THAT(rttopo({"diff", path("graph.xml").c_str(), made_.c_str()}).err, HasSubstr("graphs that NCCL found"));
+}
+
+TEST_F(Rttopo, AnEmptyValueIsAMistakeAndNotThisHost) {
+  for (const std::vector<const char*>& words : {std::vector<const char*>{"show", "-i", ""},
+                                                {"show", "--nodes", ""},
+                                                {"doctor", "--run", ""},
+                                                {"diff", "--nodes", ""},
+                                                {"import", made_.c_str(), "-o", ""},
+                                                {"bench", "--hosts", ""},
+                                                {"diff", "", made_.c_str()}}) {
+    const Said said = rttopo(words);
+    EXPECT_EQ(said.code, 2) << words[0] << ' ' << words[1];
+    EXPECT_THAT(said.err, HasSubstr(" is empty")) << words[0] << ' ' << words[1];
+  }
 }
 
 TEST_F(Rttopo, EveryCommandHasHelpWithExitCodes) {

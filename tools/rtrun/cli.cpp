@@ -281,6 +281,8 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   app.require_subcommand(0, 1);
   try {
     app.parse(argc, argv);
+    TROUPE_CHECK(plan.count("--nodes") == 0 || !nodes.empty(), Code::invalid,
+                 "--nodes is empty; write FILE:N,FILE:N, or leave it out for this host");
     take_nodes(nodes, line);
     take_what_if(what_if, line.what_if);
   } catch (const CLI::ParseError& error) {

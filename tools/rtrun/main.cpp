@@ -48,6 +48,11 @@ void prepare_folders(const Settings& settings, std::uint32_t ranks, bool with_ra
     prepare_folder(checkpoint_folder(settings), "checkpoint.dir");
   if (!with_rank_zero || settings.report.trace.empty()) return;
   refuse_special_file(settings.report.trace);
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    const std::string part = trace_part(settings.report.trace, rank);
+    refuse_special_file(part);
+    std::remove(part.c_str());  // of a killed run: the parts that are there at the end are joined
+  }
   const std::filesystem::path folder = std::filesystem::path{settings.report.trace}.parent_path();
   prepare_folder(folder.empty() ? "." : folder.string(), "the folder of report.trace");
 }
@@ -165,9 +170,9 @@ int train(const CommandLine& line, const Configuration& configuration, std::vect
 }
 
 /// Of a verb whose result is what it prints.
-int printed() {
+int printed(int exit_code = 0) {
   TROUPE_CHECK(std::cout.flush(), Code::environment, "stdout could not be written; is the disk full?");
-  return 0;
+  return exit_code;
 }
 
 /// Longer than any request takes before the run itself gives it up (faults.exchange_s).
@@ -225,9 +230,10 @@ int main(int argc, char** argv) {
   const PrintableStream out{std::cout}, err{std::cerr};
   ::prctl(PR_SET_NAME, "rtrun");  // since ranks are started as /proc/self/exe
   const auto parsed = parse_command_line(argc, argv, std::cout, std::cerr);
-  if (const auto* answered = std::get_if<Answered>(&parsed)) return answered->exit_code;
-  const auto& line = std::get<CommandLine>(parsed);
+  const auto* const answered = std::get_if<Answered>(&parsed);
+  const CommandLine line = answered == nullptr ? std::get<CommandLine>(parsed) : CommandLine{};
   try {
+    if (answered != nullptr) return printed(answered->exit_code);
     return run(line, {argv, argv + argc});
   } catch (const Error& error) {
     return failed(error.what(), exit_code(error.code()), line.json);

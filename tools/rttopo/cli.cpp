@@ -146,11 +146,23 @@ void add_figures(CLI::App& app, CommandLine& line) {
 
 void add_json(CLI::App& app, CommandLine& line) { app.add_flag("--json", line.json, "Print JSON"); }
 
+/// An empty value, such as that of a variable that is not set, must not mean this host.
+void refuse_empty(const CLI::App& app) {
+  for (const CLI::App* const command : app.get_subcommands())
+    for (const CLI::Option* const option : command->get_options())
+      for (const std::string& value : option->results())
+        TROUPE_CHECK(option->get_items_expected_max() == 0 || !value.empty(), Code::invalid, option->get_name(),
+                     " is empty");
+}
+
 void take_sources(const Sources& sources, CommandLine& line) {
   if (!sources.input.empty()) line.files.push_back({sources.input});
   line.run = sources.run;
   std::istringstream words{sources.nodes};
-  for (std::string word; std::getline(words, word, ',');) line.files.push_back(file_count(word));
+  for (std::string word; std::getline(words, word, ',');) {
+    TROUPE_CHECK(!word.empty(), Code::invalid, "--nodes has an empty entry; write FILE:N,FILE:N");
+    line.files.push_back(file_count(word));
+  }
 }
 
 }  // namespace
@@ -221,6 +233,7 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   app.require_subcommand(1);
   try {
     app.parse(argc, argv);
+    refuse_empty(app);
     take_sources(sources, line);
     for (const std::string& file : files) line.files.push_back(file_count(file));
     if (export_file.parsed() && line.format.empty()) throw CLI::RequiredError("--format");

@@ -136,12 +136,6 @@ int show(const CommandLine& line, std::ostream& out, bool color) {
   return 0;
 }
 
-std::vector<PartIndex> gpus_of(const Machine& machine) {
-  std::vector<PartIndex> parts;
-  for (const Gpu& gpu : machine.gpus) parts.push_back(gpu.part);
-  return parts;
-}
-
 ordered_json table_json(const Index& index, const PathTable& table) {
   ordered_json json{{"title", table.title},
                     {"rows", ordered_json::array()},
@@ -227,18 +221,23 @@ std::vector<NearestNics> nearest_nics(const Index& index, const PathTable& table
 /// What `matrix` shows of a machine.
 struct MatrixView {
   MatrixView(const Machine& machine, const std::optional<Measurements>& measured)
-      : index(machine), tables(path_tables(index)), gpus(gpus_of(machine)) {
+      : index(machine), tables(path_tables(index)) {
     if (measured)
       for (PathTable& table : tables) add_measured(index, table, *measured);
+    for (const PathTable& table : tables) {
+      if (table.title == kGpus) find_orders(table);
+      if (table.title == kGpusAndNics) nearest = nearest_nics(index, table);
+    }
+  }
+  void find_orders(const PathTable& table) {
+    gpus = table.rows;
     const RateMatrix rates = rates_between(index, gpus);
     ring = find_ring(rates);
     tree = find_tree(rates);
-    for (const PathTable& table : tables)
-      if (table.title == kGpusAndNics) nearest = nearest_nics(index, table);
   }
   const Index index;
   std::vector<PathTable> tables;
-  const std::vector<PartIndex> gpus;
+  std::vector<PartIndex> gpus;  // of ring and tree; empty: there are none
   Ring ring;
   Tree tree;
   std::vector<NearestNics> nearest;
@@ -247,11 +246,12 @@ struct MatrixView {
 ordered_json matrix_json(const MatrixView& view) {
   ordered_json json{{"schema", "troupe.matrix"}, {"version", 1}, {"tables", ordered_json::array()}};
   for (const PathTable& table : view.tables) json["tables"].push_back(table_json(view.index, table));
-  if (view.gpus.size() > 1) {
+  if (!view.gpus.empty()) {
     json["ring"] = {
         {"order", view.ring.order}, {"slowest_bytes_per_second", view.ring.slowest}, {"exact", view.ring.exact}};
     json["tree"] = {{"parent", view.tree.parent}, {"slowest_bytes_per_second", view.tree.slowest}};
   }
+  if (const std::string left_out = left_out_text(view.index); !left_out.empty()) json["left_out"] = left_out;
   for (const NearestNics& each : view.nearest)
     json["nearest_nics"].push_back({{"gpus", each.gpus}, {"nics", each.nics}, {"class", each.path_class}});
   return json;
@@ -260,7 +260,7 @@ ordered_json matrix_json(const MatrixView& view) {
 void print_matrix(const MatrixView& view, std::ostream& out, bool color) {
   for (const PathTable& table : view.tables) {
     print_table(view.index, table, color, out);
-    if (&table == &view.tables.front() && view.gpus.size() > 1) {
+    if (table.title == kGpus) {
       out << "ring  " << ring_text(view.index, view.gpus, view.ring) << '\n';
       out << "tree  " << tree_words(view.index, view.gpus, view.tree) << ", slowest edge "
           << rate_text(view.tree.slowest) << '\n';
@@ -271,7 +271,10 @@ void print_matrix(const MatrixView& view, std::ostream& out, bool color) {
         out << "nearest to " << joined(each.gpus) << ": " << joined(each.nics) << " (" << each.path_class << ")\n";
     out << '\n';
   }
-  if (view.tables.empty()) out << "There is one NUMA node and at most one GPU: there are no paths to compare.\n";
+  const std::string left_out = left_out_text(view.index);
+  out << left_out;
+  if (view.tables.empty() && left_out.empty())
+    out << "There is one NUMA node and at most one GPU: there are no paths to compare.\n";
 }
 
 int matrix_of_several(const CommandLine& line, const std::vector<Node>& nodes, std::ostream& out, bool color) {

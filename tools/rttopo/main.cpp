@@ -11,12 +11,23 @@
 #include "tools/rttopo/commands.hpp"
 #include "tools/terminal/terminal.hpp"
 
+namespace {
+
+/// `code`, unless not all could be printed.
+int printed(int code) {
+  if (std::cout.flush()) return code;
+  std::cerr << "rttopo: error: stdout could not be written; is the disk full?\n";
+  return 3;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   using namespace troupe;
   terminal::open_standard_streams();
   const PrintableStream out{std::cout}, err{std::cerr};
   const auto parsed = rttopo::parse_command_line(argc, argv, std::cout, std::cerr);
-  if (const auto* answered = std::get_if<rttopo::Answered>(&parsed)) return answered->exit_code;
+  if (const auto* answered = std::get_if<rttopo::Answered>(&parsed)) return printed(answered->exit_code);
   try {
     auto line = std::get<rttopo::CommandLine>(parsed);
     if (line.verb == rttopo::Verb::bench && line.bench_line < 0) return rttopo::bench(line, std::cout);
@@ -26,8 +37,7 @@ int main(int argc, char** argv) {
       return 0;
     }
     if (!line.run.empty()) line.nodes = rttopo::nodes_of_run(blocking, line.run);
-    const int code = rttopo::run(line, std::cout, terminal::shows_color(STDOUT_FILENO));
-    return std::cout.flush() ? code : 3;
+    return printed(rttopo::run(line, std::cout, terminal::shows_color(STDOUT_FILENO)));
   } catch (const Error& error) {
     std::cerr << "rttopo: error: " << error.what() << '\n';
     return exit_code(error.code());

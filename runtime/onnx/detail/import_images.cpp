@@ -55,6 +55,8 @@ constexpr std::int64_t kMostSide = 65536;  // of a kernel, a stride or a padding
 /// Of `pads` or auto_pad. A layer has as many zeros on both sides; other numbers will do if there are as many windows.
 Size2 Importer::padding(const OnnxNode& node, const Shape& image, Size2 kernel, Size2 stride, Size2 dilation) const {
   const std::string_view automatic = node.text("auto_pad", "NOTSET");
+  need(automatic == "NOTSET" || automatic == "VALID" || automatic == "SAME_UPPER" || automatic == "SAME_LOWER",
+       "has an auto_pad that operations do not have");
   const auto* list = node.list("pads");
   need(list == nullptr || list->size() == 4, "is not of images: it pads other than two extents");
   const auto padding_of = [&](std::size_t extent, std::int64_t size, std::int64_t gap, std::int64_t step) {

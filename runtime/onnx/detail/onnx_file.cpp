@@ -33,6 +33,8 @@ void take_attribute(OnnxNode& node, Bytes message, ExternalData& external) {
       default: reader.skip();
     }
   }
+  TROUPE_CHECK(type != 0, Code::unsupported, "node ", node.name, " (", node.operation, ") has the attribute ", name,
+               " without a type, as files of ONNX before version 1 did; export the model again");
   switch (type) {
     case 1: node.f32s[name] = f32; break;
     case 2: node.numbers[name] = number; break;
@@ -132,24 +134,39 @@ std::int64_t opset_in(Bytes message) {
   return domain.empty() || domain == "ai.onnx" ? version : 0;
 }
 
+/// An attribute of another type must not be taken as one that is left out.
+void refuse_other_types(const OnnxNode& node, std::string_view attribute) {
+  const bool there = node.numbers.contains(attribute) || node.f32s.contains(attribute) ||
+                     node.texts.contains(attribute) || node.lists.contains(attribute) ||
+                     node.tensors.contains(attribute);
+  TROUPE_CHECK(!there, Code::invalid, "node ", node.name, " (", node.operation, ") has the attribute ", attribute,
+               " of another type than its operation has");
+}
+
 template <class Map, class Value>
-Value found_or(const Map& map, std::string_view name, Value otherwise) {
+Value found_or(const OnnxNode& node, const Map& map, std::string_view name, Value otherwise) {
   const auto at = map.find(name);
-  return at == map.end() ? otherwise : at->second;
+  if (at != map.end()) return at->second;
+  refuse_other_types(node, name);
+  return otherwise;
 }
 
 }  // namespace
 
 std::int64_t OnnxNode::number(std::string_view attribute, std::int64_t otherwise) const {
-  return found_or(numbers, attribute, otherwise);
+  return found_or(*this, numbers, attribute, otherwise);
 }
-float OnnxNode::f32(std::string_view attribute, float otherwise) const { return found_or(f32s, attribute, otherwise); }
+float OnnxNode::f32(std::string_view attribute, float otherwise) const {
+  return found_or(*this, f32s, attribute, otherwise);
+}
 std::string_view OnnxNode::text(std::string_view attribute, std::string_view otherwise) const {
-  return found_or(texts, attribute, otherwise);
+  return found_or(*this, texts, attribute, otherwise);
 }
 const std::vector<std::int64_t>* OnnxNode::list(std::string_view attribute) const {
   const auto at = lists.find(attribute);
-  return at == lists.end() ? nullptr : &at->second;
+  if (at != lists.end()) return &at->second;
+  refuse_other_types(*this, attribute);
+  return nullptr;
 }
 
 OnnxFile parse_onnx(Bytes bytes, ExternalData& external) {

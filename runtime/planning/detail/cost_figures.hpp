@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,7 +17,7 @@ namespace troupe::detail {
 class CostLookup {
  public:
   /// `figures` outlives this object.
-  explicit CostLookup(const CostFigures& figures) : figures_(figures) {}
+  explicit CostLookup(const CostFigures& figures);
 
   /// Operations per second of a CPU device with `threads`, while `others` threads of other ranks on its host also
   /// compute, for products with `rows` in a model with so many `weights`.
@@ -59,7 +61,13 @@ class CostLookup {
   ComputeSource compute_source(const std::string& dtype);
   const topology::Measurements& assume(const std::string& what);
 
+  /// The first figure of each path between GPUs, by its ends: a node of n GPUs has n (n - 1).
+  using GpuLinks = std::map<std::pair<std::string_view, std::string_view>, const topology::GpuLinkFigure*>;
+  static GpuLinks gpu_links_in(const topology::Measurements& of);
+
   const CostFigures& figures_;
+  const GpuLinks measured_links_;
+  const GpuLinks assumed_links_;
   std::set<std::string> notes_;
   std::vector<UsedFigure> used_;
   bool guessed_ = false;

@@ -21,6 +21,7 @@ double decimal_of(const pugi::xml_node& node, const char* attribute);
 std::uint64_t hex_of(std::string_view text, std::string_view what);
 /// 12.0 -> "12.000000", like hwloc; otherwise the shortest digits that read back as the same number.
 std::string shortest(double value);
+/// As XML in UTF-8: letters that XML does not have are written as printable() writes them.
 std::string printed(const pugi::xml_document& document);
 
 }  // namespace troupe::topology::detail

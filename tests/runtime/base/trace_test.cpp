@@ -4,9 +4,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <thread>
+
+#include "runtime/base/error.hpp"
 
 namespace troupe {
 namespace {
@@ -111,6 +114,38 @@ TEST(Trace, OfSeveralProcessesIsJoinedFromTheirParts) {
   EXPECT_EQ(spans[5].at("pid"), 2);
   for (const std::uint32_t process : {0U, 2U}) EXPECT_FALSE(std::ifstream{trace_part(file, process)}.good());
   EXPECT_EQ(join_trace_parts(file + ".none", 3), 0U);
+}
+
+/// Writes the part of `process` with one span.
+void write_part(const std::string& file, std::uint32_t process) {
+  Trace trace;
+  trace.row("row").span("work", {}, {}, {});
+  std::ofstream out{trace_part(file, process)};
+  trace.write(out, process, "process");
+}
+
+TEST(Trace, ThatCannotBeWrittenLeavesNoPartsBehind) {
+  const std::string folder = ::testing::TempDir() + "/trace-is-a-folder.json";
+  std::filesystem::create_directories(folder);
+  for (const std::uint32_t process : {0U, 1U}) write_part(folder, process);
+  EXPECT_THROW(join_trace_parts(folder, 2), Error);
+  for (const std::uint32_t process : {0U, 1U}) EXPECT_FALSE(std::filesystem::exists(trace_part(folder, process)));
+}
+
+TEST(Trace, OfAProcessThatWasKilledWhileItWroteHasItsCompleteEvents) {
+  const std::string file = ::testing::TempDir() + "/cut-trace.json";
+  write_part(file, 0);
+  const std::uintmax_t size = std::filesystem::file_size(trace_part(file, 0));
+  for (std::uintmax_t cut = 0; cut < size; cut += 7) {
+    for (const std::uint32_t process : {0U, 1U}) write_part(file, process);
+    std::filesystem::resize_file(trace_part(file, 0), cut);
+    EXPECT_EQ(join_trace_parts(file, 2), 2U);
+    std::ifstream in{file};
+    const json events = json::parse(in, nullptr, /*allow_exceptions=*/false);
+    ASSERT_TRUE(events.is_array()) << "cut at byte " << cut;
+    ASSERT_FALSE(spans_of(events).empty());
+    EXPECT_EQ(spans_of(events).back().at("pid"), 1) << "cut at byte " << cut;
+  }
 }
 
 TEST(TraceSpan, OfNoRowNotesNothing) { const TraceSpan span(nullptr, "nothing", {.step = 1}); }

@@ -353,6 +353,19 @@ TEST_F(ImageFolder, SkipsBrokenFilesAndNamesThem) {
   EXPECT_EQ(dynamic_cast<const EncodedImages&>(*whole.train).count_skipped(), 3U);
 }
 
+TEST_F(ImageFolder, TakesTheSizeOfTheFirstWholeImageWhereBrokenOnesAreSkipped) {
+  write_set();
+  const Shape wanted = read(request()).train->fields().front().shape;
+  write_file(folder.path() / "train/ape/100.png", {});
+  EXPECT_THAT(error_of(Code::invalid, [&] { read(request()); }), HasSubstr("100.png: is empty; it is the first image"));
+  DataRequest skipping = request();
+  skipping.options.broken = Broken::skip;
+  EXPECT_EQ(read(skipping).train->fields().front().shape, wanted);
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator{folder.path() / "train"})
+    if (entry.is_regular_file()) write_file(entry.path(), {});
+  EXPECT_THAT(error_of(Code::invalid, [&] { read(skipping); }), HasSubstr("and the next 11 are broken, too"));
+}
+
 TEST_F(ImageFolder, GivesTheSameBatchesFromACopy) {
   for (const Stage stage : {Stage::memory, Stage::disk}) {
     write_set();
@@ -444,6 +457,10 @@ TEST(MapFile, NamesTheLineThatIsWrong) {
     return error_of(Code::invalid, [&] { parse_map(lines, "train_map.txt"); });
   };
   EXPECT_EQ(parse_map("a b.jpg\t3\n", "m"), (std::vector<MapEntry>{{"a b.jpg", 3}}));
+  EXPECT_EQ(parse_map("\xef\xbb\xbf"
+                      "a.jpg\t0\r\n",
+                      "m"),
+            (std::vector<MapEntry>{{"a.jpg", 0}}));
   EXPECT_THAT(refusal("a.jpg\t0\nb.jpg 1\n"), HasSubstr("train_map.txt:2: is not a path, a tab and a label"));
   EXPECT_THAT(refusal("a.jpg\t0\n\nb.jpg\tx\n"), HasSubstr("train_map.txt:3: the label is not a whole number"));
   EXPECT_THAT(refusal("a.jpg\t-1\n"), HasSubstr("train_map.txt:1: the label"));

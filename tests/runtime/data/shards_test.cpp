@@ -101,6 +101,14 @@ TEST_F(Shards, NoticeAnIndexThatLies) {
   EXPECT_THAT(fault_of({second, size - 1, 0}), HasSubstr("the archive's member has"));
 }
 
+TEST_F(Shards, ReadNoMoreOfAnIndexThanTheirMembersCanNeed) {
+  write_shard("train-000000.tar", 5);
+  write_shard("test-000000.tar", 3);
+  std::filesystem::resize_file(folder.path() / "train-000000.tar.index", std::uint64_t{1} << 40);
+  EXPECT_THAT(error_of(Code::invalid, [&] { find_data(request()); }),
+              HasSubstr("train-000000.tar.index: has 1099511627776 bytes, but a shard of"));
+}
+
 TEST(ShardIndex, IsRefusedWhereItIsDamagedOrImpossible) {
   const auto refusal = [](const Bytes& bytes) {
     return error_of(Code::invalid, [&] { parse_shard_index(bytes, 10'000, "shard.tar.index"); });

@@ -293,6 +293,32 @@ TEST(OnnxNames, AreTextThatACheckpointCanHold) {
   EXPECT_EQ(name("a\x1b[31m\nb.weight"), "a_x1b[31m_b") << "which a terminal would obey";
 }
 
+TEST(OnnxFile, IsRefusedWhereAnAttributeHasNoType) {
+  const ProtobufMessage untyped = ProtobufMessage{}.bytes(1, "transB").number(3, 1);
+  const File file =
+      File{}.input("x", {0, 2}).f32("w", {2, 2}, counted(4)).node("Gemm", {"x", "w"}, "y", {untyped}).output("y");
+  EXPECT_THAT(refusal(file.bytes(), image_and_label(Shape{{2}})),
+              HasSubstr("node node_y (Gemm) has the attribute transB without a type"));
+}
+
+TEST(OnnxFile, IsRefusedWhereAnAttributeIsOfAnotherTypeOrHasAnUnknownValue) {
+  const auto refused = [](const std::vector<ProtobufMessage>& attributes) {
+    const File file = File{}
+                          .input("x", {0, 1, 4, 4})
+                          .f32("k", {2, 1, 2, 2}, counted(8))
+                          .node("Conv", {"x", "k"}, "c", attributes)
+                          .node("GlobalAveragePool", {"c"}, "p")
+                          .node("Flatten", {"p"}, "y")
+                          .output("y");
+    return refusal(file.bytes(), image_and_label(Shape{{4, 4, 1}}));
+  };
+  EXPECT_EQ(refused({list("strides", {2, 2})}), "accepted");
+  EXPECT_THAT(refused({number("strides", 2)}),
+              HasSubstr("node node_c (Conv) has the attribute strides of another type than its operation has"));
+  EXPECT_THAT(refused({list("group", {1})}), HasSubstr("has the attribute group of another type"));
+  EXPECT_THAT(refused({text_attribute("auto_pad", "BOTH")}), HasSubstr("has an auto_pad that operations do not have"));
+}
+
 TEST(OnnxFile, IsRefusedWhereItIsNoFile) {
   const TempFolder folder;
   const std::string pipe = folder.path() / "model.onnx";

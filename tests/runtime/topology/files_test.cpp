@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "runtime/base/error.hpp"
+#include "runtime/topology/exports.hpp"
 #include "runtime/topology/hwloc_xml.hpp"
 #include "runtime/topology/machine_json.hpp"
 #include "runtime/topology/nccl_xml.hpp"
@@ -327,6 +328,32 @@ TEST(TopologyFiles, MistakesAreNamedWithTheirPlace) {
   EXPECT_THAT(error_of(R"(<topology version="3.0"><object type="Machine"/></topology>)", Code::unsupported),
               HasSubstr("written by hwloc 3, this build reads up to 2"));
   EXPECT_THAT(error_of(R"(<system version="1"><cpu numaid="x"/></system>)"), HasSubstr("<cpu numaid=\"x\">"));
+}
+
+TEST(TopologyFiles, WhatIsNoTextOrMoreThanOneDocumentIsNamed) {
+  EXPECT_THAT(error_of(""), HasSubstr("this is empty"));
+  EXPECT_THAT(error_of(" \n"), HasSubstr("this is empty"));
+  EXPECT_THAT(error_of("\x1f\x8b\x08"), HasSubstr("packed by gzip; unpack it (gunzip)"));
+  EXPECT_THAT(error_of(std::string{"\xff\xfe<\0s\0", 6}), HasSubstr("UTF-16; convert it"));
+  EXPECT_THAT(error_of(std::string{testing::kNccl} + testing::kNccl), HasSubstr("there are several documents"));
+  const std::string whole = testing::kHwloc2;
+  EXPECT_THAT(error_of(whole.substr(0, whole.size() - 20)), HasSubstr("no XML, or cut short"));
+}
+
+TEST(TopologyFiles, XmlIsXmlWhateverLettersNamesHave) {
+  Machine machine = two_sockets();
+  machine.host = "a\x1b[31m\x01\xff\n&#27;<b>\"";
+  machine.parts[kRoot].infos.push_back({"HostName", machine.host});
+  machine.parts[machine.gpus[0].part].infos.push_back({"e\x7f\x02th", "\x02"});
+  for (const std::string& xml : {to_hwloc_xml(machine), to_nccl_xml(machine), to_simgrid({&machine, 1})}) {
+    for (const char letter : xml)
+      EXPECT_TRUE(letter == '\n' || letter == '\t' || static_cast<unsigned char>(letter) >= ' ');
+    EXPECT_EQ(xml.find('\xff'), std::string::npos);
+    for (const char* reference : {"&#27;", "&#1;", "&#2;"})
+      EXPECT_EQ(xml.find(reference), std::string::npos) << reference;
+  }
+  machine.host = machine.parts[kRoot].infos.back().value = "a\x1b[31m\x01 b";
+  EXPECT_TRUE(machine_from(to_hwloc_xml(machine), "again") == machine);
 }
 
 TEST(TopologyFiles, EntitiesAreNotExpandedAndDepthAndSizeAreBounded) {

@@ -176,6 +176,40 @@ TEST(Rings, TheSlowestEdgeIsThatOfTheBestOfAllRings) {
   }
 }
 
+TEST(Rings, OfMembersWhoseLinksLeadOneWayAreRingsToo) {
+  Machine machine = two_sockets();
+  std::vector<PartIndex> gpus;
+  for (const Gpu& gpu : machine.gpus) gpus.push_back(gpu.part);
+  machine.links.clear();
+  for (std::size_t i = 1; i < gpus.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      machine.links.push_back(
+          {.from = gpus[i], .to = machine.parts[gpus[j]].pci->bus, .to_class = 0x030200, .lanes = 18});
+  const Index index{machine};
+  const RateMatrix rates = rates_between(index, gpus);
+  const Ring ring = find_ring(rates);
+  ASSERT_EQ(ring.order.size(), gpus.size());
+  EXPECT_EQ(ring.slowest, exhaustive(rates));
+}
+
+TEST(Rings, OfManyMembersAreFoundAlsoWhereAllRatesDiffer) {
+  constexpr std::size_t kMembers = 96;
+  std::mt19937 dice{5};
+  RateMatrix rates{.count = kMembers, .rates = std::vector<double>(kMembers * kMembers)};
+  for (std::size_t i = 0; i < kMembers; ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      rates.rates[i * kMembers + j] = rates.rates[j * kMembers + i] = 1 + static_cast<double>(dice()) / 1e9;
+  const Ring ring = find_ring(rates);
+  std::vector<std::size_t> members = ring.order;
+  std::ranges::sort(members);
+  std::vector<std::size_t> all(kMembers);
+  std::iota(all.begin(), all.end(), 0);
+  EXPECT_EQ(members, all);
+  EXPECT_EQ(slowest_edge(rates, ring.order), ring.slowest);
+  EXPECT_LE(ring.slowest, find_tree(rates).slowest);
+  EXPECT_GT(ring.slowest, 3) << "of rates up to 5.3, each member has some 50 edges of more than 3";
+}
+
 TEST(Rings, ATreeNeedsNoSlowerEdgeThanARing) {
   const Machine machine = two_sockets();
   const Index index{machine};
