@@ -256,10 +256,10 @@ class ConvolutionCalls final : public LayerCalls {
   }
 
   void forward_by_patches(Calls& calls) {
-    builder_.choose_own(fused_layer_, "forward", patches_.forward_name());
+    builder_.choose_own(fused_layer_, "forward", patches_.name());
     const memory kept = stored_output(), wide = builder_.result(kept);
     const memory input = operand_input(calls), weights = operand_weights(calls);
-    patches_.forward(calls, {input, weights, bias(), wide});
+    patches_.forward(calls, input, weights, bias(), wide);
     finish_own_forward(calls, wide, kept);
   }
 
@@ -275,7 +275,7 @@ class ConvolutionCalls final : public LayerCalls {
   }
 
   void to_weights_by_patches(Calls& calls, const memory& gradient) {
-    builder_.choose_own(fused_layer_, "gradient of the weights", patches_.backward_name());
+    builder_.choose_own(fused_layer_, "gradient of the weights", patches_.name());
     patches_.to_weights(calls, operand_input(calls), gradient, weights_gradient(), bias_gradient());
   }
 
@@ -290,7 +290,7 @@ class ConvolutionCalls final : public LayerCalls {
   /// `image`: of the gradient to the input.
   void to_input_by_patches(Calls& calls, const memory& gradient, const memory& input_gradient,
                            const memory::desc& image) {
-    builder_.choose_own(fused_layer_, "gradient of the input", patches_.backward_name());
+    builder_.choose_own(fused_layer_, "gradient of the input", patches_.name());
     const memory kept{builder_.as_stored(image), builder_.engine(), input_gradient.get_data_handle()};
     const memory wide = builder_.result(kept);
     patches_.to_input(calls, gradient, operand_weights(calls), wide);
