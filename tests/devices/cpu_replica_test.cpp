@@ -701,6 +701,24 @@ TEST_P(CpuReplicaOf, HasTheGradientsOfTheReferenceWhereKernelsLeaveOutPixels) {
                 bf16 ? 0.02 : 1e-6);
 }
 
+/// Convolutions of so many pixels that oneDNN's primitives compute them, with weights in its own layouts.
+Graph whole_blocks(DType dtype) {
+  LayerList net;
+  net.add(Conv2d{.filters = 32, .kernel = {3, 3}, .padding = {1, 1}});
+  net.add(Conv2d{.filters = 64, .kernel = {3, 3}, .padding = {1, 1}});
+  net.add(Relu{});
+  net.add(Conv2d{.filters = 96, .kernel = {1, 1}});
+  net.add(Conv2d{.filters = 32, .kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}});
+  net.add(MaxPool{});
+  net.add(Dense{10});
+  return {"whole blocks", Shape{{15, 17, 3}}, dtype, net.finish()};
+}
+
+TEST_P(CpuReplicaOf, HasTheGradientsOfTheReferenceInConvolutionsOfWholeBlocks) {
+  const bool bf16 = GetParam() == DType::bf16;
+  compare(1, whole_blocks(GetParam()), 5, bf16 ? 0.15 : 5e-5, bf16 ? 0.02 : 1e-6);
+}
+
 TEST_P(CpuReplicaOf, HasTheSameGradientsOfAttentionAndGeluOnAnyNumberOfThreads) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the thread sanitizer does not see the barriers of OpenMP's threads";
