@@ -318,17 +318,18 @@ class ConvolutionCalls final : public LayerCalls {
     });
   }
 
-  /// In bf16, oneDNN lists its convolution by products of small matrices first. The direct one is faster where sums are
-  /// short, and where a kernel of one element leaves out elements.
+  /// oneDNN lists its convolution by products of small matrices first. The direct one is faster where sums are short,
+  /// and in bf16 where a kernel of one element leaves out elements.
   Described<convolution_forward> fastest_forward() const {
-    constexpr std::uint64_t kFewChannels = 16;
     auto first = forward_descriptor({input_, strides()}, fused_layer_.activation);
     const std::string name = first.impl_info_str();
-    if (!name.starts_with("brgconv") || !name.ends_with("avx512_core_bf16")) return first;
-    if (fused_layer_.input_shape.extents[2] > kFewChannels && !leaves_out_pixels()) return first;
+    const bool bf16 = name.ends_with("avx512_core_bf16");
+    if (!name.starts_with("brgconv") || !(bf16 || name.ends_with("avx512_core"))) return first;
+    const std::uint64_t few_channels = bf16 ? 16 : 8;
+    if (channels() > few_channels && !(bf16 && leaves_out_pixels())) return first;
     auto direct = forward_descriptor({input_, strides()}, fused_layer_.activation);
     while (direct.next_impl())
-      if (std::string_view{direct.impl_info_str()}.starts_with("jit_bf16:")) return direct;
+      if (std::string_view{direct.impl_info_str()}.starts_with(bf16 ? "jit_bf16:" : "jit:avx512_core")) return direct;
     return first;
   }
 
