@@ -107,18 +107,24 @@ struct Repeats {
   std::uint32_t threads, rounds;
 };
 
-/// Measures the device and oneDNN's primitives alternately.
+/// Measures the device and oneDNN's primitives alternately; after the first round only those of the latter that were
+/// not far behind the fastest one. Some take a hundred times as long.
 void measure_part(const MeasuredProgram& program, const StepProgram::LayerPass& part,
                   const std::vector<std::vector<cpu::OfferedPrimitive>>& offers, const dnnl::stream& stream,
                   const Repeats& how, LayerTime& to) {
+  constexpr double kFarBehind = 2;
+  const auto first_of = [](const std::vector<double>& us) { return us.front(); };
   std::vector<std::vector<std::vector<double>>> offered(offers.size());
   for (std::size_t work = 0; work < offers.size(); ++work) offered[work].resize(offers[work].size());
   program.run(part);
   for (std::uint32_t round = 0; round < how.rounds; ++round) {
     to.us.push_back(best_of_round(how.threads, [&] { program.run(part); }));
-    for (std::size_t work = 0; work < offers.size(); ++work)
+    for (std::size_t work = 0; work < offers.size(); ++work) {
+      const double fastest = round == 0 ? 0 : std::ranges::min(offered[work], {}, first_of).front();
       for (std::size_t i = 0; i < offers[work].size(); ++i)
-        offered[work][i].push_back(best_of_round(how.threads, [&] { offers[work][i].primitive.execute(stream); }));
+        if (round == 0 || offered[work][i].front() <= kFarBehind * fastest)
+          offered[work][i].push_back(best_of_round(how.threads, [&] { offers[work][i].primitive.execute(stream); }));
+    }
   }
   if (!offers.empty()) to.best_us.resize(how.rounds);
   for (std::size_t work = 0; work < offers.size(); ++work) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "devices/cpu/image_layouts.hpp"
+#include "devices/cpu/kernels/weight_layouts.hpp"
 #include "devices/cpu/layers/layers.hpp"
 #include "devices/cpu/parallel.hpp"
 #include "runtime/model/layer_kinds.hpp"
@@ -16,6 +17,51 @@ using dnnl::algorithm;
 using dnnl::memory;
 
 namespace {
+
+/// Adds the copy of a convolution's weights, or of the gradient to them, by a kernel of our own. False: there is none
+/// for these layouts. A group of filters is one thread's work.
+bool arranges_weights(Calls& calls, const memory& from, const memory& to) {
+  using Tag = memory::format_tag;
+  using Type = memory::data_type;
+  const WeightLayoutKernels* const kernels = usable_weight_layouts();
+  const memory::dims dims = dims_of(from.get_desc());
+  if (kernels == nullptr || dims.size() != 4 || type_of(from) != type_of(to)) return false;
+  const auto size = [&](std::size_t dim) { return static_cast<std::size_t>(dims[dim]); };
+  const ConvolutionWeights of{size(0), size(1), size(2) * size(3)};
+  if (of.filters % of.kFilters != 0 || of.channels % of.kChannels != 0 || of.taps % 2 == 0 || of.taps > of.kMostTaps)
+    return false;
+  const auto is = [&](const memory& one, Type type, Tag tag) {
+    return one.get_desc() == memory::desc(dims, type, tag);
+  };
+  const auto add = [&]<class Element>(const Element*, auto&& copy) {
+    calls.emplace_back(OwnWork{{from, to}, [=, threads = usable_threads()](const Kernels&) {
+                                 const auto* const source = static_cast<const Element*>(from.get_data_handle());
+                                 auto* const target = static_cast<Element*>(to.get_data_handle());
+                                 for_each_in_parallel(threads, of.groups(), [&](std::size_t group, std::size_t) {
+                                   copy(group, source, target);
+                                 });
+                               }});
+    return true;
+  };
+  if (is(to, Type::f32, Tag::abcd) && is(from, Type::f32, Tag::ABcd16b16a))
+    return add(static_cast<const float*>(nullptr), [=](std::size_t group, const float* source, float* target) {
+      kernels->from_blocks(of, group, source, target);
+    });
+  if (!is(from, Type::bf16, Tag::abcd)) return false;
+  constexpr auto kBf16 = static_cast<const std::uint16_t*>(nullptr);
+  for (const auto& [block, tag] : {std::pair{16U, Tag::AcdB16a2b}, {32U, Tag::AcdB32a2b}, {64U, Tag::AcdB64a2b}})
+    if (of.filters % block == 0 && is(to, Type::bf16, tag))
+      return add(kBf16, [=, block = block](std::size_t group, const std::uint16_t* source, std::uint16_t* target) {
+        kernels->to_pairs_of_channels(of, group, block, source, target);
+      });
+  for (const auto& [channels_first, tag] : {std::pair{false, Tag::ABcd8a16b2a}, {true, Tag::BAcd8a16b2a}})
+    if (is(to, Type::bf16, tag))
+      return add(kBf16,
+                 [=, first = channels_first](std::size_t group, const std::uint16_t* source, std::uint16_t* target) {
+                   kernels->to_pairs_of_filters(of, group, first, source, target);
+                 });
+  return false;
+}
 
 bool is_loss(const Layer& layer) { return kind_of(layer.operation).is_loss; }
 
@@ -282,7 +328,7 @@ memory ProgramBuilder::arranged(Calls& calls, const memory& from, const Descript
 }
 
 void ProgramBuilder::arrange(Calls& calls, const memory& from, const memory& to) {
-  if (from.get_desc() == to.get_desc()) return;
+  if (from.get_desc() == to.get_desc() || arranges_weights(calls, from, to)) return;
   const dnnl::reorder::primitive_desc descriptor{engine_, from.get_desc(), engine_, to.get_desc(), attributes()};
   calls.emplace_back(
       BoundPrimitive{dnnl::reorder{descriptor},

@@ -11,6 +11,7 @@
 #include "devices/cpu/kernels/image_lanes.hpp"
 #include "devices/cpu/kernels/norms.hpp"
 #include "devices/cpu/kernels/one_channel.hpp"
+#include "devices/cpu/kernels/weight_layouts.hpp"
 #include "devices/cpu/update.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/random.hpp"
@@ -621,6 +622,56 @@ TEST(NormKernels, KeepNaNsAndRoundAsTheRuntimeDoes) {
           EXPECT_EQ(y[i], to_bf16(std::max(0.0F, x.values[i] * 1.01F)));
       }
     }
+  }
+}
+
+/// Calls see(filter, channel, tap, index in the plain layout) for all weights.
+template <class See>
+void for_weights(const ConvolutionWeights& of, See&& see) {
+  std::size_t index = 0;
+  for (std::size_t filter = 0; filter < of.filters; ++filter)
+    for (std::size_t channel = 0; channel < of.channels; ++channel)
+      for (std::size_t tap = 0; tap < of.taps; ++tap) see(filter, channel, tap, index++);
+}
+
+TEST(WeightLayouts, HaveEachWeightInItsPlace) {
+  const WeightLayoutKernels* const kernels = usable_weight_layouts();
+  if (kernels == nullptr) GTEST_SKIP() << "this processor has no such kernels";
+  for (const ConvolutionWeights& of : {ConvolutionWeights{64, 32, 1}, {64, 96, 3}, {128, 64, 9}}) {
+    SCOPED_TRACE(testing::Message() << of.filters << " x " << of.channels << " x " << of.taps);
+    const std::size_t count = of.filters * of.channels * of.taps;
+    std::vector<std::uint16_t> plain(count), pairs(count);
+    std::vector<float> blocks(count), gradient(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      plain[i] = static_cast<std::uint16_t>(mix(i));
+      blocks[i] = static_cast<float>(i);
+    }
+    const auto each_group = [&](auto&& act) {
+      for (std::size_t group = 0; group < of.groups(); ++group) act(group);
+    };
+    const std::size_t c = of.channels, t = of.taps;
+    for (const std::size_t block : {16U, 32U, 64U}) {
+      each_group([&](std::size_t g) { kernels->to_pairs_of_channels(of, g, block, plain.data(), pairs.data()); });
+      for_weights(of, [&](std::size_t filter, std::size_t channel, std::size_t tap, std::size_t index) {
+        const std::size_t place = (((filter / block * t + tap) * (c / 2) + channel / 2) * block + filter % block) * 2;
+        ASSERT_EQ(pairs[place + channel % 2], plain[index]);
+      });
+    }
+    for (const bool channels_first : {false, true}) {
+      each_group(
+          [&](std::size_t g) { kernels->to_pairs_of_filters(of, g, channels_first, plain.data(), pairs.data()); });
+      for_weights(of, [&](std::size_t filter, std::size_t channel, std::size_t tap, std::size_t index) {
+        const std::size_t block =
+            channels_first ? channel / 16 * of.groups() + filter / 16 : filter / 16 * (c / 16) + channel / 16;
+        const std::size_t place = (((block * t + tap) * 8 + filter % 16 / 2) * 16 + channel % 16) * 2;
+        ASSERT_EQ(pairs[place + filter % 2], plain[index]);
+      });
+    }
+    each_group([&](std::size_t g) { kernels->from_blocks(of, g, blocks.data(), gradient.data()); });
+    for_weights(of, [&](std::size_t filter, std::size_t channel, std::size_t tap, std::size_t index) {
+      const std::size_t block = filter / 16 * (c / 16) + channel / 16;
+      ASSERT_EQ(gradient[index], blocks[((block * t + tap) * 16 + channel % 16) * 16 + filter % 16]);
+    });
   }
 }
 

@@ -151,7 +151,7 @@ class PanelKernelsOf : public testing::Test {
       kernels.multiply(part, {weights.elements.data(), input.elements.data(), sums.data(), nullptr, room.data()});
     }
     Matrix<float> to{input.rows, weights.rows, 77};
-    PanelOutputs outputs{input.rows, weights.rows, 0, 0, sums.data(), to_unit, bias, relu, to.elements.data()};
+    PanelOutputs outputs{input.rows, weights.rows, 0, 0, sums.data(), to_unit, bias, relu, to.elements.data(), nullptr};
     for (; outputs.first_unit < weights.rows; outputs.first_unit = outputs.end_unit) {
       outputs.end_unit = std::min(weights.rows, outputs.first_unit + 2 * kernels.lanes);
       kernels.finish(outputs);
@@ -206,6 +206,48 @@ TYPED_TEST(PanelKernelsOf, SumOverRowsOfEachNumber) {
           sum.template expect<float>(found.at(i, column), kernels->name);
         }
     }
+}
+
+TYPED_TEST(PanelKernelsOf, AddABiasAndApplyAReluToWholeSums) {
+  constexpr std::size_t kAtOnce = 64;  // terms
+  for (const PanelKernels* kernels : this->usable_)
+    for (const std::size_t rows : Sizes{1, 31})
+      for (const std::size_t terms : Sizes{2, 64, 130})
+        for (const std::size_t columns : Sizes{10, 64, 133}) {
+          const auto a = Matrix<TypeParam>::random(1, rows, terms), b = Matrix<TypeParam>::random(2, columns, terms);
+          const auto bias = Matrix<float>::random(3, 1, columns);
+          Matrix<float> in_blocks{rows, columns, 77};
+          Matrix<TypeParam> at_once{rows, columns, TypeParam{77}};
+          PanelProduct of{.end_row = rows,
+                          .end_column = columns,
+                          .end_term = terms,
+                          .a_row = terms / kernels->terms_of_word,
+                          .a_term = 1,
+                          .b_row = terms,
+                          .to_row = columns,
+                          .b_is_transposed = true,
+                          .relu = true};
+          const auto multiply = [&](auto& to) {
+            PanelOperands on = this->operands(a.elements.data(), b.elements.data(), to);
+            if (of.relu) on.bias = bias.elements.data();
+            this->template multiply_in_parts<TypeParam>(*kernels, of, on, rows, columns);
+          };
+          multiply(at_once);
+          for (; of.first_term < terms; of.first_term += kAtOnce, of.adds = true) {
+            of.end_term = std::min(terms, of.first_term + kAtOnce);
+            of.relu = of.end_term == terms;
+            multiply(in_blocks);
+          }
+          for (std::size_t row = 0; row < rows; ++row)
+            for (std::size_t column = 0; column < columns; ++column) {
+              Sum sum;
+              sum.add(bias.at(0, column), 1);
+              for (std::size_t term = 0; term < terms; ++term) sum.add(a.at(row, term), b.at(column, term));
+              sum.sum = std::max(sum.sum, 0.0);
+              sum.template expect<TypeParam>(at_once.at(row, column), kernels->name);
+              sum.template expect<float>(in_blocks.at(row, column), kernels->name);
+            }
+        }
 }
 
 TYPED_TEST(PanelKernelsOf, AddUpRows) {

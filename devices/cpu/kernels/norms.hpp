@@ -16,8 +16,7 @@ struct NormColumns {
 };
 
 /// The loops of batch norms over some rows of a matrix [rows, width], f32 or bf16 (`Element`), with f32 arithmetic.
-/// Functions that read the rows twice expect that the rows stay in the first-level cache. Arrays need no alignment;
-/// those with a value for each column are [width].
+/// Arrays need no alignment; those with a value for each column are [width].
 template <class Element>
 struct NormKernels {
   const char* name;

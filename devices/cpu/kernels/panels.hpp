@@ -33,6 +33,7 @@ struct PanelProduct {
   std::size_t b_row = 0, to_row = 0;             // elements from one row in memory to the next
   bool b_is_transposed = false;                  // b is [columns, terms] in memory, whole words of terms
   bool adds = false;                             // to f32 results that are there
+  bool relu = false;                             // of the results, after the bias
   ColumnOrder b_order{}, to_order{};             // of the rows in memory
 };
 
@@ -40,21 +41,23 @@ struct PanelProduct {
 /// No alignment is needed, except that of a word.
 struct PanelOperands {
   const void* a;
-  const void* b;        // f32 or bf16
-  float* f32;           // the result; or
-  std::uint16_t* bf16;  // of bf16 operands alone; null: it is f32
-  std::uint32_t* room;  // PanelKernels::room_words(), for this part alone
+  const void* b;                // f32 or bf16
+  float* f32;                   // the result; or
+  std::uint16_t* bf16;          // of bf16 operands alone; null: it is f32
+  std::uint32_t* room;          // PanelKernels::room_words(), for this part alone
+  const float* bias = nullptr;  // [columns], which is added to each row of the result; null: none
 };
 
 /// What a dense layer does with sums [units, rows], f32.
 struct PanelOutputs {
   std::size_t rows = 0, units = 0;
   std::size_t first_unit = 0, end_unit = 0;
-  const float* sums = nullptr;  // [units, to_unit]
-  std::size_t to_unit = 0;      // from the sums of one unit to the next
-  const float* bias = nullptr;  // [units]; null: none
-  bool relu = false;            // after the bias
-  float* output = nullptr;      // [rows, units]
+  const float* sums = nullptr;    // [units, to_unit]
+  std::size_t to_unit = 0;        // from the sums of one unit to the next
+  const float* bias = nullptr;    // [units]; null: none
+  bool relu = false;              // after the bias
+  float* f32 = nullptr;           // the output [rows, units]; or
+  std::uint16_t* bf16 = nullptr;  // of bf16 operands alone; null: it is f32
 };
 
 /// Matrix products of dense layers with few rows. Vectors have neighbouring columns of the result. A panel, some
@@ -65,7 +68,7 @@ struct PanelKernels {
   std::size_t lanes;
   std::size_t terms_of_word;
   void (*multiply)(const PanelProduct& of, const PanelOperands& on);
-  /// output [rows, units] = the sums, transposed, plus the bias. Null for bf16.
+  /// output [rows, units] = the sums, transposed, plus the bias.
   void (*finish)(const PanelOutputs& of);
   /// Words of two rows: to [(rows + 1) / 2, columns]. Null for f32, whose words are its elements.
   void (*pair_rows)(const std::uint16_t* from, std::size_t rows, std::size_t columns, std::uint32_t* to);

@@ -46,6 +46,6 @@ void pair_rows(const std::uint16_t* from, std::size_t rows, std::size_t columns,
 
 }  // namespace
 
-const PanelKernels kBf16PanelKernels{"own:panels_bf16", kLanes, kElements, multiply, nullptr, pair_rows, add_rows};
+const PanelKernels kBf16PanelKernels{"own:panels_bf16", kLanes, kElements, multiply, finish, pair_rows, add_rows};
 
 }  // namespace troupe::cpu

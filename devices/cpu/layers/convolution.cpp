@@ -256,10 +256,10 @@ class ConvolutionCalls final : public LayerCalls {
   }
 
   void forward_by_patches(Calls& calls) {
-    builder_.choose_own(fused_layer_, "forward", patches_.forward_name());
+    builder_.choose_own(fused_layer_, "forward", patches_.name());
     const memory kept = stored_output(), wide = builder_.result(kept);
     const memory input = operand_input(calls), weights = operand_weights(calls);
-    patches_.forward(calls, {input, weights, bias(), wide});
+    patches_.forward(calls, input, weights, bias(), wide);
     finish_own_forward(calls, wide, kept);
   }
 
@@ -275,7 +275,7 @@ class ConvolutionCalls final : public LayerCalls {
   }
 
   void to_weights_by_patches(Calls& calls, const memory& gradient) {
-    builder_.choose_own(fused_layer_, "gradient of the weights", patches_.backward_name());
+    builder_.choose_own(fused_layer_, "gradient of the weights", patches_.name());
     patches_.to_weights(calls, operand_input(calls), gradient, weights_gradient(), bias_gradient());
   }
 
@@ -290,7 +290,7 @@ class ConvolutionCalls final : public LayerCalls {
   /// `image`: of the gradient to the input.
   void to_input_by_patches(Calls& calls, const memory& gradient, const memory& input_gradient,
                            const memory::desc& image) {
-    builder_.choose_own(fused_layer_, "gradient of the input", patches_.backward_name());
+    builder_.choose_own(fused_layer_, "gradient of the input", patches_.name());
     const memory kept{builder_.as_stored(image), builder_.engine(), input_gradient.get_data_handle()};
     const memory wide = builder_.result(kept);
     patches_.to_input(calls, gradient, operand_weights(calls), wide);
@@ -318,17 +318,18 @@ class ConvolutionCalls final : public LayerCalls {
     });
   }
 
-  /// In bf16, oneDNN lists its convolution by products of small matrices first. The direct one is faster where sums are
-  /// short, and where a kernel of one element leaves out elements.
+  /// oneDNN lists its convolution by products of small matrices first. The direct one is faster where sums are short,
+  /// and in bf16 where a kernel of one element leaves out elements.
   Described<convolution_forward> fastest_forward() const {
-    constexpr std::uint64_t kFewChannels = 16;
     auto first = forward_descriptor({input_, strides()}, fused_layer_.activation);
     const std::string name = first.impl_info_str();
-    if (!name.starts_with("brgconv") || !name.ends_with("avx512_core_bf16")) return first;
-    if (fused_layer_.input_shape.extents[2] > kFewChannels && !leaves_out_pixels()) return first;
+    const bool bf16 = name.ends_with("avx512_core_bf16");
+    if (!name.starts_with("brgconv") || !(bf16 || name.ends_with("avx512_core"))) return first;
+    const std::uint64_t few_channels = bf16 ? 16 : 8;
+    if (channels() > few_channels && !(bf16 && leaves_out_pixels())) return first;
     auto direct = forward_descriptor({input_, strides()}, fused_layer_.activation);
     while (direct.next_impl())
-      if (std::string_view{direct.impl_info_str()}.starts_with("jit_bf16:")) return direct;
+      if (std::string_view{direct.impl_info_str()}.starts_with(bf16 ? "jit_bf16:" : "jit:avx512_core")) return direct;
     return first;
   }
 

@@ -88,7 +88,8 @@ class DenseCalls final : public LayerCalls {
     const memory stored_output = as(output_, builder_.tensor(fused_layer_.output).value);
     const memory output = builder_.result(stored_output);
     const memory input = builder_.operand(calls, input_in_its_layout());
-    panels_.forward(calls, input, builder_.operand(calls, stored_weights()), bias(), output);
+    const memory weights = builder_.operand(calls, stored_weights());
+    panels_.forward(calls, input, weights, bias(), output);
     finish_forward(calls, output, stored_output);
   }
 

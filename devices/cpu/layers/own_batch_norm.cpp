@@ -19,8 +19,7 @@ T* address(const memory& of) {
 
 /// What both passes read and write. The tensor is divided into pieces: some rows of one of `planes` matrices
 /// [rows, width] that lie one after the other (one matrix, or for images in blocks of channels one for each image and
-/// block). A piece is read from memory once for its moments, however often these need it. The sums of pieces are added
-/// in their order and in f64, so that they do not depend on the number of threads.
+/// block). The sums of pieces are added in their order and in f64, so that they do not depend on the number of threads.
 template <class Element>
 struct NormOfBatch : NormTensors {
   const NormKernels<Element>* kernels = nullptr;
@@ -29,12 +28,13 @@ struct NormOfBatch : NormTensors {
   bool relu = false, to_input = false;
   double epsilon = 0;
   memory input, output, gradient;
-  memory of_pieces;                   // f32 [pieces, 2, width]
+  memory of_pieces;                   // f32 [2, sum_rows(), channels]
   std::vector<float> factors;         // [channels]
   std::vector<double> first, second;  // [channels], sums of pieces
   std::vector<float> sums, products;  // [channels]
 
-  static constexpr std::size_t kPieceBytes = 16384, kLeastRows = 64, kMostRows = 512;
+  static constexpr std::size_t kPieceBytes = 16384, kLeastRows = 128, kMostRows = 512;
+  static constexpr std::size_t kWrittenBytes = 8192, kBytesInPlace = 65536;  // at a time
   std::size_t piece_rows() const noexcept {
     return std::min(rows, std::clamp(kPieceBytes / sizeof(Element) / width, kLeastRows, kMostRows));
   }
@@ -44,16 +44,25 @@ struct NormOfBatch : NormTensors {
 
   struct Piece {
     std::size_t first, channel, rows;  // of the tensor: its first element and that one's channel
+    std::size_t sums;                  // the first one of both kinds
   };
   Piece piece(std::size_t index) const noexcept {
-    const std::size_t plane = index / pieces_of_plane(), row = index % pieces_of_plane() * piece_rows();
-    return {(plane * rows + row) * width, plane * width % channels, std::min(piece_rows(), rows - row)};
+    const std::size_t plane = index / pieces_of_plane(), of_plane = index % pieces_of_plane();
+    const std::size_t row = of_plane * piece_rows(), channel = plane * width % channels;
+    const std::size_t sum_row = plane * width / channels * pieces_of_plane() + of_plane;
+    return {(plane * rows + row) * width, channel, std::min(piece_rows(), rows - row), sum_row * channels + channel};
   }
-  float* sums_of(std::size_t index) const { return address<float>(of_pieces) + index * 2 * width; }
-  /// Calls act(piece, its first sums, its second sums) for all pieces in order.
+  /// The same rows of planes that have all channels together.
+  std::size_t sum_rows() const noexcept { return pieces() * width / channels; }
+  float* first_sums() const { return address<float>(of_pieces); }
+  float* second_sums() const { return first_sums() + sum_rows() * channels; }
+  /// Calls act(rows of the pieces, their first sums, their second sums), both [channels], in the order of pieces.
   template <class Act>
   void for_sums(Act&& act) const {
-    for (std::size_t index = 0; index < pieces(); ++index) act(piece(index), sums_of(index), sums_of(index) + width);
+    for (std::size_t sum_row = 0; sum_row < sum_rows(); ++sum_row) {
+      const std::size_t row = sum_row % pieces_of_plane() * piece_rows();
+      act(std::min(piece_rows(), rows - row), first_sums() + sum_row * channels, second_sums() + sum_row * channels);
+    }
   }
   NormColumns columns(const memory& means, std::size_t channel) const {
     return {address<const float>(means) + channel, factors.data() + channel, address<const float>(shift) + channel,
@@ -64,11 +73,11 @@ struct NormOfBatch : NormTensors {
   void for_pieces(Act&& act) const {
     for_each_in_parallel(threads, pieces(), [&](std::size_t index, std::size_t) { act(index); });
   }
-  /// Calls act(first element, rows) for all rows of a piece. Wide rows are read and written few at a time, since the
-  /// same columns of more rows compete for the same few places of the caches, and short pieces are not fetched ahead.
+  /// Calls act(first element, rows) for all rows of a piece. Wide rows are written few at a time, `bytes` if they are
+  /// not wider: the same columns of more rows compete for the same few places of the caches.
   template <class Act>
-  void for_rows(const Piece& of, Act&& act) const {
-    const std::size_t each = std::max<std::size_t>(1, kPieceBytes / sizeof(Element) / width);
+  void for_rows(const Piece& of, std::size_t bytes, Act&& act) const {
+    const std::size_t each = std::max<std::size_t>(1, bytes / sizeof(Element) / width);
     for (std::size_t row = 0; row < of.rows; row += each) act(of.first + row * width, std::min(each, of.rows - row));
   }
   /// A second pass goes backward: it finds the last pieces of the first one in the second-level cache.
@@ -90,8 +99,8 @@ struct NormOfBatch : NormTensors {
   void forward() {
     for_pieces([&](std::size_t index) {
       const Piece at = piece(index);
-      kernels->moments(address<const Element>(input) + at.first, at.rows, width, sums_of(index),
-                       sums_of(index) + width);
+      kernels->moments(address<const Element>(input) + at.first, at.rows, width, first_sums() + at.sums,
+                       second_sums() + at.sums);
     });
     add_up_moments();
     scale_by(variance);
@@ -101,13 +110,12 @@ struct NormOfBatch : NormTensors {
   void add_up_moments() {
     std::ranges::fill(first, 0.0);
     std::ranges::fill(second, 0.0);
-    for_sums([&](const Piece& at, const float* means, const float*) {
-      sum_kernels->add(means, static_cast<double>(at.rows), width, first.data() + at.channel);
+    for_sums([&](std::size_t count_rows, const float* means, const float*) {
+      sum_kernels->add(means, static_cast<double>(count_rows), channels, first.data());
     });
     sum_kernels->multiply(first.data(), 1 / count(), channels, address<float>(mean));
-    for_sums([&](const Piece& at, const float* means, const float* squares) {
-      sum_kernels->add_squares(squares, means, static_cast<double>(at.rows), first.data() + at.channel, width,
-                               second.data() + at.channel);
+    for_sums([&](std::size_t count_rows, const float* means, const float* squares) {
+      sum_kernels->add_squares(squares, means, static_cast<double>(count_rows), first.data(), channels, second.data());
     });
     sum_kernels->multiply(second.data(), 1 / count(), channels, address<float>(variance));
   }
@@ -115,7 +123,7 @@ struct NormOfBatch : NormTensors {
   void normalize(const memory& means) const {
     for_pieces_backward([&](std::size_t index) {
       const Piece at = piece(index);
-      for_rows(at, [&](std::size_t first, std::size_t some) {
+      for_rows(at, kWrittenBytes, [&](std::size_t first, std::size_t some) {
         kernels->normalize(address<const Element>(input) + first, address<Element>(output) + first,
                            columns(means, at.channel), some, width);
       });
@@ -134,13 +142,14 @@ struct NormOfBatch : NormTensors {
     for_pieces([&](std::size_t index) {
       const Piece at = piece(index);
       kernels->gradient_sums(address<const Element>(input) + at.first, address<const Element>(gradient) + at.first,
-                             columns(mean, at.channel), at.rows, width, sums_of(index), sums_of(index) + width);
+                             columns(mean, at.channel), at.rows, width, first_sums() + at.sums,
+                             second_sums() + at.sums);
     });
     add_up_gradients();
     if (!to_input) return;
     for_pieces_backward([&](std::size_t index) {
       const Piece at = piece(index);
-      for_rows(at, [&](std::size_t first, std::size_t some) {
+      for_rows(at, kBytesInPlace, [&](std::size_t first, std::size_t some) {
         kernels->to_input(address<const Element>(input) + first, address<Element>(gradient) + first,
                           columns(mean, at.channel), sums.data() + at.channel, products.data() + at.channel, some,
                           width);
@@ -151,9 +160,9 @@ struct NormOfBatch : NormTensors {
   void add_up_gradients() {
     std::ranges::fill(first, 0.0);
     std::ranges::fill(second, 0.0);
-    for_sums([&](const Piece& at, const float* of_piece, const float* products_of_piece) {
-      sum_kernels->add(of_piece, 1, width, first.data() + at.channel);
-      sum_kernels->add(products_of_piece, 1, width, second.data() + at.channel);
+    for_sums([&](std::size_t, const float* of_pieces, const float* products_of_pieces) {
+      sum_kernels->add(of_pieces, 1, channels, first.data());
+      sum_kernels->add(products_of_pieces, 1, channels, second.data());
     });
     sum_kernels->finish_gradients({epsilon, count(), address<const float>(variance), first.data(), second.data(),
                                    address<float>(to_shift), address<float>(to_scale), sums.data(), products.data()},
@@ -224,7 +233,7 @@ class OwnBatchNormCalls final : public LayerCalls {
   void add(Calls& calls, const char* pass, std::vector<memory> used) {
     builder_.choose_own(fused_layer_, pass, norm_->kernels->name);
     norm_->of_pieces =
-        builder_.places().take(builder_.matrix(norm_->pieces(), 2 * norm_->width, ProgramBuilder::Type::f32));
+        builder_.places().take(builder_.matrix(2 * norm_->sum_rows(), norm_->channels, ProgramBuilder::Type::f32));
     used.push_back(norm_->of_pieces);
     calls.emplace_back(OwnWork{std::move(used), [norm = norm_, room = norm_->of_pieces](const Kernels&) {
                                  norm->of_pieces = room;

@@ -47,6 +47,9 @@ struct PanelParts {
         part.first_term = term;
         part.end_term = std::min(of.end_term, term + terms_at_once);
         part.adds = term > 0;
+        const bool is_last = part.end_term == of.end_term;
+        part.relu = of.relu && is_last;
+        with_room.bias = is_last ? on.bias : nullptr;
         kernels->multiply(part, with_room);
       }
     });
@@ -74,7 +77,10 @@ struct PanelForward {
       some.end_unit = std::min(outputs.units, some.first_unit + each);
       some.sums = memory_of<float>(sums);
       some.bias = memory_of<float>(bias);
-      some.output = memory_of<float>(output);
+      if (is_f32(output))
+        some.f32 = memory_of<float>(output);
+      else
+        some.bf16 = memory_of<std::uint16_t>(output);
       parts.kernels->finish(some);
     });
   }
@@ -83,11 +89,12 @@ struct PanelForward {
 /// A product that is f32, or is rounded at once or from its sums.
 struct PanelRows {
   PanelParts parts;
-  std::size_t elements;             // of the result
-  memory a, b, result, sums, room;  // sums: empty if they are not rounded or are rounded at once
+  std::size_t elements;                   // of the result
+  memory a, b, bias, result, sums, room;  // sums: empty if they are not rounded or are rounded at once
 
   void operator()(const Kernels& kernels) const {
-    PanelOperands on{memory_of<void>(a), memory_of<void>(b), memory_of<float>(sums), nullptr, nullptr};
+    PanelOperands on{memory_of<void>(a),    memory_of<void>(b), memory_of<float>(sums), nullptr, nullptr,
+                     memory_of<float>(bias)};
     auto* const bf16 = memory_of<std::uint16_t>(result);
     if (is_f32(result))
       on.f32 = memory_of<float>(result);
@@ -122,11 +129,11 @@ void add_panel_work(Calls& calls, Pass pass, std::initializer_list<memory> used)
 
 // The rule of PanelPasses, read off measurements on a Zen 4 with AVX-512 and with AVX2 alone. Where it says no, oneDNN
 // or DenseKernels are as fast.
-constexpr std::size_t kMostPanelRows = 255;      // more pay for copies of all operands, as oneDNN makes them
-constexpr double kLeastFilledByRows = 0.75;      // of the forward pass's lanes, with rows
-constexpr std::size_t kMostForwardInputs = 512;  // of plain rows; sums of more pay for DenseKernels' sums over lanes
-constexpr std::size_t kForwardTerms = 256;       // at once
-constexpr std::size_t kMostPanelTerms = 1024;    // of a gradient, whose panels shall stay in the second-level cache
+constexpr std::size_t kMostPanelRows = 255;    // more pay for copies of all operands, as oneDNN makes them
+constexpr double kLeastFilledByRows = 0.75;    // of the forward pass's lanes, with rows
+constexpr std::size_t kFewInputs = 128;        // with few units, more pay for DenseKernels' sums over lanes
+constexpr std::size_t kForwardTerms = 256;     // at once
+constexpr std::size_t kMostPanelTerms = 1024;  // of a gradient, whose panels shall stay in the second-level cache
 constexpr std::size_t kFewRows = 8, kFewUnits = 16;
 constexpr std::size_t kFewInputsF32 = 64;  // with few units, oneDNN's products of f32 are as fast with more
 /// Of few rows, at once: weights are used so seldom that they are best read in their order.
@@ -147,8 +154,7 @@ PanelPasses::PanelPasses(ProgramBuilder& builder, const DenseShape& of)
   if (of.rows > kMostPanelRows) return;
   const std::size_t elements = kernels_->terms_of_word;
   const bool in_blocks = of.in_blocks.channels > 0, few_units = of.units <= kFewUnits;
-  forward_ = !bf16 && !few_units && (in_blocks || of.inputs <= kMostForwardInputs) &&
-             filled_part(of.rows, kernels_->lanes) >= kLeastFilledByRows;
+  forward_ = !few_units && of.inputs % elements == 0 && filled_part(of.rows, kernels_->lanes) >= kLeastFilledByRows;
   to_weights_ = in_blocks || of.rows <= kFewRows || (few_units && (bf16 || of.inputs <= kFewInputsF32));
   to_input_ = to_weights_ && of.units % elements == 0 && (of.rows <= kFewRows || of.units <= kMostPanelTerms);
 }
@@ -164,7 +170,7 @@ void PanelPasses::forward(Calls& calls, const memory& input, const memory& weigh
                          {.end_row = of_.units,
                           .end_column = of_.rows,
                           .end_term = of_.inputs,
-                          .a_row = of_.inputs,
+                          .a_row = of_.inputs / kernels_->terms_of_word,
                           .a_term = 1,
                           .b_row = of_.inputs,
                           .to_row = to_unit,
@@ -198,11 +204,11 @@ void PanelPasses::to_input(Calls& calls, const memory& gradient, const memory& w
   const std::size_t elements = of_.rows * of_.inputs;
   const bool rounds_at_once = is_f32(input_gradient) || terms == of_.units;
   const memory sums = rounds_at_once ? memory{} : words(elements), room = words(parts.room_words * threads_);
-  add_panel_work(calls, PanelRows{parts, elements, gradient, weights, input_gradient, sums, room},
+  add_panel_work(calls, PanelRows{parts, elements, gradient, weights, {}, input_gradient, sums, room},
                  {gradient, weights, input_gradient, sums, room});
 }
 
-void PanelPasses::forward_of_rows(Calls& calls, const memory& input, const memory& weights,
+void PanelPasses::forward_of_rows(Calls& calls, const memory& input, const memory& weights, const memory& bias,
                                   const memory& output) const {
   const std::size_t terms = std::min(of_.inputs, kMostPanelTerms);
   const PanelParts parts{kernels_,
@@ -213,15 +219,16 @@ void PanelPasses::forward_of_rows(Calls& calls, const memory& input, const memor
                           .a_term = 1,
                           .b_row = of_.inputs,
                           .to_row = of_.units,
-                          .b_is_transposed = true},
+                          .b_is_transposed = true,
+                          .relu = of_.relu},
                          threads_,
                          PanelKernels::room_words(terms),
                          terms};
   const std::size_t elements = of_.rows * of_.units;
   const bool rounds_at_once = is_f32(output) || terms == of_.inputs;
   const memory sums = rounds_at_once ? memory{} : words(elements), room = words(parts.room_words * threads_);
-  add_panel_work(calls, PanelRows{parts, elements, input, weights, output, sums, room},
-                 {input, weights, output, sums, room});
+  add_panel_work(calls, PanelRows{parts, elements, input, weights, bias, output, sums, room},
+                 {input, weights, bias, output, sums, room});
 }
 
 void PanelPasses::to_weights(Calls& calls, const memory& input, const memory& gradient, const memory& weights,

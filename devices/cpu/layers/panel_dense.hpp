@@ -25,12 +25,11 @@ class PanelPasses {
   bool to_weights() const noexcept { return to_weights_; }
   const char* name() const noexcept { return kernels_->name; }
 
-  /// Of f32. `bias` is empty if there is none.
+  /// `bias` is empty if there is none. Inputs must fill the words of the kernels, here and below.
   void forward(Calls& calls, const dnnl::memory& input, const dnnl::memory& weights, const dnnl::memory& bias,
                const dnnl::memory& output) const;
-  /// Without bias and ReLU, of a plain input. It brings weights into columns: many rows pay for that. Inputs must fill
-  /// the words of the kernels.
-  void forward_of_rows(Calls& calls, const dnnl::memory& input, const dnnl::memory& weights,
+  /// Of a plain input. It brings weights into columns: many rows pay for that.
+  void forward_of_rows(Calls& calls, const dnnl::memory& input, const dnnl::memory& weights, const dnnl::memory& bias,
                        const dnnl::memory& output) const;
   /// `input_gradient`: in the layout of the input, in the type of the operands.
   void to_input(Calls& calls, const dnnl::memory& gradient, const dnnl::memory& weights,

@@ -172,21 +172,17 @@ PatchPasses::PatchPasses(ProgramBuilder& builder, const FusedLayer& fused_layer,
       of_(lane_convolution(fused_layer, conv)),
       shape_(dense_shape(builder, of_)),
       threads_(usable_threads()),
-      has_bias_(conv.bias),
       panels_(builder, shape_) {
   const bool bf16 = builder.computed() == Type::bf16;
-  const auto dense = usable_dense_kernels(bf16);
-  if (dense.empty() || usable_panel_kernels(bf16).empty() || !has_patch_kernels(bf16)) return;
+  if (usable_panel_kernels(bf16).empty() || !has_patch_kernels(bf16)) return;
   if (bf16 && (has_amx_instructions() || conv.filters % 2 != 0 || shape_.inputs % 2 != 0)) return;
   const bool is_simple = conv.groups == 1 && conv.dilation.height == 1 && conv.dilation.width == 1 &&
                          !builder.in_blocks(fused_layer.inputs.front()) && !builder.in_blocks(fused_layer.output);
   const bool has_kernel =
       (of_.kernel_height == 1 && of_.kernel_width == 1 && of_.padding_height == 0 && of_.padding_width == 0) ||
       (of_.kernel_height == 3 && of_.kernel_width == 3);
-  const bool is_product = of_.kernel_height == 1 && !conv.bias;
-  const std::size_t most_pixels = is_product ? kMostPixels : kMostPixelsOfPatches;
-  if (!is_simple || !has_kernel || shape_.rows > most_pixels || shape_.inputs < kLeastInputs) return;
-  dense_ = dense.back();
+  const std::size_t most_pixels = of_.kernel_height == 1 ? kMostPixels : kMostPixelsOfPatches;
+  gain_ = is_simple && has_kernel && shape_.rows <= most_pixels && shape_.inputs >= kLeastInputs;
 }
 
 bool PatchPasses::is_plain() const noexcept {
@@ -206,14 +202,9 @@ memory PatchPasses::patches(Calls& calls, const memory& input) const {
   return made;
 }
 
-void PatchPasses::forward(Calls& calls, const DenseMemories& on) const {
-  const memory input = patches(calls, on.input);
-  if (!has_bias_) {
-    panels_.forward_of_rows(calls, input, on.weights, on.output);
-    if (of_.relu) add_activation(builder_, calls, Activation::relu, on.output);
-    return;
-  }
-  add_own_dense(builder_, calls, *dense_, shape_, {input, on.weights, on.bias, on.output});
+void PatchPasses::forward(Calls& calls, const memory& input, const memory& weights, const memory& bias,
+                          const memory& output) const {
+  panels_.forward_of_rows(calls, patches(calls, input), weights, bias, output);
 }
 
 void PatchPasses::to_weights(Calls& calls, const memory& input, const memory& gradient, const memory& weights,

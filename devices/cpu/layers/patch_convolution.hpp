@@ -3,7 +3,6 @@
 #include <cstddef>
 
 #include "devices/cpu/kernels/image_lanes.hpp"
-#include "devices/cpu/layers/own_dense.hpp"
 #include "devices/cpu/layers/panel_dense.hpp"
 #include "devices/cpu/program_builder.hpp"
 
@@ -16,12 +15,12 @@ class PatchPasses {
  public:
   PatchPasses(ProgramBuilder& builder, const FusedLayer& fused_layer, const Conv2d& conv);
 
-  bool gain() const noexcept { return dense_ != nullptr; }
-  const char* forward_name() const noexcept { return has_bias_ ? dense_->name : panels_.name(); }
-  const char* backward_name() const noexcept { return panels_.name(); }
+  bool gain() const noexcept { return gain_; }
+  const char* name() const noexcept { return panels_.name(); }
 
   /// ReLU, where the layer has it, is applied. `bias` is empty if there is none.
-  void forward(Calls& calls, const DenseMemories& on) const;
+  void forward(Calls& calls, const dnnl::memory& input, const dnnl::memory& weights, const dnnl::memory& bias,
+               const dnnl::memory& output) const;
   /// `weights` and `bias`, which is empty if there is none, are the gradients to these.
   void to_weights(Calls& calls, const dnnl::memory& input, const dnnl::memory& gradient, const dnnl::memory& weights,
                   const dnnl::memory& bias) const;
@@ -39,9 +38,8 @@ class PatchPasses {
   const LaneConvolution of_;
   const DenseShape shape_;
   const std::size_t threads_;
-  const bool has_bias_;
   const PanelPasses panels_;
-  const DenseKernels* dense_ = nullptr;  // null: no pass is used
+  bool gain_ = false;
 };
 
 }  // namespace troupe::cpu
