@@ -18,7 +18,7 @@ endif()
 # troupe_compile_cold(target): for code that runs seldom. More sources at once, since no order of functions matters; fewer
 # with sanitizers, which take more memory.
 function(troupe_compile_cold target)
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Og>)
   if(TROUPE_SANITIZE)
     set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 16)
   else()
