@@ -60,7 +60,8 @@ TEST(Trace, WritesRowsAndSpansAsChromesTracingReadsThem) {
 
 TEST(Trace, IsJsonWhateverLettersANameHas) {
   Trace trace;
-  trace.row("a\\b \"c\"\td\ne\x1b \xff \xc3\xa4");
+  TraceRow& row = trace.row("a\\b \"c\"\td\ne\x1b \xff \xc3\xa4");
+  row.span("work", Clock::now(), Clock::now());
   std::vector<std::string> rows;
   for (const json& event : written(trace))
     if (event.at("name") == "thread_name") rows.push_back(event.at("args").at("name"));
