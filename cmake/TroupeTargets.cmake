@@ -4,6 +4,8 @@ include(GNUInstallDirs)
 add_library(troupe_build_flags INTERFACE)
 target_compile_options(troupe_build_flags INTERFACE -Wall -Wextra -Wpedantic -Wnon-virtual-dtor -Woverloaded-virtual -Wno-missing-field-initializers -Wno-restrict
   $<$<BOOL:${TROUPE_WERROR}>:-Werror> $<$<BOOL:${CMAKE_UNITY_BUILD}>:-Wno-subobject-linkage>)
+# The compiler first collects garbage when it has taken this much memory (KiB), instead of 128 MiB: a tenth of its time.
+target_compile_options(troupe_build_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=524288>)
 if(TROUPE_SANITIZE)
   target_compile_options(troupe_build_flags INTERFACE -fsanitize=${TROUPE_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(troupe_build_flags INTERFACE -fsanitize=${TROUPE_SANITIZE})
@@ -13,10 +15,15 @@ if(TROUPE_SANITIZE)
   endif()
 endif()
 
-# troupe_compile_cold(target): for code that runs seldom. More sources at once, since no order of functions matters.
+# troupe_compile_cold(target): for code that runs seldom. More sources at once, since no order of functions matters; fewer
+# with sanitizers, which take more memory.
 function(troupe_compile_cold target)
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 16)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Og>)
+  if(TROUPE_SANITIZE)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 16)
+  else()
+    set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 24)
+  endif()
 endfunction()
 
 # troupe_add_library(name [INTERNAL] [COLD] HEADERS public... SOURCES private... [COLD_SOURCES private...] PUBLIC targets... PRIVATE targets...)

@@ -5,6 +5,7 @@
 
 #include "actors/remote/detail/engine.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/base/text_stream.hpp"
 
 // Information about the remote actors for counters and reports.
 namespace troupe::remote {

@@ -6,14 +6,14 @@ namespace troupe::remote {
 namespace {
 
 /// For one process. A peer sends a few payloads at a time, and each takes memory of the pool.
-constexpr std::size_t kMostOpen = 65536;
+constexpr std::size_t kMostOpenPayloads = 65536;
 
 }  // namespace
 
 PayloadAssembler::Payload& PayloadAssembler::payload_of(Peer from, const wire::Header& piece, bool& wrong) {
   Payload& payload = open_[{from, piece.order}];
   if (payload.size_bytes == 0) {
-    wrong = piece.source == 0 || piece.sequence == 0 || open_.size() > kMostOpen;
+    wrong = piece.source == 0 || piece.sequence == 0 || open_.size() > kMostOpenPayloads;
     payload.size_bytes = piece.source;
     payload.pieces = piece.sequence;
     if (!wrong) payload.store = find_store_({piece.message_id}, piece.source);
@@ -53,7 +53,7 @@ bool PayloadAssembler::end_landing(Memory memory, bool has_arrived) {
 
 void PayloadAssembler::add_message(Peer from, const wire::Header& header, std::vector<std::byte> head, bool& wrong) {
   Payload& payload = open_[{from, header.order}];
-  wrong = payload.head.has_value() || payload.failed || open_.size() > kMostOpen;
+  wrong = payload.head.has_value() || payload.failed || open_.size() > kMostOpenPayloads;
   if (!wrong) payload.head = std::move(head);
 }
 

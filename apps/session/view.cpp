@@ -326,8 +326,8 @@ void View::exchange_places(Blocking& blocking) {
       gather_at_start(blocking, job_.group(), text("view ", view_.value, ": places"), encode(mine), deadline_);
   for (std::uint32_t rank = 0; rank < blobs.size(); ++rank) {
     const GatheredPlace& place = places_.emplace_back(decode_place(blobs[rank]));
-    TROUPE_CHECK(place.plan_hash == mine.plan_hash, Code::invalid, "rank ", rank, " made plan ", std::hex,
-                 place.plan_hash, ", rank ", joined_.place.rank, " made ", mine.plan_hash,
+    TROUPE_CHECK(place.plan_hash == mine.plan_hash, Code::invalid, "rank ", rank, " made plan ",
+                 hexadecimal(place.plan_hash), ", rank ", joined_.place.rank, " made ", hexadecimal(mine.plan_hash),
                  ": give every rank the same app.toml, --set options and data (compare their `rtrun plan`)");
     TROUPE_CHECK(place.settings_hash == mine.settings_hash, Code::invalid, "rank ", rank,
                  " has other settings than rank ", joined_.place.rank,

@@ -37,6 +37,12 @@ bool onednn_has_winograd();
 /// load an empty one and end with SIGILL at its first tile instruction. The gemm kernels bring their own palette.
 bool implementation_usable(std::string_view name);
 
+/// The first element.
+template <class T>
+T* data_of(const dnnl::memory& of) {
+  return static_cast<T*>(of.get_data_handle());
+}
+
 inline bool is_f32(const dnnl::memory& of) { return type_of(of) == dnnl::memory::data_type::f32; }
 
 /// Whether this is oneDNN's reference code, which is slower by orders of magnitude.

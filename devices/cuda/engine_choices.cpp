@@ -12,6 +12,7 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/base/new_file.hpp"
+#include "runtime/base/text_stream.hpp"
 
 // A file of choices:
 //   troupe cudnn choices 2

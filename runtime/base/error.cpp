@@ -33,4 +33,13 @@ void fail_errno(Code code, const std::string& what) {
   fail(code, text(what, ": ", std::generic_category().message(reason)));
 }
 
+void fail_joined(Code code, std::initializer_list<TextPart> parts) { fail(code, text_of(parts)); }
+
+void fail_errno_joined(Code code, std::initializer_list<TextPart> parts) {
+  const int reason = errno;
+  const std::string what = text_of(parts);
+  errno = reason;
+  fail_errno(code, what);
+}
+
 }  // namespace troupe

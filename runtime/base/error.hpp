@@ -1,12 +1,13 @@
 #pragma once
 
 #include <cstdint>
-#include <locale>
+#include <initializer_list>
 #include <memory>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+
+#include "runtime/base/text.hpp"
 
 namespace troupe {
 
@@ -66,38 +67,27 @@ constexpr int exit_code(Code code) noexcept {
   }
 }
 
-/// A stream for texts, which writes numbers alike whatever locale the application has set: without separators of
-/// thousands, with a decimal point.
-class TextStream : public std::ostringstream {
- public:
-  TextStream() { imbue(std::locale::classic()); }
-};
-
-/// Joins the parts, each written as `<<` writes it.
-template <class... Parts>
-std::string text(const Parts&... parts) {
-  TextStream out;
-  (out << ... << parts);
-  return std::move(out).str();
-}
-
 /// Throws Error{code, text}.
 [[noreturn]] void fail(Code code, const std::string& text);
 /// The same, with the text of `errno` (why the last system call failed) at the end.
 [[noreturn]] void fail_errno(Code code, const std::string& text);
+/// What the macros below call: the text is made of these parts. Not inlined, so that a check adds little to its
+/// function.
+[[noreturn]] void fail_joined(Code code, std::initializer_list<TextPart> parts);
+[[noreturn]] void fail_errno_joined(Code code, std::initializer_list<TextPart> parts);
 
 }  // namespace troupe
 
 /// Throws Error{code} with the joined parts when the condition does not hold. Name the operands in the parts.
-#define TROUPE_CHECK(condition, code, ...)               \
-  do {                                                   \
-    if (!(condition)) [[unlikely]]                       \
-      ::troupe::fail(code, ::troupe::text(__VA_ARGS__)); \
+#define TROUPE_CHECK(condition, code, ...)        \
+  do {                                            \
+    if (!(condition)) [[unlikely]]                \
+      ::troupe::fail_joined(code, {__VA_ARGS__}); \
   } while (false)
 
 /// For system calls: throws Error{code} with the joined parts and errno's text when the condition does not hold.
-#define TROUPE_CHECK_ERRNO(condition, code, ...)               \
-  do {                                                         \
-    if (!(condition)) [[unlikely]]                             \
-      ::troupe::fail_errno(code, ::troupe::text(__VA_ARGS__)); \
+#define TROUPE_CHECK_ERRNO(condition, code, ...)        \
+  do {                                                  \
+    if (!(condition)) [[unlikely]]                      \
+      ::troupe::fail_errno_joined(code, {__VA_ARGS__}); \
   } while (false)

@@ -4,12 +4,12 @@
 
 #include <cstdio>
 #include <fstream>
+#include <optional>
 #include <span>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "runtime/base/new_file.hpp"
+#include "runtime/base/printable.hpp"
 
 namespace troupe {
 namespace {
@@ -18,7 +18,20 @@ std::int64_t nanoseconds(Clock::time_point at) noexcept {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(at.time_since_epoch()).count();
 }
 
-std::string in_json_quotes(const std::string& text) { return nlohmann::json(text).dump(); }
+std::string in_json_quotes(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char letter : printable(text)) {
+    if (letter == '\n') {
+      quoted += "\\n";
+    } else if (letter == '\t') {
+      quoted += "\\t";
+    } else {
+      if (letter == '"' || letter == '\\') quoted += '\\';
+      quoted += letter;
+    }
+  }
+  return quoted + '"';
+}
 
 std::string name_of(const char* phase, const WorkLabel& label) {
   std::string name = phase;

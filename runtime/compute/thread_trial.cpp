@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/text_stream.hpp"
 
 namespace troupe {
 namespace {

@@ -286,7 +286,7 @@ std::vector<std::string> Configuration::lines() const {
     const bool cut = value.value.size() > kLongest;
     lines.push_back(text(value.key, " = ", value.value.substr(0, kLongest)));
     if (cut)
-      lines.back() += text("... (checksum 0x", std::hex, XXH3_64bits(value.value.data(), value.value.size()), ")");
+      lines.back() += text("... (checksum 0x", hexadecimal(XXH3_64bits(value.value.data(), value.value.size())), ")");
   }
   return lines;
 }

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/text_stream.hpp"
 #include "runtime/data/detail/unpacked.hpp"
 
 namespace troupe {

@@ -204,8 +204,8 @@ std::uint32_t AddressSpace::arenas_left() const noexcept {
 
 void AddressSpace::bind(const Region& region) {
   TROUPE_CHECK(region.id.value != 0 && region.base != nullptr, Code::invalid,
-               "memory to bind needs an id and a place; ", "arena ", region.id.value, " at ",
-               static_cast<const void*>(region.base), " has not both");
+               "memory to bind needs an id and a place; ", "arena ", region.id.value, " at 0x",
+               hexadecimal(reinterpret_cast<std::uintptr_t>(region.base)), " has not both");
   state_->enter({region, nullptr});
 }
 

@@ -26,7 +26,7 @@ std::optional<std::uint64_t> number_after(const std::filesystem::path& file, std
   return std::nullopt;
 }
 
-std::optional<std::uint64_t> number_in(const std::filesystem::path& file) {
+std::optional<std::uint64_t> number_in_file(const std::filesystem::path& file) {
   std::ifstream in{file};
   std::uint64_t number = 0;
   return in >> number ? std::optional{number} : std::nullopt;  // "max" is not a number
@@ -34,8 +34,8 @@ std::optional<std::uint64_t> number_in(const std::filesystem::path& file) {
 
 /// Page cache that the kernel would reclaim first counts as free.
 std::optional<std::uint64_t> left_in_cgroup(const std::filesystem::path& cgroup) {
-  const auto limit = number_in(cgroup / "memory.max");
-  const auto used = number_in(cgroup / "memory.current");
+  const auto limit = number_in_file(cgroup / "memory.max");
+  const auto used = number_in_file(cgroup / "memory.current");
   if (!limit || !used) return std::nullopt;
   const std::uint64_t cache = std::min(*used, number_after(cgroup / "memory.stat", "inactive_file").value_or(0));
   return *limit - std::min(*limit, *used - cache);
@@ -68,7 +68,7 @@ std::uint64_t memory_limit_bytes() {
   std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
   if (const auto kilobytes = number_after("/proc/meminfo", "MemTotal:")) least = *kilobytes * 1024;
   for (auto cgroup = own_cgroup();; cgroup = cgroup.parent_path()) {
-    least = std::min(least, number_in(kCgroups + cgroup.string() + "/memory.max").value_or(least));
+    least = std::min(least, number_in_file(kCgroups + cgroup.string() + "/memory.max").value_or(least));
     if (cgroup == "/" || cgroup.empty()) return least;
   }
 }

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/text_stream.hpp"
 #include "runtime/model/dropout.hpp"
 #include "runtime/model/layer_kinds.hpp"
 #include "runtime/model/reader_counts.hpp"

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/text_stream.hpp"
 #include "runtime/model/detail/layer_rows.hpp"
 
 namespace troupe {

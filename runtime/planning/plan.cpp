@@ -5,6 +5,7 @@
 #include <iomanip>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/text_stream.hpp"
 
 namespace troupe {
 namespace {

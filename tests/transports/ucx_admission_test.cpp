@@ -199,7 +199,7 @@ TEST(UcxAdmission, NamesAPeerWhoseAddressIsNone) {
 TEST(UcxAdmission, OfThousandsOfAddressesFitsTheKernelAndLetsAllIn) {
   std::vector<std::string> addresses{"127.0.0.2"};
   for (int i = 0; i < 3000; ++i) addresses.push_back(text("10.", i / 200, '.', i % 200, '.', 1 + i * 7 % 250));
-  for (int i = 0; i < 3000; ++i) addresses.push_back(text("2001:db8:", std::hex, i * 13, "::", 1 + i));
+  for (int i = 0; i < 3000; ++i) addresses.push_back(text("2001:db8:", hexadecimal(i * 13), "::", hexadecimal(1 + i)));
   const Admission admission = admission_of(addresses);
   for (const std::string& address : addresses) EXPECT_TRUE(admission.admits(address_of(address))) << address;
   EXPECT_FALSE(admission.admits(address_of("127.0.0.3")));

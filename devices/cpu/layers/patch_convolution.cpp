@@ -14,11 +14,6 @@ namespace {
 using dnnl::memory;
 using Type = ProgramBuilder::Type;
 
-template <class T>
-T* data_of(const memory& of) {
-  return static_cast<T*>(of.get_data_handle());
-}
-
 /// Where patches are in images [count, height, width, channels], for kernels of one element or of 3 x 3.
 struct PatchPlaces {
   LaneConvolution of;

@@ -13,11 +13,6 @@ namespace {
 
 using dnnl::memory;
 
-template <class T>
-T* data_of(const memory& of) {
-  return static_cast<T*>(of.get_data_handle());
-}
-
 /// Where a tensor's channels are: in `planes` consecutive matrices [rows, width]. Each plane has the `width` channels
 /// after those of the plane before; after the last channels follow the first again. Height by width by channels is one
 /// plane; blocks have one plane for each image and block.

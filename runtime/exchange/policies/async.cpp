@@ -29,13 +29,13 @@ class Async final : public ImmediateReadPolicy {
   const PolicySettings settings_;
 };
 
-std::unique_ptr<HostedPolicy> host(const PolicySettings& settings, std::uint32_t, HostedProgress progress) {
+std::unique_ptr<HostedPolicy> host_async(const PolicySettings& settings, std::uint32_t, HostedProgress progress) {
   return std::make_unique<Async>(settings, std::move(progress));
 }
 
-std::string describe(const PolicySettings&, std::uint32_t) { return "gradients, at once, staleness not bounded"; }
+std::string describe_async(const PolicySettings&, std::uint32_t) { return "gradients, at once, staleness not bounded"; }
 
-constexpr PolicyReads kReads[] = {
+constexpr PolicyReads kAsyncReads[] = {
     {&P::distributed_after}, {&P::divide_by_staleness}, {&P::ramp_from}, {&P::ramp_by}, {&P::ramp_every}};
 
 }  // namespace
@@ -44,10 +44,10 @@ constinit const PolicyEntry async{.section = "hosted-stripes",
                                   .sent = "gradients",
                                   .when = "at once, to shards",
                                   .use_when = "ranks have very different speeds, and none should wait for another",
-                                  .reads = kReads,
+                                  .reads = kAsyncReads,
                                   .needs = {.own_weights = true, .hosted = true},
                                   .make = pushes,
-                                  .describe = describe,
-                                  .host = host};
+                                  .describe = describe_async,
+                                  .host = host_async};
 
 }  // namespace troupe::policies

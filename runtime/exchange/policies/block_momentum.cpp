@@ -26,15 +26,15 @@ class BlockMomentum final : public RoundPolicy {
   Blocks blocks_;
 };
 
-std::unique_ptr<RoundPolicy> make(const PolicySettings& settings, std::uint32_t ranks) {
+std::unique_ptr<RoundPolicy> make_block_momentum(const PolicySettings& settings, std::uint32_t ranks) {
   return std::make_unique<BlockMomentum>(settings, ranks);
 }
 
 // The default length of a block is CNTK's.
-constexpr PolicyReads kReads[] = {{&P::distributed_after}, {&P::block_samples, 120000},
-                                  {&P::block_rule},        {&P::outer_momentum, 1, -1, &P::time_constant},
-                                  {&P::time_constant},     {&P::outer_rate, 1},
-                                  {&P::nesterov},          {&P::reset_momentum}};
+constexpr PolicyReads kBlockMomentumReads[] = {{&P::distributed_after}, {&P::block_samples, 120000},
+                                               {&P::block_rule},        {&P::outer_momentum, 1, -1, &P::time_constant},
+                                               {&P::time_constant},     {&P::outer_rate, 1},
+                                               {&P::nesterov},          {&P::reset_momentum}};
 
 }  // namespace
 
@@ -60,9 +60,9 @@ constinit const PolicyEntry block_momentum{
     .sent = "the changes of the weights",
     .when = "every `block_samples` samples of all ranks",
     .use_when = "the network is tens of times too slow: blocks of many steps",
-    .reads = kReads,
+    .reads = kBlockMomentumReads,
     .needs = {.own_weights = true, .held = true, .whole_state = true, .outer_state = true},
-    .make = make,
+    .make = make_block_momentum,
     .describe = describe_outer,
     .check = check_block};
 

@@ -3,11 +3,11 @@
 namespace troupe::policies {
 namespace {
 
-std::unique_ptr<RoundPolicy> make(const PolicySettings& settings, std::uint32_t ranks) {
+std::unique_ptr<RoundPolicy> make_diloco(const PolicySettings& settings, std::uint32_t ranks) {
   return local_blocks(settings, outer_rule(settings, ranks, 0));
 }
 
-constexpr PolicyReads kReads[] = {
+constexpr PolicyReads kDilocoReads[] = {
     {&P::distributed_after}, {&P::every_steps, 500}, {&P::outer_momentum, 0.9}, {&P::outer_rate, 0.7}, {&P::nesterov}};
 
 }  // namespace
@@ -20,9 +20,9 @@ constinit const PolicyEntry diloco{
     .sent = "the changes of the weights",
     .when = "every `every_steps` steps, hundreds of them",
     .use_when = "networks between sites",
-    .reads = kReads,
+    .reads = kDilocoReads,
     .needs = {.own_weights = true, .held = true, .whole_state = true, .outer_state = true},
-    .make = make,
+    .make = make_diloco,
     .describe = describe_outer};
 
 }  // namespace troupe::policies

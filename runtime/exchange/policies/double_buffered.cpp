@@ -22,13 +22,15 @@ class DoubleBuffered final : public RoundPolicy {
   bool in_progress_ = false;
 };
 
-std::unique_ptr<RoundPolicy> make(const PolicySettings&, std::uint32_t) { return std::make_unique<DoubleBuffered>(); }
+std::unique_ptr<RoundPolicy> make_double_buffered(const PolicySettings&, std::uint32_t) {
+  return std::make_unique<DoubleBuffered>();
+}
 
-std::string describe(const PolicySettings&, std::uint32_t) {
+std::string describe_double_buffered(const PolicySettings&, std::uint32_t) {
   return "gradients, every step, one step stale, behind the next step";
 }
 
-constexpr PolicyReads kReads[] = {{&P::distributed_after}};
+constexpr PolicyReads kDoubleBufferedReads[] = {{&P::distributed_after}};
 
 }  // namespace
 
@@ -36,10 +38,10 @@ constinit const PolicyEntry double_buffered{.section = "double_buffered",
                                             .sent = "gradients",
                                             .when = "every step, while the next one is computed",
                                             .use_when = "a step's exchange takes about as long as its computation",
-                                            .reads = kReads,
+                                            .reads = kDoubleBufferedReads,
                                             .needs = {.own_weights = true, .held = true, .side_stream = true},
                                             .has_verdicts = true,
-                                            .make = make,
-                                            .describe = describe};
+                                            .make = make_double_buffered,
+                                            .describe = describe_double_buffered};
 
 }  // namespace troupe::policies

@@ -35,22 +35,22 @@ class Easgd final : public ImmediateReadPolicy {
   const std::uint32_t workers_;
 };
 
-std::unique_ptr<HostedPolicy> host(const PolicySettings&, std::uint32_t ranks, HostedProgress progress) {
+std::unique_ptr<HostedPolicy> host_easgd(const PolicySettings&, std::uint32_t ranks, HostedProgress progress) {
   return std::make_unique<Easgd>(ranks, std::move(progress));
 }
 
-std::string describe(const PolicySettings& s, std::uint32_t) {
+std::string describe_easgd(const PolicySettings& s, std::uint32_t) {
   return fmt::format("elastic differences, every {} steps", s.every_steps);
 }
 
 /// The bound is from section 3.1 of the paper: the product is how far all ranks together pull the center.
-std::string check(const PolicySettings& s, std::uint32_t ranks, std::uint32_t) {
+std::string check_easgd(const PolicySettings& s, std::uint32_t ranks, std::uint32_t) {
   if (s.elasticity * ranks <= 1) return {};
   return text("update.elasticity = ", s.elasticity, " with ", ranks, " ranks: the average oscillates when their ",
               "product is above 1; give at most ", 1.0 / ranks);
 }
 
-constexpr PolicyReads kReads[] = {{&P::distributed_after}, {&P::every_steps, 8}, {&P::elasticity, 0, 0.9}};
+constexpr PolicyReads kEasgdReads[] = {{&P::distributed_after}, {&P::every_steps, 8}, {&P::elasticity, 0, 0.9}};
 
 }  // namespace
 
@@ -59,12 +59,12 @@ constinit const PolicyEntry easgd{
     .sent = "weights",
     .when = "every `every_steps` steps, to shards",
     .use_when = "the same, with slow networks",
-    .reads = kReads,
+    .reads = kEasgdReads,
     .needs = {.own_weights = true, .held = true, .whole_state = true, .hosted = true, .landing = true},
     .make = pushes,
-    .describe = describe,
-    .check = check,
-    .host = host,
+    .describe = describe_easgd,
+    .check = check_easgd,
+    .host = host_easgd,
     .pull = &P::elasticity};
 
 }  // namespace troupe::policies

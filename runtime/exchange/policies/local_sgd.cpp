@@ -3,7 +3,7 @@
 namespace troupe::policies {
 namespace {
 
-constexpr PolicyReads kReads[] = {{&P::distributed_after}, {&P::every_steps, 8}};
+constexpr PolicyReads kLocalSgdReads[] = {{&P::distributed_after}, {&P::every_steps, 8}};
 
 }  // namespace
 
@@ -13,7 +13,7 @@ constinit const PolicyEntry local_sgd{.section = "local_sgd-post_local_sgd-model
                                       .sent = "the changes of the weights",
                                       .when = "every `every_steps` steps",
                                       .use_when = "the network is several times too slow for sync",
-                                      .reads = kReads,
+                                      .reads = kLocalSgdReads,
                                       .needs = {.own_weights = true, .held = true, .whole_state = true},
                                       .make = averaged_blocks,
                                       .describe = describe_averaged};

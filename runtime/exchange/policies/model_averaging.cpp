@@ -4,7 +4,7 @@ namespace troupe::policies {
 namespace {
 
 // The default length of a block is CNTK's.
-constexpr PolicyReads kReads[] = {{&P::distributed_after}, {&P::block_samples, 40000}};
+constexpr PolicyReads kModelAveragingReads[] = {{&P::distributed_after}, {&P::block_samples, 40000}};
 
 }  // namespace
 
@@ -14,7 +14,7 @@ constinit const PolicyEntry model_averaging{.section = {},
                                             .sent = "the changes of the weights",
                                             .when = "every `block_samples` samples of all ranks",
                                             .use_when = "the same, with ranks of different speed",
-                                            .reads = kReads,
+                                            .reads = kModelAveragingReads,
                                             .needs = {.own_weights = true, .held = true, .whole_state = true},
                                             .make = averaged_blocks,
                                             .describe = describe_averaged,

@@ -3,9 +3,9 @@
 namespace troupe::policies {
 namespace {
 
-constexpr PolicyReads kReads[] = {{&P::distributed_after}, {&P::every_steps, 8}};
+constexpr PolicyReads kPostLocalSgdReads[] = {{&P::distributed_after}, {&P::every_steps, 8}};
 
-std::string check(const PolicySettings& s, std::uint32_t, std::uint32_t) {
+std::string check_post_local_sgd(const PolicySettings& s, std::uint32_t, std::uint32_t) {
   if (s.distributed_after != 0) return {};
   return "post_local_sgd needs update.distributed_after, the samples after which ranks begin to work locally; from the "
          "first sample on, that is local_sgd";
@@ -19,10 +19,10 @@ constinit const PolicyEntry post_local_sgd{.section = {},
                                            .sent = "gradients, then the changes of the weights",
                                            .when = "as sync until `distributed_after`, then as local_sgd",
                                            .use_when = "the same, when training is sensitive at the start",
-                                           .reads = kReads,
+                                           .reads = kPostLocalSgdReads,
                                            .needs = {.own_weights = true, .held = true, .whole_state = true},
                                            .make = averaged_blocks,
                                            .describe = describe_averaged,
-                                           .check = check};
+                                           .check = check_post_local_sgd};
 
 }  // namespace troupe::policies

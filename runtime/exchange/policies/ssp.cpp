@@ -145,15 +145,15 @@ void Ssp::count(const HostedPush& push) {
   clocks_behind_.add(push.worker.value < behind_.size() ? behind_[push.worker.value].clocks : 0);
 }
 
-std::unique_ptr<HostedPolicy> host(const PolicySettings& settings, std::uint32_t, HostedProgress progress) {
+std::unique_ptr<HostedPolicy> host_ssp(const PolicySettings& settings, std::uint32_t, HostedProgress progress) {
   return std::make_unique<Ssp>(settings, std::move(progress));
 }
 
-std::string describe(const PolicySettings& s, std::uint32_t) {
+std::string describe_ssp(const PolicySettings& s, std::uint32_t) {
   return fmt::format("gradients, every step, at most {} steps stale", s.staleness);
 }
 
-constexpr PolicyReads kReads[] = {{&P::distributed_after}, {&P::staleness}, {&P::divide_by_staleness}};
+constexpr PolicyReads kSspReads[] = {{&P::distributed_after}, {&P::staleness}, {&P::divide_by_staleness}};
 
 }  // namespace
 
@@ -162,11 +162,11 @@ constinit const PolicyEntry ssp{
     .sent = "gradients",
     .when = "at once, to shards; a rank waits while it is more than `staleness` steps ahead",
     .use_when = "the same, when updates must not be too stale",
-    .reads = kReads,
+    .reads = kSspReads,
     .needs = {.own_weights = true, .hosted = true},
     .make = pushes,
-    .describe = describe,
-    .host = host,
+    .describe = describe_ssp,
+    .host = host_ssp,
     .sums_clocks = by_whole_clocks};
 
 }  // namespace troupe::policies

@@ -27,16 +27,16 @@ class Sync final : public RoundPolicy {
   std::uint32_t kept_ = 0;
 };
 
-std::unique_ptr<RoundPolicy> make(const PolicySettings& settings, std::uint32_t) {
+std::unique_ptr<RoundPolicy> make_sync(const PolicySettings& settings, std::uint32_t) {
   return std::make_unique<Sync>(settings.accumulate);
 }
 
-std::string describe(const PolicySettings& s, std::uint32_t) {
+std::string describe_sync(const PolicySettings& s, std::uint32_t) {
   return s.accumulate == 1 ? "gradients, every step, never stale"
                            : fmt::format("gradients, every {} steps, added up, never stale", s.accumulate);
 }
 
-constexpr PolicyReads kReads[] = {{&P::accumulate}};
+constexpr PolicyReads kSyncReads[] = {{&P::accumulate}};
 
 }  // namespace
 
@@ -44,9 +44,9 @@ constinit const PolicyEntry sync{.section = "sync",
                                  .sent = "gradients",
                                  .when = "every step, or every `accumulate` steps",
                                  .use_when = "the network keeps up: nothing converges better at equal samples",
-                                 .reads = kReads,
+                                 .reads = kSyncReads,
                                  .has_verdicts = true,
-                                 .make = make,
-                                 .describe = describe};
+                                 .make = make_sync,
+                                 .describe = describe_sync};
 
 }  // namespace troupe::policies

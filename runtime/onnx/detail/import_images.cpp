@@ -48,7 +48,7 @@ Sides sides_of(std::string_view automatic, std::int64_t extent, std::int64_t win
   return automatic == "SAME_LOWER" ? Sides{zeros - zeros / 2, zeros / 2} : Sides{zeros / 2, zeros - zeros / 2};
 }
 
-constexpr std::int64_t kMostSide = 65536;  // of a kernel, a stride or a padding
+constexpr std::int64_t kMostPlaces = 65536;  // of a kernel, a stride or a padding
 
 }  // namespace
 
@@ -60,7 +60,7 @@ Size2 Importer::padding(const OnnxNode& node, const Shape& image, Size2 kernel, 
   const auto* list = node.list("pads");
   need(list == nullptr || list->size() == 4, "is not of images: it pads other than two extents");
   const auto padding_of = [&](std::size_t extent, std::int64_t size, std::int64_t gap, std::int64_t step) {
-    need(size > 0 && gap > 0 && step > 0 && size <= kMostSide && gap <= kMostSide && step <= kMostSide,
+    need(size > 0 && gap > 0 && step > 0 && size <= kMostPlaces && gap <= kMostPlaces && step <= kMostPlaces,
          "has a window of no size that a layer has");
     const std::int64_t window = (size - 1) * gap + 1, of = image.extents[extent];
     Sides sides;
@@ -68,7 +68,7 @@ Size2 Importer::padding(const OnnxNode& node, const Shape& image, Size2 kernel, 
       sides = sides_of(automatic, of, window, step);
     else if (list != nullptr && automatic != "VALID")
       sides = {(*list)[extent], (*list)[extent + 2]};
-    need(sides.begin >= 0 && sides.end >= 0 && sides.begin <= kMostSide && sides.end <= kMostSide,
+    need(sides.begin >= 0 && sides.end >= 0 && sides.begin <= kMostPlaces && sides.end <= kMostPlaces,
          "pads by a number that no layer has");
     const bool up = node.number("ceil_mode", 0) != 0;
     const std::int64_t wanted = count_windows(of, sides.begin + sides.end, window, step, up);
@@ -202,14 +202,16 @@ void Importer::pad(const OnnxNode& node) {
                      (find_numbers(2) == nullptr || (is_number(2) && number(2) == 0));
   need(zeros && !has_input(3) && pads.size() == 8, "pads by other than zeros around an image");
   const bool alike = pads[0] == 0 && pads[1] == 0 && pads[4] == 0 && pads[5] == 0 && pads[2] == pads[6] &&
-                     pads[3] == pads[7] && pads[2] >= 0 && pads[3] >= 0 && pads[2] <= kMostSide && pads[3] <= kMostSide;
+                     pads[3] == pads[7] && pads[2] >= 0 && pads[3] >= 0 && pads[2] <= kMostPlaces &&
+                     pads[3] <= kMostPlaces;
   need(alike, "pads the two sides of an image differently; layers pad both alike");
   if (pads[2] == 0 && pads[3] == 0) return identity(node);
   Value padded{.form = Form::padded};
   const Image read = image(0);
   padded.tensor = read.tensor;
   padded.padding = {read.padding.height + size_of(pads[2]), read.padding.width + size_of(pads[3])};
-  need(padded.padding.height <= kMostSide && padded.padding.width <= kMostSide, "pads by a number that no layer has");
+  need(padded.padding.height <= kMostPlaces && padded.padding.width <= kMostPlaces,
+       "pads by a number that no layer has");
   give(std::move(padded));
 }
 

@@ -61,6 +61,16 @@ TEST(Trace, WritesRowsAndSpansAsChromesTracingReadsThem) {
   EXPECT_NE(spans[2].at("tid"), spans[0].at("tid"));
 }
 
+TEST(Trace, IsJsonWhateverLettersANameHas) {
+  Trace trace;
+  TraceRow& row = trace.row("a\\b \"c\"\td\ne\x1b \xff \xc3\xa4");
+  row.span("work", Clock::now(), Clock::now());
+  std::vector<std::string> rows;
+  for (const json& event : written(trace))
+    if (event.at("name") == "thread_name") rows.push_back(event.at("args").at("name"));
+  EXPECT_THAT(rows, ::testing::ElementsAre("a\\b \"c\"\td\ne\\x1b \\xff \xc3\xa4"));
+}
+
 TEST(Trace, TellsTimesOfTheEpochSoThatProcessesOfAHostFitTogether) {
   Trace trace;
   TraceRow& row = trace.row("row");

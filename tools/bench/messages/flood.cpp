@@ -214,7 +214,7 @@ class Flood {
   }
   void check(std::uint64_t read, std::uint64_t wrong, std::uint64_t refused) const {
     TROUPE_CHECK(wrong == 0, Code::corrupt, wrong, " messages came out of order, twice, or with another content");
-    TROUPE_CHECK(read + refused == sending_->sent, Code::corrupt, "of ", sending_->sent, " messages ", read,
+    TROUPE_CHECK(read + refused == sending_->sent, Code::corrupt, "of ", sending_->sent.load(), " messages ", read,
                  " were read and ", refused, " refused");
   }
 

@@ -8,6 +8,7 @@
 #include <ios>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/text_stream.hpp"
 #include "runtime/wire/hello.capnp.h"
 
 namespace troupe::bootstrap {
@@ -165,7 +166,7 @@ class Comparison {
  private:
   static std::string show(const std::string& value) { return value.empty() ? "none" : value; }
   static std::string show(std::uint32_t value) { return std::to_string(value); }
-  static std::string show(std::uint64_t value) { return text("0x", std::hex, value); }
+  static std::string show(std::uint64_t value) { return text("0x", hexadecimal(value)); }
 
   std::uint32_t mine_;
   std::uint32_t theirs_;

@@ -1,6 +1,7 @@
 #include "transports/bootstrap/detail/joined.hpp"
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/text_stream.hpp"
 
 namespace troupe::bootstrap {
 
