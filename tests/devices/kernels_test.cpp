@@ -597,12 +597,27 @@ TEST(NormKernels, ComputeAsSumsInF64OnEveryInstructionSet) {
   }
 }
 
-TEST(NormKernels, CombineTheMomentsOfWideRowsThatAreProcessedFewAtATime) {
+TEST(NormKernels, ComputeWideRowsAsSumsInF64) {
   for (const NormKernelSet* set : usable_norm_kernels()) {
     for (const std::size_t width : {1000U, 2071U}) {
       compare_norms(set->f32, 29, width, false);
       compare_norms(set->bf16, 29, width, false);
     }
+  }
+}
+
+TEST(NormKernels, ComputeMomentsFarFromZero) {
+  constexpr std::size_t kRows = 64, kWidth = 80;
+  std::vector<float> x = random_floats(1, kRows * kWidth);
+  std::vector<double> mean(kWidth), squares(kWidth);
+  for (float& value : x) value += 1000;
+  for (std::size_t i = 0; i < x.size(); ++i) mean[i % kWidth] += x[i] / static_cast<double>(kRows);
+  for (std::size_t i = 0; i < x.size(); ++i) squares[i % kWidth] += std::pow(x[i] - mean[i % kWidth], 2);
+  for (const NormKernelSet* set : usable_norm_kernels()) {
+    std::vector<float> means(kWidth), found(kWidth);
+    set->f32.moments(x.data(), kRows, kWidth, means.data(), found.data());
+    expect_near(means, mean, 1e-6);
+    expect_near(found, squares, 1e-6);
   }
 }
 
@@ -639,9 +654,9 @@ TEST(WeightLayouts, HaveEachWeightInItsPlace) {
   if (kernels == nullptr) GTEST_SKIP() << "this processor has no such kernels";
   for (const ConvolutionWeights& of : {ConvolutionWeights{64, 32, 1}, {64, 96, 3}, {128, 64, 9}}) {
     SCOPED_TRACE(testing::Message() << of.filters << " x " << of.channels << " x " << of.taps);
-    const std::size_t count = of.filters * of.channels * of.taps;
-    std::vector<std::uint16_t> plain(count), pairs(count);
-    std::vector<float> blocks(count), gradient(count);
+    const std::size_t c = of.channels, t = of.taps, count = of.filters * c * t;
+    std::vector<std::uint16_t> plain(count), pairs(count), expected(count);
+    std::vector<float> blocks(count), gradient(count), expected_gradient(count);
     for (std::size_t i = 0; i < count; ++i) {
       plain[i] = static_cast<std::uint16_t>(mix(i));
       blocks[i] = static_cast<float>(i);
@@ -649,29 +664,33 @@ TEST(WeightLayouts, HaveEachWeightInItsPlace) {
     const auto each_group = [&](auto&& act) {
       for (std::size_t group = 0; group < of.groups(); ++group) act(group);
     };
-    const std::size_t c = of.channels, t = of.taps;
     for (const std::size_t block : {16U, 32U, 64U}) {
       each_group([&](std::size_t g) { kernels->to_pairs_of_channels(of, g, block, plain.data(), pairs.data()); });
       for_weights(of, [&](std::size_t filter, std::size_t channel, std::size_t tap, std::size_t index) {
-        const std::size_t place = (((filter / block * t + tap) * (c / 2) + channel / 2) * block + filter % block) * 2;
-        ASSERT_EQ(pairs[place + channel % 2], plain[index]);
+        const std::size_t place = ((filter / block * t + tap) * (c / 2) + channel / 2) * block + filter % block;
+        expected[2 * place + channel % 2] = plain[index];
       });
+      EXPECT_TRUE(pairs == expected) << "blocks of " << block;
     }
+    const auto block_of = [&](std::size_t filter, std::size_t channel) {
+      return filter / 16 * (c / 16) + channel / 16;
+    };
     for (const bool channels_first : {false, true}) {
       each_group(
           [&](std::size_t g) { kernels->to_pairs_of_filters(of, g, channels_first, plain.data(), pairs.data()); });
       for_weights(of, [&](std::size_t filter, std::size_t channel, std::size_t tap, std::size_t index) {
-        const std::size_t block =
-            channels_first ? channel / 16 * of.groups() + filter / 16 : filter / 16 * (c / 16) + channel / 16;
-        const std::size_t place = (((block * t + tap) * 8 + filter % 16 / 2) * 16 + channel % 16) * 2;
-        ASSERT_EQ(pairs[place + filter % 2], plain[index]);
+        const std::size_t block = channels_first ? channel / 16 * of.groups() + filter / 16 : block_of(filter, channel);
+        const std::size_t place = ((block * t + tap) * 8 + filter % 16 / 2) * 16 + channel % 16;
+        expected[2 * place + filter % 2] = plain[index];
       });
+      EXPECT_TRUE(pairs == expected) << (channels_first ? "channels first" : "filters first");
     }
     each_group([&](std::size_t g) { kernels->from_blocks(of, g, blocks.data(), gradient.data()); });
     for_weights(of, [&](std::size_t filter, std::size_t channel, std::size_t tap, std::size_t index) {
-      const std::size_t block = filter / 16 * (c / 16) + channel / 16;
-      ASSERT_EQ(gradient[index], blocks[((block * t + tap) * 16 + channel % 16) * 16 + filter % 16]);
+      const std::size_t place = ((block_of(filter, channel) * t + tap) * 16 + channel % 16) * 16 + filter % 16;
+      expected_gradient[index] = blocks[place];
     });
+    EXPECT_TRUE(gradient == expected_gradient);
   }
 }
 
