@@ -22,7 +22,7 @@
 namespace troupe::report {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;  // as in run_summary.cpp: one kind is compiled
 
 struct Colour {
   std::string_view phase;
