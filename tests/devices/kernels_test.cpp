@@ -608,7 +608,7 @@ TEST(NormKernels, ComputeWideRowsAsSumsInF64) {
 
 TEST(NormKernels, ComputeMomentsFarFromZero) {
   constexpr std::size_t kRows = 64, kWidth = 80;
-  std::vector<float> x = random_floats(1, kRows * kWidth);
+  std::vector<float> x = random_numbers(1, kRows * kWidth);
   std::vector<double> mean(kWidth), squares(kWidth);
   for (float& value : x) value += 1000;
   for (std::size_t i = 0; i < x.size(); ++i) mean[i % kWidth] += x[i] / static_cast<double>(kRows);
