@@ -144,7 +144,9 @@ TEST_F(HostileNames, OfMachinesAreShownInTreesTablesAndPictures) {
     const Said said = verb == std::string{"diff"} ? run(RTTOPO_PROGRAM, {verb, "tmp/machine.json"})
                                                   : run(RTTOPO_PROGRAM, {verb, "-i", "tmp/machine.json"});
     EXPECT_LE(said.code, 1) << verb << said.err;
-    if (verb == std::string{"show"}) EXPECT_THAT(said.out, HasSubstr(kNameShown));
+    if (verb == std::string{"show"}) {
+      EXPECT_THAT(said.out, HasSubstr(kNameShown));
+    }
   }
   const Said exact = run(RTTOPO_PROGRAM, {"show", "-i", "tmp/machine.json", "--json"});
   EXPECT_EQ(nlohmann::json::parse(exact.out).at("host"), kName);

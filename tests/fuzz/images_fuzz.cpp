@@ -154,7 +154,8 @@ TEST(ShardIndexFuzz, EndsWithEntriesInTheShardOrAnError) {
   read_for_a_second([](std::mt19937& dice) {
     testing::IndexEntries entries(dice() % 5);
     for (ShardEntry& entry : entries)  // the checksum agrees, so that the entries are looked at
-      entry = {dice() % 20'000, dice() % 8 == 0 ? dice() : dice() % 2'000, static_cast<std::int32_t>(dice() % 30) - 1};
+      entry = {dice() % 20'000, static_cast<std::uint32_t>(dice() % 8 == 0 ? dice() : dice() % 2'000),
+               static_cast<std::int32_t>(dice() % 30) - 1};
     Bytes bytes = testing::shard_index(entries, 20'000);
     if (dice() % 4 == 0) bytes = damaged(bytes, dice);
     testing::reset_largest_allocation();
