@@ -84,7 +84,7 @@ void join_trace(const std::string& file, std::uint32_t ranks) {
       say(text("the trace ", file, " has ", joined, " of ", ranks, " ranks; where the others ran, theirs are in ",
                trace_part(file, ranks - 1), " and the like"));
   } catch (const Error& error) {
-    say(error.what());
+    say(text("the trace could not be written: ", error.what()));
   }
 }
 
