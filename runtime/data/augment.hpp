@@ -23,7 +23,8 @@ struct PixelWindow {
 /// How an image is brought to the size that a batch has.
 enum class Fit : std::uint8_t { none, resize, center_crop, random_crop };
 
-/// The operations on a data set's images when a batch is filled: data.augment as a value. The operations are applied in
+/// The operations on a data set's images when a batch is filled: data.augment as a value. image_augmenter.cpp applies
+/// them to pixels. The operations are applied in
 /// the order of the members, in whatever order they were written. Random operations apply to training samples only;
 /// samples of a test set are brought to the same size without randomness, and normalized.
 struct Augmentation {

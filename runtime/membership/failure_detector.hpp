@@ -22,7 +22,9 @@ struct FailureDetectorOptions {
   static FailureDetectorOptions with_dead(std::chrono::milliseconds dead) noexcept;
 };
 
-/// Decides by silence which peers are alive, as a pure state machine: each call gets the time and returns what to do.
+/// Decides by silence which peers are alive (actors/remote/silence_watch.cpp asks it; the end of a process is noticed
+/// in transports/bootstrap/detail/death_watch.cpp), as a pure state machine: each call gets the time and returns what
+/// to do.
 ///
 /// Silence is counted in *attended* time: of the time between two calls of look() at most one heartbeat interval
 /// counts. If this process was stopped, or got no core, its peers may have sent messages: the rest is not counted.

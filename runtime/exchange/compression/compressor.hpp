@@ -8,8 +8,10 @@
 
 namespace troupe {
 
-/// Packs numbers into fewer bytes for sending. Works on the device, in stream order, on each element by itself, so that
-/// any range of packed elements can be sent and unpacked alone. Threads: any, as far as the streams allow.
+/// Packs numbers into fewer bytes for sending: pack() is called in transports/collectives/detail/call_submitter.cpp,
+/// unpack() and unpack_add() where messages arrive (own_work.cpp there). Works on the device, in stream order, on
+/// each element by itself, so that any range of packed elements can be sent and unpacked alone. Threads: any, as far as
+/// the streams allow.
 class Compressor {
  public:
   virtual ~Compressor() = default;
