@@ -298,9 +298,9 @@ std::vector<float> View::parameters() const {
 /// This rank's place, with rank 0's decisions for all ranks.
 GatheredPlace View::own_place(Blocking& blocking) {
   GatheredPlace mine{.plan_hash = joined_.plan.hash(),
-                 .settings_hash = options_.configuration.hash(),
-                 .arena = arena_->ticket(),
-                 .device_memory = uses_device_memory()};
+                     .settings_hash = options_.configuration.hash(),
+                     .arena = arena_->ticket(),
+                     .device_memory = uses_device_memory()};
   if (makes_nccl_ids()) {
     for (std::size_t group = 0; group < joined_.plan.groups.size(); ++group) mine.nccl.push_back(make_nccl_id());
   }

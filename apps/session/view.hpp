@@ -11,11 +11,11 @@
 #include <caf/actor_system.hpp>
 
 #include "actors/remote/remote_actors.hpp"
+#include "apps/session/gathered_places.hpp"
 #include "apps/session/hosted_group.hpp"
 #include "apps/session/job.hpp"
 #include "apps/session/lane_resources.hpp"
 #include "apps/session/own_loop.hpp"
-#include "apps/session/gathered_places.hpp"
 #include "apps/session/rank_memory.hpp"
 #include "apps/session/resume.hpp"
 #include "apps/session/run_end_box.hpp"

@@ -145,9 +145,9 @@ CheckpointerParts View::checkpointer_parts() {
 
 BalancerParts View::balancer_parts() {
   const LoadBalancerOptions options{.adapts = joined_.plan.measured,
-                              .range = joined_.plan.range,
-                              .rows = places_[0].rows,
-                              .ahead = joined_.steps_ahead()};
+                                    .range = joined_.plan.range,
+                                    .rows = places_[0].rows,
+                                    .ahead = joined_.steps_ahead()};
   BalancerParts parts{.schedule = schedule_,
                       .self = joined_.self(),
                       .options = options,

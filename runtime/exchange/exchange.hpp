@@ -278,7 +278,7 @@ struct ExchangeParts {
   LossScaling scaling{};               // with memory.loss_scale, which this exchange then moves
   bool running = false;                // running statistics: a switch gives them without_outer_momentum()
   Stream* side = nullptr;              // of policies that have a round under way behind the next step
-  HostedExchange* hosted = nullptr;       // of hosted policies
+  HostedExchange* hosted = nullptr;    // of hosted policies
   std::uint64_t updates = 0;           // that the rule has made before
   bool average_begins = false;         // the average of the parameters starts as what they are at the first step
 };

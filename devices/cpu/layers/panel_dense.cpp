@@ -131,7 +131,6 @@ void add_panel_work(Calls& calls, Pass pass, std::initializer_list<memory> used)
 // or DenseKernels are as fast.
 constexpr std::size_t kMostPanelRows = 255;    // more pay for copies of all operands, as oneDNN makes them
 constexpr double kLeastFilledByRows = 0.75;    // of the forward pass's lanes, with rows
-constexpr std::size_t kFewInputs = 128;        // with few units, more pay for DenseKernels' sums over lanes
 constexpr std::size_t kForwardTerms = 256;     // at once
 constexpr std::size_t kMostPanelTerms = 1024;  // of a gradient, whose panels shall stay in the second-level cache
 constexpr std::size_t kFewRows = 8, kFewUnits = 16;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <deque>
 #include <memory>
-#include <optional>
 #include <thread>
 
 #include <nlohmann/json.hpp>
@@ -142,7 +142,7 @@ class MessageEnd final : Receiver, SendDone {
     if (payload.size_bytes != 0) {
       ++payloads_;
     } else if (head.size() == sizeof(MessageHead)) {
-      MessageHead& word = word_.emplace();
+      MessageHead& word = words_.emplace_back();
       std::memcpy(&word, head.data(), sizeof word);
     }
   }
@@ -169,9 +169,9 @@ class MessageEnd final : Receiver, SendDone {
     }
   }
   MessageHead next_word(Peer peer) {
-    wait_until(peer, [&] { return word_.has_value(); });
-    const MessageHead word = *word_;
-    word_.reset();
+    wait_until(peer, [&] { return !words_.empty(); });
+    const MessageHead word = words_.front();
+    words_.pop_front();
     return word;
   }
   std::uint64_t expect(Peer peer, Word wanted) {
@@ -192,7 +192,7 @@ class MessageEnd final : Receiver, SendDone {
   std::array<Memory, 2 * kInFlight> landings_{};
   Memory payload_;
   std::unique_ptr<Transport> transport_;
-  std::optional<MessageHead> word_;
+  std::deque<MessageHead> words_;  // that arrived and were not looked at: at most two, since most have an answer
   std::uint64_t landed_ = 0;
   std::uint64_t payloads_ = 0;
   std::uint64_t idle_ = 0;
