@@ -10,7 +10,7 @@
 
 namespace troupe::contracts {
 
-/// Each rank a GPU of its own, over the stand-in for the driver.
+/// Each rank a GPU of its own.
 inline MakeDevice gpus() {
   return [](AddressSpace& space, std::uint32_t rank, ActiveWait&) {
     return make_cuda_device(space,
