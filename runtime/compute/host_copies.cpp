@@ -9,15 +9,25 @@
 
 namespace troupe {
 
+void HostCopies::take_buffer() {
+  if (buffer_.size_bytes == 0) buffer_ = device_.allocate(id_, MemoryKind::pinned, kBufferBytes);
+}
+
+void HostCopies::prepare() {
+  take_buffer();
+  if (!stream_) stream_ = device_.stream();
+}
+
 /// Calls `piece` for each piece of the device's memory, with the buffer that it is copied through and a stream.
 template <class Piece>
 void HostCopies::in_pieces(const Memory& far, Piece&& piece) {
-  if (buffer_.size_bytes == 0) buffer_ = device_.allocate(id_, MemoryKind::pinned, kBufferBytes);
-  const auto stream = device_.stream();
+  take_buffer();
+  const std::unique_ptr<Stream> own = stream_ ? nullptr : device_.stream();
+  Stream& stream = stream_ ? *stream_ : *own;
   const Deadline deadline = Deadline::after(within_);
   for (std::uint64_t first = 0; first < far.size_bytes; first += kBufferBytes) {
     const std::uint64_t count = std::min(kBufferBytes, far.size_bytes - first);
-    piece(*stream, slice(far, first, count), slice(buffer_, 0, count), first, deadline);
+    piece(stream, slice(far, first, count), slice(buffer_, 0, count), first, deadline);
   }
 }
 

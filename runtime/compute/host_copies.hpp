@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <span>
 
 #include "runtime/compute/device.hpp"
@@ -18,6 +19,9 @@ class HostCopies {
   HostCopies(Device& device, AddressSpace& space, ArenaId buffer, std::chrono::milliseconds within)
       : device_(device), space_(space), id_(buffer), within_(within) {}
 
+  /// Takes the pinned memory and a stream now and keeps them, so that copies can be made while other streams wait. A
+  /// copy that fails ends the stream for all later ones, too.
+  void prepare();
   /// `fill` writes the whole content for `to`. Throws the Error with which a stream ended, and any exception of `fill`.
   void write(const Memory& to, const std::function<void(std::span<std::byte>)>& fill);
   /// `use` reads the content of `from`.
@@ -29,13 +33,15 @@ class HostCopies {
   bool reaches(const Memory& memory) const { return space_.kind(memory.arena) != MemoryKind::device; }
   template <class Piece>
   void in_pieces(const Memory& far, Piece&& piece);
+  void take_buffer();
   void finish(Stream& stream, Deadline deadline);
 
   Device& device_;
   AddressSpace& space_;
   const ArenaId id_;
   const std::chrono::milliseconds within_;
-  Memory buffer_;  // empty: not needed so far
+  Memory buffer_;                   // empty: not needed so far
+  std::unique_ptr<Stream> stream_;  // null: each copy has one of its own
 };
 
 /// Bytes viewed as numbers.

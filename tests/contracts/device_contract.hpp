@@ -26,9 +26,9 @@ TEST_P(DeviceContract, LetsAStreamGoOnWhileAnotherWaits) {
   const auto waiting = device().stream();
   const auto free = device().stream();
   Timeline& gate = make_line();
+  const Memory from = put({1}), to = put({0});
   waiting->wait({gate.id(), 1});
   const Point behind = waiting->mark();
-  const Memory from = put({1}), to = put({0});
   free->copy(to, from);
   EXPECT_TRUE(reach(free->mark()).ok());
   EXPECT_EQ(get(to), std::vector<float>{1});

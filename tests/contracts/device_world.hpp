@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <functional>
@@ -37,8 +38,16 @@ class DeviceWorld : public ::testing::TestWithParam<DeviceCase> {
   static constexpr std::uint64_t kArenaBytes = 16 << 20;
 
   AddressSpace& space() { return space_; }
+  /// The device takes all memory of a test when it is made: once a stream waits, a driver may let a call that allocates
+  /// or registers memory wait, too.
   Device& device() {
-    if (!device_) device_ = GetParam().make(space_, std::chrono::seconds{20});
+    if (device_) return *device_;
+    device_ = GetParam().make(space_, std::chrono::seconds{20});
+    copies_.emplace(*device_, space_, arena_id(Peer{0}, 3), std::chrono::seconds{20});
+    if (device_->traits().memory != MemoryKind::device) return *device_;
+    own_ = device_->allocate(arena_id(Peer{0}, 2), MemoryKind::device, kArenaBytes);
+    device_->prepare(std::array{arena_->id()});
+    copies_->prepare();
     return *device_;
   }
   std::shared_ptr<Arena> arena() { return arena_; }
@@ -47,7 +56,6 @@ class DeviceWorld : public ::testing::TestWithParam<DeviceCase> {
   /// Memory of the kind on which the device works best.
   Memory take(std::uint64_t size_bytes) {
     if (device().traits().memory != MemoryKind::device) return arena_->allocate(size_bytes);
-    if (own_.size_bytes == 0) own_ = device().allocate(arena_id(Peer{0}, 2), MemoryKind::device, kArenaBytes);
     const Memory part = slice(own_, used_, size_bytes);
     used_ += (size_bytes + 63) / 64 * 64;
     TROUPE_CHECK(used_ <= kArenaBytes, Code::out_of_memory, "a test takes more than ", kArenaBytes, " bytes");
@@ -103,7 +111,7 @@ class DeviceWorld : public ::testing::TestWithParam<DeviceCase> {
 
  private:
   HostCopies& copies() {
-    if (!copies_) copies_.emplace(device(), space_, arena_id(Peer{0}, 3), std::chrono::seconds{20});
+    (void)device();
     return *copies_;
   }
 
@@ -115,7 +123,7 @@ class DeviceWorld : public ::testing::TestWithParam<DeviceCase> {
   }();
   std::unique_ptr<Device> device_;
   std::optional<HostCopies> copies_;
-  Memory own_;  // the device's, where it has its own; empty: not taken yet
+  Memory own_;  // the device's, where it has its own
   std::uint64_t used_ = 0;
 };
 

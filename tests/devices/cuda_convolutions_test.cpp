@@ -223,11 +223,12 @@ TEST(CudaConvolutions, OfFewerRowsAreComputedWithTheMemoryThatThereIs) {
 // Another rank may be reading them still: that is what the wait was for.
 TEST(CudaConvolutions, LeaveGradientsAsTheyAreOnAStreamThatHasFailed) {
   Trial trial{{}, net()};
+  const auto arena = Arena::create(arena_id(Peer{1}, 1), 1 << 12);
+  trial.space().map(arena);
+  trial.device().prepare(std::array{arena->id()});
   trial.step(1);
   ASSERT_TRUE(trial.end().ok());
   const std::vector<float> before = trial.gradients();
-  const auto arena = Arena::create(arena_id(Peer{1}, 1), 1 << 12);
-  trial.space().map(arena);
   const TimelineId line = arena->make_timeline();
   trial.stream().wait({line, 1});
   trial.step(2);

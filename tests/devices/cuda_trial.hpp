@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -32,6 +33,7 @@ class Trial {
     const std::uint64_t count = layout_.count_elements();
     std::vector<float> start(count);
     fill_initial(graph_, layout_, 3, start);
+    copies_.prepare();
     memory_ = {put<float>(start), {}, put<float>(std::vector<float>(count))};
     if (graph_.dtype() != DType::f32) {
       std::vector<std::uint16_t> image;
@@ -40,13 +42,15 @@ class Trial {
     }
     replica_ = device_->compile(graph_, layout_, rows_, make_buckets(GroupId{}, graph_, layout_, 0), memory_);
     sums_ = put<StepSums>({StepSums{}});
+    for (Memory& batch : batches_) batch = take(rows_.size_bytes());
     stream_ = device_->stream();
   }
 
   std::string description() const { return device_->traits().description; }
+  Device& device() { return *device_; }
   Stream& stream() { return *stream_; }
   AddressSpace& space() { return space_; }
-  /// Enqueues a step on batch `key`.
+  /// Enqueues a step on batch `key`. At most two are in progress at a time.
   void step(std::uint64_t key, std::uint32_t rows = kTrialRows) {
     std::vector<std::byte> bytes(rows_.size_bytes());
     const BatchLayout::Entry& image = rows_.entry(kImage);
@@ -58,7 +62,8 @@ class Trial {
                   is_f32 ? static_cast<const void*>(&value) : &rounded, is_f32 ? sizeof value : sizeof rounded);
     }
     std::memset(bytes.data() + rows_.entry(kLabel).offset, 0, kTrialRows * sizeof(std::int32_t));
-    const Memory batch = put<std::byte>(bytes);
+    const Memory batch = batches_[key % batches_.size()];
+    fill(batch, bytes);
     replica_->step(*stream_, batch, rows, sums_, sink_);
   }
   Status end() {
@@ -68,29 +73,37 @@ class Trial {
   }
   std::vector<float> gradients() {
     std::vector<float> values(layout_.count_elements());
-    copies().read(memory_.gradients,
-                  [&](std::span<const std::byte> bytes) { std::memcpy(values.data(), bytes.data(), bytes.size()); });
+    copies_.read(memory_.gradients,
+                 [&](std::span<const std::byte> bytes) { std::memcpy(values.data(), bytes.data(), bytes.size()); });
     return values;
   }
 
  private:
+  Memory take(std::uint64_t size_bytes) {
+    return device_->allocate(arena_id(Peer{0}, ++arenas_), MemoryKind::device, size_bytes);
+  }
+  template <class T>
+  void fill(const Memory& to, const std::vector<T>& values) {
+    copies_.write(to, [&](std::span<std::byte> bytes) { std::memcpy(bytes.data(), values.data(), bytes.size()); });
+  }
   template <class T>
   Memory put(const std::vector<T>& values) {
-    const Memory to = device_->allocate(arena_id(Peer{0}, ++arenas_), MemoryKind::device, values.size() * sizeof(T));
-    copies().write(to, [&](std::span<std::byte> bytes) { std::memcpy(bytes.data(), values.data(), bytes.size()); });
+    const Memory to = take(values.size() * sizeof(T));
+    fill(to, values);
     return to;
   }
-  HostCopies copies() { return {*device_, space_, arena_id(Peer{0}, ++arenas_), std::chrono::seconds{20}}; }
 
   AddressSpace space_;
   std::uint32_t arenas_ = 0;
   std::unique_ptr<Device> device_;
+  HostCopies copies_{*device_, space_, arena_id(Peer{0}, ++arenas_), std::chrono::seconds{20}};
   const Graph graph_;
   const Layout layout_{graph_};
   const BatchLayout rows_{kTrialRows, graph_.fields()};
   ReplicaMemory memory_;
   std::unique_ptr<Replica> replica_;
   Memory sums_;
+  std::array<Memory, 2> batches_;
   NoSink sink_;
   std::unique_ptr<Stream> stream_;
 };
