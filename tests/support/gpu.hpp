@@ -60,18 +60,22 @@ inline bool is_stand_in() {
   return driver != nullptr && ::dlsym(driver, "troupe_cuda_host_reports") != nullptr;
 }
 
-/// How many GPUs the driver shows.
-inline std::size_t count() {
-  return std::stoul(in_child([] { return std::to_string(find_cuda_gpus(kDriver).gpus.size()); }));
-}
-
 /// Why no GPU can be used, with what to do; empty: one can.
 inline std::string why_none() {
   return in_child([] { return std::string{find_cuda_gpus(kDriver).refusal.text()}; });
 }
 
+/// How many GPUs the driver shows. Counted before the first test: no child of a process that has used a driver may use
+/// it.
+inline std::size_t count() {
+  static const std::size_t found =
+      std::stoul(in_child([] { return std::to_string(find_cuda_gpus(kDriver).gpus.size()); }));
+  return found;
+}
+
 class Needed final : public ::testing::Environment {
   void SetUp() override {
+    (void)count();
     if (const std::string why = why_none(); !why.empty()) GTEST_SKIP() << "skipped: no GPU: " << why;
   }
 };

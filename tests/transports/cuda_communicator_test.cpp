@@ -9,7 +9,7 @@ namespace {
 
 CommunicatorCase cuda_case() {
   const MakeDevice devices = [](AddressSpace& space, std::uint32_t, ActiveWait&) {
-    return make_cuda_device(space, {});
+    return make_cuda_device(space, {.products = "own", .convolutions = "own"});
   };
   return {"Gpu", [devices](const GroupSpec& spec) { return std::make_unique<ArenaWorld>(spec, devices); }, 1};
 }

@@ -60,7 +60,9 @@ struct GpuEnd {
   Memory memory;
 
   GpuEnd(Blocking& blocking, LaunchPlace place, Gpu gpu) {
-    if (gpu.ordinal) device = make_cuda_device(space, {.ordinal = *gpu.ordinal, .wait_deadline = kLong});
+    if (gpu.ordinal)
+      device = make_cuda_device(
+          space, {.ordinal = *gpu.ordinal, .wait_deadline = kLong, .products = "own", .convolutions = "own"});
     const Peer self{place.rank};
     GroupOptions options;
     options.place = place;
@@ -358,6 +360,7 @@ TEST_F(DeviceMemoryOfOthers, IsCopiedBetweenPidNamespaces) {
   probe.run_by(apart);
   if (testing::Program(probe).wait(kLong) != 0) GTEST_SKIP() << "no pid namespace may be made here";
   start({0}, {{0}}, apart);
+  if (!end) return;
   end->fill(end->at(0));
   caf::scoped_actor self(end->system);
   self->send(others[0], Read::value, end->tensor(0, {}));
@@ -367,6 +370,7 @@ TEST_F(DeviceMemoryOfOthers, IsCopiedBetweenPidNamespaces) {
 
 TEST_F(DeviceMemoryOfOthers, OfAKilledSenderEndsWithIt) {
   start({0, true}, {{0, true}});
+  if (!end) return;
   caf::scoped_actor self(end->system);
   for (int i = 0; i < 4; ++i) self->send(others[0], Give::value, 2 * kMiB);
   self->receive([](const Tensor& tensor) { EXPECT_EQ(tensor.kind(), MemoryKind::host); },
@@ -378,6 +382,7 @@ TEST_F(DeviceMemoryOfOthers, OfAKilledSenderEndsWithIt) {
 
 TEST_F(DeviceMemoryOfOthers, IsCopiedForManyOfWhomOneTakesNothingIn) {
   start({0, true}, std::vector<Gpu>(4));
+  if (!end) return;
   end->fill(end->memory);
   caf::scoped_actor self(end->system);
   members[0]->signal(SIGSTOP);

@@ -214,7 +214,7 @@ PairSide::PairSide(Blocking& blocking, const EndCase& what) : what_(what), there
   }
   GroupOptions options = options_of(what, space_);
   if (what.on_gpu()) {
-    device_ = make_cuda_device(space_, {});
+    device_ = make_cuda_device(space_, {.products = "own", .convolutions = "own"});  // libraries would take seconds
     copies_.emplace(*device_, space_, arena_id(what.client ? kClient : kServer, kCopies), kCopyTime);
     if (what.is_staged()) {
       options.remote.device = device_.get();
