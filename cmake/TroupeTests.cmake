@@ -33,7 +33,8 @@ function(troupe_add_test name)
   set(no_gpu)
   if(arg_GPU)
     list(APPEND labels gpu)
-    list(APPEND arg_ENVIRONMENT LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/cuda_host XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/tests/cache)
+    list(APPEND arg_ENVIRONMENT LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/cuda_host XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/tests/cache
+      TROUPE_CUDA_HOST_PREPARED=troupe_wait)  # on a GPU a test that takes memory while a stream waits may wait for that stream
     set(no_gpu FAIL_REGULAR_EXPRESSION "skipped: no GPU")  # the stand-in is always there
     add_dependencies(${name} cublaslt_host cuda_host cuda_calls cudnn_host)
     set_property(GLOBAL APPEND PROPERTY TROUPE_GPU_TESTS ${name})

@@ -1,12 +1,37 @@
 #include "devices/cuda/memory_map.hpp"
 
+#include <map>
+#include <mutex>
 #include <optional>
+#include <utility>
 
 namespace troupe::cuda {
+namespace {
+
+/// The driver knows memory of the host once for all devices of the process, so what they use is counted for the
+/// process.
+struct Known {
+  std::mutex mutex;  // guards what follows; taken after a map's own
+  std::map<std::pair<ArenaId, std::byte*>, std::uint32_t> users;
+};
+Known& known() {
+  static Known all;
+  return all;
+}
+
+}  // namespace
 
 MemoryMap::~MemoryMap() {
   (void)gpu_->driver().ctx_set_current(gpu_->context());
-  for (const auto& [id, region] : reached_) (void)gpu_->driver().mem_host_unregister(region.base);
+  for (const auto& [id, region] : reached_) forget(region);
+}
+
+void MemoryMap::forget(const Region& region) noexcept {
+  const std::lock_guard lock{known().mutex};
+  const auto found = known().users.find({region.id, region.base});
+  if (--found->second > 0) return;
+  known().users.erase(found);
+  (void)gpu_->driver().mem_host_unregister(region.base);
 }
 
 std::byte* MemoryMap::address(const Memory& memory) {
@@ -33,7 +58,7 @@ void MemoryMap::forget_unmapped() {
       (void)space_.region(at->first);
       ++at;
     } catch (const Error&) {
-      (void)gpu_->driver().mem_host_unregister(at->second.base);
+      forget(at->second);
       at = reached_.erase(at);
     }
   }
@@ -44,11 +69,16 @@ void MemoryMap::reach(const Region& region) {
   if (reached_.contains(region.id)) return;
   gpu_->use();
   forget_unmapped();
-  const Result result =
-      gpu_->driver().mem_host_register(region.base, region.size_bytes, kHostRegisterPortable | kHostRegisterDeviceMap);
-  // Another device of this process has made it known to all.
-  if (result == Result::host_memory_already_registered) return;
-  if (result != Result::success) fail_to_reach(region, result);
+  const std::lock_guard of_all{known().mutex};
+  std::uint32_t& users = known().users[{region.id, region.base}];
+  if (users == 0) {
+    const Result result = gpu_->driver().mem_host_register(region.base, region.size_bytes,
+                                                           kHostRegisterPortable | kHostRegisterDeviceMap);
+    // The driver knows memory that it has allocated itself, and what the program has made known to it.
+    if (result == Result::host_memory_already_registered) return;
+    if (result != Result::success) fail_to_reach(region, result);
+  }
+  ++users;
   reached_.emplace(region.id, region);
 }
 

@@ -36,6 +36,7 @@ class MemoryMap {
 
  private:
   void reach(const Region& region);
+  void forget(const Region& region) noexcept;
   [[noreturn]] void fail_to_reach(const Region& region, Result result) const;
   void forget_unmapped();
 

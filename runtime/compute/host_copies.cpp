@@ -1,6 +1,7 @@
 #include "runtime/compute/host_copies.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@ void HostCopies::take_buffer() {
 
 void HostCopies::prepare() {
   take_buffer();
+  device_.prepare(std::array{id_});
   if (!stream_) stream_ = device_.stream();
 }
 

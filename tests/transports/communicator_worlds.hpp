@@ -81,6 +81,11 @@ class DeviceGroup : public CommunicatorWorld {
       return;
     }
     const Memory own = device(rank).allocate(own_memory(rank), MemoryKind::device, kTestBytes);
+    // Once a stream waits, a driver may let a call that allocates or registers memory wait, too.
+    std::vector<ArenaId> arenas;
+    for (const auto& arena : arenas_) arenas.push_back(arena->id());
+    device(rank).prepare(arenas);
+    view.copies->prepare();
     view.take = [own, used = std::uint64_t{0}](std::uint64_t size_bytes) mutable {
       TROUPE_CHECK(size_bytes <= own.size_bytes - used, Code::out_of_memory, "a test takes too much device memory");
       const Memory part = slice(own, used, size_bytes);
@@ -102,6 +107,7 @@ class DeviceGroup : public CommunicatorWorld {
   }
   /// Streams first: their threads may still be working.
   void end_streams() {
+    for (RankView& view : views_) view.copies.reset();
     streams_.clear();
     sides_.clear();
   }

@@ -86,6 +86,9 @@ struct GpuEnd {
     if (!gpu.apart) memory = group->device_memory();
     stream = device->stream();
     copies.emplace(*device, space, arena_id(group->self(), 1), kLong);
+    // Once a stream waits, a driver may let a call that allocates or registers memory wait, too.
+    device->prepare(std::array{group->arena().id()});
+    copies->prepare();
   }
   ~GpuEnd() { stream.reset(); }
 
