@@ -48,12 +48,12 @@ class Recording {
   GraphExec exec_ = nullptr;
 };
 
-/// Between two events around a recording.
-float microseconds_of(const Gpu& gpu, StreamHandle stream, const Recording& recording, EventHandle begin,
-                      EventHandle end) {
+/// Between two events around a recording; without a value: the driver does not launch it.
+std::optional<float> microseconds_of(const Gpu& gpu, StreamHandle stream, const Recording& recording, EventHandle begin,
+                                     EventHandle end) {
   const Driver& driver = gpu.driver();
   TROUPE_CUDA(driver, event_record(begin, stream), "the time of an engine");
-  TROUPE_CUDA(driver, graph_launch(recording.exec(), stream), "a run of an engine");
+  if (driver.graph_launch(recording.exec(), stream) != Result::success) return std::nullopt;
   TROUPE_CUDA(driver, event_record(end, stream), "the time of an engine");
   TROUPE_CUDA(driver, stream_synchronize(stream), "a run of an engine");
   float milliseconds = 0;
@@ -120,19 +120,18 @@ std::byte* EngineTimer::workspace(std::uint64_t size_bytes) {
 
 std::optional<float> EngineTimer::time_of(const Enqueue& enqueue, float best) const {
   const auto measure = [this](const Recording& recording) {
-    return microseconds_of(*gpu_, stream_, recording, begin_, end_);
+    return recording.ok() ? microseconds_of(*gpu_, stream_, recording, begin_, end_) : std::nullopt;
   };
   {
     const Recording once{*gpu_, stream_, enqueue, 1};
-    if (!once.ok()) return std::nullopt;
-    (void)measure(once);  // loads what is loaded when it first runs
-    if (const float found = measure(once); found > kHopeless * best + kLaunchMicroseconds) return found;
+    if (!measure(once)) return std::nullopt;  // loads what is loaded when it first runs
+    if (const auto found = measure(once); !found || *found > kHopeless * best + kLaunchMicroseconds) return found;
   }
   const Recording several{*gpu_, stream_, enqueue, kRuns};
-  if (!several.ok()) return std::nullopt;
-  float least = measure(several);
-  for (int launch = 1; launch < kLaunches; ++launch) least = std::min(least, measure(several));
-  return least / kRuns;
+  std::optional<float> least = measure(several);
+  for (int launch = 1; least && launch < kLaunches; ++launch) least = std::min(least, measure(several));
+  if (least) *least /= kRuns;
+  return least;
 }
 
 // ---- Tensors ----
