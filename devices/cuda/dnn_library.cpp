@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cctype>
+#include <chrono>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <utility>
 #include <variant>
 
 #include "devices/cuda/dnn_trial.hpp"
+#include "devices/cuda/engine_timer.hpp"
 #include "devices/cuda/library_choice.hpp"
 #include "runtime/base/user_cache.hpp"
 
@@ -17,6 +20,8 @@ namespace {
 constexpr LibraryChoice kChoice{"TROUPE_CUDA_CONVOLUTIONS", "cudnn", "convolutions"};
 constexpr const char* kFile = "libcudnn.so.9";
 constexpr std::size_t kMajorVersion = 9;
+/// For making plans of a form's engines and measuring them.
+constexpr std::chrono::milliseconds kMostTime{400};
 /// Source: NVIDIA's front end for cuDNN. Before 9.16, gradients for texts whose length is no multiple of 128 need
 /// another graph, and 9.10 computes some of them wrong.
 constexpr std::size_t kOldestForAttention = 91600;
@@ -83,6 +88,7 @@ DnnLibrary::DnnLibrary(std::shared_ptr<const Gpu> gpu, const dnn::Library& libra
     (void)gpu_->driver().stream_destroy(trials_);
     fail_dnn(library_, made, ", a handle", *gpu_);
   }
+  has_clock_ = EngineTimer::has_clock(*gpu_, trials_);
   choices_ = choices_for(*gpu_, version);
 }
 
@@ -128,14 +134,82 @@ std::optional<DnnPlan> DnnLibrary::choose(const DnnOperation& what, const Worksp
   const auto graph = std::make_shared<const DnnGraph>(library_, handle_, what.form);
   if (!graph->ok()) return std::nullopt;
   const std::string problem = text(text_of(what.form), tf32_ ? " tf32" : "");
-  if (const EngineChoice* const known = choices_.find(problem))
+  if (const EngineChoice* const known = choices_.find(problem)) {
+    if (known->engine == EngineChoice::kOwn) return std::nullopt;
     if (auto plan = try_out(*graph, *known, what.places, workspace)) return plan;
+  }
+  if (!in_step) return choose_anew(*graph, what, workspace, problem);
   std::optional<DnnPlan> plan;
-  for (const EngineChoice& choice : in_step ? choices_of_others(what.form) : std::vector<EngineChoice>{})
+  for (const EngineChoice& choice : choices_of_others(what.form))
     if (!plan) plan = try_out(*graph, choice, what.places, workspace);
-  if (!in_step) plan = first_that_is_right(*graph, what, workspace);
   if (plan) choices_.add(problem, plan->choice);
   return plan;
+}
+
+std::optional<DnnPlan> DnnLibrary::choose_anew(const DnnGraph& graph, const DnnOperation& what,
+                                               const Workspace& workspace, const std::string& problem) {
+  if (has_clock_ && EngineTimer::can_measure(what.form)) {
+    try {
+      EngineTimer timer{gpu_, trials_, what.form};
+      return fastest_that_is_right(graph, what, workspace, problem, timer);
+    } catch (const Error& error) {  // of memory for tensors there is too little
+      if (error.code() != Code::out_of_memory) throw;
+    }
+  }
+  std::optional<DnnPlan> plan = first_that_is_right(graph, what, workspace);
+  if (plan) choices_.add(problem, plan->choice);
+  return plan;
+}
+
+/// Plans for the proposals that can be recorded, with their times, the fastest one first. Making plans and measuring
+/// them ends after kMostTime: heuristics have put first what they expect to be fast. `best`: the least time so far.
+std::vector<DnnPlan> DnnLibrary::by_time(const DnnGraph& graph, const std::string& problem, EngineTimer& timer,
+                                         float& best) {
+  std::vector<DnnPlan> found;
+  std::vector<EngineChoice> seen;
+  const auto end = std::chrono::steady_clock::now() + kMostTime;
+  for (const auto mode : {dnn::HeuristicsMode::a, dnn::HeuristicsMode::fallback})
+    for (const EngineChoice& choice : graph.proposals(mode)) {
+      if (!found.empty() && std::chrono::steady_clock::now() > end) break;
+      if (std::ranges::find(seen, choice) != seen.end()) continue;
+      seen.push_back(choice);
+      std::optional<DnnPlan> plan = graph.plan(choice, tf32_);
+      if (!plan) continue;
+      std::byte* const memory = plan->workspace_bytes == 0 ? nullptr : timer.workspace(plan->workspace_bytes);
+      if (memory == nullptr && plan->workspace_bytes != 0) continue;
+      const DnnCall call{&*plan, timer.places(), memory};
+      std::optional<float> time;
+      try {
+        time = timer.time_of([&] { return run(call, trials_) == dnn::Status::success; }, best);
+      } catch (const Error& error) {
+        fail(error.code(), text("measuring engine ", choice.engine, " of cuDNN for ", problem, ": ", error.what()));
+      }
+      if (!time) continue;
+      plan->choice.microseconds = *time;
+      best = std::min(best, *time);
+      found.push_back(*std::move(plan));
+    }
+  std::ranges::stable_sort(found, {}, [](const DnnPlan& plan) { return plan.choice.microseconds; });
+  return found;
+}
+
+std::optional<DnnPlan> DnnLibrary::fastest_that_is_right(const DnnGraph& graph, const DnnOperation& what,
+                                                         const Workspace& workspace, const std::string& problem,
+                                                         EngineTimer& timer) {
+  float best = std::numeric_limits<float>::max();
+  std::vector<DnnPlan> plans = by_time(graph, problem, timer, best);
+  const std::optional<float> own = plans.empty() ? std::nullopt : timer.time_of_own(best);
+  for (DnnPlan& plan : plans) {
+    if (own && *own < plan.choice.microseconds) {
+      choices_.add(problem, {.engine = EngineChoice::kOwn, .microseconds = *own});
+      return std::nullopt;
+    }
+    if (plan.workspace_bytes != 0 && workspace(plan.workspace_bytes) == nullptr) continue;
+    if (!is_right(what.form, plan.choice, workspace)) continue;
+    choices_.add(problem, plan.choice);
+    return std::move(plan);
+  }
+  return std::nullopt;
 }
 
 std::optional<DnnPlan> DnnLibrary::first_that_is_right(const DnnGraph& graph, const DnnOperation& what,
@@ -160,7 +234,10 @@ bool DnnLibrary::is_right(const DnnForm& form, const EngineChoice& choice, const
     std::byte* const memory = plan->workspace_bytes == 0 ? nullptr : workspace(plan->workspace_bytes);
     if (memory == nullptr && plan->workspace_bytes != 0) return false;
     const bool has_run = run({&*plan, places, memory}, trials_) == dnn::Status::success;
-    return gpu_->driver().stream_synchronize(trials_) == Result::success && has_run;
+    // An engine that uses a wrong address ends all work of this process on the GPU: the error names it.
+    TROUPE_CUDA(gpu_->driver(), stream_synchronize(trials_), "trying engine ", by->engine, " of cuDNN for ",
+                text_of(one));
+    return has_run;
   };
   try {
     DnnTrial trial{gpu_, trials_, run_small};
@@ -206,7 +283,8 @@ std::optional<DnnPlan> DnnLibrary::try_out(const DnnGraph& graph, const EngineCh
 
 bool DnnLibrary::can_be_recorded(const DnnCall& call) {
   const Driver& driver = gpu_->driver();
-  TROUPE_CUDA(driver, stream_begin_capture(trials_, CaptureMode::thread_local_), "recording a plan of cuDNN");
+  TROUPE_CUDA(driver, stream_begin_capture(trials_, CaptureMode::thread_local_), "recording engine ",
+              call.plan->choice.engine, " of cuDNN");
   const bool is_taken = run(call, trials_) == dnn::Status::success;
   GraphHandle graph = nullptr;
   const bool is_recorded = driver.stream_end_capture(trials_, &graph) == Result::success && graph != nullptr;

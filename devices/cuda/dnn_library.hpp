@@ -16,6 +16,8 @@
 
 namespace troupe::cuda {
 
+class EngineTimer;
+
 /// Which library a device computes convolutions, pools, batch norms and attention by.
 struct DnnOptions {
   std::string choice;  // cudnn: it must be there; own: kernels of ours; empty: what is found
@@ -26,9 +28,11 @@ struct DnnOptions {
 /// Gives memory of at least so many bytes for plans to work in; null: there is none.
 using Workspace = std::function<std::byte*(std::uint64_t size_bytes)>;
 
-/// Convolutions, pools, batch norms and attention by cuDNN, opened at run time. How a form is computed is chosen once,
-/// by the library's model of how fast its engines are, and kept in a file for the next run. An engine that was never
-/// chosen before runs once beside kernels of ours, and is taken only where both give the same. Threads: any.
+/// Convolutions, pools, batch norms and attention by cuDNN, opened at run time. How a form is computed is chosen once
+/// and kept in a file for the next run: of convolutions and batch norms by the time that each engine takes on this GPU,
+/// and for convolutions also kernels of ours; of others, and where the driver has no clock, by the library's model of
+/// how fast its engines are. An engine that was never chosen before runs once beside kernels of ours, and is taken only
+/// where both give the same. Threads: any.
 ///
 /// As with products (product_library.hpp), what it enqueues knows nothing of the stream's flag, so its results may lie
 /// only in memory that no other rank reads.
@@ -49,7 +53,8 @@ class DnnLibrary final : public LibraryCalls {
 
   /// "cuDNN 9.19.0", and what is to be known of the file of choices and of engines that were refused.
   std::string name() const;
-  /// Null: cuDNN has no plan for it, none for which there is memory, or none that computes what kernels of ours do. A
+  /// Null: cuDNN has no plan for it, none for which there is memory, none that computes what kernels of ours do, or
+  /// these are faster. A
   /// plan is recorded once where it is chosen, on a stream of its own where it never runs: so a plan that cannot be
   /// recorded is not taken, and whatever the library loads when a plan is first used is loaded here. `workspace` is
   /// asked during the call.
@@ -66,12 +71,18 @@ class DnnLibrary final : public LibraryCalls {
  private:
   const DnnPlan* find(const DnnOperation& what, const Workspace& workspace, bool in_step);
   std::optional<DnnPlan> choose(const DnnOperation& what, const Workspace& workspace, bool in_step);
+  std::optional<DnnPlan> choose_anew(const DnnGraph& graph, const DnnOperation& what, const Workspace& workspace,
+                                     const std::string& problem);
   std::vector<EngineChoice> choices_of_others(const DnnForm& form) const;
   std::optional<DnnPlan> try_out(const DnnGraph& graph, const EngineChoice& choice, const DnnPlaces& places,
                                  const Workspace& workspace);
   bool can_be_recorded(const DnnCall& call);
   std::optional<DnnPlan> first_that_is_right(const DnnGraph& graph, const DnnOperation& what,
                                              const Workspace& workspace);
+  std::vector<DnnPlan> by_time(const DnnGraph& graph, const std::string& problem, EngineTimer& timer, float& best);
+  std::optional<DnnPlan> fastest_that_is_right(const DnnGraph& graph, const DnnOperation& what,
+                                               const Workspace& workspace, const std::string& problem,
+                                               EngineTimer& timer);
   bool is_right(const DnnForm& form, const EngineChoice& choice, const Workspace& workspace);
   const EngineChoice* chosen_for(const DnnForm& form) const;
   dnn::Status run(const DnnCall& call, StreamHandle stream);
@@ -81,6 +92,7 @@ class DnnLibrary final : public LibraryCalls {
   const bool tf32_;
   dnn::Handle handle_ = nullptr;
   StreamHandle trials_ = nullptr;
+  bool has_clock_ = false;    // the driver measures how long engines take
   mutable std::mutex mutex_;  // guards what follows, and the handle's stream
   EngineChoices choices_;
   std::map<DnnForm, std::optional<DnnPlan>> plans_;  // none: there is no plan

@@ -117,6 +117,18 @@ const char* name_of(Stored type) noexcept {
   return "unknown";
 }
 
+ConvolutionShape shape_of(const ConvolutionForm& f) {
+  ConvolutionShape s{};
+  s.images = f.images, s.height = f.height, s.width = f.width, s.channels = f.channels;
+  s.out_height = f.out_height, s.out_width = f.out_width, s.filters = f.filters, s.groups = f.groups;
+  s.kernel_height = f.kernel_height, s.kernel_width = f.kernel_width;
+  s.padding_height = f.padding_height, s.padding_width = f.padding_width;
+  s.dilation_height = f.dilation_height, s.dilation_width = f.dilation_width;
+  s.stride_height = f.stride_height, s.stride_width = f.stride_width;
+  find_divisors(s);
+  return s;
+}
+
 std::optional<DnnOperation> dnn_operation(const ConvolveArgs& args, const void* bias, bool has_relu) {
   if (args.images_type != args.to.type || args.weights_type != args.to.type) return std::nullopt;
   auto made = convolution(ConvolutionKind::forward, args.shape, args.to.type,

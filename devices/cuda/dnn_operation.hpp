@@ -29,6 +29,9 @@ std::vector<DnnConstant> constants_of(const DnnForm& form);
 Stored type_of(const DnnForm& form) noexcept;
 const char* name_of(Stored type) noexcept;
 
+/// What kernels of ours are told of a form.
+ConvolutionShape shape_of(const ConvolutionForm& form);
+
 /// Where the tensors of a form lie, by id; null: it has no such tensor.
 using DnnPlaces = std::array<const void*, 11>;
 

@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "devices/cuda/head_products.hpp"
+#include "devices/cuda/own_launch.hpp"
 
 namespace troupe::cuda {
 namespace {
@@ -50,14 +51,7 @@ std::byte* DnnTrial::numbers(std::uint32_t seed, std::uint64_t count, Stored typ
 
 template <class Args>
 void DnnTrial::launch(Args& args, std::uint64_t items) {
-  args.stream = state_.as<StreamState>();
-  const auto blocks = static_cast<unsigned>(
-      std::clamp<std::uint64_t>((items + kBlockThreads - 1) / kBlockThreads, 1, 8 * gpu_->processors()));
-  void* what = &args;
-  TROUPE_CUDA(
-      gpu_->driver(),
-      launch_kernel(gpu_->function(kKernelOf<Args>), blocks, 1, 1, kBlockThreads, 1, 1, 0, stream_, &what, nullptr),
-      "a kernel of a trial on ", gpu_->name());
+  launch_alone(*gpu_, stream_, state_.as<StreamState>(), args, items);
 }
 
 std::vector<float> DnnTrial::read(const std::byte* from, std::uint64_t count, Stored type) {
@@ -168,18 +162,6 @@ double DnnTrial::distance_of_gradient(const PoolForm& form) {
 // ---- Convolutions ----
 
 namespace {
-
-ConvolutionShape shape_of(const ConvolutionForm& f) {
-  ConvolutionShape s{};
-  s.images = f.images, s.height = f.height, s.width = f.width, s.channels = f.channels;
-  s.out_height = f.out_height, s.out_width = f.out_width, s.filters = f.filters, s.groups = f.groups;
-  s.kernel_height = f.kernel_height, s.kernel_width = f.kernel_width;
-  s.padding_height = f.padding_height, s.padding_width = f.padding_width;
-  s.dilation_height = f.dilation_height, s.dilation_width = f.dilation_width;
-  s.stride_height = f.stride_height, s.stride_width = f.stride_width;
-  find_divisors(s);
-  return s;
-}
 
 /// From [filters, channels, taps] to [filters, taps, channels].
 std::vector<float> channels_last(const std::vector<float>& weights, const ConvolutionShape& s) {

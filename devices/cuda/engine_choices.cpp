@@ -15,16 +15,17 @@
 #include "runtime/base/text_stream.hpp"
 
 // A file of choices:
-//   troupe cudnn choices 2
+//   troupe cudnn choices 3
 //   <identity>
-//   <problem> = <engine> <knob>:<value> ...
+//   <problem> = <engine> <knob>:<value> ... in <microseconds>, or
+//   <problem> = own in <microseconds>
 //   end <number of choices>
 namespace troupe::cuda {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kTitle = "troupe cudnn choices 2", kIs = " = ", kEnd = "end ";
+constexpr std::string_view kTitle = "troupe cudnn choices 3", kIs = " = ", kEnd = "end ", kOwn = "own", kIn = "in";
 
 template <class Number>
 Number number_in(std::string_view text) {
@@ -38,8 +39,13 @@ EngineChoice choice_in(const std::string& text) {
   std::istringstream words{text};
   std::string word;
   words >> word;
-  EngineChoice choice{.engine = number_in<std::int64_t>(word), .knobs = {}};
+  EngineChoice choice{.engine = word == kOwn ? EngineChoice::kOwn : number_in<std::int64_t>(word)};
   while (words >> word) {
+    if (word == kIn) {
+      TROUPE_CHECK(words >> word, Code::corrupt, '"', text, "\" has no time");
+      choice.microseconds = number_in<float>(word);
+      continue;
+    }
     const auto colon = word.find(':');
     TROUPE_CHECK(colon != word.npos, Code::corrupt, '"', word, "\" is no setting of an engine");
     choice.knobs.emplace_back(number_in<std::uint32_t>(std::string_view{word}.substr(0, colon)),
@@ -49,8 +55,10 @@ EngineChoice choice_in(const std::string& text) {
 }
 
 void print(std::ostream& to, const std::string& problem, const EngineChoice& choice) {
-  to << problem << kIs << choice.engine;
+  to << problem << kIs;
+  choice.engine == EngineChoice::kOwn ? to << kOwn : to << choice.engine;
   for (const auto& [knob, value] : choice.knobs) to << ' ' << knob << ':' << value;
+  if (choice.microseconds != 0) to << ' ' << kIn << ' ' << choice.microseconds;
   to << '\n';
 }
 

@@ -8,14 +8,20 @@
 
 namespace troupe::cuda {
 
-/// An engine of cuDNN and its settings, both by the library's numbers.
+/// An engine of cuDNN and its settings, both by the library's numbers, or kernels of ours.
 struct EngineChoice {
-  std::int64_t engine = 0;
-  std::vector<std::pair<std::uint32_t, std::int64_t>> knobs;  // type and value
-  friend bool operator==(const EngineChoice&, const EngineChoice&) = default;
+  static constexpr std::int64_t kOwn = -1;
+
+  std::int64_t engine = 0;                                      // kOwn: kernels of ours
+  std::vector<std::pair<std::uint32_t, std::int64_t>> knobs{};  // type and value
+  float microseconds = 0;                                       // as measured; 0: it was not
+  /// Two choices are the same whatever time was measured.
+  friend bool operator==(const EngineChoice& a, const EngineChoice& b) noexcept {
+    return a.engine == b.engine && a.knobs == b.knobs;
+  }
 };
 
-/// Which engine was chosen for which problem, kept in a file between runs: choosing takes tens of milliseconds each.
+/// Which engine was chosen for which problem, kept in a file between runs: choosing takes tenths of a second each.
 /// The file belongs to one kind of GPU, one version of the library and one of the driver (`identity`, a line).
 /// Processes may share it: each replaces it as a whole. Threads: one at a time.
 class EngineChoices {

@@ -4,14 +4,13 @@
 #include <span>
 
 #include "devices/cuda/library_product.hpp"
+#include "devices/cuda/own_launch.hpp"
 
 namespace troupe::cuda {
 namespace {
 
-/// Blocks that a processor is to have, at least, where work is cut into parts for it.
-constexpr std::uint64_t kBlocksOfProcessor = 2;
-/// A part has at least so many terms, or rows: otherwise adding the parts up costs more than it gains.
-constexpr std::uint64_t kLeastTerms = 256, kLeastRows = 64;
+/// A part has at least so many rows: otherwise adding the parts up costs more than it gains.
+constexpr std::uint64_t kLeastRows = 64;
 constexpr std::uint64_t kMostSumBytes = 16;
 
 }  // namespace
@@ -42,16 +41,9 @@ void Math::take_scratch(std::byte* scratch, std::span<std::byte> of_layers) noex
 
 template <class Args>
 void Math::launch(CudaStream& stream, Args& args, const ProductExtents& extents, std::uint64_t bias_width) const {
-  const std::uint64_t tiles = count_tiles(extents), most = std::max<std::uint64_t>(extents.inner / kLeastTerms, 1);
+  const std::uint64_t tiles = count_tiles(extents);
   const bool is_dense = args.to.count == extents.batches * extents.rows * extents.columns;
-  if (tiles != 0 && is_dense)
-    args.to.parts =
-        static_cast<std::uint32_t>(std::clamp<std::uint64_t>(kBlocksOfProcessor * processors_ / tiles, 1, most));
-  else
-    args.to.parts = 1;
-  // Rounding to whole stretches may leave the last parts without any.
-  const std::uint64_t terms = terms_of_part(extents, args.to.parts);
-  if (args.to.parts > 1) args.to.parts = static_cast<std::uint32_t>((extents.inner + terms - 1) / terms);
+  args.to.parts = is_dense ? parts_of(extents, processors_) : 1;
   args.to.partial = args.to.parts > 1 ? reinterpret_cast<float*>(scratch_) : nullptr;
   stream.launch(args, tiles * args.to.parts * kBlockThreads);
   if (args.to.parts == 1) return;

@@ -78,7 +78,7 @@ TEST(CudaConvolutions, AreChosenOnceAndKeptForTheNextRun) {
   const TempFolder folder;
   expect_says(described_with(folder.path()), {"cuDNN 9.19.0; done"});
   const std::string first = content_of(file_in(folder.path()));
-  expect_says(first, {"troupe cudnn choices 2\nStand-in", ", cuDNN 9.19.0, driver 13000\n",
+  expect_says(first, {"troupe cudnn choices 3\nStand-in", ", cuDNN 9.19.0, driver 13000\n",
                       "forward f32 7x8x6x3 to 8x6x8 kernel 3x3", " bias relu aligned ", " = 1 1:2\n", "\nend 5\n"});
   expect_says(described_with(folder.path()), {"cuDNN 9.19.0; done"});
   EXPECT_EQ(content_of(file_in(folder.path())), first);
@@ -99,6 +99,40 @@ TEST(CudaConvolutions, TakeAKeptChoiceInsteadOfAskingTheLibrary) {
   const std::string both = content_of(file_in(folder.path()));
   expect_says(both, {"forward f32 3x8x6x3 to 8x6x8", "end 10\n"});
   EXPECT_EQ(both.find(" = 1 1:2"), both.npos) << both;
+}
+
+TEST(CudaConvolutions, AreByTheFastestEngineThatIsRightWhereTheDriverMeasuresTimes) {
+  if (!gpu::is_stand_in()) GTEST_SKIP() << "a real GPU takes the time that it takes";
+  constexpr const char* kTimes =
+      "convolution_relu:0=20,convolution_relu:1=900,convolution_bias:0=30,convolution_bias:1=4,"
+      "troupe_convolve=99,troupe_convolve_to_images=99,troupe_convolve_to_weights=99";
+  const TempFolder folder;
+  const Variables variables{{"XDG_CACHE_HOME", folder.path().c_str()}, {"TROUPE_CUDA_HOST_TIMES", kTimes}};
+  const std::string said = choices_with(variables, folder.path(), net());
+  expect_says(said, {"; done", " bias relu aligned 256 256 256 128 = 0 in 20\n",
+                     " bias aligned 256 256 256 64 = 1 1:2 in 4\n", " = 1 1:2 in 10\n", "\nend 5\n"});
+  EXPECT_EQ(choices_with(variables, folder.path(), net()), said);
+  const TempFolder other;
+  expect_says(choices_with({{"XDG_CACHE_HOME", other.path().c_str()},
+                            {"TROUPE_CUDA_HOST_TIMES", kTimes},
+                            {"TROUPE_CUDA_HOST_CUDNN_WRONG", "convolution_bias"}},
+                           other.path(), net()),
+              {" bias aligned 256 256 256 64 = 0 in 30\n", "not engine 1 for forward f32 "});
+}
+
+TEST(CudaConvolutions, AreByKernelsOfOursWhereTheseAreFaster) {
+  if (!gpu::is_stand_in()) GTEST_SKIP() << "a real GPU takes the time that it takes";
+  const TempFolder folder;
+  const Variables variables{{"XDG_CACHE_HOME", folder.path().c_str()},
+                            {"TROUPE_CUDA_HOST_TIMES", "troupe_convolve=99,troupe_convolve_to_weights=5"}};
+  const std::string said = choices_with(variables, folder.path(), net());
+  expect_says(said, {"; done",
+                     "to_weights f32 7x8x6x3 to 8x6x8 kernel 3x3 padding 1x1 stride 1x1 dilation 1x1 groups 1 "
+                     "aligned 256 256 256 0 = own in 5\n"});
+  EXPECT_EQ(choices_with(variables, folder.path(), net()), said);
+  const double apart = distance_with(variables, net());
+  EXPECT_LT(apart, 1e-5);
+  EXPECT_GT(apart, 0) << "all convolutions were computed by kernels of ours";
 }
 
 TEST(CudaConvolutions, IgnoreAFileOfChoicesThatIsBrokenOrOfAnotherVersionWithALineAndReplaceIt) {
@@ -168,14 +202,15 @@ TEST(EngineChoices, OfSeveralProcessesAreMerged) {
   cuda::EngineChoices one{file, "a"}, other{file, "a"};
   one.add("x", {.engine = 1, .knobs = {{2, 3}, {4, -5}}});
   one.save();
-  other.add("y", {.engine = 6, .knobs = {}});
+  other.add("y", {.engine = cuda::EngineChoice::kOwn, .microseconds = 2.5F});
   other.save();
   const cuda::EngineChoices read{file, "a"};
   EXPECT_EQ(read.note(), "");
   ASSERT_NE(read.find("x"), nullptr);
   EXPECT_EQ(*read.find("x"), (cuda::EngineChoice{.engine = 1, .knobs = {{2, 3}, {4, -5}}}));
   ASSERT_NE(read.find("y"), nullptr);
-  EXPECT_EQ(read.find("y")->engine, 6);
+  EXPECT_EQ(read.find("y")->engine, cuda::EngineChoice::kOwn);
+  EXPECT_EQ(read.find("y")->microseconds, 2.5F);
   EXPECT_EQ(read.find("z"), nullptr);
 }
 

@@ -58,6 +58,15 @@ TEST(CudaNorms, AreChosenWithTheirGradients) {
                "batch_norm f32 7x1x16 epsilon 1e-05 aligned 64 = 1 1:2\n", "\nend 4\n"});
 }
 
+TEST(CudaNorms, AreByTheFastestEngineWhereTheDriverMeasuresTimes) {
+  if (!gpu::is_stand_in()) GTEST_SKIP() << "a real GPU takes the time that it takes";
+  const TempFolder folder;
+  expect_says(choices_with({{"XDG_CACHE_HOME", folder.path().c_str()}, {"TROUPE_CUDA_HOST_TIMES", "batch_norm:1=11"}},
+                           folder.path(), norms()),
+              {"; done\n", "batch_norm f32 7x72x8 epsilon 1e-05 aligned 64 = 0 in 10\n",
+               "batch_norm backward f32 7x72x8 epsilon 1e-05 aligned 64 = 1 1:2 in 10\n"});
+}
+
 TEST(CudaNorms, AreByKernelsOfOursWhereTheirGradientIsAddedToAnotherOrNobodyAsksForIt) {
   if (!gpu::is_stand_in()) GTEST_SKIP() << "a machine may have no library";
   const TempFolder folder;

@@ -96,7 +96,29 @@ Fault fault_of(const std::string& text) {
   return fault;
 }
 
+/// "name=microseconds,...".
+std::optional<std::map<std::string, float>> told_times() {
+  const std::string all = variable("TIMES", "");
+  if (all.empty()) return std::nullopt;
+  std::map<std::string, float> times;
+  std::istringstream parts{all};
+  for (std::string one; std::getline(parts, one, ',');) {
+    const auto equals = one.find('=');
+    char* end = nullptr;
+    const float time = equals == one.npos ? 0 : std::strtof(one.c_str() + equals + 1, &end);
+    if (end == nullptr || *end != '\0' || time <= 0) refuse("TROUPE_CUDA_HOST_TIMES", one);
+    times[one.substr(0, equals)] = time;
+  }
+  return times;
+}
+
 }  // namespace
+
+float Settings::microseconds_of(const std::string& name) const {
+  constexpr float kOthers = 10;
+  const auto found = times->find(name);
+  return found == times->end() ? kOthers : found->second;
+}
 
 Settings Settings::of_environment() {
   Settings settings;
@@ -109,6 +131,7 @@ Settings Settings::of_environment() {
   settings.mode = variable("MODE", "");
   settings.closed = number("CLOSED", "0") != 0;
   settings.prepared = variable("PREPARED", "");
+  settings.times = told_times();
   std::istringstream faults{variable("FAULT", "")};
   for (std::string one; std::getline(faults, one, ',');) settings.faults.push_back(fault_of(one));
   return settings;

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,10 +29,14 @@ struct Settings {
   std::string mode;                                      // _MODE: exclusive, prohibited, mig
   bool closed = false;   // _CLOSED=1: memory may be freed only when no other process has it open
   std::string prepared;  // _PREPARED: a kernel; while a stream is there that has launched it, no memory may be taken
+  /// _TIMES: microseconds of kernels and of cuDNN's engines, "troupe_convolve=5,convolution_relu:1=900"; all others
+  /// take 10. Without it there is no clock: how long a host takes says nothing of a GPU.
+  std::optional<std::map<std::string, float>> times;
   std::vector<Fault> faults;  // _FAULT: "cuMemAlloc_v2:3=out_of_memory,troupe_copy=illegal_address"
 
   /// Ends the process with a line on stderr where it cannot be read.
   static Settings of_environment();
+  TROUPE_HOST_SHARED float microseconds_of(const std::string& name) const;
 };
 
 /// Results of NCCL on command are these and more: kNcclFault + ncclResult_t.

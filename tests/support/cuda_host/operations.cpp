@@ -298,6 +298,7 @@ OperationPtr kernel_operation(PlacePtr place, std::shared_ptr<const HostKernel> 
                                                  Process& all = process();
                                                  const Result fault = all.calls.next(all.settings, kernel->name);
                                                  if (fault != Result::success) return fail(run.device, fault);
+                                                 all.takes_time_of(kernel->name);
                                                  run_kernel(run, place, *kernel, *args, blocks);
                                                }});
 }

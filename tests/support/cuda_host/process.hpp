@@ -61,6 +61,11 @@ struct Process {
   Clock cpu;              // what the CPU knows to have happened
   Lane lanes = kCpu + 1;  // the next one
   int streams_made = 0;
+  float told_microseconds = 0;  // that all work so far took, where Settings::times tells
+
+  void takes_time_of(const std::string& name) {
+    if (settings.times) told_microseconds += settings.microseconds_of(name);
+  }
   std::uint64_t pools_made = 0;
   Handles<PoolState, MemoryPool> pools{"a memory pool"};
   Handles<ModuleState, Module> modules{"a module"};

@@ -59,7 +59,7 @@ OperationPtr record_operation(PlacePtr place, std::shared_ptr<Record> record) {
   return std::make_shared<Operation>(Operation{std::move(place),
                                                [record](Run& run) {
                                                  record->clock = run.clock;
-                                                 record->time = std::chrono::steady_clock::now();
+                                                 record->told_microseconds = process().told_microseconds;
                                                  record->done = true;
                                                  process().changed.notify_all();
                                                },

@@ -42,7 +42,7 @@ struct Record {
   PlacePtr place;
   bool done = false;
   Clock clock;
-  std::chrono::steady_clock::time_point time;
+  float told_microseconds = 0;  // of Process, when it was done
 };
 
 struct EventState {

@@ -177,6 +177,7 @@ void spoil(const Call& call, const Found& found, float by) {
 
 void run_call(Run& run, const Call& call, const PlacePtr& place) {
   if (!cuda::host::may_use(run, place, call.uses())) return;
+  process().takes_time_of(call.work->fault_name() + (":" + std::to_string(static_cast<int>(call.config.engine))));
   const cuda::host::Memory& memory = process().memory;
   Found found;
   for (const Address at : call.places) found.tensors.push_back(memory.at(at));
