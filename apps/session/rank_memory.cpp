@@ -265,6 +265,8 @@ RankMemory allocate_rank_memory(RankStore& own, const Plan& plan, Rank self) {
   const PolicyNeeds needs = needs_of(plan);
   const Memory contributions = take("gradients", needs.held ? 2 * whole : whole);
   m.replica.gradients = slice(contributions, 0, whole);
+  // Other ranks read them, a communicator's streams do, or shards; a rank alone reads them on its own stream.
+  m.replica.owns_gradients = plan.world_size() == 1 && !needs.hosted;
   Memory held_half;
   if (needs.own_weights) {
     m.replica.parameters = own.take(whole);

@@ -190,7 +190,7 @@ std::string View::describe(Blocking& blocking, Deadline deadline) {
       text("rank ", joined_.self().value, " of ", schedule_.ranks, " on node ", joined_.hosts()[joined_.self().value],
            ": ", committed, " of ", schedule_.steps, " steps committed, in epoch ",
            schedule_.epoch_number({std::min(committed, schedule_.steps - 1)}), '\n');
-  if (joined_.plan.shares_memory()) {
+  if (joined_.plan.shares_memory() && !is_alone()) {
     for (const Rank rank : joined_.plan.node_members(joined_.self())) {
       const RankMemory its = find_rank_memory(space_.arena(places_[rank.value].arena.id), joined_.plan, rank);
       for (const GroupPlan& group : joined_.plan.groups) {

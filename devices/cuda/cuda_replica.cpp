@@ -99,6 +99,7 @@ void CudaReplica::read_parameters(const Graph& graph, const Layout& layout, cons
                            : nullptr;
   if (memory.loss_scale.size_bytes != 0)
     loss_scale_ = map.address_of<const LossScaleState>(memory.loss_scale, sizeof(LossScaleState), "a loss scale");
+  owns_gradients_ = memory.owns_gradients;
   gradients_ = map.address_of<float>(memory.gradients, count * sizeof(float), "gradients");
   for (std::size_t p = 0; p < graph.parameters().size(); ++p) {
     const Parameter& parameter = graph.parameters()[p];
@@ -238,7 +239,7 @@ void CudaReplica::take_memory(const Graph& graph, const MathLibraries& libraries
     uses[t].bytes = on_a_boundary(rows * tensors_[t].width() * bytes_of(type_));
   use_gradients(graph, uses);
   const std::uint64_t gradients = take(place_gradients(uses)), samples = take(sizeof *samples_);
-  math_ = std::make_unique<Math>(device_.gpu(), libraries, most.math);
+  math_ = std::make_unique<Math>(device_.gpu(), libraries, most.math, owns_gradients_);
   const std::uint64_t scratch = take(most.scratch), for_math = take(math_->scratch_bytes());
   memory_ = DeviceMemory{device_.gpu(), bytes};
   for (std::uint32_t t = 0; t < tensors_.size(); ++t) {

@@ -78,6 +78,7 @@ class CudaReplica final : public Replica {
   const BatchLayout batch_;
   const std::vector<Bucket> buckets_;
   float* gradients_ = nullptr;
+  bool owns_gradients_ = false;
   Stored type_ = Stored::f32;  // of activations
   std::vector<Tensor> tensors_;
   std::vector<std::uint32_t> same_;            // by tensor: the one whose memory it has

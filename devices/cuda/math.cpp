@@ -15,8 +15,9 @@ constexpr std::uint64_t kMostSumBytes = 16;
 
 }  // namespace
 
-Math::Math(const std::shared_ptr<const Gpu>& gpu, const MathLibraries& libraries, const MathRoom& room)
-    : gpu_(gpu), processors_(gpu->processors()), libraries_(libraries), room_(room) {
+Math::Math(const std::shared_ptr<const Gpu>& gpu, const MathLibraries& libraries, const MathRoom& room,
+           bool owns_gradients)
+    : gpu_(gpu), processors_(gpu->processors()), libraries_(libraries), room_(room), owns_gradients_(owns_gradients) {
   if (libraries_.products != nullptr)
     workspace_ = DeviceMemory{gpu, libraries_.products->workspace_bytes(), /*clears=*/false};
 }
@@ -134,15 +135,27 @@ void Math::multiply_to_relu(CudaStream& stream, const MultiplyArgs& args, const 
 
 // A library's product does not know whether the stream has failed (product_library.hpp), and other ranks may be reading
 // the gradients of the step before when it has. So it lands in memory of the replica, from which a kernel of ours,
-// which knows, brings it to its place. False: the library cannot, and nothing is done.
+// which knows, brings it to its place, times the factor. Where the replica owns its gradients and there is no factor,
+// the library writes them itself, unless they lie at odd addresses, at which its kernels are slow.
+
+bool Math::lands(const void* gradient, const Factor& factor) const noexcept {
+  constexpr std::uintptr_t kAlignment = 16;
+  return !owns_gradients_ || factor.at != nullptr || reinterpret_cast<std::uintptr_t>(gradient) % kAlignment != 0;
+}
+
+/// False: the library cannot, and nothing is done.
+bool Math::multiply_in_place(CudaStream& stream, const MultiplyArgs& args, float* sums_to) const {
+  const auto epilogue = sums_to == nullptr ? lt::Epilogue::none : lt::Epilogue::sums_of_b;
+  return multiply_by_library(stream, args, {epilogue, sums_to});
+}
+
+/// Likewise.
 bool Math::multiply_and_bring(CudaStream& stream, const MultiplyArgs& args, float* sums_to) const {
-  if (libraries_.products == nullptr) return false;
   const std::uint64_t count = args.extents.rows * args.extents.columns;
   std::byte* const sums = sums_to == nullptr ? nullptr : landing_ + on_a_boundary(count * sizeof(float));
   MultiplyArgs landing = args;
   landing.to.at = landing_;
-  const auto epilogue = sums == nullptr ? lt::Epilogue::none : lt::Epilogue::sums_of_b;
-  if (!multiply_by_library(stream, landing, {epilogue, sums})) return false;
+  if (!multiply_in_place(stream, landing, reinterpret_cast<float*>(sums))) return false;
   const auto bring = [&](void* to, const void* from, std::uint64_t size) {
     MoveColumnsArgs move{nullptr, {to, Stored::f32, 0}, from, 1, size, 0, size, 0, size, Stored::f32,
                          0,       args.to.factor};
@@ -154,8 +167,12 @@ bool Math::multiply_and_bring(CudaStream& stream, const MultiplyArgs& args, floa
 }
 
 void Math::multiply_to_gradient(CudaStream& stream, MultiplyArgs& args, SumColumnsArgs* sums, float* sums_to) const {
-  if (sums != nullptr && multiply_and_bring(stream, args, sums_to)) return;
-  if (!multiply_and_bring(stream, args, nullptr)) multiply_here(stream, args);
+  const auto by_library = [&](float* to) {
+    const bool lands_first = lands(args.to.at, args.to.factor) || (to != nullptr && lands(to, args.to.factor));
+    return lands_first ? multiply_and_bring(stream, args, to) : multiply_in_place(stream, args, to);
+  };
+  if (sums != nullptr && by_library(sums_to)) return;
+  if (!by_library(nullptr)) multiply_here(stream, args);
   if (sums != nullptr) sum_columns(stream, *sums, sums_to, args.to.factor);
 }
 
@@ -198,7 +215,7 @@ void Math::prepare(const ConvolveArgs& args, const std::uint16_t* half_bias, boo
   (void)prepare(dnn_operation(args, nullptr, false));
 }
 void Math::prepare(const ConvolveToImagesArgs& args) { (void)prepare(dnn_operation(args)); }
-void Math::prepare(const ConvolveToWeightsArgs& args) { (void)prepare(dnn_operation(args, landing_)); }
+void Math::prepare(const ConvolveToWeightsArgs& args) { (void)prepare(dnn_operation(args, landing_of(args))); }
 
 /// Null: the library cannot.
 const DnnPlan* Math::plan_of(const std::optional<DnnOperation>& what) const {
@@ -250,10 +267,19 @@ void Math::convolve_to_images(CudaStream& stream, ConvolveToImagesArgs& args) co
   launch(stream, args, extents_of(args), 0);
 }
 
-/// As multiply_and_bring(). The library's order of weights is channels last, as is that of images.
+/// Where a library writes a gradient. Its order of weights is channels last, as is that of images, so a gradient can be
+/// written in its place where both orders are one.
+void* Math::landing_of(const ConvolveToWeightsArgs& args) const noexcept {
+  const bool fits = args.images_type == Stored::f32 && (args.shape.taps() == 1 || args.shape.channels_of_group() == 1);
+  return fits && !lands(args.to.at, args.to.factor) ? args.to.at : landing_;
+}
+
+/// As multiply_to_gradient().
 void Math::convolve_to_weights(CudaStream& stream, ConvolveToWeightsArgs& args) const {
   const ConvolutionShape& shape = args.shape;
-  if (run_by_library(stream, dnn_operation(args, landing_))) {
+  void* const landing = landing_of(args);
+  if (run_by_library(stream, dnn_operation(args, landing))) {
+    if (landing == args.to.at) return;
     PermuteArgs bring{};
     bring.to = {args.to.at, args.to.type, 0};
     bring.from = landing_, bring.from_type = args.images_type;

@@ -42,8 +42,9 @@ struct MathLibraries {
 /// and it has an algorithm; everything else by kernels of ours, products in as many parts as keep the processors busy.
 class Math {
  public:
-  /// Takes the libraries' workspace of the GPU's memory.
-  Math(const std::shared_ptr<const Gpu>& gpu, const MathLibraries& libraries, const MathRoom& room);
+  /// Takes the libraries' workspace of the GPU's memory. `owns_gradients`: as ReplicaMemory says.
+  Math(const std::shared_ptr<const Gpu>& gpu, const MathLibraries& libraries, const MathRoom& room,
+       bool owns_gradients);
 
   // Before the first step, with the arguments of that step: chooses how it will be computed, and takes memory for it.
   // What was not prepared is chosen when it is first enqueued, and has to do with that memory.
@@ -73,8 +74,8 @@ class Math {
   /// A product that is the gradient to what a ReLU has put out, by the ReLU's mask: gives the gradient to what the ReLU
   /// has read.
   void multiply_to_relu(CudaStream& stream, const MultiplyArgs& args, const std::byte* mask) const;
-  /// To gradients, which other ranks may be reading still. `sums`: of the columns of the product's left operand, f32,
-  /// times the product's factor to `sums_to`; null: none are asked for.
+  /// To gradients, which other ranks may be reading still unless the replica owns them. `sums`: of the columns of the
+  /// product's left operand, f32, times the product's factor to `sums_to`; null: none are asked for.
   void multiply_to_gradient(CudaStream& stream, MultiplyArgs& args, SumColumnsArgs* sums, float* sums_to) const;
   void convolve(CudaStream& stream, ConvolveArgs& args, const std::uint16_t* half_bias) const;
   /// Whether convolve_with_relu() can: only a library does.
@@ -112,7 +113,10 @@ class Math {
   void multiply_here(CudaStream& stream, MultiplyArgs& args) const;
   bool multiply_by_library(CudaStream& stream, const MultiplyArgs& args, const ProductEpilogue& epilogue) const;
   bool multiply_with_bias(CudaStream& stream, const MultiplyArgs& args, const std::uint16_t* half_bias) const;
+  bool multiply_in_place(CudaStream& stream, const MultiplyArgs& args, float* sums_to) const;
   bool multiply_and_bring(CudaStream& stream, const MultiplyArgs& args, float* sums_to) const;
+  bool lands(const void* gradient, const Factor& factor) const noexcept;
+  void* landing_of(const ConvolveToWeightsArgs& args) const noexcept;
   std::uint64_t own_scratch_bytes() const noexcept;
   void add_bias(CudaStream& stream, const ProductTo& to, std::uint64_t rows, std::uint64_t columns) const;
   std::byte* grow_workspace(std::uint64_t size_bytes);
@@ -131,6 +135,7 @@ class Math {
   const std::uint32_t processors_;
   const MathLibraries libraries_;
   const MathRoom room_;
+  const bool owns_gradients_;
   std::byte* scratch_ = nullptr;
   std::span<std::byte> layer_scratch_;
   std::byte* landing_ = nullptr;  // where the libraries' gradients wait for a kernel of ours

@@ -68,8 +68,8 @@ struct ProductOptions {
 ///
 /// What it enqueues knows nothing of the stream's flag: it runs also on a stream that has failed, with whatever lies in
 /// its operands. That is harmless as long as its results lie in memory that only the same stream reads: what makes
-/// them known to others is kernels of ours, which then do nothing. So its results may never lie in gradients or in
-/// other memory that another rank may still be reading for the step before.
+/// them known to others is kernels of ours, which then do nothing. So its results may never lie in memory that another
+/// rank may still be reading for the step before, as gradients may be (ReplicaMemory::owns_gradients).
 class ProductLibrary final : public LibraryCalls {
  public:
   /// Null: kernels of ours are to be taken, `why` says for which reason. Throws Error{invalid} for another choice than

@@ -61,6 +61,9 @@ struct ReplicaMemory {
   /// without rows, but in no evaluation. Null: there is one rank.
   RankGather* gather = nullptr;
   Memory loss_scale{};  // a LossScaleState, read; of f16 graphs, otherwise empty
+  /// Only work on the replica's stream reads the gradients, so a stream that has failed may still write them. False:
+  /// other ranks or streams read them, too; after a failure, which ends the waits for these, they stay as they are.
+  bool owns_gradients = false;
 };
 
 struct DeviceTraits {

@@ -19,6 +19,14 @@ Graph net(DType dtype = DType::f32) {
            {"loss", SoftmaxCrossEntropy{}}}};
 }
 
+/// Its weights have one order, channels last or first.
+Graph one_channel() {
+  return {"one channel",
+          Shape{{9, 8, 1}},
+          DType::f32,
+          {{"a", Conv2d{.filters = 8, .kernel = {3, 3}}}, {"out", Dense{3}}, {"loss", SoftmaxCrossEntropy{}}}};
+}
+
 TEST(CudaConvolutions, AreNotByALibraryOfAnotherMajorVersion) {
   if (!gpu::is_stand_in()) GTEST_SKIP() << "a real library has one version";
   for (const auto& [version, said] :
@@ -233,6 +241,21 @@ TEST(CudaConvolutions, DoWithoutAWorkspaceThatDoesNotFit) {
   EXPECT_TRUE(did_without);
 }
 
+/// How a step ends where the kernel fails that brings gradients to their places.
+std::string ended_without_bringing(bool owns_gradients) {
+  return said_with({{"TROUPE_CUDA_HOST_FAULT", "troupe_permute:2=illegal_address"}}, [&] {
+    Trial trial{by_library(), one_channel(), owns_gradients};
+    trial.step(1);
+    return text(name_of(trial.end().code()));
+  });
+}
+
+TEST(CudaConvolutions, WriteGradientsInTheirPlaceWhereNobodyElseReadsThem) {
+  if (!gpu::is_stand_in()) GTEST_SKIP() << "a real driver has no errors on command";
+  EXPECT_EQ(ended_without_bringing(true), name_of(Code::ok));
+  EXPECT_EQ(ended_without_bringing(false), name_of(Code::device_fault));
+}
+
 // From here on this process uses the driver itself.
 
 TEST(CudaConvolutions, HaveTheSameBitsEachTime) {
@@ -253,6 +276,11 @@ TEST(CudaConvolutions, AreRoundedToTf32OnlyWhereThatIsAskedFor) {
 
 TEST(CudaConvolutions, OfFewerRowsAreComputedWithTheMemoryThatThereIs) {
   EXPECT_LT(distance(gradients_of(net(), {}, 3), gradients_of(net(), by_kernels(), 3)), 1e-5);
+}
+
+TEST(CudaConvolutions, AreTheSameWhereverGradientsAreWritten) {
+  for (const Graph& graph : {net(), one_channel()})
+    EXPECT_LT(distance(gradients_of(graph, {}, kTrialRows, true), gradients_of(graph, {})), 1e-5);
 }
 
 // Another rank may be reading them still: that is what the wait was for.

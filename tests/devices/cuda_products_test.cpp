@@ -18,10 +18,10 @@ Graph net(DType dtype = DType::f32) {
 }
 
 /// ReLUs between dense layers, at several places and at one, with and without a bias.
-Graph hidden_relus() {
+Graph hidden_relus(DType dtype = DType::f32) {
   return {"hidden",
           Shape{{5, 70}},
-          DType::f32,
+          dtype,
           {{"a", Dense{.units = 130, .flatten = false}},
            {"r", Relu{}},
            {"b", Dense{.units = 9, .flatten = false, .bias = false}},
@@ -129,7 +129,30 @@ TEST(CudaProducts, AndTheirDeviceGiveEverythingBackWhicheverCallOfTheDriverFails
   }
 }
 
+/// How a step ends where the kernel fails that brings gradients to their places.
+std::string ended_without_bringing(DType type, bool owns_gradients) {
+  return said_with({{"TROUPE_CUDA_HOST_FAULT", "troupe_move_columns=illegal_address"}}, [&] {
+    Trial trial{{.products = "cublaslt"}, hidden_relus(type), owns_gradients};
+    trial.step(1);
+    return text(name_of(trial.end().code()));
+  });
+}
+
+TEST(CudaProducts, WriteGradientsInTheirPlaceWhereNobodyElseReadsThem) {
+  if (!gpu::is_stand_in()) GTEST_SKIP() << "a real driver has no errors on command";
+  for (const DType type : {DType::f32, DType::bf16}) {
+    EXPECT_EQ(ended_without_bringing(type, true), name_of(Code::ok));
+    EXPECT_EQ(ended_without_bringing(type, false), name_of(Code::device_fault));
+  }
+}
+
 // From here on this process uses the driver itself.
+
+TEST(CudaProducts, AreTheSameWhereverGradientsAreWritten) {
+  for (const DType type : {DType::f32, DType::bf16})
+    for (const Graph& graph : {net(type), hidden_relus(type)})
+      EXPECT_LT(distance(gradients_of(graph, {}, kTrialRows, true), gradients_of(graph, {})), 1e-5);
+}
 
 TEST(CudaProducts, HaveTheSameBitsEachTime) {
   for (const DType dtype : {DType::f32, DType::bf16}) EXPECT_EQ(gradients_by({}, dtype), gradients_by({}, dtype));

@@ -28,7 +28,7 @@ struct NoSink final : BucketSink {
 /// A replica of `graph` (an image, classes) on a device of its own, and a batch.
 class Trial {
  public:
-  Trial(CudaDeviceOptions options, Graph graph)
+  Trial(CudaDeviceOptions options, Graph graph, bool owns_gradients = false)
       : device_(make_cuda_device(space_, std::move(options))), graph_(std::move(graph)) {
     const std::uint64_t count = layout_.count_elements();
     std::vector<float> start(count);
@@ -40,6 +40,7 @@ class Trial {
       for (const float value : start) image.push_back(graph_.dtype() == DType::f16 ? to_f16(value) : to_bf16(value));
       memory_.half = put<std::uint16_t>(image);
     }
+    memory_.owns_gradients = owns_gradients;
     replica_ = device_->compile(graph_, layout_, rows_, make_buckets(GroupId{}, graph_, layout_, 0), memory_);
     sums_ = put<StepSums>({StepSums{}});
     for (Memory& batch : batches_) batch = take(rows_.size_bytes());
@@ -109,8 +110,8 @@ class Trial {
 };
 
 inline std::vector<float> gradients_of(const Graph& graph, const CudaDeviceOptions& options,
-                                       std::uint32_t rows = kTrialRows) {
-  Trial trial{options, graph};
+                                       std::uint32_t rows = kTrialRows, bool owns_gradients = false) {
+  Trial trial{options, graph, owns_gradients};
   trial.step(5, rows);
   const Status status = trial.end();
   TROUPE_CHECK(status.ok(), status.code(), status.text());

@@ -70,8 +70,9 @@ ArenaCommunicator::ArenaCommunicator(AddressSpace& space, ArenaGroup group) : sp
 }
 
 /// Raises this rank's `line` to `round_`, and waits until the lines of all others have reached it, except those in
-/// `without`.
+/// `without`. A rank alone leaves its lines as they are: nobody waits for them, and on a GPU each signal is a kernel.
 void ArenaCommunicator::signal_and_wait(Stream& stream, TimelineId ArenaMember::*line, std::span<const Rank> without) {
+  if (group_.members.size() == 1) return;
   if (line == &ArenaMember::published) published_ = round_;
   stream.signal({group_.members[group_.rank.value].*line, round_});
   for (std::uint32_t r = 0; r < group_.members.size(); ++r) {

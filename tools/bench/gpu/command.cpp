@@ -204,6 +204,7 @@ class Trained {
       : side_(side), graph_(build_model(settings, network.draw().facts.fields)), rule_(unmoving(settings.rule)) {
     memory_.parameters = numbers_of(sizeof(float));
     memory_.gradients = numbers_of(sizeof(float));
+    memory_.owns_gradients = true;
     if (dtype == DType::bf16) memory_.half = numbers_of(sizeof(std::uint16_t));
     stripe_.stripe = {GroupId{}, Rank{}, 0, layout_.count_elements()};
     stripe_.parameters = memory_.parameters;
