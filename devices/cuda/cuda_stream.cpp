@@ -37,7 +37,7 @@ CudaStream::CudaStream(DeviceState& device)
     : device_(device),
       gpu_(device.gpu()),
       line_(device.make_line()),
-      state_(gpu_, (1 + kLanes) * kCountBytes),
+      state_(gpu_, sizeof(StreamState) + kLanes * kCountBytes),
       lanes_(gpu_),
       profiler_(attached_profiler()),
       notes_{std::make_unique<Notes>(gpu_), std::make_unique<Notes>(gpu_)} {
@@ -104,7 +104,8 @@ void CudaStream::note_failure(const Error& error) { watch_->end(error.status());
 // ---- Times ----
 
 TimesPlace CudaStream::times_place() noexcept {
-  return {notes().timer.ring(), state_.as<std::uint64_t>((1 + static_cast<std::uint64_t>(lane_)) * kCountBytes)};
+  return {notes().timer.ring(),
+          state_.as<std::uint64_t>(sizeof(StreamState) + static_cast<std::uint64_t>(lane_) * kCountBytes)};
 }
 
 void CudaStream::note_time(const TimedWork& ended) {

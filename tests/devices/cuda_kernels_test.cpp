@@ -159,6 +159,44 @@ TEST(CudaKernels, UpdateWithTheBitsOfTheDefinition) {
   }
 }
 
+/// Arrays that begin before or behind a multiple of 16 bytes, together or not, and ranges without weight decay.
+TEST(CudaKernels, UpdateAnyStripeAndAnyRangesWithTheBitsOfTheDefinition) {
+  constexpr std::size_t kCount = 4097, kFirst = 70;
+  const Layout::Entry no_decay[]{{71, 3}, {100, 1}, {104, 8}, {120, 2001}};
+  for (std::size_t shift = 0; shift < 8; ++shift) {
+    SCOPED_TRACE(shift);
+    const std::size_t of_gradient = shift % 2 == 0 ? shift : 0;
+    const RuleStep rule = rule_step({.kind = RuleKind::adam, .rate = 0.01, .weight_decay = 0.1, .ema_decay = 0.9}, 3);
+    std::vector<float> p = random_numbers(7, kCount + 8), m = random_numbers(8, kCount + 8);
+    const std::vector<float> gradient = random_numbers(9, kCount + 8), more = random_numbers(10, kCount + 8);
+    std::vector<float> v(kCount + 8, 0.5F), average = p, wanted_p = p, wanted_m = m, wanted_v = v, wanted_average = p;
+    std::vector<std::uint16_t> half(kCount + 8);
+    const StepSums total{.samples = 37};
+    UpdateArgs args{};
+    args.parameters = p.data() + shift, args.half = half.data() + shift, args.copy_type = Stored::bf16;
+    args.state[0] = m.data() + shift, args.state[1] = v.data() + shift, args.state[2] = average.data() + shift;
+    args.average = args.state[2], args.count = kCount, args.first_element = kFirst;
+    args.no_decay = no_decay, args.count_no_decay = std::size(no_decay);
+    args.count_parts = 2, args.parts[0] = gradient.data() + of_gradient, args.parts[1] = more.data() + of_gradient;
+    args.given.own = {rule, 3, &total};
+    launch("update", args);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      RuleStep own = rule;
+      for (const Layout::Entry& range : no_decay)
+        if (kFirst + i >= range.first && kFirst + i < range.first + range.count) own.decay = 0;
+      const std::size_t at = i + shift;
+      update_element(own, gradient_scale(rule, total), gradient[i + of_gradient] + more[i + of_gradient], wanted_p[at],
+                     wanted_m[at], wanted_v[at]);
+      average_element(own, wanted_p[at], wanted_average[at]);
+      ASSERT_EQ(half[at], to_bf16(wanted_p[at])) << i;
+    }
+    EXPECT_EQ(p, wanted_p);
+    EXPECT_EQ(m, wanted_m);
+    EXPECT_EQ(v, wanted_v);
+    EXPECT_EQ(average, wanted_average);
+  }
+}
+
 TEST(CudaKernels, MultiplyMatricesOfOddExtentsInBothOrders) {
   for (const auto& [rows, columns, inner] :
        {std::array<std::size_t, 3>{1, 1, 1}, {31, 33, 17}, {16, 16, 16}, {33, 1, 4097}, {5, 70, 0}}) {

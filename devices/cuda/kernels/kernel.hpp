@@ -46,10 +46,15 @@ enum class StreamFault : std::uint32_t {
   rank_differs
 };
 
+/// How many counters a stream has for blocks that arrive: of one kernel, as `arrived` is there for one at a time.
+inline constexpr std::uint32_t kMostArrivals = 511;
+
 /// Of one stream, in device memory. A kernel of a stream that has failed does nothing. Kernels of a stream's two lanes
-/// run at the same time, so `failed` is set and read by single atomic accesses.
+/// run at the same time, so `failed` is set and read by single atomic accesses, and kernels of one lane alone use
+/// `arrived` (Block::comes_last), as they alone use the replica's scratch.
 struct StreamState {
-  std::uint32_t failed = 0;  // a StreamFault
+  std::uint32_t failed = 0;                // a StreamFault
+  std::uint32_t arrived[kMostArrivals]{};  // 0 between kernels
 };
 
 /// What the host learns about a stream, in pinned memory: written once, by the kernel that ends the stream; `fault`
@@ -70,11 +75,22 @@ struct Given {
 };
 
 inline constexpr unsigned kBlockThreads = 256;
+inline constexpr unsigned kWarpThreads = 32;
 
 #if defined(__CUDACC__)
 
 #define TROUPE_KERNEL_BODY __device__ inline
 #define TROUPE_KERNEL_MEMBER __device__
+
+/// A T of each thread of a block.
+template <class T>
+class OfEachThread {
+ public:
+  __device__ T& operator[](unsigned) { return own_; }
+
+ private:
+  T own_;
+};
 
 /// The threads of one block on a GPU: of all blocks, each runs the body with all its threads.
 class Block {
@@ -108,6 +124,35 @@ class Block {
     if (threadIdx.x == 0) act();
   }
   __device__ void barrier() const { __syncthreads(); }
+  template <class Sum>
+  __device__ void add_up_warps(OfEachThread<Sum>& sums, unsigned across = 1) const {
+    static_assert(sizeof(Sum) % sizeof(std::uint32_t) == 0);
+    constexpr unsigned kWords = sizeof(Sum) / sizeof(std::uint32_t);
+    Sum& own = sums[threadIdx.x];
+    for (unsigned apart = kWarpThreads / 2; apart >= across; apart /= 2) {
+      std::uint32_t words[kWords];
+      memcpy(words, &own, sizeof(Sum));
+      for (unsigned w = 0; w < kWords; ++w) words[w] = __shfl_xor_sync(0xffffffffU, words[w], apart);
+      Sum other;
+      memcpy(&other, words, sizeof(Sum));
+      if ((threadIdx.x & apart) == 0) {
+        own.add(other);
+      } else {  // in the same order: sums of floats have the same bits in both threads
+        other.add(own);
+        own = other;
+      }
+    }
+  }
+  __device__ bool comes_last(std::uint32_t* arrived, std::uint32_t count) const {
+    __syncthreads();
+    bool is_last = false;
+    if (threadIdx.x == 0) {
+      __threadfence();
+      is_last = atomicInc(arrived, count - 1) == count - 1;
+      __threadfence();
+    }
+    return __syncthreads_or(is_last) != 0;
+  }
   template <class T, unsigned kCount>
   __device__ T* shared() const {
     __shared__ T scratch[kCount];
@@ -149,16 +194,6 @@ class Block {
   }
 };
 
-/// A T of each thread of a block.
-template <class T>
-class OfEachThread {
- public:
-  __device__ T& operator[](unsigned) { return own_; }
-
- private:
-  T own_;
-};
-
 #else
 
 #define TROUPE_KERNEL_BODY inline
@@ -188,6 +223,12 @@ struct HostWords {
     std::uint32_t none = 0;
     return __atomic_compare_exchange_n(word, &none, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
   }
+  /// Whether `count` have come with this one. Then the counter is 0 again.
+  static bool arrives_last(std::uint32_t* arrived, std::uint32_t count) noexcept {
+    if (__atomic_add_fetch(arrived, 1, __ATOMIC_ACQ_REL) != count) return false;
+    __atomic_store_n(arrived, 0, __ATOMIC_RELAXED);
+    return true;
+  }
   static void lower(std::uint64_t* word, std::uint64_t value) noexcept {
     std::uint64_t seen = __atomic_load_n(word, __ATOMIC_RELAXED);
     while ((seen == 0 || seen > value) &&
@@ -201,6 +242,17 @@ struct HostWords {
 #include TROUPE_KERNEL_BLOCK  // another Block, and its OfEachThread
 namespace troupe::cuda {
 #else
+
+/// A T of each thread of a block, by the thread's number, which it keeps over barriers: in registers on a GPU. Not
+/// initialized.
+template <class T>
+class OfEachThread {
+ public:
+  T& operator[](unsigned thread) noexcept { return all_[thread]; }
+
+ private:
+  T all_[kBlockThreads];
+};
 
 /// One block on the host: its threads follow each other, from one barrier to the next.
 class Block : public HostWords {
@@ -245,6 +297,21 @@ class Block : public HostWords {
   }
   /// What threads of this block have written before, all its threads see behind it. Every thread comes here.
   void barrier() const noexcept {}
+  /// Makes each thread's sum that of all threads of its warp whose number is the same modulo `across`, a power of two,
+  /// by Sum::add in the order of a fixed tree. Every thread comes here. Not for threads that act() runs in.
+  template <class Sum>
+  void add_up_warps(OfEachThread<Sum>& sums, unsigned across = 1) const noexcept {
+    for (unsigned apart = kWarpThreads / 2; apart >= across; apart /= 2) {
+      for (unsigned t = 0; t < kBlockThreads; ++t) {
+        if ((t & apart) != 0) continue;
+        sums[t].add(sums[t + apart]);
+        sums[t + apart] = sums[t];
+      }
+    }
+  }
+  /// Whether `count` blocks have come here with this one, the last of them, which then sees what the others have
+  /// written before. Each block comes once, with all its threads, and one of them is the last.
+  bool comes_last(std::uint32_t* arrived, std::uint32_t count) const noexcept { return arrives_last(arrived, count); }
   /// Memory of this block, not initialized: the same in all calls with one T and kCount.
   template <class T, unsigned kCount>
   T* shared() const noexcept {
@@ -262,17 +329,6 @@ class Block : public HostWords {
   const KernelMemory& memory_;
   const std::uint32_t index_;
   const std::uint32_t count_;
-};
-
-/// A T of each thread of a block, by the thread's number, which it keeps over barriers: in registers on a GPU. Not
-/// initialized.
-template <class T>
-class OfEachThread {
- public:
-  T& operator[](unsigned thread) noexcept { return all_[thread]; }
-
- private:
-  T all_[kBlockThreads];
 };
 
 #endif

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "devices/cuda/kernels/kernel.hpp"
 #include "runtime/model/f16.hpp"
@@ -56,6 +57,117 @@ TROUPE_KERNEL_BODY void store(void* to, Stored type, std::uint64_t index, float 
     static_cast<float*>(to)[index] = value;
   else
     static_cast<std::uint16_t*>(to)[index] = rounded(value, type);
+}
+
+/// How many neighbouring elements a thread handles at once, where tensors allow it: 16 bytes of f32.
+inline constexpr unsigned kPack = 4;
+template <unsigned kCount>
+using Width = std::integral_constant<unsigned, kCount>;  // 1 or kPack, as an argument of what is written for both
+
+/// Neighbouring elements.
+template <unsigned kCount>
+struct Numbers {
+  float of[kCount];
+};
+/// As they are stored, in as few words as they fill: of f32 one each.
+template <unsigned kCount>
+struct StoredNumbers {
+  std::uint32_t words[kCount];
+};
+template <unsigned kCount>
+struct alignas(4 * kCount) Words {
+  std::uint32_t of[kCount];
+};
+/// In one access, at a multiple of the size. Not by pointers to other types on a host, whose compiler may then reorder.
+template <class Word>
+TROUPE_KERNEL_BODY Word word_at(const void* at, std::uint64_t index) {
+#if defined(__CUDACC__)
+  return static_cast<const Word*>(at)[index];
+#else
+  Word word;
+  memcpy(&word, static_cast<const std::byte*>(at) + index * sizeof word, sizeof word);
+  return word;
+#endif
+}
+template <class Word>
+TROUPE_KERNEL_BODY void put_word(void* at, std::uint64_t index, const Word& word) {
+#if defined(__CUDACC__)
+  static_cast<Word*>(at)[index] = word;
+#else
+  memcpy(static_cast<std::byte*>(at) + index * sizeof word, &word, sizeof word);
+#endif
+}
+
+/// Whether a tensor's packs begin where one access brings them.
+TROUPE_KERNEL_BODY bool is_in_packs(const void* at, Stored type) {
+  return reinterpret_cast<std::uintptr_t>(at) % (kPack * bytes_of(type)) == 0;
+}
+
+/// Brings elements from `index` on, a multiple of kCount. What makes numbers of them comes apart (widened), so that a
+/// thread can have several on their way.
+template <unsigned kCount>
+TROUPE_KERNEL_BODY StoredNumbers<kCount> bring(Width<kCount>, const void* from, Stored type, std::uint64_t index) {
+  StoredNumbers<kCount> found{};
+  if constexpr (kCount == 1) {
+    found.words[0] = type == Stored::f32 ? word_at<std::uint32_t>(from, index) : word_at<std::uint16_t>(from, index);
+  } else if (type == Stored::f32) {
+    const auto all = word_at<Words<kPack>>(from, index / kPack);
+    for (unsigned k = 0; k < kPack; ++k) found.words[k] = all.of[k];
+  } else {
+    const auto all = word_at<Words<kPack / 2>>(from, index / kPack);
+    for (unsigned k = 0; k < kPack / 2; ++k) found.words[k] = all.of[k];
+  }
+  return found;
+}
+template <unsigned kCount>
+TROUPE_KERNEL_BODY Numbers<kCount> widened(const StoredNumbers<kCount>& stored, Stored type) {
+  Numbers<kCount> found{};
+  if (type == Stored::f32) {
+    for (unsigned k = 0; k < kCount; ++k) found.of[k] = float_of(stored.words[k]);
+    return found;
+  }
+  for (unsigned k = 0; k < kCount; ++k) {
+    const auto bits = static_cast<std::uint16_t>(stored.words[k / 2] >> 16 * (k % 2));
+    found.of[k] = type == Stored::f16 ? from_f16(bits) : widened(bits);
+  }
+  return found;
+}
+template <unsigned kCount>
+TROUPE_KERNEL_BODY Numbers<kCount> load(Width<kCount> width, const void* from, Stored type, std::uint64_t index) {
+  return widened(bring(width, from, type, index), type);
+}
+template <unsigned kCount>
+TROUPE_KERNEL_BODY void store(Width<kCount>, void* to, Stored type, std::uint64_t index, const Numbers<kCount>& all) {
+  if constexpr (kCount == 1) {
+    store(to, type, index, all.of[0]);
+  } else if (type == Stored::f32) {
+    Words<kPack> words{};
+    for (unsigned k = 0; k < kPack; ++k) words.of[k] = bits_of(all.of[k]);
+    put_word(to, index / kPack, words);
+  } else {
+    Words<kPack / 2> words{};
+    for (unsigned k = 0; k < kPack; ++k) words.of[k / 2] |= std::uint32_t{rounded(all.of[k], type)} << 16 * (k % 2);
+    put_word(to, index / kPack, words);
+  }
+}
+
+/// Calls act(Width<kPack>{}, i) for each pack of `count` elements, the first of which is i, and act(Width<1>{}, i) for
+/// each element that is left, in one of all blocks. Not `in_packs`: there are no packs.
+template <class Act>
+TROUPE_KERNEL_BODY void for_each_pack(const Block& block, std::uint64_t count, bool in_packs, Act&& act) {
+  const std::uint64_t packs = in_packs ? count / kPack : 0;
+  block.for_each(packs, [&](std::uint64_t pack) { act(Width<kPack>{}, kPack * pack); });
+  block.for_each(count - kPack * packs, [&](std::uint64_t i) { act(Width<1>{}, kPack * packs + i); });
+}
+
+/// Where element `index` of rows of `width` stands. Divides numbers of 32 bits, if they are, which takes less time.
+struct RowPlace {
+  std::uint64_t row, column;
+};
+TROUPE_KERNEL_BODY RowPlace place_in_rows(std::uint64_t index, std::uint64_t width) {
+  if ((index | width) >> 32 != 0) return {index / width, index % width};
+  const auto low = static_cast<std::uint32_t>(index), by = static_cast<std::uint32_t>(width), row = low / by;
+  return {row, low - row * by};
 }
 
 /// A factor that stands in the GPU's memory, times a constant.

@@ -99,46 +99,97 @@ TROUPE_KERNEL_BODY PassMemory memory_of(const Block& block, const UpdateArgs& ar
           block.at(args.squares)};
 }
 
-/// The constants that hold for elements [begin, end) of the group.
+/// What differs between elements of the group: in [begin, end) it is the same.
 struct PieceRule {
-  RuleStep rule{};
+  float rate = 0;
+  float decay = 0;
   std::uint64_t begin = 1;
   std::uint64_t end = 0;
 };
 
+template <RuleKind kKind>
 TROUPE_KERNEL_BODY PieceRule piece_at(const UpdateArgs& args, const PassMemory& memory, const RuleStep& rule,
                                       std::uint64_t element) {
   const RangePlace undecayed = place_in(memory.no_decay, args.count_no_decay, element);
-  const RangePlace tensor = place_in(memory.scaled, args.count_scaled, element);
-  PieceRule piece;
-  piece.rule = rule;
-  piece.begin = element;
-  piece.end = undecayed.end < tensor.end ? undecayed.end : tensor.end;
-  if (undecayed.inside) piece.rule.decay = 0;
-  if (tensor.inside) piece.rule.rate *= trust_ratio(piece.rule, memory.squares[tensor.index]);
+  PieceRule piece{rule.rate, undecayed.inside ? 0 : rule.decay, element, undecayed.end};
+  if constexpr (needs_tensor_norms(kKind)) {
+    const RangePlace tensor = place_in(memory.scaled, args.count_scaled, element);
+    RuleStep own = rule;
+    own.decay = piece.decay;
+    if (tensor.inside) piece.rate *= trust_ratio(own, memory.squares[tensor.index]);
+    if (tensor.end < piece.end) piece.end = tensor.end;
+  }
   return piece;
 }
 
-template <RuleKind kKind>
-TROUPE_KERNEL_BODY void update_at(const Block& block, const UpdateArgs& args, const PassMemory& memory,
-                                  const RuleStep& rule, float scale, std::uint64_t i) {
-  float sum = block.at(args.parts[0])[i];
-  for (std::uint64_t p = 1; p < args.count_parts; ++p) sum += block.at(args.parts[p])[i];
-  float none0 = 0, none1 = 0;
-  update_element<kKind>(rule, scale, sum, memory.parameters[i], memory.state[0] ? memory.state[0][i] : none0,
-                        memory.state[1] ? memory.state[1][i] : none1);
-  if (memory.average) average_element(rule, memory.parameters[i], memory.average[i]);
-  if (memory.half) memory.half[i] = rounded(memory.parameters[i], args.copy_type);
+/// The elements from `i` on, a multiple of kCount from where packs begin, which lie in one piece.
+template <RuleKind kKind, unsigned kCount>
+TROUPE_KERNEL_BODY void update_at(Width<kCount> width, const Block& block, const UpdateArgs& args,
+                                  const PassMemory& memory, const RuleStep& rule, const PieceRule& piece, float scale,
+                                  std::uint64_t i) {
+  constexpr std::size_t kStates = state_slots(kKind);
+  const auto at = [i](auto* array) { return array + i; };
+  const auto sums = bring(width, at(block.at(args.parts[0])), Stored::f32, 0);
+  const auto parameters = bring(width, at(memory.parameters), Stored::f32, 0);
+  StoredNumbers<kCount> states[2]{};
+  if constexpr (kStates > 0) states[0] = bring(width, at(memory.state[0]), Stored::f32, 0);
+  if constexpr (kStates > 1) states[1] = bring(width, at(memory.state[1]), Stored::f32, 0);
+  Numbers<kCount> sum = widened(sums, Stored::f32), p = widened(parameters, Stored::f32);
+  Numbers<kCount> s0 = widened(states[0], Stored::f32), s1 = widened(states[1], Stored::f32);
+  for (std::uint64_t part = 1; part < args.count_parts; ++part) {
+    const Numbers<kCount> more = load(width, at(block.at(args.parts[part])), Stored::f32, 0);
+    for (unsigned k = 0; k < kCount; ++k) sum.of[k] += more.of[k];
+  }
+  RuleStep own = rule;
+  own.rate = piece.rate, own.decay = piece.decay;
+  for (unsigned k = 0; k < kCount; ++k) update_element<kKind>(own, scale, sum.of[k], p.of[k], s0.of[k], s1.of[k]);
+  store(width, at(memory.parameters), Stored::f32, 0, p);
+  if constexpr (kStates > 0) store(width, at(memory.state[0]), Stored::f32, 0, s0);
+  if constexpr (kStates > 1) store(width, at(memory.state[1]), Stored::f32, 0, s1);
+  if (memory.half) store(width, at(memory.half), args.copy_type == Stored::f16 ? Stored::f16 : Stored::bf16, 0, p);
+  if (memory.average == nullptr) return;
+  Numbers<kCount> average = load(width, at(memory.average), Stored::f32, 0);
+  for (unsigned k = 0; k < kCount; ++k) average_element(own, p.of[k], average.of[k]);
+  store(width, at(memory.average), Stored::f32, 0, average);
 }
 
+/// How many elements lie before the first pack of all arrays; kPack: their packs begin in different places, as those
+/// of stripes that other ranks have laid out may.
+TROUPE_KERNEL_BODY unsigned elements_before_packs(const Block& block, const UpdateArgs& args,
+                                                  const PassMemory& memory) {
+  const auto before = [](const void* at, std::uint64_t size_bytes) {
+    return static_cast<unsigned>((kPack - reinterpret_cast<std::uintptr_t>(at) / size_bytes % kPack) % kPack);
+  };
+  const unsigned found = before(memory.parameters, sizeof(float));
+  bool same = memory.half == nullptr || before(memory.half, sizeof(std::uint16_t)) == found;
+  for (const float* const state : memory.state)
+    same = same && (state == nullptr || before(state, sizeof *state) == found);
+  for (std::uint64_t part = 0; part < args.count_parts; ++part)
+    same = same && before(block.at(args.parts[part]), sizeof(float)) == found;
+  return same ? found : kPack;
+}
+
+/// Packs by packs, but for those that begin before the first element, end behind the last one, or lie in two pieces.
 template <RuleKind kKind>
 TROUPE_KERNEL_BODY void update_all(const Block& block, const UpdateArgs& args, const RuleStep& rule, float scale) {
   const PassMemory memory = memory_of(block, args);
+  const unsigned before = elements_before_packs(block, args, memory);
+  const unsigned lead = before % kPack == 0 ? 0 : kPack - before;  // elements that the first pack lacks
   PieceRule piece;
-  block.for_each(args.count, [&](std::uint64_t i) {
-    const std::uint64_t element = args.first_element + i;
-    if (element < piece.begin || element >= piece.end) piece = piece_at(args, memory, rule, element);
-    update_at<kKind>(block, args, memory, piece.rule, scale, i);
+  block.for_each((args.count + lead + kPack - 1) / kPack, [&](std::uint64_t pack) {
+    const std::uint64_t first = pack == 0 ? 0 : pack * kPack - lead;
+    const std::uint64_t end = (pack + 1) * kPack - lead < args.count ? (pack + 1) * kPack - lead : args.count;
+    const auto find = [&](std::uint64_t i) {
+      const std::uint64_t element = args.first_element + i;
+      if (element < piece.begin || element >= piece.end) piece = piece_at<kKind>(args, memory, rule, element);
+    };
+    find(first);
+    if (before < kPack && end - first == kPack && args.first_element + end <= piece.end)
+      return update_at<kKind>(Width<kPack>{}, block, args, memory, rule, piece, scale, first);
+    for (std::uint64_t i = first; i < end; ++i) {
+      find(i);
+      update_at<kKind>(Width<1>{}, block, args, memory, rule, piece, scale, i);
+    }
   });
 }
 
@@ -190,8 +241,8 @@ TROUPE_KERNEL_BODY void update_restartably(const Block& block, const UpdateArgs&
     PieceRule piece;
     block.for_each_here(args.count - first < kElements ? args.count - first : kElements, [&](std::uint64_t i) {
       const std::uint64_t element = args.first_element + first + i;
-      if (element < piece.begin || element >= piece.end) piece = piece_at(args, memory, rule, element);
-      update_at<kKind>(block, args, memory, piece.rule, scale, first + i);
+      if (element < piece.begin || element >= piece.end) piece = piece_at<kKind>(args, memory, rule, element);
+      update_at<kKind>(Width<1>{}, block, args, memory, rule, piece, scale, first + i);
     });
   }
   block.barrier();

@@ -59,6 +59,16 @@ class SharedByThreads {
   std::map<std::pair<std::type_index, unsigned>, std::unique_ptr<SixtyFourBytes[]>> memory_;
 };
 
+/// Of one thread: its own.
+template <class T>
+class OfEachThread {
+ public:
+  T& operator[](unsigned) noexcept { return own_; }
+
+ private:
+  T own_;
+};
+
 /// As one of its threads sees it.
 class Block : public HostWords {
  public:
@@ -94,6 +104,33 @@ class Block : public HostWords {
     if (thread_ == 0) act();
   }
   void barrier(const std::source_location& where = std::source_location::current()) const { shared_.barrier(where); }
+  template <class Sum>
+  void add_up_warps(OfEachThread<Sum>& sums, unsigned across = 1,
+                    const std::source_location& where = std::source_location::current()) const {
+    struct Lent {  // not the kernel's own memory for sums
+      Sum sum;
+    };
+    Lent* const all = shared<Lent, kBlockThreads>();
+    for (unsigned apart = kWarpThreads / 2; apart >= across; apart /= 2) {
+      all[thread_].sum = sums[thread_];
+      barrier(where);
+      Sum lower = all[thread_ & ~apart].sum;
+      lower.add(all[thread_ | apart].sum);
+      barrier(where);
+      sums[thread_] = lower;
+    }
+  }
+  bool comes_last(std::uint32_t* arrived, std::uint32_t count,
+                  const std::source_location& where = std::source_location::current()) const {
+    struct Lent {
+      bool is_last;
+    };
+    Lent* const found = shared<Lent, 1>();
+    barrier(where);
+    if (thread_ == 0) found->is_last = arrives_last(arrived, count);
+    barrier(where);
+    return found->is_last;
+  }
   template <class T, unsigned kCount>
   T* shared() const {
     return static_cast<T*>(shared_.memory(typeid(T), kCount, sizeof(T) * kCount));
@@ -108,16 +145,6 @@ class Block : public HostWords {
   const unsigned thread_;
   const std::uint32_t index_;
   const std::uint32_t count_;
-};
-
-/// Of one thread: its own.
-template <class T>
-class OfEachThread {
- public:
-  T& operator[](unsigned) noexcept { return own_; }
-
- private:
-  T own_;
 };
 
 }  // namespace troupe::cuda
