@@ -16,7 +16,7 @@
 
 namespace troupe::cuda {
 
-/// Which library a device computes convolutions, pools, batch norms and attention by.
+/// Which library a device computes convolutions, batch norms and attention by.
 struct DnnOptions {
   std::string choice;  // cudnn: it must be there; own: kernels of ours; empty: what is found
   std::string file;    // of the library; empty: libcudnn.so.9
@@ -26,7 +26,7 @@ struct DnnOptions {
 /// Gives memory of at least so many bytes for plans to work in; null: there is none.
 using Workspace = std::function<std::byte*(std::uint64_t size_bytes)>;
 
-/// Convolutions, pools, batch norms and attention by cuDNN, opened at run time. How a form is computed is chosen once,
+/// Convolutions, batch norms and attention by cuDNN, opened at run time. How a form is computed is chosen once,
 /// by the library's model of how fast its engines are, and kept in a file for the next run. An engine that was never
 /// chosen before runs once beside kernels of ours, and is taken only where both give the same. Threads: any.
 ///
