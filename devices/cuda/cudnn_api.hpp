@@ -17,9 +17,6 @@ namespace troupe::cuda::dnn {
 #define TROUPE_VALUES "devices/cuda/cudnn_values.def"
 #include "runtime/base/declare_values.inc"
 
-struct Fraction {
-  std::int64_t numerator, denominator;
-};
 /// More than any engine has.
 inline constexpr std::int64_t kMostNotes = 32, kMostKnobs = 64;
 /// A setting of an engine. Which there are is the library's business: choices are only kept and given back.

@@ -14,7 +14,6 @@ TROUPE_CUDNN_ENTRY_POINTS(TROUPE_SAME_ENTRY)
 #define TROUPE_VALUES "devices/cuda/cudnn_values.def"
 #include "runtime/base/detail/compare_values.inc"
 static_assert(sizeof(KnobType) == sizeof(cudnnBackendKnobType_t));
-static_assert(sizeof(Fraction) == sizeof(cudnnFraction_t));
 static_assert(CUDNN_NUMERICAL_NOTE_TYPE_COUNT < kMostNotes && CUDNN_KNOB_TYPE_COUNTS < kMostKnobs);
 
 }  // namespace

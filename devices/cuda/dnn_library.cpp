@@ -119,7 +119,7 @@ const DnnPlan* DnnLibrary::plan_in_step(const DnnOperation& what, const Workspac
 const DnnPlan* DnnLibrary::find(const DnnOperation& what, const Workspace& workspace, bool in_step) {
   const std::lock_guard lock{mutex_};
   auto found = plans_.find(what.form);
-  // That there is none stays so: a pool and its gradient, enqueued one after the other, must find the same.
+  // That there is none stays so: attention and its gradient, enqueued one after the other, must find the same.
   if (found == plans_.end()) found = plans_.emplace(what.form, choose(what, workspace, in_step)).first;
   const std::optional<DnnPlan>& plan = found->second;
   // Chosen for another replica, perhaps, with more memory.

@@ -18,7 +18,7 @@ namespace troupe::cuda {
 
 class EngineTimer;
 
-/// Which library a device computes convolutions, pools, batch norms and attention by.
+/// Which library a device computes convolutions, batch norms and attention by.
 struct DnnOptions {
   std::string choice;  // cudnn: it must be there; own: kernels of ours; empty: what is found
   std::string file;    // of the library; empty: libcudnn.so.9
@@ -28,7 +28,7 @@ struct DnnOptions {
 /// Gives memory of at least so many bytes for plans to work in; null: there is none.
 using Workspace = std::function<std::byte*(std::uint64_t size_bytes)>;
 
-/// Convolutions, pools, batch norms and attention by cuDNN, opened at run time. How a form is computed is chosen once
+/// Convolutions, batch norms and attention by cuDNN, opened at run time. How a form is computed is chosen once
 /// and kept in a file for the next run: of convolutions and batch norms by the time that each engine takes on this GPU,
 /// and for convolutions also kernels of ours; of others, and where the driver has no clock, by the library's model of
 /// how fast its engines are. An engine that was never chosen before runs once beside kernels of ours, and is taken only

@@ -38,19 +38,6 @@ std::optional<DnnOperation> convolution(ConvolutionKind kind, const ConvolutionS
   return DnnOperation{form, places};
 }
 
-std::optional<DnnOperation> pool(PoolKind kind, const PoolShape& s, Stored type, const DnnPlaces& places) {
-  const bool has_index = places[kPoolIndex] != nullptr;
-  if (s.count_in() == 0 || s.count_out() == 0 || (has_index && !fits_index(s))) return std::nullopt;
-  PoolForm form{.kind = kind, .has_index = has_index, .type = type};
-  form.images = s.images, form.height = s.height, form.width = s.width, form.channels = s.channels;
-  form.out_height = s.out_height, form.out_width = s.out_width;
-  form.kernel_height = s.kernel_height, form.kernel_width = s.kernel_width;
-  form.stride_height = s.stride_height, form.stride_width = s.stride_width;
-  form.padding_height = s.padding_height, form.padding_width = s.padding_width;
-  form.alignment = alignment_of(places);
-  return DnnOperation{form, places};
-}
-
 /// The number of rows in a form of any kind.
 template <class Form>
 auto& rows_in(Form& form) noexcept {
@@ -151,20 +138,6 @@ std::optional<DnnOperation> dnn_operation(const ConvolveToWeightsArgs& args, voi
   if (args.gradient_type != args.images_type) return std::nullopt;
   return convolution(ConvolutionKind::to_weights, args.shape, args.images_type,
                      {nullptr, args.images, to, args.gradient});
-}
-
-std::optional<DnnOperation> dnn_operation(const PoolArgs& args, std::byte* index) {
-  if (args.from_type != args.to_type) return std::nullopt;
-  return pool(args.kind, args.shape, args.to_type, {nullptr, args.from, args.to, index});
-}
-
-// Pools of cuDNN do not add to what is there.
-std::optional<DnnOperation> dnn_operation(const PoolBackArgs& args, const std::byte* index) {
-  if (args.gradient_type != args.to_type || args.adds != 0) return std::nullopt;
-  if (args.kind == PoolKind::max && index == nullptr) return std::nullopt;
-  auto made = pool(args.kind, args.shape, args.to_type, {nullptr, args.to, args.gradient, index});
-  if (made) std::get<PoolForm>(made->form).is_backward = true;
-  return made;
 }
 
 /// Source: NVIDIA's front end for cuDNN. Its engines for attention are for 16 bits, and heads begin at multiples of 16

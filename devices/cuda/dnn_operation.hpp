@@ -12,15 +12,14 @@
 #include "devices/cuda/kernels/convolutions.hpp"
 #include "devices/cuda/kernels/elements.hpp"
 #include "devices/cuda/norm_form.hpp"
-#include "devices/cuda/pool_form.hpp"
 
 // What cuDNN computes, and the arguments of kernels of ours as that.
 namespace troupe::cuda {
 
-using DnnForm = std::variant<ConvolutionForm, PoolForm, AttentionForm, BatchNormForm>;
+using DnnForm = std::variant<ConvolutionForm, AttentionForm, BatchNormForm>;
 
 std::string text_of(const DnnForm& form);
-/// The same for another number of rows, which are images of a convolution or a pool.
+/// The same for another number of rows, which are images of a convolution.
 DnnForm of_rows(const DnnForm& form, std::uint32_t rows);
 std::uint32_t rows_of(const DnnForm& form) noexcept;
 /// The numbers that a call gives along.
@@ -46,10 +45,6 @@ std::optional<DnnOperation> dnn_operation(const ConvolveArgs& args, const void* 
 std::optional<DnnOperation> dnn_operation(const ConvolveToImagesArgs& args);
 /// The result lands at `to`, in the images' type and in the order of ConvolutionForm.
 std::optional<DnnOperation> dnn_operation(const ConvolveToWeightsArgs& args, void* to);
-/// `index`: of a byte for each element of the output, which a max pool writes; null: none is written.
-std::optional<DnnOperation> dnn_operation(const PoolArgs& args, std::byte* index);
-/// `index`: of a max pool, which needs it.
-std::optional<DnnOperation> dnn_operation(const PoolBackArgs& args, const std::byte* index);
 
 /// What attention works on: the tensors of AttentionForm.
 struct AttentionArgs {

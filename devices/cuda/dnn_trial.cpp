@@ -14,11 +14,6 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-PoolShape shape_of(const PoolForm& f) {
-  return {f.images,        f.height,       f.width,         f.channels,     f.out_height,     f.out_width,
-          f.kernel_height, f.kernel_width, f.stride_height, f.stride_width, f.padding_height, f.padding_width};
-}
-
 }  // namespace
 
 /// The significand of bf16 has 8 bits: rounding has a relative error of at most 2^-9. TF32 has 11 in each factor.
@@ -94,8 +89,7 @@ DnnForm form_to_try(BatchNormForm form) {
   return form;
 }
 
-template <class Images>
-DnnForm form_to_try(Images form) {
+DnnForm form_to_try(ConvolutionForm form) {
   form.images = std::min(form.images, kTriedRows);
   return form;
 }
@@ -119,44 +113,6 @@ double relative_distance(const std::vector<float>& a, const std::vector<float>& 
 
 double DnnTrial::distance(const DnnForm& form) {
   return std::visit([this](const auto& one) { return distance_of(one); }, form);
-}
-
-double DnnTrial::distance_of(const PoolForm& form) {
-  if (form.is_backward) return distance_of_gradient(form);
-  PoolArgs args{};
-  args.shape = shape_of(form), args.kind = form.kind;
-  args.to_type = args.from_type = form.type;
-  const std::uint64_t count = args.shape.count_out(), size_bytes = count * bytes_of(form.type);
-  std::byte *const own = memory(size_bytes), *const found = memory(size_bytes);
-  args.from = numbers(1, args.shape.count_in(), form.type), args.to = own;
-  launch(args, count);
-  if (!run_(form, {nullptr, args.from, found, form.has_index ? memory(count) : nullptr})) return kNone;
-  return distance(found, own, count, form.type);
-}
-
-/// The index is the library's own.
-double DnnTrial::distance_of_gradient(const PoolForm& form) {
-  PoolArgs args{};
-  args.shape = shape_of(form), args.kind = form.kind;
-  args.to_type = args.from_type = form.type;
-  const std::uint64_t count_in = args.shape.count_in(), count_out = args.shape.count_out();
-  args.from = numbers(1, count_in, form.type), args.to = memory(count_out * bytes_of(form.type));
-  launch(args, count_out);
-  std::byte* const index = form.has_index ? memory(count_out) : nullptr;
-  PoolForm forward = form;
-  forward.is_backward = false;
-  if (index != nullptr && !run_(forward, {nullptr, args.from, memory(count_out * bytes_of(form.type)), index}))
-    return kNone;
-  PoolBackArgs back{};
-  back.shape = args.shape, back.kind = form.kind;
-  back.to_type = back.gradient_type = back.input_type = back.output_type = form.type;
-  back.gradient = numbers(2, count_out, form.type);
-  if (form.kind == PoolKind::max) back.input = args.from, back.output = args.to;
-  std::byte *const own = memory(count_in * bytes_of(form.type)), *const found = memory(count_in * bytes_of(form.type));
-  back.to = own;
-  launch(back, count_in);
-  if (!run_(form, {nullptr, found, back.gradient, index})) return kNone;
-  return distance(found, own, count_in, form.type);
 }
 
 // ---- Convolutions ----

@@ -36,8 +36,6 @@ class DnnTrial {
 
  private:
   double distance_of(const ConvolutionForm& form);
-  double distance_of(const PoolForm& form);
-  double distance_of_gradient(const PoolForm& form);
   template <class Args>
   double distance_of(const ConvolutionForm& form, std::int64_t result);
   double distance_of(const BatchNormForm& form);

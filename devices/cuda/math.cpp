@@ -294,35 +294,6 @@ void Math::convolve_to_weights(CudaStream& stream, ConvolveToWeightsArgs& args) 
   launch(stream, args, extents_of(args), 0);
 }
 
-// ---- Pools ----
-
-void Math::prepare(const PoolArgs& args, const PoolBackArgs* back, std::byte* index) {
-  (void)prepare(dnn_operation(args, nullptr));
-  if (back == nullptr) return;
-  const bool is_max = args.kind == PoolKind::max;
-  if (is_max && !prepare(dnn_operation(args, index))) return;
-  (void)prepare(dnn_operation(*back, is_max ? index : nullptr));
-}
-
-/// Whether a library computes both a max pool and its gradient. Else the gradient is found from input and output, and
-/// there is no use for an index.
-bool Math::writes_index(const PoolArgs& args, const PoolBackArgs& back, std::byte* index) const {
-  return args.kind == PoolKind::max && plan_of(dnn_operation(args, index)) != nullptr &&
-         plan_of(dnn_operation(back, index)) != nullptr;
-}
-
-void Math::pool(CudaStream& stream, PoolArgs& args, const PoolBackArgs* back, std::byte* index) const {
-  const bool has_index = back != nullptr && writes_index(args, *back, index);
-  if (!run_by_library(stream, dnn_operation(args, has_index ? index : nullptr)))
-    stream.launch(args, args.shape.count_out());
-}
-
-void Math::pool_back(CudaStream& stream, PoolBackArgs& args, const PoolArgs& forward, std::byte* index) const {
-  const bool has_index = writes_index(forward, args, index);
-  if (!run_by_library(stream, dnn_operation(args, has_index ? index : nullptr)))
-    stream.launch(args, args.shape.count_in());
-}
-
 // ---- Attention ----
 
 /// A library's plans for attention need as much memory as kernels of ours, which then have nothing there.

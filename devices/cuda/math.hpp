@@ -37,9 +37,9 @@ struct MathLibraries {
   DnnLibrary* dnn = nullptr;
 };
 
-/// Where a replica's products of matrices, convolutions, pools, attention and sums over rows are enqueued: the one
-/// place that chooses what computes them. Products, convolutions, pools and attention by a library, where there is one
-/// and it has an algorithm; everything else by kernels of ours, products in as many parts as keep the processors busy.
+/// Where a replica's products of matrices, convolutions, attention and sums over rows are enqueued: the one place that
+/// chooses what computes them. Products, convolutions and attention by a library, where there is one and it has an
+/// algorithm; everything else by kernels of ours, products in as many parts as keep the processors busy.
 class Math {
  public:
   /// Takes the libraries' workspace of the GPU's memory. `owns_gradients`: as ReplicaMemory says.
@@ -51,8 +51,6 @@ class Math {
   void prepare(const ConvolveArgs& args, const std::uint16_t* half_bias, bool with_relu);
   void prepare(const ConvolveToImagesArgs& args);
   void prepare(const ConvolveToWeightsArgs& args);
-  /// `back`: the gradient that will follow, with the same index; null: none will.
-  void prepare(const PoolArgs& args, const PoolBackArgs* back, std::byte* index);
   void prepare(const AttentionArgs& args, const AttentionBackArgs* back);
   void prepare(const BatchNormArgs& args, const BatchNormBackArgs& back);
 
@@ -84,11 +82,6 @@ class Math {
   void convolve_with_relu(CudaStream& stream, const ConvolveArgs& args, const std::uint16_t* half_bias) const;
   void convolve_to_images(CudaStream& stream, ConvolveToImagesArgs& args) const;
   void convolve_to_weights(CudaStream& stream, ConvolveToWeightsArgs& args) const;
-  /// `back`: the gradient that will follow; null: none will. `index`: memory for it, of a byte for each element of the
-  /// output; only a library writes it, and only for a max pool whose gradient it computes, too.
-  void pool(CudaStream& stream, PoolArgs& args, const PoolBackArgs* back, std::byte* index) const;
-  /// The gradient of `forward`, which was enqueued in this step with the same index.
-  void pool_back(CudaStream& stream, PoolBackArgs& args, const PoolArgs& forward, std::byte* index) const;
   /// `back`: the gradient that will follow; null: none will. False: nothing is done, since only a library can. The
   /// library works in the layers' scratch, behind the product sums.
   bool attend(CudaStream& stream, const AttentionArgs& args, const AttentionBackArgs* back) const;
@@ -128,7 +121,6 @@ class Math {
   bool has_attention(const AttentionArgs& args, const AttentionBackArgs* back) const;
   bool has_batch_norm(const BatchNormArgs& args, const BatchNormBackArgs& back) const;
   bool attend_by_library(CudaStream& stream, const AttentionArgs& args, const std::optional<DnnOperation>& what) const;
-  bool writes_index(const PoolArgs& args, const PoolBackArgs& back, std::byte* index) const;
   bool convolve_with_bias(CudaStream& stream, const ConvolveArgs& args, const std::uint16_t* half_bias) const;
 
   const std::shared_ptr<const Gpu> gpu_;

@@ -139,18 +139,14 @@ class ReplicaMemoryOf {
   std::uint64_t norm_tensors(std::uint32_t layer) const {
     return 6 * on_a_boundary(graph_.output_of(layer).extents.back() * kF32);
   }
-  /// The workspace for what cuDNN may compute, the indices of max pools, and what batch norms keep more than otherwise.
+  /// The workspace for what cuDNN may compute, and what batch norms keep more than otherwise.
   std::uint64_t dnn() const {
     std::uint64_t kept = 0;
     bool computes = false;
     for (std::uint32_t l = 0; l < graph_.layers().size(); ++l) {
-      const Operation& operation = graph_.layers()[l].operation;
-      const bool is_max = std::holds_alternative<MaxPool>(operation),
-                 is_norm = std::holds_alternative<BatchNorm>(operation);
-      if (is_max) kept += on_a_boundary(rows_ * width(graph_.output_tensor(l)));
+      const bool is_norm = std::holds_alternative<BatchNorm>(graph_.layers()[l].operation);
       if (is_norm) kept += norm_tensors(l) - std::min(norm_tensors(l), on_a_boundary(this->kept(l)));
-      computes = computes || is_max || is_norm || is_convolution(l) || std::holds_alternative<AveragePool>(operation) ||
-                 std::holds_alternative<GlobalAveragePool>(operation);
+      computes = computes || is_norm || is_convolution(l);
     }
     return kept + (computes ? kDnnWorkspace - kWorkspace : 0);
   }

@@ -74,9 +74,6 @@ LayerRoom room_for(const LayerWork& work, const Operation& operation, std::uint3
 void prepare(const LayerWork& work, const Operation& operation, const Tensor* relu, std::uint32_t rows, bool trains,
              Math& math);
 // Of the layers whose ReLU is computed apart.
-void prepare(const MaxPool& pool, const LayerWork& work, std::uint32_t rows, bool trains, Math& math);
-void prepare(const AveragePool& pool, const LayerWork& work, std::uint32_t rows, bool trains, Math& math);
-void prepare(const GlobalAveragePool& pool, const LayerWork& work, std::uint32_t rows, bool trains, Math& math);
 void prepare(const BatchNorm& norm, const LayerWork& work, std::uint32_t rows, bool trains, Math& math);
 void prepare(const Attention& attention, const LayerWork& work, std::uint32_t rows, bool trains, Math& math);
 /// Of a convolution. `relu`: as above.

@@ -48,42 +48,18 @@ PoolBackArgs backward_args(PoolKind kind, const PoolShape& shape, const LayerWor
   return args;
 }
 
-/// In evaluations, and where nothing before the pool is trained, there is none.
-bool has_gradient(const LayerWork& work, bool trains) {
-  return trains && !work.gradients.empty() && work.gradients[0].at != nullptr;
-}
-
-void pool_prepare(PoolKind kind, const PoolShape& shape, const LayerWork& work, bool trains, Math& math) {
-  const PoolArgs args = forward_args(kind, shape, work);
-  if (!has_gradient(work, trains)) return math.prepare(args, nullptr, work.kept);
-  const PoolBackArgs back = backward_args(kind, shape, work);
-  math.prepare(args, &back, work.kept);
-}
-
 void pool_forward(PoolKind kind, const PoolShape& shape, const LayerWork& work, const Pass& pass) {
   PoolArgs args = forward_args(kind, shape, work);
-  if (!has_gradient(work, pass.training)) return pass.math.pool(pass.stream, args, nullptr, work.kept);
-  const PoolBackArgs back = backward_args(kind, shape, work);
-  pass.math.pool(pass.stream, args, &back, work.kept);
+  pass.stream.launch(args, shape.count_out());
 }
 
 void pool_backward(PoolKind kind, const PoolShape& shape, const LayerWork& work, const Pass& pass) {
   if (work.gradients[0].at == nullptr) return;
   PoolBackArgs args = backward_args(kind, shape, work);
-  pass.math.pool_back(pass.stream, args, forward_args(kind, shape, work), work.kept);
+  pass.stream.launch(args, shape.count_in());
 }
 
 }  // namespace
-
-void prepare(const MaxPool& pool, const LayerWork& work, std::uint32_t rows, bool trains, Math& math) {
-  pool_prepare(PoolKind::max, pool_shape(pool, work, rows), work, trains, math);
-}
-void prepare(const AveragePool& pool, const LayerWork& work, std::uint32_t rows, bool trains, Math& math) {
-  pool_prepare(PoolKind::average, pool_shape(pool, work, rows), work, trains, math);
-}
-void prepare(const GlobalAveragePool& pool, const LayerWork& work, std::uint32_t rows, bool trains, Math& math) {
-  pool_prepare(PoolKind::average, pool_shape(pool, work, rows), work, trains, math);
-}
 
 void forward(const MaxPool& pool, const LayerWork& work, const Pass& pass) {
   pool_forward(PoolKind::max, pool_shape(pool, work, pass.rows), work, pass);

@@ -20,7 +20,6 @@ struct Mistake {
 std::vector<Mistake> mistakes_with_collectives();
 std::vector<Mistake> mistakes_with_products();
 std::vector<Mistake> mistakes_with_convolutions();
-std::vector<Mistake> mistakes_with_pools();
 std::vector<Mistake> mistakes_with_attention();
 std::vector<Mistake> mistakes_with_norms();
 std::vector<Mistake> mistakes_of_exchanges();

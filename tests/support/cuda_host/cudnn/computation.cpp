@@ -60,7 +60,7 @@ std::uint64_t TensorForm::count() const noexcept {
 }
 
 std::uint64_t TensorForm::element_bytes() const noexcept {
-  return type == DataType::i8 || type == DataType::boolean ? 1 : type == DataType::f32 || type == DataType::i32 ? 4 : 2;
+  return type == DataType::boolean ? 1 : type == DataType::f32 || type == DataType::i32 ? 4 : 2;
 }
 
 std::uint64_t TensorForm::size_bytes() const noexcept {
@@ -75,8 +75,7 @@ bool TensorForm::is_channels_last() const noexcept {
 }
 
 std::string TensorForm::text() const {
-  std::string said = type == DataType::i8        ? "i8"
-                     : type == DataType::i32     ? "i32"
+  std::string said = type == DataType::i32       ? "i32"
                      : type == DataType::boolean ? "boolean"
                      : type == DataType::f32     ? "f32"
                      : type == DataType::f16     ? "f16"
@@ -166,7 +165,7 @@ bool is_asked_for(const char* variable, const Call& call) {
 void spoil(const Call& call, const Found& found, float by) {
   const auto all = call.work->tensors();
   for (std::size_t t = 0; t < all.size(); ++t) {
-    if (!all[t].is_written || all[t].tensor.type == DataType::i8) continue;
+    if (!all[t].is_written) continue;
     const Stored type = stored(all[t].tensor.type);
     for (std::size_t i = 0; i < all[t].tensor.count(); ++i)
       store(found.tensors[t], type, i, load(found.tensors[t], type, i) + by);

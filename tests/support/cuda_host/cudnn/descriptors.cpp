@@ -16,13 +16,6 @@ Rules operation_rules(Attribute images, Attribute weights, Attribute output, Att
           {convolution, descriptor}, {alpha, factor},       {beta, factor}};
 }
 
-Rules pool_rules(Attribute images, Attribute output, Attribute index, Attribute window, Attribute alpha,
-                 Attribute beta) {
-  const AttributeRule descriptor{ElementType::descriptor, 1, true}, factor{ElementType::f64, 1, true};
-  return {{images, descriptor}, {output, descriptor}, {index, {ElementType::descriptor, 1, false}},
-          {window, descriptor}, {alpha, factor},      {beta, factor}};
-}
-
 /// The tensors of a batch norm, then its numbers, in the order of BatchNorm.
 struct NormAttributes {
   std::vector<Attribute> inputs, outputs, numbers;
@@ -83,22 +76,6 @@ const std::map<DescriptorType, Rules>& all_rules() {
       {DescriptorType::convolution_to_weights,
        operation_rules(to_weights_images, to_weights_weights, to_weights_output, to_weights_convolution,
                        to_weights_alpha, to_weights_beta)},
-      {DescriptorType::resample,
-       {{Attribute::resample_mode, {Type::resample_mode, 1, true}},
-        {resample_compute, {Type::data_type, 1, true}},
-        {resample_nan, {Type::nan_propagation, 1, true}},
-        {Attribute::resample_padding_mode, {Type::padding_mode, 1, true}},
-        {resample_spatial_dims, {Type::int64, 1, true}},
-        {resample_window, {Type::fraction, 2, true}},
-        {resample_pre_paddings, {Type::fraction, 2, true}},
-        {resample_post_paddings, {Type::fraction, 2, true}},
-        {resample_strides, {Type::fraction, 2, true}}}},
-      {DescriptorType::resample_forward,
-       pool_rules(resample_forward_images, resample_forward_output, resample_forward_index, resample_forward_resample,
-                  resample_forward_alpha, resample_forward_beta)},
-      {DescriptorType::resample_backward,
-       pool_rules(resample_backward_images, resample_backward_output, resample_backward_index,
-                  resample_backward_resample, resample_backward_alpha, resample_backward_beta)},
       {DescriptorType::pointwise_operation,
        {{pointwise_operation_pointwise, {Type::descriptor, 1, true}},
         {pointwise_operation_x, {Type::descriptor, 1, true}},
@@ -177,7 +154,7 @@ Status read_tensor(DescriptorState& of, std::string& mistake) {
   if (tensor.alignment < 1 || (tensor.alignment & (tensor.alignment - 1)) != 0)
     return wrong(mistake, "an alignment of " + std::to_string(tensor.alignment) + " bytes");
   const bool is_known = tensor.type == DataType::f32 || tensor.type == DataType::f16 || tensor.type == DataType::bf16 ||
-                        tensor.type == DataType::i8 || tensor.type == DataType::i32 || tensor.type == DataType::boolean;
+                        tensor.type == DataType::i32 || tensor.type == DataType::boolean;
   return is_known ? Status::success : Status::not_supported;
 }
 
@@ -229,63 +206,6 @@ Status read_operation(DescriptorState& of, const PlacePtr& place, std::string& m
   if (form.images.type != form.weights.type && of.type == DescriptorType::convolution_forward)
     return Status::not_supported;
   of.convolution = form;
-  return Status::success;
-}
-
-/// The attributes of a pool or of its gradient: images, output, index, window.
-std::array<Attribute, 4> pool_attributes(DescriptorType type) {
-  if (type == DescriptorType::resample_forward)
-    return {resample_forward_images, resample_forward_output, resample_forward_index, resample_forward_resample};
-  return {resample_backward_images, resample_backward_output, resample_backward_index, resample_backward_resample};
-}
-
-/// What is wrong with a pool for everybody.
-std::string mistake_in(const Pool& pool, const DescriptorState& how) {
-  const auto &in = pool.images.extents, &out = pool.output.extents;
-  bool fits = in[0] == out[0] && in[1] == out[1];
-  for (std::size_t i = 0; i < 2; ++i) {
-    const std::int64_t whole = in[i + 2] + 2 * pool.padding[i];
-    fits = fits && pool.window[i] <= whole && out[i + 2] == (whole - pool.window[i]) / pool.stride[i] + 1;
-  }
-  if (!fits) return "tensors that do not match: images " + pool.images.text() + ", output " + pool.output.text();
-  const bool is_max = pool.mode == ResampleMode::max;
-  if ((how.one<PaddingMode>(Attribute::resample_padding_mode) == PaddingMode::minus_infinity) != is_max)
-    return is_max ? "a max pool whose padding is not minus infinity" : "an average with a padding that is not zero";
-  if (pool.index && (!is_max || pool.index->extents != out))
-    return "an index " + pool.index->text() + " of an output " + pool.output.text();
-  if (is_max && pool.is_backward && !pool.index) return "the gradient of a max pool without an index";
-  return {};
-}
-
-Status read_pool(DescriptorState& of, const PlacePtr& place, std::string& mistake) {
-  const auto at = pool_attributes(of.type);
-  const Finder find{of, place};
-  const auto images = find.one(at[0]), output = find.one(at[1]), index = find.one(at[2]), how = find.one(at[3]);
-  if (!images || !output || !how) return Status::bad_param;
-  if (std::string found = mistake_in_order({images, output, index}); !found.empty())
-    return wrong(mistake, std::move(found));
-  Pool pool;
-  const auto read_pair = [&](std::array<std::int64_t, 2>& to, Attribute attribute) {
-    const auto found = how->all<Fraction>(attribute);
-    bool is_whole = true;
-    for (std::size_t i = 0; i < 2; ++i) {
-      is_whole = is_whole && found[i].denominator == 1;
-      to[i] = found[i].numerator;
-    }
-    return is_whole;
-  };
-  std::array<std::int64_t, 2> behind{};
-  const bool is_whole = read_pair(pool.window, resample_window) && read_pair(pool.stride, resample_strides) &&
-                        read_pair(pool.padding, resample_pre_paddings) && read_pair(behind, resample_post_paddings);
-  pool.is_backward = of.type == DescriptorType::resample_backward;
-  pool.mode = how->one<ResampleMode>(Attribute::resample_mode);
-  pool.images = images->tensor, pool.output = output->tensor;
-  if (index) pool.index = index->tensor;
-  if (!is_whole || behind != pool.padding || pool.images.type != pool.output.type || pool.images.type == DataType::i8 ||
-      (pool.index && pool.index->type != DataType::i8))
-    return Status::not_supported;
-  if (std::string found = mistake_in(pool, *how); !found.empty()) return wrong(mistake, std::move(found));
-  of.work = std::make_shared<const Pool>(std::move(pool));
   return Status::success;
 }
 
@@ -483,7 +403,6 @@ std::size_t bytes_of_element(ElementType type) noexcept {
     case ElementType::void_pointer:
     case ElementType::f64:
     case ElementType::descriptor: return 8;
-    case ElementType::fraction: return sizeof(Fraction);
     case ElementType::boolean: return 1;
     default: return 4;
   }
@@ -498,8 +417,6 @@ Status finalize(DescriptorState& of, const PlacePtr& place, std::string& mistake
     case DescriptorType::convolution_forward:
     case DescriptorType::convolution_to_images:
     case DescriptorType::convolution_to_weights: return read_operation(of, place, mistake);
-    case DescriptorType::resample_forward:
-    case DescriptorType::resample_backward: return read_pool(of, place, mistake);
     case DescriptorType::norm_forward:
     case DescriptorType::norm_backward: return read_norm(of, place, mistake);
     case DescriptorType::pointwise_operation:

@@ -10,7 +10,6 @@
 #include "tests/support/cuda_host/cudnn/composite.hpp"
 #include "tests/support/cuda_host/cudnn/convolution.hpp"
 #include "tests/support/cuda_host/cudnn/norm.hpp"
-#include "tests/support/cuda_host/cudnn/pool.hpp"
 
 namespace troupe::cuda::dnn::host {
 
