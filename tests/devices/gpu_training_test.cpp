@@ -17,6 +17,8 @@ struct Training {
   std::vector<Field> fields;
   std::uint32_t rows, steps;
   double rate;
+  /// Relative differences to the losses of the reference: in the first three steps, and later.
+  double at_first = 1e-4, later = 1e-4;
 };
 
 std::vector<Field> images(std::uint32_t side, std::uint32_t channels) {
@@ -120,7 +122,8 @@ class GpuTraining : public contracts::DeviceWorld {
     const std::vector<double> wanted = losses(
         *reference, [this](std::uint64_t bytes) { return arena()->allocate(bytes); }, graph, training);
     for (std::size_t step = 0; step < wanted.size(); ++step)
-      EXPECT_NEAR(found[step], wanted[step], 1e-4 * wanted[step]) << "step " << step;
+      EXPECT_NEAR(found[step], wanted[step], (step < kBatches ? training.at_first : training.later) * wanted[step])
+          << "step " << step;
     const auto sum = [](auto first) { return std::accumulate(first, first + kBatches, 0.0); };
     EXPECT_LT(sum(wanted.end() - kBatches), 0.9 * sum(wanted.begin())) << "it does not learn, so the losses say little";
   }
@@ -139,7 +142,11 @@ TEST_P(GpuTraining, OfAConvNetHasTheLossesOfTheReference) {
 }
 TEST_P(GpuTraining, OfAResidualNetHasTheLossesOfTheReference) {
   if (kWithThreadSanitizer) GTEST_SKIP() << "it takes minutes with the thread sanitizer";
-  compare({"model = { name = \"resnet\", depth = 20 }", images(12, 3), 4, 9, 0.1});
+  // Its norms are over few numbers, so a change by rounding moves some ReLU's input to the other side of zero sooner or
+  // later. The reference alone, with first weights changed by up to 1e-6 of themselves (24 times), has losses that
+  // differ by up to 4.1e-4 in the first three steps, and by up to 3.2e-2 later. With a rate of 0.1, changes of the last
+  // bit alone (8 times) move losses by up to 1.4e-2, and those of the CPU device are off by 2.2e-2.
+  compare({"model = { name = \"resnet\", depth = 20 }", images(12, 3), 4, 9, 0.01, 1e-3, 0.05});
 }
 TEST_P(GpuTraining, OfAGptHasTheLossesOfTheReference) {
   if (kWithThreadSanitizer) GTEST_SKIP() << "it takes minutes with the thread sanitizer";
