@@ -18,7 +18,8 @@ DeviceCase case_of(const char* name, const char* products, const char* convoluti
                                     {.wait_deadline = deadline, .products = products, .convolutions = convolutions});
           }};
 }
-DeviceCase cuda_case() { return case_of("Gpu", "", ""); }
+/// Without libraries, where none is used: to load their code takes seconds.
+DeviceCase cuda_case() { return case_of("Gpu", "own", "own"); }
 /// What computes layers: on a GPU the libraries where there are some, over the stand-in always; and kernels of ours.
 auto both_cases() {
   return ::testing::Values(gpu::is_stand_in() ? case_of("Gpu", "cublaslt", "cudnn") : case_of("Gpu", "", ""),

@@ -19,7 +19,9 @@
 namespace troupe {
 namespace {
 
-std::string refusal(const CudaDeviceOptions& options) {
+/// Of a device without libraries, whose code takes seconds to load.
+std::string refusal(CudaDeviceOptions options) {
+  options.products = options.convolutions = "own";
   AddressSpace space;
   try {
     (void)make_cuda_device(space, options);

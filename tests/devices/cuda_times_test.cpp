@@ -297,7 +297,8 @@ INSTANTIATE_TEST_SUITE_P(Cuda, CudaTimes,
                          ::testing::Values(contracts::DeviceCase{
                              "Gpu",
                              [](AddressSpace& space, std::chrono::milliseconds deadline) {
-                               return make_cuda_device(space, {.wait_deadline = deadline});
+                               return make_cuda_device(
+                                   space, {.wait_deadline = deadline, .products = "own", .convolutions = "own"});
                              }}),
                          contracts::case_name);
 

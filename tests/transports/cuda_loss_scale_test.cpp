@@ -80,7 +80,9 @@ class ScaledGroup {
 
  private:
   static MakeDevice devices() {
-    return [](AddressSpace& space, std::uint32_t, ActiveWait&) { return make_cuda_device(space, {}); };
+    return [](AddressSpace& space, std::uint32_t, ActiveWait&) {
+      return make_cuda_device(space, {.products = "own", .convolutions = "own"});
+    };
   }
   const GroupSpec spec_ = two_ranks();
   WorkingGroup group_;
