@@ -338,5 +338,41 @@ TEST(CudaKernels, AWaitEndsItsStreamAndTellsWhy) {
   EXPECT_EQ(waited(4, 5, 0, /*deadline_ns=*/1000), StreamFault::overdue);
 }
 
+ShortWork short_work(ShortWork::Kind kind, const auto& args) {
+  ShortWork work{.kind = kind};
+  std::memcpy(work.args, &args, sizeof args);
+  return work;
+}
+
+/// A step's first kernel: it loads values, copies sums whose places are among these, waits, and signals a line.
+TEST(CudaKernels, DoShortWorksInTheirOrderUntilAWaitFails) {
+  for (const std::uint64_t reached : {4U, 5U}) {
+    SCOPED_TRACE(reached);
+    StreamState state;
+    StreamReport report{.end = 1};
+    StepSums from{.loss = 7}, to;
+    std::uint64_t waited = reached, raised = 0;
+    const CopySumsValues places{&to, &from};
+    std::array<std::uint64_t, 4> ring{}, words{};  // two slots
+    std::memcpy(ring.data() + 2, &places, sizeof places);
+    ReplayCount count{.begun = 1};
+    ShortWorksArgs args{.stream = &state, .load = {&state, &count, ring.data(), words.data(), 2, 2}, .count = 3};
+    CopySumsArgs copy{};
+    copy.given.block = reinterpret_cast<const CopySumsValues*>(words.data());
+    WaitArgs wait{.stream = &state, .report = &report, .deadline_ns = 60'000'000'000};
+    wait.given.own = {&waited, 5};
+    SignalArgs signal{.stream = &state};
+    signal.given.own = {&raised, 9};
+    args.works[0] = short_work(ShortWork::Kind::copy_sums, copy);
+    args.works[1] = short_work(ShortWork::Kind::wait, wait);
+    args.works[2] = short_work(ShortWork::Kind::signal, signal);
+    launch("short_works", args, 1);
+    EXPECT_EQ(count.begun, 2);
+    EXPECT_EQ(to.loss, 7);
+    EXPECT_EQ(raised, reached == 5 ? 9 : 0);
+    EXPECT_EQ(static_cast<StreamFault>(state.failed), reached == 5 ? StreamFault::none : StreamFault::ended);
+  }
+}
+
 }  // namespace
 }  // namespace troupe::cuda

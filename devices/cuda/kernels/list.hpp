@@ -14,6 +14,7 @@
 #include "devices/cuda/kernels/products.hpp"
 #include "devices/cuda/kernels/row_norms.hpp"
 #include "devices/cuda/kernels/sequences.hpp"
+#include "devices/cuda/kernels/short_works.hpp"
 #include "devices/cuda/kernels/sums.hpp"
 #include "devices/cuda/kernels/times.hpp"
 #include "devices/cuda/kernels/update.hpp"
@@ -29,6 +30,7 @@
   KERNEL(end_call, EndCallArgs)                              \
   KERNEL(load_step_block, LoadStepBlockArgs)                 \
   KERNEL(end_step_block, EndStepBlockArgs)                   \
+  KERNEL(short_works, ShortWorksArgs)                        \
   KERNEL(reduce, ReduceArgs)                                 \
   KERNEL(check_gradient, CheckGradientArgs)                  \
   KERNEL(sum_up, SumUpArgs)                                  \

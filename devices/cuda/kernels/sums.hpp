@@ -113,13 +113,15 @@ struct SumUpArgs {
 };
 
 /// One thread.
-TROUPE_KERNEL_BODY void sum_up(const Block& block, const SumUpArgs& args) {
+TROUPE_KERNEL_BODY void add_up_sums(const Block& block, std::uint64_t count_parts, const SumUpValues& values) {
   block.once([&] {
-    const SumUpValues& values = args.given.block == nullptr ? args.given.own : *block.at(args.given.block);
     StepSums total;
-    for (std::uint64_t p = 0; p < args.count_parts; ++p) total.add(*block.at(values.parts[p]));
+    for (std::uint64_t p = 0; p < count_parts; ++p) total.add(*block.at(values.parts[p]));
     *block.at(values.total) = total;
   });
+}
+TROUPE_KERNEL_BODY void sum_up(const Block& block, const SumUpArgs& args) {
+  add_up_sums(block, args.count_parts, args.given.block == nullptr ? args.given.own : *block.at(args.given.block));
 }
 
 /// Copies a step's sums, whose places change from step to step.
