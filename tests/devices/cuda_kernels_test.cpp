@@ -7,34 +7,20 @@
 #include <string>
 #include <vector>
 
-#include "devices/cuda/kernels/list.hpp"
 #include "runtime/base/hash.hpp"
 #include "runtime/base/random.hpp"
 #include "runtime/compute/rules/gradient_check.hpp"
 #include "runtime/compute/rules/tensor_norms.hpp"
+#include "tests/devices/cuda_kernel_launch.hpp"
 #include "tests/support/random_numbers.hpp"
 
 // The kernels' host forms against the definitions of runtime/compute, on sizes that no block of threads divides.
 namespace troupe::cuda {
 namespace {
 
-class Here final : public KernelMemory {
- public:
-  void* at(const void* address) const noexcept override { return const_cast<void*>(address); }
-};
+using testing::launch;
 
 constexpr std::size_t kSizes[]{0, 1, 31, 33, 4097, (std::size_t{1} << 20) + 3};
-
-template <class Args>
-void launch(const std::string& name, const Args& args, std::uint32_t blocks = 7) {
-  const auto kernels = host_kernels();
-  const auto found =
-      std::find_if(kernels.begin(), kernels.end(), [&](const HostKernel& one) { return "troupe_" + name == one.name; });
-  ASSERT_NE(found, kernels.end()) << name;
-  ASSERT_EQ(found->args_bytes, sizeof(Args));
-  const Here memory;
-  for (std::uint32_t index = 0; index < blocks; ++index) found->run(Block{memory, index, blocks}, &args);
-}
 
 std::vector<std::uint16_t> bf16_of(const std::vector<float>& values) {
   std::vector<std::uint16_t> all;

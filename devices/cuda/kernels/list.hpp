@@ -51,8 +51,10 @@
   KERNEL(convolve_to_weights, ConvolveToWeightsArgs)         \
   KERNEL(add_parts, AddPartsArgs)                            \
   KERNEL(sum_columns, SumColumnsArgs)                        \
-  KERNEL(pool, PoolArgs)                                     \
-  KERNEL(pool_back, PoolBackArgs)                            \
+  KERNEL(max_pool, MaxPoolArgs)                              \
+  KERNEL(max_pool_back, MaxPoolBackArgs)                     \
+  KERNEL(average_pool, AveragePoolArgs)                      \
+  KERNEL(average_pool_back, AveragePoolBackArgs)             \
   KERNEL(activate, ActivateArgs)                             \
   KERNEL(activate_back, ActivateBackArgs)                    \
   KERNEL(combine, CombineArgs)                               \

@@ -138,6 +138,27 @@ TEST(CudaThreads, NormalizeRowsAndMakeWeightsOfThem) {
   }
 }
 
+TEST(CudaThreads, AverageWholeImages) {
+  constexpr std::size_t kImages = 3, kPixels = 35, kChannels = 44;
+  const std::vector<float> x = random_numbers(10, kImages * kPixels * kChannels);
+  std::vector<float> y(kImages * kChannels);
+  AveragePoolArgs args{};
+  args.to = y.data(), args.from = x.data();
+  PoolShape& s = args.shape;
+  s.images = kImages, s.height = s.kernel_height = 5, s.width = s.kernel_width = 7, s.channels = kChannels;
+  s.out_height = s.out_width = s.stride_height = s.stride_width = 1;
+  find_divisors(s);
+  divide_among_threads(args);
+  EXPECT_EQ(count_items(args), 2 * kBlockThreads);  // 33 groups of four channels
+  run(average_pool, args, 1);
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    double sum = 0;
+    for (std::size_t p = 0; p < kPixels; ++p)
+      sum += static_cast<double>(x[(i / kChannels * kPixels + p) * kChannels + i % kChannels]);
+    EXPECT_NEAR(static_cast<double>(y[i]), sum / kPixels, 1e-6) << i;
+  }
+}
+
 TEST(CudaThreads, AddUpLosses) {
   constexpr std::size_t kRows = 67, kClasses = 35;
   const std::vector<float> logits = random_numbers(9, kRows * kClasses), targets(logits.size(), 0.25F);
