@@ -24,15 +24,16 @@ void run(const std::string& name, Args& args, std::uint32_t blocks) {
 }
 
 /// Numbers of a type behind `skipped` others, so that vectors of them may not begin there.
-class Numbers {
+class TestTensor {
  public:
-  Numbers(Stored type, std::size_t skipped, std::size_t count)
+  TestTensor(Stored type, std::size_t skipped, std::size_t count)
       : type_(type),
         skipped_(skipped),
         count_(count),
         bytes_((skipped + count + 1) * bytes_of(type), std::byte{0x3f}) {}
   /// Multiples of an eighth from -2 to 2: many are equal, and sums of them are exact.
-  Numbers(Stored type, std::size_t skipped, std::size_t count, std::uint64_t key) : Numbers(type, skipped, count) {
+  TestTensor(Stored type, std::size_t skipped, std::size_t count, std::uint64_t key)
+      : TestTensor(type, skipped, count) {
     for (std::size_t i = 0; i < count; ++i) set(i, static_cast<float>(random_below(key, i, 33)) / 8 - 2);
   }
   void* at() { return bytes_.data() + skipped_ * bytes_of(type_); }
@@ -155,7 +156,7 @@ void for_each_case(Check&& check) {
 TEST(CudaPoolKernels, TakeTheFirstLargestElementAndGiveTheGradientToIt) {
   for_each_case([](const Case& one, Draws& draws) {
     const PoolShape& s = one.shape;
-    Numbers input{one.input_type, one.skipped_in, s.count_in(), one.key},
+    TestTensor input{one.input_type, one.skipped_in, s.count_in(), one.key},
         output{one.output_type, one.skipped_out, s.count_out()},
         slopes{one.output_type, one.skipped_out, s.count_out(), one.key + 1};
     if (draws.number(0, 3) == 0)
@@ -168,8 +169,8 @@ TEST(CudaPoolKernels, TakeTheFirstLargestElementAndGiveTheGradientToIt) {
     run("max_pool", args, one.blocks);
 
     const bool adds = draws.number(0, 1) == 1;
-    Numbers to = adds ? Numbers{one.input_type, one.skipped_in, s.count_in(), one.key + 2}
-                      : Numbers{one.input_type, one.skipped_in, s.count_in()};
+    TestTensor to = adds ? TestTensor{one.input_type, one.skipped_in, s.count_in(), one.key + 2}
+                         : TestTensor{one.input_type, one.skipped_in, s.count_in()};
     std::vector<float> sums(s.count_in());
     std::vector<std::uint32_t> places;
     one.for_each_window([&](std::size_t o, const auto& window) {
@@ -205,7 +206,7 @@ TEST(CudaPoolKernels, TakeTheFirstLargestElementAndGiveTheGradientToIt) {
 TEST(CudaPoolKernels, WriteNoIndexWhereThereIsNone) {
   for_each_case([](const Case& one, Draws&) {
     const PoolShape& s = one.shape;
-    Numbers input{one.input_type, one.skipped_in, s.count_in(), one.key},
+    TestTensor input{one.input_type, one.skipped_in, s.count_in(), one.key},
         output{one.output_type, one.skipped_out, s.count_out()};
     MaxPoolArgs args{};
     args.shape = s;
@@ -222,7 +223,7 @@ TEST(CudaPoolKernels, WriteNoIndexWhereThereIsNone) {
 TEST(CudaPoolKernels, AverageTheElementsOfTheImageAlone) {
   for_each_case([](const Case& one, Draws& draws) {
     const PoolShape& s = one.shape;
-    Numbers input{one.input_type, one.skipped_in, s.count_in(), one.key},
+    TestTensor input{one.input_type, one.skipped_in, s.count_in(), one.key},
         output{one.output_type, one.skipped_out, s.count_out()},
         slopes{one.output_type, one.skipped_out, s.count_out(), one.key + 1};
     AveragePoolArgs args{};
@@ -231,8 +232,8 @@ TEST(CudaPoolKernels, AverageTheElementsOfTheImageAlone) {
     run("average_pool", args, one.blocks);
 
     const bool adds = draws.number(0, 1) == 1;
-    Numbers to = adds ? Numbers{one.input_type, one.skipped_in, s.count_in(), one.key + 2}
-                      : Numbers{one.input_type, one.skipped_in, s.count_in()};
+    TestTensor to = adds ? TestTensor{one.input_type, one.skipped_in, s.count_in(), one.key + 2}
+                         : TestTensor{one.input_type, one.skipped_in, s.count_in()};
     std::vector<float> sums(s.count_in());
     const auto tolerance = [](Stored type) {
       return type == Stored::f32 ? 1e-5F : type == Stored::f16 ? 4e-3F : 0.03F;
@@ -265,7 +266,7 @@ TEST(CudaPoolKernels, HaveTheSameBitsHoweverTheyAreDividedAmongThreads) {
     const PoolShape& s = one.shape;
     std::vector<std::vector<float>> results;
     for (const std::size_t skipped : {0, 1, 4}) {
-      Numbers input{Stored::f32, skipped, s.count_in()}, output{Stored::f32, skipped, s.count_out()};
+      TestTensor input{Stored::f32, skipped, s.count_in()}, output{Stored::f32, skipped, s.count_out()};
       for (std::size_t i = 0; i < input.count(); ++i)
         input.set(i, static_cast<float>(random_normal(one.key, i)));  // their sums depend on the order
       AveragePoolArgs args{};

@@ -99,9 +99,7 @@ struct ChannelLanes {
   using Packed = Lanes<kType == Stored::f32 ? 4 : 2, kLanes>;
   using Places = Lanes<1, kLanes>;
 
-  TROUPE_KERNEL_MEMBER Packed read(const void* from, Stored, Index i) const {
-    return static_cast<const Packed*>(from)[i];
-  }
+  TROUPE_KERNEL_MEMBER Packed read(const void* from, Stored, Index i) const { return word_at<Packed>(from, i); }
   TROUPE_KERNEL_MEMBER float value(const Packed& packed, unsigned lane) const {
     if constexpr (kType == Stored::f32) return float_of(packed.bits(lane));
     const auto bits = static_cast<std::uint16_t>(packed.bits(lane));
@@ -111,16 +109,14 @@ struct ChannelLanes {
     Packed packed{};
     for (unsigned lane = 0; lane < kLanes; ++lane)
       packed.set(lane, kType == Stored::f32 ? bits_of(values[lane]) : rounded(values[lane], kType));
-    static_cast<Packed*>(to)[i] = packed;
+    put_word(to, i, packed);
   }
-  TROUPE_KERNEL_MEMBER Places read_places(const std::byte* index, Index i) const {
-    return reinterpret_cast<const Places*>(index)[i];
-  }
+  TROUPE_KERNEL_MEMBER Places read_places(const std::byte* index, Index i) const { return word_at<Places>(index, i); }
   TROUPE_KERNEL_MEMBER std::uint32_t place(const Places& places, unsigned lane) const { return places.bits(lane); }
   TROUPE_KERNEL_MEMBER void write_places(std::byte* index, Index i, const std::uint32_t (&places)[kLanes]) const {
     Places packed{};
     for (unsigned lane = 0; lane < kLanes; ++lane) packed.set(lane, places[lane]);
-    reinterpret_cast<Places*>(index)[i] = packed;
+    put_word(index, i, packed);
   }
 };
 
@@ -138,12 +134,12 @@ struct AnyChannel {
     store(to, type, i, values[0]);
   }
   TROUPE_KERNEL_MEMBER std::uint32_t read_places(const std::byte* index, Index i) const {
-    return has_wide_index ? reinterpret_cast<const std::uint32_t*>(index)[i] : static_cast<std::uint32_t>(index[i]);
+    return has_wide_index ? word_at<std::uint32_t>(index, i) : static_cast<std::uint32_t>(index[i]);
   }
   TROUPE_KERNEL_MEMBER std::uint32_t place(std::uint32_t places, unsigned) const { return places; }
   TROUPE_KERNEL_MEMBER void write_places(std::byte* index, Index i, const std::uint32_t (&places)[1]) const {
     if (has_wide_index)
-      reinterpret_cast<std::uint32_t*>(index)[i] = places[0];
+      put_word(index, i, places[0]);
     else
       index[i] = static_cast<std::byte>(places[0]);
   }
