@@ -2,8 +2,8 @@
 
 #include "devices/cuda/kernels/numbers.hpp"
 
-// Pools: windows over images [image, height, width, channels]. A thread for each element that is written, neighbours in
-// memory by neighbouring threads.
+// Pools: windows over images [image, height, width, channels]. A thread for each pack of channels that is written,
+// neighbours in memory by neighbouring threads.
 namespace troupe::cuda {
 
 struct PoolShape {
@@ -23,11 +23,10 @@ struct PoolPlace {
 };
 TROUPE_KERNEL_BODY PoolPlace place_of(std::uint64_t index, std::uint32_t height, std::uint32_t width,
                                       std::uint32_t channels) {
-  PoolPlace place{};
-  place.channel = static_cast<std::uint32_t>(index % channels), index /= channels;
-  place.x = static_cast<std::uint32_t>(index % width), index /= width;
-  place.y = static_cast<std::uint32_t>(index % height), place.image = index / height;
-  return place;
+  const RowPlace pixel = place_in_rows(index, channels), line = place_in_rows(pixel.row, width),
+                 image = place_in_rows(line.row, height);
+  return {image.row, static_cast<std::uint32_t>(image.column), static_cast<std::uint32_t>(line.column),
+          static_cast<std::uint32_t>(pixel.column)};
 }
 
 /// The part of a side that window `index` covers.
@@ -62,24 +61,30 @@ TROUPE_KERNEL_BODY void pool(const Block& block, const PoolArgs& args) {
   void* const to = block.at(args.to);
   const void* const from = block.at(args.from);
   const PoolShape& s = args.shape;
-  block.for_each(s.count_out(), [&](std::uint64_t i) {
+  const bool in_packs = has_packs(from, args.from_type, s.channels) && is_in_packs(to, args.to_type);
+  for_each_pack(block, s.count_out(), in_packs, [&](auto width, std::uint64_t i) {
     const PoolPlace at = place_of(i, s.out_height, s.out_width, s.channels);
     const PoolSpan rows = covered(at.y, s.height, s.kernel_height, s.stride_height, s.padding_height);
     const PoolSpan columns = covered(at.x, s.width, s.kernel_width, s.stride_width, s.padding_width);
-    float found = args.kind == PoolKind::max ? -INFINITY : 0.0F;
+    Numbers<width.value> found{};
+    if (args.kind == PoolKind::max)
+      for (float& one : found.of) one = -INFINITY;
     for (std::uint32_t y = rows.first; y < rows.end; ++y) {
       for (std::uint32_t x = columns.first; x < columns.end; ++x) {
-        const float value =
-            load(from, args.from_type, ((at.image * s.height + y) * s.width + x) * s.channels + at.channel);
-        if (args.kind == PoolKind::average)
-          found += value;
-        else if (value > found || value != value)
-          found = value;
+        const auto values =
+            load(width, from, args.from_type, ((at.image * s.height + y) * s.width + x) * s.channels + at.channel);
+        for (unsigned k = 0; k < width(); ++k) {
+          const float value = values.of[k];
+          if (args.kind == PoolKind::average)
+            found.of[k] += value;
+          else if (value > found.of[k] || value != value)
+            found.of[k] = value;
+        }
       }
     }
     if (args.kind == PoolKind::average)
-      found /= static_cast<float>((rows.end - rows.first) * (columns.end - columns.first));
-    store(to, args.to_type, i, found);
+      for (float& one : found.of) one /= static_cast<float>((rows.end - rows.first) * (columns.end - columns.first));
+    store(width, to, args.to_type, i, found);
   });
 }
 
@@ -98,18 +103,22 @@ struct PoolBackArgs {
   std::uint32_t adds;
 };
 
-/// Whether an element before (y, x) in the window has the same value.
-TROUPE_KERNEL_BODY bool has_equal_before(const PoolBackArgs& args, const void* input, const PoolPlace& at,
-                                         const PoolSpan& rows, const PoolSpan& columns, float value) {
+/// Of channels of a pack, the bits of `open` whose value no element before (y, x) in the window has.
+template <unsigned kCount>
+TROUPE_KERNEL_BODY unsigned without_equal_before(Width<kCount> width, const PoolBackArgs& args, const void* input,
+                                                 const PoolPlace& at, const PoolSpan& rows, const PoolSpan& columns,
+                                                 const Numbers<kCount>& values, unsigned open) {
   const PoolShape& s = args.shape;
   for (std::uint32_t y = rows.first; y <= at.y; ++y) {
     const std::uint32_t end = y == at.y ? at.x : columns.end;
-    for (std::uint32_t x = columns.first; x < end; ++x) {
+    for (std::uint32_t x = columns.first; x < end && open != 0; ++x) {
       const std::uint64_t other = ((at.image * s.height + y) * s.width + x) * s.channels + at.channel;
-      if (load(input, args.input_type, other) == value) return true;
+      const auto before = load(width, input, args.input_type, other);
+      for (unsigned k = 0; k < kCount; ++k)
+        if (before.of[k] == values.of[k]) open &= ~(1U << k);
     }
   }
-  return false;
+  return open;
 }
 
 /// Each element of the input takes from all windows that cover it.
@@ -119,29 +128,42 @@ TROUPE_KERNEL_BODY void pool_back(const Block& block, const PoolBackArgs& args) 
   const void* const input = block.at(args.input);
   const void* const output = block.at(args.output);
   const PoolShape& s = args.shape;
-  block.for_each(s.count_in(), [&](std::uint64_t i) {
+  const bool in_packs = has_packs(to, args.to_type, s.channels) && is_in_packs(gradient, args.gradient_type) &&
+                        is_in_packs(input, args.input_type) && is_in_packs(output, args.output_type);
+  for_each_pack(block, s.count_in(), in_packs, [&](auto width, std::uint64_t i) {
     const PoolPlace at = place_of(i, s.height, s.width, s.channels);
     const PoolSpan down = covering(at.y, s.out_height, s.kernel_height, s.stride_height, s.padding_height);
     const PoolSpan across = covering(at.x, s.out_width, s.kernel_width, s.stride_width, s.padding_width);
-    float sum = 0;
+    Numbers<width.value> sum{}, values{};
+    if (args.kind == PoolKind::max) values = load(width, input, args.input_type, i);
     for (std::uint32_t h = down.first; h < down.end; ++h) {
       const PoolSpan rows = covered(h, s.height, s.kernel_height, s.stride_height, s.padding_height);
       for (std::uint32_t w = across.first; w < across.end; ++w) {
         const PoolSpan columns = covered(w, s.width, s.kernel_width, s.stride_width, s.padding_width);
         const std::uint64_t o = ((at.image * s.out_height + h) * s.out_width + w) * s.channels + at.channel;
-        const float slope = load(gradient, args.gradient_type, o);
+        const auto brought = bring(width, gradient, args.gradient_type, o);
         if (args.kind == PoolKind::average) {
-          sum += slope / static_cast<float>((rows.end - rows.first) * (columns.end - columns.first));
+          const auto slopes = widened(brought, args.gradient_type);
+          const auto count = static_cast<float>((rows.end - rows.first) * (columns.end - columns.first));
+          for (unsigned k = 0; k < width(); ++k) sum.of[k] += slopes.of[k] / count;
           continue;
         }
-        const float value = load(input, args.input_type, i);
         // As it was stored: a max pool's output is the value itself.
-        if (value == load(output, args.output_type, o) && !has_equal_before(args, input, at, rows, columns, value))
-          sum += slope;
+        const auto best = load(width, output, args.output_type, o);
+        unsigned open = 0;  // channels whose value the window may have put out
+        for (unsigned k = 0; k < width(); ++k) open |= values.of[k] == best.of[k] ? 1U << k : 0U;
+        if (open == 0) continue;
+        open = without_equal_before(width, args, input, at, rows, columns, values, open);
+        const auto slopes = widened(brought, args.gradient_type);
+        for (unsigned k = 0; k < width(); ++k)
+          if ((open >> k & 1U) != 0) sum.of[k] += slopes.of[k];
       }
     }
-    if (args.adds != 0) sum += load(to, args.to_type, i);
-    store(to, args.to_type, i, sum);
+    if (args.adds != 0) {
+      const auto before = load(width, to, args.to_type, i);
+      for (unsigned k = 0; k < width(); ++k) sum.of[k] += before.of[k];
+    }
+    store(width, to, args.to_type, i, sum);
   });
 }
 
