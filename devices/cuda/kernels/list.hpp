@@ -68,7 +68,6 @@
   KERNEL(channel_moments, ChannelMomentsArgs)                \
   KERNEL(normalize_channels, NormalizeChannelsArgs)          \
   KERNEL(sum_channel_slopes, SumChannelSlopesArgs)           \
-  KERNEL(channel_gradients, ChannelGradientsArgs)            \
   KERNEL(bring_channel_gradients, BringChannelGradientsArgs) \
   KERNEL(normalize_channels_back, NormalizeChannelsBackArgs) \
   KERNEL(normalize_rows, NormalizeRowsArgs)                  \
@@ -81,4 +80,4 @@
   KERNEL(softmax_rows_back, SoftmaxRowsBackArgs)             \
   KERNEL(cross_entropy, CrossEntropyArgs)                    \
   KERNEL(number_loss, NumberLossArgs)                        \
-  KERNEL(sum_losses, SumLossesArgs)
+  KERNEL(no_loss, NoLossArgs)
