@@ -329,7 +329,7 @@ void CudaReplica::step_without_rows(CudaStream& stream, Memory sums, BucketSink&
   stream.begin_work(WorkKind::compute, "no rows", /*begins_batch=*/true);
   for (const Bucket& bucket : buckets_)
     stream.clear_at(reinterpret_cast<std::byte*>(gradients_ + bucket.first_in_layout()), bucket.count * sizeof(float));
-  SumLossesArgs none{};
+  NoLossArgs none{};
   none.given.own.sums = device_.memory().address_of<StepSums>(sums, sizeof(StepSums), "a step's sums");
   stream.launch_blocks(none, 1);
   for (const Bucket& bucket : buckets_) sink.ready(bucket, stream);

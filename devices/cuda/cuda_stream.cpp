@@ -5,6 +5,7 @@
 
 #include "devices/cuda/kernel_image.hpp"
 #include "devices/cuda/profiler.hpp"
+#include "devices/cuda/short_work_list.hpp"
 
 namespace troupe::cuda {
 namespace {
@@ -258,16 +259,17 @@ GraphExec CudaStream::instantiate(const LaunchList& form, const StepBlocks::Bloc
   return exec;
 }
 
-/// Its launches, each with its values in the step block.
+/// Its launches, each with its values in the step block, and short work that follows each other in one kernel.
 void CudaStream::capture(const StreamLanes& recorder, const LaunchList& form, const StepBlocks::Block& block) {
   const auto* const state = state_.as<StreamState>();
-  const auto launch = [&](KernelId kernel, std::uint32_t blocks, void* args) {
-    launch_now({.kernel = kernel, .blocks = blocks}, args, recorder);
+  ShortWorkList short_works{state};
+  const auto flush = [&] {
+    short_works.flush(
+        [&](KernelId kernel, void* args) { launch_now({.kernel = kernel, .blocks = 1}, args, recorder); });
   };
   static_assert(kCallHashBits == LibraryCall::kHashBits);
-  LoadStepBlockArgs begin{state,       block.count,        block.ring,
-                          block.words, StepBlocks::kSlots, static_cast<std::uint32_t>(words_.size())};
-  launch(KernelId::load_step_block, 1, &begin);
+  short_works.begin(
+      {state, block.count, block.ring, block.words, StepBlocks::kSlots, static_cast<std::uint32_t>(words_.size())});
   const std::uint64_t* values = block.words;
   LaunchList pointing = form;
   for (const Launch& one : pointing.launches) {
@@ -276,10 +278,16 @@ void CudaStream::capture(const StreamLanes& recorder, const LaunchList& form, co
       std::memcpy(args + one.given_at + one.values_bytes, &values, sizeof values);
       values += (one.values_bytes + 7) / 8;
     }
-    launch_now(one, args, recorder);
+    if (short_works.add(one, args)) continue;
+    flush();
+    if (!short_works.add(one, args)) launch_now(one, args, recorder);
   }
-  EndStepBlockArgs end{state, block.count, block.done};
-  launch(KernelId::end_step_block, 1, &end);
+  const EndStepBlockArgs end{state, block.count, block.done};
+  if (!short_works.add(end)) {
+    flush();
+    (void)short_works.add(end);
+  }
+  flush();
 }
 
 // ---- Work ----

@@ -185,12 +185,8 @@ double DnnTrial::distance_of(const BatchNormForm& form) {
                          *const shift = numbers(4, channels, Stored::f32);
   auto* const moments = reinterpret_cast<ChannelMoments*>(memory(channels * sizeof(ChannelMoments)));
   SumChannelsArgs batch{};
-  batch.partial = reinterpret_cast<Moments*>(memory(channels * sizeof(Moments)));
-  batch.from = input, batch.from_type = form.type, batch.sums = sums;
+  batch.to = moments, batch.from = input, batch.from_type = form.type, batch.sums = sums, batch.epsilon = form.epsilon;
   launch(batch, count_tiles(sums) * kBlockThreads);
-  ChannelMomentsArgs find{};
-  find.to = moments, find.partial = batch.partial, find.sums = sums, find.epsilon = form.epsilon;
-  launch(find, channels);
   std::byte *const own = memory(count * bytes_of(form.type)), *const found = memory(count * bytes_of(form.type));
   NormalizeChannelsArgs normalize{};
   normalize.to = own, normalize.to_type = form.type, normalize.from = input, normalize.from_type = form.type;
@@ -233,7 +229,7 @@ double DnnTrial::distance_of_gradient(const BatchNormForm& form, const DnnPlaces
   const ColumnSums sums{count_rows, channels, 1, 0};
   const std::byte* const gradient = numbers(2, count, form.type);
   SumChannelSlopesArgs slopes{};
-  slopes.partial = reinterpret_cast<SlopeSums*>(memory(channels * sizeof(SlopeSums)));
+  slopes.sums_to = reinterpret_cast<SlopeSums*>(memory(channels * sizeof(SlopeSums)));
   slopes.gradient = gradient, slopes.gradient_type = form.type;
   slopes.from = forward[kNormInput], slopes.from_type = form.type;
   slopes.moments = moments, slopes.sums = sums;
@@ -243,7 +239,7 @@ double DnnTrial::distance_of_gradient(const BatchNormForm& form, const DnnPlaces
   back.to = {own, form.type, 0};
   back.gradient = gradient, back.gradient_type = form.type;
   back.from = slopes.from, back.from_type = form.type;
-  back.moments = moments, back.sums = slopes.partial, back.scale = static_cast<const float*>(forward[kNormScale]);
+  back.moments = moments, back.sums = slopes.sums_to, back.scale = static_cast<const float*>(forward[kNormScale]);
   back.count = count, back.channels = channels;
   launch(back, count);
   DnnPlaces places{};
@@ -253,7 +249,7 @@ double DnnTrial::distance_of_gradient(const BatchNormForm& form, const DnnPlaces
   places[kNormOutput] = gradient, places[kNormToInput] = found;
   places[kNormToScale] = to_scale, places[kNormToShift] = to_shift;
   if (!run_(form, places)) return kNone;
-  const std::vector<float> both = read(reinterpret_cast<const std::byte*>(slopes.partial), 2 * channels, Stored::f32);
+  const std::vector<float> both = read(reinterpret_cast<const std::byte*>(slopes.sums_to), 2 * channels, Stored::f32);
   std::vector<float> wanted(2 * channels), sums_found = read(to_shift, channels, Stored::f32);
   for (std::uint64_t c = 0; c < channels; ++c) wanted[c] = both[2 * c], wanted[channels + c] = both[2 * c + 1];
   const auto scales = read(to_scale, channels, Stored::f32);
@@ -285,7 +281,7 @@ double DnnTrial::distance_of(const AttentionForm& form) {
                          HeadProducts::transposed(heads.of_input(input, type, 1)), heads.length(), heads.part(),
                          heads.scale()));
   SoftmaxRowsArgs softmax = heads.softmax(weights, reinterpret_cast<const float*>(scores), form.causal, type);
-  launch(softmax, softmax.count_rows * kSummedColumns);
+  launch(softmax, softmax.count_rows * kWarpThreads);
   multiply(heads.product(heads.of_output(own, type), 0, heads.weights(weights, type), heads.of_input(input, type, 2),
                          heads.part(), heads.length()));
   AttentionForm forward = form;
@@ -316,7 +312,7 @@ double DnnTrial::distance_of_gradient(const AttentionForm& form, const DnnPlaces
                          heads.length(), heads.part()));
   SoftmaxRowsBackArgs softmax =
       heads.softmax_back(to_scores, reinterpret_cast<const float*>(to_weights), weights, type);
-  launch(softmax, softmax.count_rows * kSummedColumns);
+  launch(softmax, softmax.count_rows * kWarpThreads);
   multiply(heads.product(heads.of_input(own, type, 0), 0, slopes, part_of(1), heads.part(), heads.length()));
   multiply(heads.product(heads.of_input(own, type, 1), 0, HeadProducts::transposed(slopes), part_of(0), heads.part(),
                          heads.length()));

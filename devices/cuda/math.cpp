@@ -173,7 +173,9 @@ void Math::multiply_to_gradient(CudaStream& stream, MultiplyArgs& args, SumColum
   };
   if (sums != nullptr && by_library(sums_to)) return;
   if (!by_library(nullptr)) multiply_here(stream, args);
-  if (sums != nullptr) sum_columns(stream, *sums, sums_to, args.to.factor);
+  if (sums == nullptr) return;
+  sums->to = sums_to, sums->factor = args.to.factor;
+  sum_columns(stream, *sums);
 }
 
 // ---- Convolutions ----
@@ -362,26 +364,16 @@ bool Math::normalize_back(CudaStream& stream, const BatchNormArgs& forward, cons
 void Math::cut(ColumnSums& sums) const noexcept {
   sums.parts = 1;
   const std::uint64_t across = std::max<std::uint64_t>(count_tiles(sums), 1);
+  if (across > kMostArrivals) return;
   const std::uint64_t most = std::max<std::uint64_t>(sums.count_rows / kLeastRows, 1);
   sums.parts =
       static_cast<std::uint32_t>(std::clamp<std::uint64_t>(kBlocksOfProcessor * processors_ / across, 1, most));
 }
 
-void Math::sum_columns(CudaStream& stream, SumColumnsArgs& args, float* to, const Factor& factor) const {
+void Math::sum_columns(CudaStream& stream, SumColumnsArgs& args) const {
   cut(args.sums);
-  args.partial = reinterpret_cast<float*>(scratch_);
+  args.partial = reinterpret_cast<SlopeSums*>(scratch_);
   stream.launch(args, count_tiles(args.sums) * kBlockThreads);
-  AddPartsArgs sum{};
-  sum.to = {.at = to,
-            .bias = nullptr,
-            .partial = args.partial,
-            .count = args.sums.count_columns,
-            .type = Stored::f32,
-            .adds = 0,
-            .parts = args.sums.parts,
-            .scale = 1,
-            .factor = factor};
-  stream.launch(sum, sum.to.count);
 }
 
 }  // namespace troupe::cuda

@@ -92,8 +92,8 @@ class Math {
   bool normalize(CudaStream& stream, const BatchNormArgs& args, const BatchNormBackArgs& back) const;
   /// The gradient of `forward`, which was enqueued in this step.
   bool normalize_back(CudaStream& stream, const BatchNormArgs& forward, const BatchNormBackArgs& args) const;
-  /// to[j] = the sum of column j times the factor, f32. `args` comes without parts.
-  void sum_columns(CudaStream& stream, SumColumnsArgs& args, float* to, const Factor& factor) const;
+  /// `args` comes without parts.
+  void sum_columns(CudaStream& stream, SumColumnsArgs& args) const;
   /// Chooses the parts of sums over columns, whose results (at most 16 bytes each) then find room in scratch().
   void cut(ColumnSums& sums) const noexcept;
   std::byte* scratch() const noexcept { return scratch_; }

@@ -25,6 +25,8 @@ constexpr std::uint64_t kMostProcessors = 192, kProductParts = 2 * kMostProcesso
 /// Of what kernels keep (devices/cuda/kernels).
 constexpr std::uint64_t kLossOfRow = 16, kNumbersOfRow = 8, kMomentsOfChannel = 12, kSlopesOfChannel = 8,
                         kLinkOfToken = 8;
+/// The largest window of a max pool whose index has one byte.
+constexpr std::uint64_t kWindowOfAByte = 256;
 
 std::uint64_t on_a_boundary(std::uint64_t bytes) noexcept { return (bytes + 255) / 256 * 256; }
 
@@ -85,6 +87,10 @@ class ReplicaMemoryOf {
     if (const auto* const attention = std::get_if<Attention>(&operation))
       return pairs(*attention, shape) * element_bytes_;
     if (std::holds_alternative<Conv2d>(operation)) return weights_of(layer) * element_bytes_;
+    if (const auto* const pool = std::get_if<MaxPool>(&operation)) {
+      const std::uint64_t window = std::uint64_t{pool->kernel.height} * pool->kernel.width;
+      return rows_ * shape.count_elements() * (window <= kWindowOfAByte ? 1 : 4);
+    }
     if (std::holds_alternative<BatchNorm>(operation))
       return on_a_boundary(channels * kMomentsOfChannel) + channels * kSlopesOfChannel;
     if (std::holds_alternative<LayerNorm>(operation) || std::holds_alternative<L2Norm>(operation))

@@ -140,11 +140,11 @@ TEST_F(CudaJob, EndsInOneLineWithTheReasonAndWhatToDoWhenAGpuFails) {
     const char *fault, *advice;
   };
   for (const auto& [fault, advice] :
-       {Failure{"troupe_move_columns:20=illegal_address", "compute-sanitizer names the kernel"},
+       {Failure{"troupe_cross_entropy:20=illegal_address", "compute-sanitizer names the kernel"},
         Failure{"cuGraphLaunch:9=ecc_uncorrectable", "reset or replace the GPU"},
-        Failure{"troupe_move_columns:20=ecc_uncorrectable", "reset or replace the GPU"},
-        Failure{"troupe_move_columns:20=contained", "reset or replace the GPU if it comes again"},
-        Failure{"troupe_move_columns:20=unknown", "dmesg"}, Failure{"cuGraphLaunch:9=launch_failed", "dmesg"},
+        Failure{"troupe_cross_entropy:20=ecc_uncorrectable", "reset or replace the GPU"},
+        Failure{"troupe_cross_entropy:20=contained", "reset or replace the GPU if it comes again"},
+        Failure{"troupe_cross_entropy:20=unknown", "dmesg"}, Failure{"cuGraphLaunch:9=launch_failed", "dmesg"},
         Failure{"cuGraphLaunch:9=device_unavailable", "nvidia-smi lists the GPUs that are left"},
         Failure{"cuGraphInstantiateWithFlags=out_of_memory", "use a smaller batch"}}) {
     SCOPED_TRACE(fault);

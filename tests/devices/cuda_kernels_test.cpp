@@ -7,34 +7,20 @@
 #include <string>
 #include <vector>
 
-#include "devices/cuda/kernels/list.hpp"
 #include "runtime/base/hash.hpp"
 #include "runtime/base/random.hpp"
 #include "runtime/compute/rules/gradient_check.hpp"
 #include "runtime/compute/rules/tensor_norms.hpp"
+#include "tests/devices/cuda_kernel_launch.hpp"
 #include "tests/support/random_numbers.hpp"
 
 // The kernels' host forms against the definitions of runtime/compute, on sizes that no block of threads divides.
 namespace troupe::cuda {
 namespace {
 
-class Here final : public KernelMemory {
- public:
-  void* at(const void* address) const noexcept override { return const_cast<void*>(address); }
-};
+using testing::launch;
 
 constexpr std::size_t kSizes[]{0, 1, 31, 33, 4097, (std::size_t{1} << 20) + 3};
-
-template <class Args>
-void launch(const std::string& name, const Args& args, std::uint32_t blocks = 7) {
-  const auto kernels = host_kernels();
-  const auto found =
-      std::find_if(kernels.begin(), kernels.end(), [&](const HostKernel& one) { return "troupe_" + name == one.name; });
-  ASSERT_NE(found, kernels.end()) << name;
-  ASSERT_EQ(found->args_bytes, sizeof(Args));
-  const Here memory;
-  for (std::uint32_t index = 0; index < blocks; ++index) found->run(Block{memory, index, blocks}, &args);
-}
 
 std::vector<std::uint16_t> bf16_of(const std::vector<float>& values) {
   std::vector<std::uint16_t> all;
@@ -272,16 +258,26 @@ TEST(CudaKernels, BringGradientsAndStatisticsOfChannelsThatALibraryHasFound) {
 }
 
 TEST(CudaKernels, SumColumnsAndNormalizeRowsOfOddExtents) {
-  for (const auto& [rows, columns] :
-       {std::array<std::size_t, 2>{0, 1}, {1, 1}, {31, 33}, {33, 31}, {4097, 3}, {3, 4097}}) {
+  for (const auto& [rows, columns] : {std::array<std::size_t, 2>{0, 1},
+                                      {1, 1},
+                                      {31, 33},
+                                      {33, 31},
+                                      {4097, 3},
+                                      {3, 4097},
+                                      {5, 516},
+                                      {70, 8},
+                                      {3, 4}}) {
     SCOPED_TRACE(text(rows, " x ", columns));
     const std::vector<float> from = random_numbers(20, rows * columns), scale = random_numbers(21, columns);
-    std::vector<float> partial(3 * columns, NAN), to(rows * columns + 1, 9.0F);
+    std::vector<float> summed(columns + 1, 9.0F), to(rows * columns + 1, 9.0F);
+    std::vector<SlopeSums> partial(3 * columns, {NAN, NAN});
     std::vector<RowMoments> moments(rows + 1);
-    launch(
-        "sum_columns",
-        SumColumnsArgs{
-            nullptr, partial.data(), from.data(), nullptr, nullptr, {rows, columns, 3, 0}, Stored::f32, Stored::f32});
+    StreamState state;
+    SumColumnsArgs sums{};
+    sums.stream = &state, sums.to = summed.data(), sums.partial = partial.data(), sums.from = from.data();
+    sums.sums = {rows, columns, 3, 0};
+    launch("sum_columns", sums);
+    EXPECT_EQ(summed.back(), 9.0F);
     NormalizeRowsArgs norm{};
     norm.to = to.data(), norm.moments = moments.data(), norm.from = from.data(), norm.scale = scale.data();
     norm.count_rows = rows, norm.width = columns, norm.epsilon = 1e-5F, norm.is_layer_norm = 1;
@@ -290,7 +286,7 @@ TEST(CudaKernels, SumColumnsAndNormalizeRowsOfOddExtents) {
     for (std::size_t c = 0; c < columns; ++c) {
       double sum = 0;
       for (std::size_t r = 0; r < rows; ++r) sum += static_cast<double>(from[r * columns + c]);
-      ASSERT_NEAR(static_cast<double>(partial[c] + partial[columns + c] + partial[2 * columns + c]), sum, 1e-3) << c;
+      ASSERT_NEAR(static_cast<double>(summed[c]), sum, 1e-3) << c;
     }
     for (std::size_t r = 0; r < rows; ++r) {
       double mean = 0, variance = 0;
@@ -350,6 +346,42 @@ TEST(CudaKernels, AWaitEndsItsStreamAndTellsWhy) {
   EXPECT_EQ(waited(4 | kPoisonedBit, 5, 0), StreamFault::poisoned);
   EXPECT_EQ(waited(4, 5, 1), StreamFault::ended);
   EXPECT_EQ(waited(4, 5, 0, /*deadline_ns=*/1000), StreamFault::overdue);
+}
+
+ShortWork short_work(ShortWork::Kind kind, const auto& args) {
+  ShortWork work{.kind = kind};
+  std::memcpy(work.args, &args, sizeof args);
+  return work;
+}
+
+/// A step's first kernel: it loads values, copies sums whose places are among these, waits, and signals a line.
+TEST(CudaKernels, DoShortWorksInTheirOrderUntilAWaitFails) {
+  for (const std::uint64_t reached : {4U, 5U}) {
+    SCOPED_TRACE(reached);
+    StreamState state;
+    StreamReport report{.end = 1};
+    StepSums from{.loss = 7}, to;
+    std::uint64_t waited = reached, raised = 0;
+    const CopySumsValues places{&to, &from};
+    std::array<std::uint64_t, 4> ring{}, words{};  // two slots
+    std::memcpy(ring.data() + 2, &places, sizeof places);
+    ReplayCount count{.begun = 1};
+    ShortWorksArgs args{.stream = &state, .load = {&state, &count, ring.data(), words.data(), 2, 2}, .count = 3};
+    CopySumsArgs copy{};
+    copy.given.block = reinterpret_cast<const CopySumsValues*>(words.data());
+    WaitArgs wait{.stream = &state, .report = &report, .deadline_ns = 60'000'000'000};
+    wait.given.own = {&waited, 5};
+    SignalArgs signal{.stream = &state};
+    signal.given.own = {&raised, 9};
+    args.works[0] = short_work(ShortWork::Kind::copy_sums, copy);
+    args.works[1] = short_work(ShortWork::Kind::wait, wait);
+    args.works[2] = short_work(ShortWork::Kind::signal, signal);
+    launch("short_works", args, 1);
+    EXPECT_EQ(count.begun, 2);
+    EXPECT_EQ(to.loss, 7);
+    EXPECT_EQ(raised, reached == 5 ? 9 : 0);
+    EXPECT_EQ(static_cast<StreamFault>(state.failed), reached == 5 ? StreamFault::none : StreamFault::ended);
+  }
 }
 
 }  // namespace

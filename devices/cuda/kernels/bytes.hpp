@@ -24,13 +24,14 @@ struct alignas(16) SixteenBytes {
   std::uint64_t words[2];
 };
 
+TROUPE_KERNEL_BODY void copy_all(const Block& block, std::byte* to, const std::byte* from, std::uint64_t size_bytes) {
+  const auto bits = reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from) | size_bytes;
+  if (bits % 16 == 0) return copy_words<SixteenBytes>(block, to, from, size_bytes);
+  if (bits % 4 == 0) return copy_words<std::uint32_t>(block, to, from, size_bytes);
+  copy_words<std::uint8_t>(block, to, from, size_bytes);
+}
 TROUPE_KERNEL_BODY void copy(const Block& block, const CopyArgs& args) {
-  std::byte* const to = block.at(args.to);
-  const std::byte* const from = block.at(args.from);
-  const auto bits = reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from) | args.size_bytes;
-  if (bits % 16 == 0) return copy_words<SixteenBytes>(block, to, from, args.size_bytes);
-  if (bits % 4 == 0) return copy_words<std::uint32_t>(block, to, from, args.size_bytes);
-  copy_words<std::uint8_t>(block, to, from, args.size_bytes);
+  copy_all(block, block.at(args.to), block.at(args.from), args.size_bytes);
 }
 
 struct ClearArgs {
@@ -39,14 +40,17 @@ struct ClearArgs {
   std::uint64_t size_bytes;
 };
 
+template <class Word>
+TROUPE_KERNEL_BODY void clear_words(const Block& block, std::byte* to, std::uint64_t size_bytes) {
+  auto* const words = reinterpret_cast<Word*>(to);
+  block.for_each(size_bytes / sizeof(Word), [&](std::uint64_t i) { words[i] = Word{}; });
+}
 TROUPE_KERNEL_BODY void clear(const Block& block, const ClearArgs& args) {
   std::byte* const to = block.at(args.to);
   const auto bits = reinterpret_cast<std::uintptr_t>(to) | args.size_bytes;
-  if (bits % 16 == 0) {
-    auto* const words = reinterpret_cast<SixteenBytes*>(to);
-    return block.for_each(args.size_bytes / 16, [&](std::uint64_t i) { words[i] = SixteenBytes{}; });
-  }
-  block.for_each(args.size_bytes, [&](std::uint64_t i) { to[i] = std::byte{}; });
+  if (bits % 16 == 0) return clear_words<SixteenBytes>(block, to, args.size_bytes);
+  if (bits % 4 == 0) return clear_words<std::uint32_t>(block, to, args.size_bytes);
+  clear_words<std::uint8_t>(block, to, args.size_bytes);
 }
 
 #if !defined(__CUDACC__)

@@ -6,17 +6,11 @@
 // Norms over the channels of a batch.
 namespace troupe::cuda {
 
-/// Count, mean and the squares of distances from it, of numbers that come one by one or in parts. Source: Chan, Golub,
-/// LeVeque 1979 (Updating formulae and a pairwise algorithm for computing sample variances).
+/// Count, mean and the squares of distances from it, of numbers that come in parts. Source: Chan, Golub, LeVeque 1979
+/// (Updating formulae and a pairwise algorithm for computing sample variances).
 struct Moments {
   float count, mean, squares;
 
-  TROUPE_KERNEL_MEMBER void take(float x) {
-    count += 1;
-    const float distance = x - mean;
-    mean += distance / count;
-    squares += distance * (x - mean);
-  }
   TROUPE_KERNEL_MEMBER void add(const Moments& other) {
     if (other.count == 0) return;
     const float both = count + other.count, distance = other.mean - mean, part = other.count / both;
@@ -26,53 +20,77 @@ struct Moments {
   }
 };
 
+/// The same of numbers that one thread takes one by one, by their distances from the first of them, which is as far
+/// from the mean as they are: without a division for each.
+struct NearSums {
+  float count, first, distances, squares;
+
+  TROUPE_KERNEL_MEMBER void take(float x) {
+    if (count == 0) first = x;
+    const float distance = x - first;
+    count += 1;
+    distances += distance;
+    squares += distance * distance;
+  }
+  TROUPE_KERNEL_MEMBER explicit operator Moments() const {
+    if (count == 0) return {0, 0, 0};
+    const float mean = distances / count, left = squares - distances * mean;
+    return {count, first + mean, left < 0 ? 0.0F : left};  // below 0 by rounding
+  }
+};
+
 struct ChannelMoments {
   float mean, variance, inverse;  // the variance over the count; 1 / sqrt(variance + epsilon)
 };
 
-struct SumChannelsArgs {
-  const StreamState* stream;
-  Moments* partial;  // [parts, channels]
-  const void* from;  // [rows, channels]
-  ColumnSums sums;
-  Stored from_type;
-  std::uint32_t reserved;
-};
-TROUPE_KERNEL_BODY void sum_channels(const Block& block, const SumChannelsArgs& args) {
-  const void* const from = block.at(args.from);
-  sum_columns_in_parts(block, args.sums, block.at(args.partial),
-                       [&](Moments& sum, std::uint64_t row, std::uint64_t column) {
-                         sum.take(load(from, args.from_type, row * args.sums.count_columns + column));
-                       });
+TROUPE_KERNEL_BODY ChannelMoments channel_moments_of(float mean, float variance, float epsilon) {
+  return {mean, variance, 1 / ::sqrtf(variance + epsilon)};
 }
 
-/// The moments of each channel: those of a batch, or the running ones.
+/// The moments of each channel of a batch.
+struct SumChannelsArgs {
+  const StreamState* stream;
+  ChannelMoments* to;  // [channels]
+  Moments* partial;    // [parts, channels]
+  const void* from;    // [rows, channels]
+  ColumnSums sums;
+  Stored from_type;
+  float epsilon;
+};
+TROUPE_KERNEL_BODY void sum_channels(const Block& block, const SumChannelsArgs& args) {
+  ChannelMoments* const to = block.at(args.to);
+  const void* const from = block.at(args.from);
+  const std::uint64_t channels = args.sums.count_columns;
+  sum_columns_in_parts<Moments, NearSums>(
+      block, args.sums, block.at(args.partial), args.stream, has_packs(from, args.from_type, channels),
+      [&](auto width, std::uint64_t row, std::uint64_t column) {
+        return bring(width, from, args.from_type, row * channels + column);
+      },
+      [&](auto& own, const auto& brought, std::uint64_t, std::uint64_t) {
+        const auto x = widened(brought, args.from_type);
+        for (unsigned k = 0; k < sizeof own / sizeof own[0]; ++k) own[k].take(x.of[k]);
+      },
+      [&](std::uint64_t c, const Moments& sum) {
+        to[c] = channel_moments_of(sum.mean, sum.squares / sum.count, args.epsilon);
+      });
+}
+
+/// The running moments of each channel.
 struct ChannelMomentsArgs {
   const StreamState* stream;
-  ChannelMoments* to;      // [channels]
-  const Moments* partial;  // null: the running ones
+  ChannelMoments* to;  // [channels]
   const float* running_mean;
   const float* running_variance;
-  ColumnSums sums;
+  std::uint64_t channels;
   float epsilon;
   std::uint32_t reserved;
 };
 TROUPE_KERNEL_BODY void channel_moments(const Block& block, const ChannelMomentsArgs& args) {
   ChannelMoments* const to = block.at(args.to);
-  const Moments* const partial = block.at(args.partial);
   const float* const mean = block.at(args.running_mean);
   const float* const variance = block.at(args.running_variance);
-  block.for_each(args.sums.count_columns, [&](std::uint64_t c) {
-    ChannelMoments found{};
-    if (partial == nullptr) {
-      found.mean = mean[c], found.variance = variance[c];
-    } else {
-      const Moments sum = sum_of_parts(args.sums, partial, c);
-      found.mean = sum.mean, found.variance = sum.squares / sum.count;
-    }
-    found.inverse = 1 / ::sqrtf(found.variance + args.epsilon);
-    to[c] = found;
-  });
+  block.for_each(args.channels,
+                 [&](std::uint64_t c) { to[c] = channel_moments_of(mean[c], variance[c], args.epsilon); });
 }
 
 struct NormalizeChannelsArgs {
@@ -93,82 +111,76 @@ TROUPE_KERNEL_BODY void normalize_channels(const Block& block, const NormalizeCh
   const ChannelMoments* const moments = block.at(args.moments);
   const float* const scale = block.at(args.scale);
   const float* const shift = block.at(args.shift);
-  block.for_each(args.count, [&](std::uint64_t i) {
-    const std::uint64_t c = i % args.channels;
-    const float normal = (load(from, args.from_type, i) - moments[c].mean) * moments[c].inverse;
-    store(to, args.to_type, i, scale[c] * normal + shift[c]);
+  const bool in_packs = has_packs(from, args.from_type, args.channels) && is_in_packs(to, args.to_type);
+  for_each_pack(block, args.count, in_packs, [&](auto width, std::uint64_t i) {
+    const auto stored = bring(width, from, args.from_type, i);
+    const std::uint64_t c = place_in_rows(i, args.channels).column;
+    auto x = widened(stored, args.from_type);
+    for (unsigned k = 0; k < width(); ++k) {
+      const ChannelMoments of = moments[c + k];
+      x.of[k] = scale[c + k] * ((x.of[k] - of.mean) * of.inverse) + shift[c + k];
+    }
+    store(width, to, args.to_type, i, x);
   });
 }
 
-/// Of the gradients to a channel's output, and of these times the normalized input.
-struct SlopeSums {
-  float slopes, by_normal;
-  TROUPE_KERNEL_MEMBER void add(const SlopeSums& other) {
-    slopes += other.slopes;
-    by_normal += other.by_normal;
-  }
-};
-
+/// The sums of the gradients to each channel's output and, with the batch's statistics in the place of the running
+/// ones', the gradients to a batch norm's parameters.
 struct SumChannelSlopesArgs {
   const StreamState* stream;
+  SlopeSums* sums_to;  // [channels]
+  float* scale_to;     // likewise; null: no gradients are wanted
+  float* shift_to;
+  float* mean_to;        // minus the samples times the mean
+  float* variance_to;    // likewise, of the variance over the count less one
   SlopeSums* partial;    // [parts, channels]
   const void* gradient;  // [rows, channels]
   const void* from;      // likewise
   const ChannelMoments* moments;
+  const std::uint64_t* samples;  // null if no gradients are wanted
   ColumnSums sums;
   Stored gradient_type;
   Stored from_type;
-};
-TROUPE_KERNEL_BODY void sum_channel_slopes(const Block& block, const SumChannelSlopesArgs& args) {
-  const void* const gradient = block.at(args.gradient);
-  const void* const from = block.at(args.from);
-  const ChannelMoments* const moments = block.at(args.moments);
-  sum_columns_in_parts(
-      block, args.sums, block.at(args.partial), [&](SlopeSums& sum, std::uint64_t row, std::uint64_t c) {
-        const std::uint64_t i = row * args.sums.count_columns + c;
-        const float slope = load(gradient, args.gradient_type, i);
-        sum.slopes += slope;
-        sum.by_normal += slope * (load(from, args.from_type, i) - moments[c].mean) * moments[c].inverse;
-      });
-}
-
-/// The gradients to a batch norm's parameters, and the batch's statistics in the place of the running ones'.
-struct ChannelGradientsArgs {
-  const StreamState* stream;
-  SlopeSums* sums_to;  // [channels]
-  float* scale_to;
-  float* shift_to;
-  float* mean_to;      // minus the samples times the mean
-  float* variance_to;  // likewise, of the variance over the count less one
-  const SlopeSums* partial;
-  const ChannelMoments* moments;
-  const std::uint64_t* samples;
-  ColumnSums sums;
   Factor factor{};  // of what goes to scale_to and shift_to
 };
-TROUPE_KERNEL_BODY void channel_gradients(const Block& block, const ChannelGradientsArgs& args) {
+TROUPE_KERNEL_BODY void sum_channel_slopes(const Block& block, const SumChannelSlopesArgs& args) {
   SlopeSums* const sums_to = block.at(args.sums_to);
   float* const scale_to = block.at(args.scale_to);
   float* const shift_to = block.at(args.shift_to);
   float* const mean_to = block.at(args.mean_to);
   float* const variance_to = block.at(args.variance_to);
-  const SlopeSums* const partial = block.at(args.partial);
+  const void* const gradient = block.at(args.gradient);
+  const void* const from = block.at(args.from);
   const ChannelMoments* const moments = block.at(args.moments);
-  const auto samples = static_cast<float>(*block.at(args.samples));
+  const auto samples = scale_to == nullptr ? 0.0F : static_cast<float>(*block.at(args.samples));
   const float factor = value_of(block, args.factor);
   const auto rows = static_cast<float>(args.sums.count_rows);
   const float unbiased = args.sums.count_rows > 1 ? rows / (rows - 1) : 1.0F;
-  block.for_each(args.sums.count_columns, [&](std::uint64_t c) {
-    const SlopeSums sum = sum_of_parts(args.sums, partial, c);
-    sums_to[c] = sum;
-    scale_to[c] = sum.by_normal * factor;
-    shift_to[c] = sum.slopes * factor;
-    mean_to[c] = -samples * moments[c].mean;
-    variance_to[c] = -samples * (unbiased * moments[c].variance);
-  });
+  const std::uint64_t channels = args.sums.count_columns;
+  sum_columns_in_parts<SlopeSums, SlopeSums>(
+      block, args.sums, block.at(args.partial), args.stream,
+      has_packs(gradient, args.gradient_type, channels) && has_packs(from, args.from_type, channels),
+      [&](auto width, std::uint64_t row, std::uint64_t column) {
+        const std::uint64_t i = row * channels + column;
+        return BroughtPair<width.value>{
+            bring(width, gradient, args.gradient_type, i), bring(width, from, args.from_type, i), {}};
+      },
+      [&](auto& own, const auto& brought, std::uint64_t, std::uint64_t column) {
+        const auto slope = widened(brought.first, args.gradient_type), x = widened(brought.second, args.from_type);
+        for (unsigned k = 0; k < sizeof own / sizeof own[0]; ++k)
+          own[k].add({slope.of[k], slope.of[k] * ((x.of[k] - moments[column + k].mean) * moments[column + k].inverse)});
+      },
+      [&](std::uint64_t c, const SlopeSums& sum) {
+        sums_to[c] = sum;
+        if (scale_to == nullptr) return;
+        scale_to[c] = sum.by_normal * factor;
+        shift_to[c] = sum.slopes * factor;
+        mean_to[c] = -samples * moments[c].mean;
+        variance_to[c] = -samples * (unbiased * moments[c].variance);
+      });
 }
 
-/// The same, of sums and statistics that a library has found.
+/// The gradients to a batch norm's parameters, likewise, of sums and statistics that a library has found.
 struct BringChannelGradientsArgs {
   const StreamState* stream;
   float* scale_to;
@@ -224,25 +236,35 @@ TROUPE_KERNEL_BODY void normalize_channels_back(const Block& block, const Normal
   const SlopeSums* const sums = block.at(args.sums);
   const float* const scale = block.at(args.scale);
   const float share = 1 / static_cast<float>(args.count / args.channels);
-  block.for_each(args.count, [&](std::uint64_t i) {
-    const std::uint64_t c = i % args.channels;
-    const float normal = (load(from, args.from_type, i) - moments[c].mean) * moments[c].inverse;
-    const float slope = load(gradient, args.gradient_type, i);
-    const float rest = slope - share * sums[c].slopes - normal * (share * sums[c].by_normal);
-    put_gradient(args.to, to, i, scale[c] * moments[c].inverse * rest);
+  const bool in_packs = has_packs(from, args.from_type, args.channels) && is_in_packs(to, args.to.type) &&
+                        is_in_packs(gradient, args.gradient_type);
+  for_each_pack(block, args.count, in_packs, [&](auto width, std::uint64_t i) {
+    const auto brought = bring(width, from, args.from_type, i), slopes = bring(width, gradient, args.gradient_type, i);
+    const std::uint64_t c = place_in_rows(i, args.channels).column;
+    const auto x = widened(brought, args.from_type);
+    auto slope = widened(slopes, args.gradient_type);
+    for (unsigned k = 0; k < width(); ++k) {
+      const ChannelMoments of = moments[c + k];
+      const SlopeSums sum = sums[c + k];
+      const float normal = (x.of[k] - of.mean) * of.inverse;
+      const float rest = slope.of[k] - share * sum.slopes - normal * (share * sum.by_normal);
+      slope.of[k] = scale[c + k] * of.inverse * rest;
+    }
+    put_gradient(width, args.to, to, i, slope);
   });
 }
 
 #if !defined(__CUDACC__)
 inline void declare(Accesses& touched, const SumChannelsArgs& args) {
-  touched.reads(args.from, args.sums.count_rows * args.sums.count_columns * bytes_of(args.from_type));
-  touched.writes(args.partial, args.sums.parts * args.sums.count_columns * sizeof(Moments));
+  const ColumnSums& sums = args.sums;
+  touched.reads(args.from, sums.count_rows * sums.count_columns * bytes_of(args.from_type));
+  if (sums.parts > 1) touched.writes(args.partial, sums.parts * sums.count_columns * sizeof(Moments));
+  touched.writes(args.to, sums.count_columns * sizeof(ChannelMoments));
 }
 inline void declare(Accesses& touched, const ChannelMomentsArgs& args) {
-  touched.reads(args.partial, args.sums.parts * args.sums.count_columns * sizeof(Moments));
-  touched.reads(args.running_mean, args.sums.count_columns * sizeof(float));
-  touched.reads(args.running_variance, args.sums.count_columns * sizeof(float));
-  touched.writes(args.to, args.sums.count_columns * sizeof(ChannelMoments));
+  touched.reads(args.running_mean, args.channels * sizeof(float));
+  touched.reads(args.running_variance, args.channels * sizeof(float));
+  touched.writes(args.to, args.channels * sizeof(ChannelMoments));
 }
 inline void declare(Accesses& touched, const NormalizeChannelsArgs& args) {
   touched.reads(args.from, args.count * bytes_of(args.from_type));
@@ -252,18 +274,13 @@ inline void declare(Accesses& touched, const NormalizeChannelsArgs& args) {
   touched.writes(args.to, args.count * bytes_of(args.to_type));
 }
 inline void declare(Accesses& touched, const SumChannelSlopesArgs& args) {
-  const std::uint64_t count = args.sums.count_rows * args.sums.count_columns;
+  const std::uint64_t channels = args.sums.count_columns, count = args.sums.count_rows * channels;
   touched.reads(args.gradient, count * bytes_of(args.gradient_type));
   touched.reads(args.from, count * bytes_of(args.from_type));
-  touched.reads(args.moments, args.sums.count_columns * sizeof(ChannelMoments));
-  touched.writes(args.partial, args.sums.parts * args.sums.count_columns * sizeof(SlopeSums));
-}
-inline void declare(Accesses& touched, const ChannelGradientsArgs& args) {
-  const std::uint64_t channels = args.sums.count_columns;
-  touched.reads(args.partial, args.sums.parts * channels * sizeof(SlopeSums));
   touched.reads(args.moments, channels * sizeof(ChannelMoments));
   touched.reads(args.samples, sizeof *args.samples);
   touched.reads(args.factor.at, sizeof(float));
+  if (args.sums.parts > 1) touched.writes(args.partial, args.sums.parts * channels * sizeof(SlopeSums));
   touched.writes(args.sums_to, channels * sizeof(SlopeSums));
   for (float* const to : {args.scale_to, args.shift_to, args.mean_to, args.variance_to})
     touched.writes(to, channels * sizeof(float));

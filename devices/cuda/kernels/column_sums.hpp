@@ -2,85 +2,163 @@
 
 #include "devices/cuda/kernels/numbers.hpp"
 
-// Sums over the rows of a matrix, and over its columns. Which thread adds up what depends on the extents alone, so sums
-// have one order.
+// Sums over the rows of a matrix, and over its columns. Which thread adds up what depends on the extents and on where
+// packs begin alone, so sums have one order.
 namespace troupe::cuda {
 
-/// 32 columns at a time, so that neighbours in memory are read by neighbouring threads, by 8 threads each.
-inline constexpr unsigned kSummedColumns = 32, kSummingThreads = kBlockThreads / kSummedColumns;
+/// A block takes 32 columns at a time, a thread one of them or a pack, so that neighbours in memory are read by
+/// neighbouring threads.
+inline constexpr unsigned kSummedColumns = 32, kWarps = kBlockThreads / kWarpThreads;
+/// How many packs a thread has on their way at once.
+inline constexpr unsigned kInFlight = 4;
 
 struct ColumnSums {
   std::uint64_t count_rows, count_columns;
-  std::uint32_t parts;  // that the rows are cut into
+  std::uint32_t parts;  // that the rows are cut into; at most kMostArrivals tiles of columns, where there are several
   std::uint32_t reserved;
 };
-constexpr std::uint64_t count_tiles(const ColumnSums& of) noexcept {
-  return (of.count_columns + kSummedColumns - 1) / kSummedColumns * of.parts;
+constexpr std::uint64_t tiles_across(const ColumnSums& of) noexcept {
+  return (of.count_columns + kSummedColumns - 1) / kSummedColumns;
+}
+constexpr std::uint64_t count_tiles(const ColumnSums& of) noexcept { return tiles_across(of) * of.parts; }
+
+/// Of neighbouring columns.
+template <class Sum, unsigned kCount>
+struct PackSums {
+  Sum of[kCount];
+  TROUPE_KERNEL_MEMBER void add(const PackSums& other) {
+    for (unsigned k = 0; k < kCount; ++k) of[k].add(other.of[k]);
+  }
+};
+
+/// sums[warp, column] = what the warp has found in its rows from `begin` to `end`, of the tile that begins with column
+/// `first`. Each warp has rows of its own, in which threads stand side by side over the columns.
+template <unsigned kCount, class Sum, class Own, class Bring, class Take>
+TROUPE_KERNEL_BODY void sum_tile(Width<kCount> width, const Block& block, const ColumnSums& of, Sum* sums,
+                                 std::uint64_t first, std::uint64_t begin, std::uint64_t end, const Bring& bring,
+                                 const Take& take) {
+  unsigned across = 1;  // threads, a power of two
+  while (across * kCount < kSummedColumns && across * kCount < of.count_columns) across *= 2;
+  const unsigned down = kBlockThreads / across;
+  OfEachThread<PackSums<Sum, kCount>> all;
+  block.for_each_thread([&](unsigned t) {
+    Own own[kCount]{};
+    const std::uint64_t column = first + t % across * kCount;
+    const std::uint64_t until = column < of.count_columns ? end : 0;
+    for (std::uint64_t row = begin + t / across; row < until; row += std::uint64_t{kInFlight} * down) {
+      decltype(bring(width, row, column)) stored[kInFlight]{};
+      for (unsigned n = 0; n < kInFlight; ++n)
+        if (row + n * down < until) stored[n] = bring(width, row + n * down, column);
+      for (unsigned n = 0; n < kInFlight; ++n)
+        if (row + n * down < until) take(own, stored[n], row + n * down, column);
+    }
+    for (unsigned k = 0; k < kCount; ++k) all[t].of[k] = static_cast<Sum>(own[k]);
+  });
+  block.add_up_warps(all, across);
+  block.for_each_thread([&](unsigned t) {
+    if (t % kWarpThreads >= across) return;
+    for (unsigned k = 0; k < kCount; ++k)
+      sums[t / kWarpThreads * kSummedColumns + t % across * kCount + k] = all[t].of[k];
+  });
 }
 
-/// partial[part, column] = what take(sum, row, column) makes of an empty sum for each row of the part, in rows' order
-/// for each thread; threads' sums are joined by Sum::add.
-template <class Sum, class Take>
-TROUPE_KERNEL_BODY void sum_columns_in_parts(const Block& block, const ColumnSums& of, Sum* partial, Take&& take) {
-  Sum* const sums = block.shared<Sum, kBlockThreads>();
-  const std::uint64_t across = (of.count_columns + kSummedColumns - 1) / kSummedColumns;
-  const std::uint64_t rows = (of.count_rows + of.parts - 1) / of.parts;
+/// The sum of each column of a tile over the warps' sums, which act(column, sum) gets in one thread.
+template <class Sum, class Act>
+TROUPE_KERNEL_BODY void with_sums_of_warps(const Block& block, const ColumnSums& of, const Sum* sums,
+                                           std::uint64_t first, Act&& act) {
+  block.barrier();
+  block.for_each_thread([&](unsigned t) {
+    if (t >= kSummedColumns || first + t >= of.count_columns) return;
+    Sum sum = sums[t];
+    for (unsigned warp = 1; warp < kWarps; ++warp) sum.add(sums[warp * kSummedColumns + t]);
+    act(first + t, sum);
+  });
+  block.barrier();
+}
+
+/// finish(column, sum) for each column, once: with what take(own, stored, row, column) makes of empty sums for all
+/// rows, where `own` are those of the columns that bring(width, row, column) has brought; `own` becomes a Sum, and Sums
+/// are joined by Sum::add. Where rows are cut into parts, these leave their sums in `partial` [parts, columns], and the
+/// last block to come adds them up. In packs: all of a row's are.
+template <class Sum, class Own, class Bring, class Take, class Finish>
+TROUPE_KERNEL_BODY void sum_columns_in_parts(const Block& block, const ColumnSums& of, Sum* partial,
+                                             const StreamState* stream, bool in_packs, Bring&& bring, Take&& take,
+                                             Finish&& finish) {
+  Sum* const sums = block.shared<Sum, kWarps * kSummedColumns>();
+  const std::uint64_t across = tiles_across(of), rows = (of.count_rows + of.parts - 1) / of.parts;
   for (std::uint64_t tile = block.index(); tile < across * of.parts; tile += block.count()) {
     const std::uint64_t part = tile / across, first = tile % across * kSummedColumns;
-    const std::uint64_t end = (part + 1) * rows < of.count_rows ? (part + 1) * rows : of.count_rows;
+    const std::uint64_t begin = part * rows, end = begin + rows < of.count_rows ? begin + rows : of.count_rows;
+    if (in_packs)
+      sum_tile<kPack, Sum, Own>({}, block, of, sums, first, begin, end, bring, take);
+    else
+      sum_tile<1, Sum, Own>({}, block, of, sums, first, begin, end, bring, take);
+    if (of.parts == 1) {
+      with_sums_of_warps(block, of, sums, first, finish);
+      continue;
+    }
+    with_sums_of_warps(block, of, sums, first,
+                       [&](std::uint64_t column, const Sum& sum) { partial[part * of.count_columns + column] = sum; });
+    if (!block.comes_last(const_cast<StreamState*>(block.at(stream))->arrived + tile % across, of.parts)) continue;
     block.for_each_thread([&](unsigned t) {
       const std::uint64_t column = first + t % kSummedColumns;
       Sum sum{};
-      if (column < of.count_columns) {
-        for (std::uint64_t row = part * rows + t / kSummedColumns; row < end; row += kSummingThreads)
-          take(sum, row, column);
-      }
+      for (std::uint32_t p = t / kSummedColumns; p < of.parts && column < of.count_columns; p += kWarps)
+        sum.add(partial[p * of.count_columns + column]);
       sums[t] = sum;
     });
-    block.barrier();
-    block.for_each_thread([&](unsigned t) {
-      if (t >= kSummedColumns || first + t >= of.count_columns) return;
-      Sum sum = sums[t];
-      for (unsigned other = 1; other < kSummingThreads; ++other) sum.add(sums[other * kSummedColumns + t]);
-      partial[part * of.count_columns + first + t] = sum;
-    });
-    block.barrier();
+    with_sums_of_warps(block, of, sums, first, finish);
   }
-}
-/// Of one column, over all parts.
-template <class Sum>
-TROUPE_KERNEL_BODY Sum sum_of_parts(const ColumnSums& of, const Sum* partial, std::uint64_t column) {
-  Sum sum = partial[column];
-  for (std::uint32_t part = 1; part < of.parts; ++part) sum.add(partial[part * of.count_columns + column]);
-  return sum;
 }
 
-/// For each of `count_rows` rows of `width` columns: use(sum, row, column) for all columns, with what take(sum, row,
-/// column) made of an empty sum for all columns. 32 threads for each row.
-template <class Sum, class Take, class Use>
-TROUPE_KERNEL_BODY void with_row_sums(const Block& block, std::uint64_t count_rows, std::uint64_t width, Take&& take,
-                                      Use&& use) {
-  constexpr unsigned kRows = kSummingThreads, kThreads = kSummedColumns;
-  Sum* const sums = block.shared<Sum, kBlockThreads>();
-  for (std::uint64_t first = std::uint64_t{block.index()} * kRows; first < count_rows;
-       first += std::uint64_t{block.count()} * kRows) {
+/// For each of `count_rows` rows of `width` columns: use(width, sum, stored, row, column) for all columns, with what
+/// take(own, stored, row, column) made of an empty `own` for all columns, which becomes a Sum. A warp for each row,
+/// which brings a short one once, kBrought packs of each thread at a time.
+template <unsigned kCount, unsigned kBrought, class Sum, class Own, class Bring, class Take, class Use>
+TROUPE_KERNEL_BODY void with_row_sums_of(Width<kCount> by, const Block& block, std::uint64_t count_rows,
+                                         std::uint64_t width, const Bring& bring, const Take& take, const Use& use) {
+  constexpr std::uint64_t kStep = std::uint64_t{kWarpThreads} * kCount;
+  struct Brought {
+    decltype(bring(by, 0, 0)) of[kBrought];
+  };
+  const auto bring_some = [&](Brought& found, std::uint64_t row, std::uint64_t column) {
+    for (unsigned n = 0; n < kBrought; ++n)
+      if (column + n * kStep < width) found.of[n] = bring(by, row, column + n * kStep);
+  };
+  for (std::uint64_t first = std::uint64_t{block.index()} * kWarps; first < count_rows;
+       first += std::uint64_t{block.count()} * kWarps) {
+    OfEachThread<Sum> sums;
+    OfEachThread<Brought> brought;
     block.for_each_thread([&](unsigned t) {
-      const std::uint64_t row = first + t / kThreads;
-      Sum sum{};
-      for (std::uint64_t column = t % kThreads; row < count_rows && column < width; column += kThreads)
-        take(sum, row, column);
-      sums[t] = sum;
+      const std::uint64_t row = first + t / kWarpThreads;
+      Own own{};
+      for (std::uint64_t column = t % kWarpThreads * kCount; row < count_rows && column < width;
+           column += kBrought * kStep) {
+        bring_some(brought[t], row, column);
+        for (unsigned n = 0; n < kBrought; ++n)
+          if (column + n * kStep < width) take(own, brought[t].of[n], row, column + n * kStep);
+      }
+      sums[t] = static_cast<Sum>(own);
     });
-    block.barrier();
+    block.add_up_warps(sums);
     block.for_each_thread([&](unsigned t) {
-      const std::uint64_t row = first + t / kThreads;
-      if (row >= count_rows || t % kThreads >= width) return;
-      Sum sum = sums[t / kThreads * kThreads];
-      for (unsigned other = 1; other < kThreads; ++other) sum.add(sums[t / kThreads * kThreads + other]);
-      for (std::uint64_t column = t % kThreads; column < width; column += kThreads) use(sum, row, column);
+      const std::uint64_t row = first + t / kWarpThreads;
+      for (std::uint64_t column = t % kWarpThreads * kCount; row < count_rows && column < width;
+           column += kBrought * kStep) {
+        if (width > kBrought * kStep) bring_some(brought[t], row, column);
+        for (unsigned n = 0; n < kBrought; ++n)
+          if (column + n * kStep < width) use(by, sums[t], brought[t].of[n], row, column + n * kStep);
+      }
     });
-    block.barrier();
   }
+}
+template <class Sum, class Own, unsigned kBrought = kInFlight, class Bring, class Take, class Use>
+TROUPE_KERNEL_BODY void with_row_sums(const Block& block, std::uint64_t count_rows, std::uint64_t width, bool in_packs,
+                                      Bring&& bring, Take&& take, Use&& use) {
+  if (in_packs)
+    with_row_sums_of<kPack, kBrought, Sum, Own>({}, block, count_rows, width, bring, take, use);
+  else
+    with_row_sums_of<1, kBrought, Sum, Own>({}, block, count_rows, width, bring, take, use);
 }
 
 struct FloatSum {
@@ -93,7 +171,16 @@ struct SoftmaxSums {
   float largest, exponentials;
   std::uint32_t count, reserved;
 
-  TROUPE_KERNEL_MEMBER void take(float x) { add({x, 1.0F, 1, 0}); }
+  /// The first `few` of x, at least one.
+  template <unsigned kCount>
+  TROUPE_KERNEL_MEMBER void take(const Numbers<kCount>& x, unsigned few) {
+    float top = count == 0 ? x.of[0] : largest;
+    for (unsigned k = 0; k < kCount; ++k) top = k < few && x.of[k] > top ? x.of[k] : top;
+    const auto relative = [top](float one) { return one == top ? 1.0F : ::expf(one - top); };
+    float sum = count == 0 ? 0.0F : exponentials * relative(largest);
+    for (unsigned k = 0; k < kCount; ++k) sum += k < few ? relative(x.of[k]) : 0.0F;
+    exponentials = sum, largest = top, count += few;
+  }
   TROUPE_KERNEL_MEMBER void add(const SoftmaxSums& other) {
     if (other.count == 0) return;
     if (count == 0) {
@@ -116,29 +203,64 @@ struct RowMoments {
   float inverse;
 };
 
-/// Column sums of `from`, or of `from` times the normalized `times`, in parts, for add_parts.
+/// Of two tensors at one place, and of their row.
+template <unsigned kCount>
+struct BroughtPair {
+  StoredNumbers<kCount> first, second;
+  RowMoments moments;
+};
+
+/// Of slopes, and of these times what was normalized.
+struct SlopeSums {
+  float slopes, by_normal;
+  TROUPE_KERNEL_MEMBER void add(const SlopeSums& other) {
+    slopes += other.slopes;
+    by_normal += other.by_normal;
+  }
+};
+
+/// Column sums of `from`, and of `from` times the normalized `times`.
 struct SumColumnsArgs {
   const StreamState* stream;
-  float* partial;             // [parts, count_columns]
+  float* to;                  // [count_columns], sums of `from`; null: nobody asks
+  float* times_to;            // likewise, of `from` times the normalized `times`
+  SlopeSums* partial;         // [parts, count_columns]
   const void* from;           // [count_rows, count_columns]
   const void* times;          // likewise; null: there is none
   const RowMoments* moments;  // [count_rows] of `times`
   ColumnSums sums;
   Stored from_type;
   Stored times_type;
+  Factor factor{};  // of both
 };
 TROUPE_KERNEL_BODY void sum_columns(const Block& block, const SumColumnsArgs& args) {
   const void* const from = block.at(args.from);
   const void* const times = block.at(args.times);
   const RowMoments* const moments = block.at(args.moments);
-  sum_columns_in_parts(block, args.sums, reinterpret_cast<FloatSum*>(block.at(args.partial)),
-                       [&](FloatSum& sum, std::uint64_t row, std::uint64_t column) {
-                         const std::uint64_t i = row * args.sums.count_columns + column;
-                         float value = load(from, args.from_type, i);
-                         if (times != nullptr)
-                           value *= (load(times, args.times_type, i) - moments[row].mean) * moments[row].inverse;
-                         sum.value += value;
-                       });
+  float* const to = block.at(args.to);
+  float* const times_to = block.at(args.times_to);
+  const float factor = value_of(block, args.factor);
+  const std::uint64_t columns = args.sums.count_columns;
+  sum_columns_in_parts<SlopeSums, SlopeSums>(
+      block, args.sums, block.at(args.partial), args.stream,
+      has_packs(from, args.from_type, columns) && has_packs(times, args.times_type, columns),
+      [&](auto width, std::uint64_t row, std::uint64_t column) {
+        const std::uint64_t i = row * columns + column;
+        BroughtPair<width.value> found{bring(width, from, args.from_type, i), {}, {}};
+        if (times == nullptr) return found;
+        found.second = bring(width, times, args.times_type, i);
+        found.moments = moments[row];
+        return found;
+      },
+      [&](auto& own, const auto& brought, std::uint64_t, std::uint64_t) {
+        const auto x = widened(brought.first, args.from_type), y = widened(brought.second, args.times_type);
+        for (unsigned k = 0; k < sizeof own / sizeof own[0]; ++k)
+          own[k].add({x.of[k], x.of[k] * ((y.of[k] - brought.moments.mean) * brought.moments.inverse)});
+      },
+      [&](std::uint64_t column, const SlopeSums& sum) {
+        if (to != nullptr) to[column] = sum.slopes * factor;
+        if (times_to != nullptr) times_to[column] = sum.by_normal * factor;
+      });
 }
 
 #if !defined(__CUDACC__)
@@ -147,7 +269,10 @@ inline void declare(Accesses& touched, const SumColumnsArgs& args) {
   touched.reads(args.from, count * bytes_of(args.from_type));
   touched.reads(args.times, count * bytes_of(args.times_type));
   touched.reads(args.moments, args.sums.count_rows * sizeof(RowMoments));
-  touched.writes(args.partial, args.sums.parts * args.sums.count_columns * sizeof(float));
+  touched.reads(args.factor.at, sizeof(float));
+  if (args.sums.parts > 1) touched.writes(args.partial, args.sums.parts * args.sums.count_columns * sizeof(SlopeSums));
+  touched.writes(args.to, args.sums.count_columns * sizeof(float));
+  touched.writes(args.times_to, args.sums.count_columns * sizeof(float));
 }
 #endif
 

@@ -14,10 +14,20 @@ struct ConvertArgs {
   Stored from_type;
 };
 
+TROUPE_KERNEL_BODY void convert_all(const Block& block, void* to, Stored to_type, const void* from, Stored from_type,
+                                    std::uint64_t count) {
+  for_each_pack(block, count, is_in_packs(to, to_type) && is_in_packs(from, from_type),
+                [&](auto width, std::uint64_t i) { store(width, to, to_type, i, load(width, from, from_type, i)); });
+}
 TROUPE_KERNEL_BODY void convert(const Block& block, const ConvertArgs& args) {
-  void* const to = block.at(args.to);
-  const void* const from = block.at(args.from);
-  block.for_each(args.count, [&](std::uint64_t i) { store(to, args.to_type, i, load(from, args.from_type, i)); });
+  convert_all(block, block.at(args.to), args.to_type, block.at(args.from), args.from_type, args.count);
+}
+
+/// What a number is once it is stored.
+TROUPE_KERNEL_BODY float as_stored(float value, Stored type) {
+  if (type == Stored::f32) return value;
+  const std::uint16_t stored = rounded(value, type);
+  return type == Stored::f16 ? from_f16(stored) : widened(stored);
 }
 
 struct ConvertWithResidualArgs {
@@ -34,11 +44,18 @@ TROUPE_KERNEL_BODY void convert_with_residual(const Block& block, const ConvertW
   void* const to = block.at(args.to);
   const float* const from = block.at(args.from);
   float* const residual = block.at(args.residual);
-  block.for_each(args.count, [&](std::uint64_t i) {
-    const float whole = from[i] + residual[i];
-    store(to, args.to_type, i, whole);
-    const float left = whole - load(to, args.to_type, i);
-    residual[i] = is_finite(left) ? left : 0.0F;
+  const bool in_packs =
+      is_in_packs(to, args.to_type) && is_in_packs(from, Stored::f32) && is_in_packs(residual, Stored::f32);
+  for_each_pack(block, args.count, in_packs, [&](auto width, std::uint64_t i) {
+    const auto brought = bring(width, from, Stored::f32, i), kept = bring(width, residual, Stored::f32, i);
+    auto whole = widened(brought, Stored::f32), left = widened(kept, Stored::f32);
+    for (unsigned k = 0; k < width(); ++k) whole.of[k] += left.of[k];
+    store(width, to, args.to_type, i, whole);
+    for (unsigned k = 0; k < width(); ++k) {
+      const float lost = whole.of[k] - as_stored(whole.of[k], args.to_type);
+      left.of[k] = is_finite(lost) ? lost : 0.0F;
+    }
+    store(width, residual, Stored::f32, i, left);
   });
 }
 
@@ -54,7 +71,14 @@ struct AddConvertedArgs {
 TROUPE_KERNEL_BODY void add_converted(const Block& block, const AddConvertedArgs& args) {
   float* const to = block.at(args.to);
   const void* const from = block.at(args.from);
-  block.for_each(args.count, [&](std::uint64_t i) { to[i] += load(from, args.from_type, i); });
+  const bool in_packs = is_in_packs(to, Stored::f32) && is_in_packs(from, args.from_type);
+  for_each_pack(block, args.count, in_packs, [&](auto width, std::uint64_t i) {
+    const auto brought = bring(width, from, args.from_type, i), before = bring(width, to, Stored::f32, i);
+    const auto more = widened(brought, args.from_type);
+    auto sum = widened(before, Stored::f32);
+    for (unsigned k = 0; k < width(); ++k) sum.of[k] += more.of[k];
+    store(width, to, Stored::f32, i, sum);
+  });
 }
 
 #if !defined(__CUDACC__)

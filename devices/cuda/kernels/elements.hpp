@@ -1,6 +1,7 @@
 #pragma once
 
-#include "devices/cuda/kernels/numbers.hpp"
+#include "devices/cuda/kernels/bytes.hpp"
+#include "devices/cuda/kernels/convert.hpp"
 #include "runtime/model/dropout.hpp"
 
 // What is done with each element by itself: curves, sums and products of tensors, places that change.
@@ -20,15 +21,13 @@ struct TakeBatchArgs {
   Given<BatchPlace> given;
 };
 TROUPE_KERNEL_BODY void take_batch(const Block& block, const TakeBatchArgs& args) {
-  auto* const to = reinterpret_cast<std::uint16_t*>(block.at(args.to));
+  std::byte* const to = block.at(args.to);
   const std::byte* const first = block.at(block.values(args.given).from) + args.offset;
   if (args.makes_f16 != 0) {
-    const auto* const numbers = reinterpret_cast<const float*>(first);
-    block.for_each(args.size_bytes / sizeof *numbers, [&](std::uint64_t i) { to[i] = to_f16(numbers[i]); });
+    convert_all(block, to, Stored::f16, first, Stored::f32, args.size_bytes / sizeof(float));
     return;
   }
-  const auto* const from = reinterpret_cast<const std::uint16_t*>(first);
-  block.for_each(args.size_bytes / sizeof *to, [&](std::uint64_t i) { to[i] = from[i]; });
+  copy_all(block, to, first, args.size_bytes);
 }
 
 /// A gradient, which a layer writes, or to which it adds where another layer has written before.
@@ -37,8 +36,14 @@ struct GradientTo {
   Stored type;
   std::uint32_t adds;
 };
-TROUPE_KERNEL_BODY void put_gradient(const GradientTo& to, void* at, std::uint64_t index, float value) {
-  store(at, to.type, index, to.adds != 0 ? load(at, to.type, index) + value : value);
+template <unsigned kCount>
+TROUPE_KERNEL_BODY void put_gradient(Width<kCount> width, const GradientTo& to, void* at, std::uint64_t index,
+                                     Numbers<kCount> values) {
+  if (to.adds != 0) {
+    const Numbers<kCount> before = load(width, at, to.type, index);
+    for (unsigned k = 0; k < kCount; ++k) values.of[k] = before.of[k] + values.of[k];
+  }
+  store(width, at, to.type, index, values);
 }
 
 enum class Curve : std::uint32_t { relu, tanh, sigmoid, gelu };
@@ -63,11 +68,26 @@ TROUPE_KERNEL_BODY float value_of(Curve curve, float x) {
   }
   return x;
 }
+/// Calls act(curve) with the curve as a constant.
+template <class Act>
+TROUPE_KERNEL_BODY void with_curve(Curve curve, Act&& act) {
+  switch (curve) {
+    case Curve::relu: return act(std::integral_constant<Curve, Curve::relu>{});
+    case Curve::tanh: return act(std::integral_constant<Curve, Curve::tanh>{});
+    case Curve::sigmoid: return act(std::integral_constant<Curve, Curve::sigmoid>{});
+    case Curve::gelu: return act(std::integral_constant<Curve, Curve::gelu>{});
+  }
+}
 TROUPE_KERNEL_BODY void activate(const Block& block, const ActivateArgs& args) {
   void* const to = block.at(args.to);
   const void* const from = block.at(args.from);
-  block.for_each(args.count, [&](std::uint64_t i) {
-    store(to, args.to_type, i, value_of(args.curve, load(from, args.from_type, i)));
+  const bool in_packs = is_in_packs(to, args.to_type) && is_in_packs(from, args.from_type);
+  for_each_pack(block, args.count, in_packs, [&](auto width, std::uint64_t i) {
+    auto x = load(width, from, args.from_type, i);
+    with_curve(args.curve, [&](auto curve) {
+      for (float& one : x.of) one = value_of(curve(), one);
+    });
+    store(width, to, args.to_type, i, x);
   });
 }
 
@@ -96,10 +116,18 @@ TROUPE_KERNEL_BODY void activate_back(const Block& block, const ActivateBackArgs
   void* const to = block.at(args.to.at);
   const void* const gradient = block.at(args.gradient);
   const void* const kept = block.at(args.kept);
-  block.for_each(args.count, [&](std::uint64_t i) {
-    const float slope = slope_of(args.curve, load(kept, args.kept_type, i));
-    const float before = load(gradient, args.gradient_type, i);
-    put_gradient(args.to, to, i, slope == 0 ? 0.0F : before * slope);
+  const bool in_packs =
+      is_in_packs(to, args.to.type) && is_in_packs(gradient, args.gradient_type) && is_in_packs(kept, args.kept_type);
+  for_each_pack(block, args.count, in_packs, [&](auto width, std::uint64_t i) {
+    const auto of_kept = bring(width, kept, args.kept_type, i);
+    const auto of_gradient = bring(width, gradient, args.gradient_type, i);
+    auto slopes = widened(of_kept, args.kept_type);
+    with_curve(args.curve, [&](auto curve) {
+      for (float& one : slopes.of) one = slope_of(curve(), one);
+    });
+    auto values = widened(of_gradient, args.gradient_type);
+    for (unsigned k = 0; k < width(); ++k) values.of[k] = slopes.of[k] == 0 ? 0.0F : values.of[k] * slopes.of[k];
+    put_gradient(width, args.to, to, i, values);
   });
 }
 
@@ -118,17 +146,25 @@ struct CombineArgs {
   Stored to_type;
   std::uint32_t reserved;
 };
+/// Whether all inputs begin where packs do.
+template <class Args>
+TROUPE_KERNEL_BODY bool inputs_are_in_packs(const Block& block, const Args& args) {
+  bool all = true;
+  for (std::uint32_t n = 0; n < args.count_inputs; ++n)
+    all = all && is_in_packs(block.at(args.from[n]), args.from_types[n]);
+  return all;
+}
 TROUPE_KERNEL_BODY void combine(const Block& block, const CombineArgs& args) {
   void* const to = block.at(args.to);
-  const void* from[kMostInputs];
-  for (std::uint32_t n = 0; n < args.count_inputs; ++n) from[n] = block.at(args.from[n]);
-  block.for_each(args.count, [&](std::uint64_t i) {
-    float value = load(from[0], args.from_types[0], i);
+  const bool in_packs = is_in_packs(to, args.to_type) && inputs_are_in_packs(block, args);
+  for_each_pack(block, args.count, in_packs, [&](auto width, std::uint64_t i) {
+    auto value = load(width, block.at(args.from[0]), args.from_types[0], i);
     for (std::uint32_t n = 1; n < args.count_inputs; ++n) {
-      const float other = load(from[n], args.from_types[n], i);
-      value = args.combination == Combination::sum ? value + other : value * other;
+      const auto other = load(width, block.at(args.from[n]), args.from_types[n], i);
+      for (unsigned k = 0; k < width(); ++k)
+        value.of[k] = args.combination == Combination::sum ? value.of[k] + other.of[k] : value.of[k] * other.of[k];
     }
-    store(to, args.to_type, i, value);
+    store(width, to, args.to_type, i, value);
   });
 }
 
@@ -148,13 +184,16 @@ struct FactorBackArgs {
 TROUPE_KERNEL_BODY void factor_back(const Block& block, const FactorBackArgs& args) {
   void* const to = block.at(args.to.at);
   const void* const gradient = block.at(args.gradient);
-  const void* from[kMostInputs];
-  for (std::uint32_t n = 0; n < args.count_inputs; ++n) from[n] = block.at(args.from[n]);
-  block.for_each(args.count, [&](std::uint64_t i) {
-    float value = load(gradient, args.gradient_type, i);
-    for (std::uint32_t n = 0; n < args.count_inputs; ++n)
-      if (n != args.factor) value *= load(from[n], args.from_types[n], i);
-    put_gradient(args.to, to, i, value);
+  const bool in_packs =
+      is_in_packs(to, args.to.type) && is_in_packs(gradient, args.gradient_type) && inputs_are_in_packs(block, args);
+  for_each_pack(block, args.count, in_packs, [&](auto width, std::uint64_t i) {
+    auto value = load(width, gradient, args.gradient_type, i);
+    for (std::uint32_t n = 0; n < args.count_inputs; ++n) {
+      if (n == args.factor) continue;
+      const auto other = load(width, block.at(args.from[n]), args.from_types[n], i);
+      for (unsigned k = 0; k < width(); ++k) value.of[k] *= other.of[k];
+    }
+    put_gradient(width, args.to, to, i, value);
   });
 }
 
@@ -175,10 +214,19 @@ TROUPE_KERNEL_BODY void move_columns(const Block& block, const MoveColumnsArgs& 
   void* const to = block.at(args.to.at);
   const void* const from = block.at(args.from);
   const float factor = value_of(block, args.factor);
-  block.for_each(args.count_rows * args.width, [&](std::uint64_t i) {
-    const std::uint64_t row = i / args.width, column = i % args.width;
-    put_gradient(args.to, to, args.to_first + row * args.to_stride + column,
-                 load(from, args.from_type, args.from_first + row * args.from_stride + column) * factor);
+  const bool is_flat = args.count_rows == 1 || (args.to_stride == args.width && args.from_stride == args.width);
+  const std::uint64_t steps = is_flat ? 0 : args.width | args.to_stride | args.from_stride;
+  const bool in_packs = (steps | args.to_first | args.from_first) % kPack == 0 && is_in_packs(to, args.to.type) &&
+                        is_in_packs(from, args.from_type);
+  for_each_pack(block, args.count_rows * args.width, in_packs, [&](auto width, std::uint64_t i) {
+    std::uint64_t of_to = i, of_from = i;
+    if (!is_flat) {
+      const RowPlace at = place_in_rows(i, args.width);
+      of_to = at.row * args.to_stride + at.column, of_from = at.row * args.from_stride + at.column;
+    }
+    auto values = load(width, from, args.from_type, args.from_first + of_from);
+    for (float& one : values.of) one *= factor;
+    put_gradient(width, args.to, to, args.to_first + of_to, values);
   });
 }
 
@@ -198,15 +246,24 @@ struct PermuteArgs {
   Stored from_type;
   Factor factor{};  // of what is moved
 };
+/// Where element `i` comes from.
+template <class Index>
+TROUPE_KERNEL_BODY std::uint64_t permuted_from(const PermuteArgs& args, Index i) {
+  Index left = i % static_cast<Index>(args.width), at = i - left;
+  for (std::uint32_t k = args.count_extents; k-- > 0; left /= args.extents[k])
+    at += left % args.extents[k] * static_cast<Index>(args.strides[k]);
+  return at;
+}
 TROUPE_KERNEL_BODY void permute(const Block& block, const PermuteArgs& args) {
   void* const to = block.at(args.to.at);
   const void* const from = block.at(args.from);
   const float factor = value_of(block, args.factor);
+  const bool is_small = args.count >> 32 == 0;
   block.for_each(args.count, [&](std::uint64_t i) {
-    std::uint64_t left = i % args.width, at = i - left;
-    for (std::uint32_t k = args.count_extents; k-- > 0; left /= args.extents[k])
-      at += left % args.extents[k] * args.strides[k];
-    put_gradient(args.to, to, i, load(from, args.from_type, at) * factor);
+    const std::uint64_t at = is_small ? permuted_from(args, static_cast<std::uint32_t>(i)) : permuted_from(args, i);
+    auto value = load(Width<1>{}, from, args.from_type, at);
+    value.of[0] *= factor;
+    put_gradient(Width<1>{}, args.to, to, i, value);
   });
 }
 
@@ -227,11 +284,13 @@ TROUPE_KERNEL_BODY void drop(const Block& block, const DropArgs& args) {
   const void* const from = block.at(args.from);
   const std::int32_t* const keys = block.at(args.keys);
   const auto factor = static_cast<float>(1 / (1 - args.rate));
-  block.for_each(args.count, [&](std::uint64_t i) {
-    const std::uint64_t row = i / args.width;
-    const DroppedElements dropped{joined_key(keys + 2 * row), args.layer, args.rate};
-    const float value = load(from, args.from_type, i) * factor;
-    put_gradient(args.to, to, i, dropped.drops(i % args.width) ? 0.0F : value);
+  const bool in_packs = has_packs(from, args.from_type, args.width) && is_in_packs(to, args.to.type);
+  for_each_pack(block, args.count, in_packs, [&](auto width, std::uint64_t i) {
+    const RowPlace at = place_in_rows(i, args.width);
+    const DroppedElements dropped{joined_key(keys + 2 * at.row), args.layer, args.rate};
+    auto values = load(width, from, args.from_type, i);
+    for (unsigned k = 0; k < width(); ++k) values.of[k] = dropped.drops(at.column + k) ? 0.0F : values.of[k] * factor;
+    put_gradient(width, args.to, to, i, values);
   });
 }
 

@@ -169,9 +169,15 @@ class Block {
     asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
     return value;
   }
+  /// The store orders all that this thread has written, and seen of others, before it: it needs no fence of its own.
   __device__ static void release(std::uint64_t* word, std::uint64_t value) {
-    __threadfence_system();
     asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+  }
+  /// Reads a word that others write meanwhile, in no order with other reads: what follows need not wait for it.
+  __device__ static std::uint64_t peek(const std::uint64_t* word) {
+    std::uint64_t value;
+    asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+    return value;
   }
   /// Writes a word that others read meanwhile, in no order with other writes.
   __device__ static void post(std::uint64_t* word, std::uint64_t value) {
@@ -215,6 +221,7 @@ struct HostWords {
   static void release(std::uint64_t* word, std::uint64_t value) noexcept {
     __atomic_store_n(word, value, __ATOMIC_RELEASE);
   }
+  static std::uint64_t peek(const std::uint64_t* word) noexcept { return __atomic_load_n(word, __ATOMIC_RELAXED); }
   static void post(std::uint64_t* word, std::uint64_t value) noexcept {
     __atomic_store_n(word, value, __ATOMIC_RELAXED);
   }

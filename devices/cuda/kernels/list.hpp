@@ -14,6 +14,7 @@
 #include "devices/cuda/kernels/products.hpp"
 #include "devices/cuda/kernels/row_norms.hpp"
 #include "devices/cuda/kernels/sequences.hpp"
+#include "devices/cuda/kernels/short_works.hpp"
 #include "devices/cuda/kernels/sums.hpp"
 #include "devices/cuda/kernels/times.hpp"
 #include "devices/cuda/kernels/update.hpp"
@@ -29,6 +30,7 @@
   KERNEL(end_call, EndCallArgs)                              \
   KERNEL(load_step_block, LoadStepBlockArgs)                 \
   KERNEL(end_step_block, EndStepBlockArgs)                   \
+  KERNEL(short_works, ShortWorksArgs)                        \
   KERNEL(reduce, ReduceArgs)                                 \
   KERNEL(check_gradient, CheckGradientArgs)                  \
   KERNEL(sum_up, SumUpArgs)                                  \
@@ -51,8 +53,10 @@
   KERNEL(convolve_to_weights, ConvolveToWeightsArgs)         \
   KERNEL(add_parts, AddPartsArgs)                            \
   KERNEL(sum_columns, SumColumnsArgs)                        \
-  KERNEL(pool, PoolArgs)                                     \
-  KERNEL(pool_back, PoolBackArgs)                            \
+  KERNEL(max_pool, MaxPoolArgs)                              \
+  KERNEL(max_pool_back, MaxPoolBackArgs)                     \
+  KERNEL(average_pool, AveragePoolArgs)                      \
+  KERNEL(average_pool_back, AveragePoolBackArgs)             \
   KERNEL(activate, ActivateArgs)                             \
   KERNEL(activate_back, ActivateBackArgs)                    \
   KERNEL(combine, CombineArgs)                               \
@@ -64,7 +68,6 @@
   KERNEL(channel_moments, ChannelMomentsArgs)                \
   KERNEL(normalize_channels, NormalizeChannelsArgs)          \
   KERNEL(sum_channel_slopes, SumChannelSlopesArgs)           \
-  KERNEL(channel_gradients, ChannelGradientsArgs)            \
   KERNEL(bring_channel_gradients, BringChannelGradientsArgs) \
   KERNEL(normalize_channels_back, NormalizeChannelsBackArgs) \
   KERNEL(normalize_rows, NormalizeRowsArgs)                  \
@@ -77,4 +80,4 @@
   KERNEL(softmax_rows_back, SoftmaxRowsBackArgs)             \
   KERNEL(cross_entropy, CrossEntropyArgs)                    \
   KERNEL(number_loss, NumberLossArgs)                        \
-  KERNEL(sum_losses, SumLossesArgs)
+  KERNEL(no_loss, NoLossArgs)

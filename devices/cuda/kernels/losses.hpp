@@ -5,7 +5,7 @@
 #include "devices/cuda/kernels/points.hpp"
 #include "devices/cuda/kernels/sums.hpp"
 
-// Losses with their gradients: 32 threads for each row.
+// Losses with their gradients: a warp for each row. The last block adds all rows up.
 namespace troupe::cuda {
 
 /// What one row adds to a step's sums.
@@ -13,7 +13,53 @@ struct RowLoss {
   double loss;
   std::uint32_t counts;
   std::uint32_t correct;
+
+  TROUPE_KERNEL_MEMBER void add(const RowLoss& other) {
+    loss += other.loss;
+    counts += other.counts;
+    correct += other.correct;
+  }
 };
+
+/// Where the sums of rows go.
+struct LossTotal {
+  std::uint64_t* samples;  // that count, for layers behind; null: nobody asks
+  double weight;
+  std::uint32_t adds;    // to what stands in the sums; 0: it is overwritten
+  std::uint32_t counts;  // whether its rows are the step's samples
+};
+
+/// One block. Each thread adds up rows that lie kBlockThreads apart; then the sums of threads.
+TROUPE_KERNEL_BODY void add_up_losses(const Block& block, const LossTotal& total, const RowLoss* rows,
+                                      std::uint64_t count_rows, StepSums* sums) {
+  OfEachThread<RowLoss> found;
+  block.for_each_thread([&](unsigned t) {
+    RowLoss sum{};
+    for (std::uint64_t row = t; row < count_rows; row += kBlockThreads) sum.add(rows[row]);
+    found[t] = sum;
+  });
+  block.add_up_warps(found);
+  RowLoss* const partial = block.shared<RowLoss, kWarps>();
+  block.for_each_thread([&](unsigned t) {
+    if (t % kWarpThreads == 0) partial[t / kWarpThreads] = found[t];
+  });
+  block.barrier();
+  block.once([&] {
+    RowLoss sum = partial[0];
+    for (unsigned warp = 1; warp < kWarps; ++warp) sum.add(partial[warp]);
+    const std::uint64_t counts = total.counts != 0 ? sum.counts : 0, correct = total.counts != 0 ? sum.correct : 0;
+    sums->loss = (total.adds != 0 ? sums->loss : 0) + sum.loss * total.weight;
+    sums->correct = (total.adds != 0 ? sums->correct : 0) + correct;
+    sums->samples = (total.adds != 0 ? sums->samples : 0) + counts;
+    if (total.samples != nullptr) *block.at(total.samples) = counts;
+  });
+}
+/// By the last block, once all rows are there.
+template <class Args>
+TROUPE_KERNEL_BODY void finish_losses(const Block& block, const Args& args) {
+  if (!block.comes_last(block.at(args.stream)->arrived, block.count())) return;
+  add_up_losses(block, args.total, block.at(args.rows), args.count_rows, block.at(block.values(args.given).sums));
+}
 
 struct CrossEntropyArgs {
   StreamState* stream;
@@ -30,15 +76,25 @@ struct CrossEntropyArgs {
   Stored logits_type;
   std::uint32_t reserved;
   Factor factor{};  // of the gradient
+  LossTotal total;
+  Given<SumsPlace> given;
 };
 
 /// Of a row of logits.
 struct LogitSums {
   SoftmaxSums softmax;
   double all;
-  std::uint32_t best, reserved;  // the first one of the largest
+  std::uint32_t best;  // the first one of the largest
+  float largest;       // of those that take() has seen
 
-  TROUPE_KERNEL_MEMBER void take(float x, std::uint32_t at) { add({{x, 1.0F, 1, 0}, static_cast<double>(x), at, 0}); }
+  template <unsigned kCount>
+  TROUPE_KERNEL_MEMBER void take(const Numbers<kCount>& x, std::uint32_t at) {
+    for (unsigned k = 0; k < kCount; ++k) {
+      if (softmax.count + k == 0 || x.of[k] > largest) best = at + k, largest = x.of[k];
+      all += static_cast<double>(x.of[k]);
+    }
+    softmax.take(x, kCount);
+  }
   TROUPE_KERNEL_MEMBER void add(const LogitSums& other) {
     if (other.softmax.count == 0) return;
     const float largest = softmax.largest, others = other.softmax.largest;
@@ -64,34 +120,39 @@ TROUPE_KERNEL_BODY void cross_entropy(const Block& block, const CrossEntropyArgs
   const void* const logits = block.at(args.logits);
   const std::int32_t* const labels = block.at(args.labels);
   const float weight = args.weight * value_of(block, args.factor);
-  const auto logit = [&](std::uint64_t row, std::uint64_t k) {
-    return load(logits, args.logits_type, row * args.classes + k);
-  };
-  with_row_sums<LogitSums>(
-      block, args.count_rows, args.classes,
-      [&](LogitSums& sums, std::uint64_t row, std::uint64_t k) {
-        sums.take(logit(row, k), static_cast<std::uint32_t>(k));
+  const bool in_packs = has_packs(logits, args.logits_type, args.classes) && is_in_packs(gradient, args.gradient.type);
+  with_row_sums<LogitSums, LogitSums, 1>(
+      block, args.count_rows, args.classes, in_packs,
+      [&](auto width, std::uint64_t row, std::uint64_t k) {
+        return bring(width, logits, args.logits_type, row * args.classes + k);
       },
-      [&](const LogitSums& sums, std::uint64_t row, std::uint64_t k) {
+      [&](LogitSums& own, const auto& brought, std::uint64_t, std::uint64_t k) {
+        own.take(widened(brought, args.logits_type), static_cast<std::uint32_t>(k));
+      },
+      [&](auto width, const LogitSums& sums, const auto& brought, std::uint64_t row, std::uint64_t k) {
         const std::int32_t label = labels[row];
         const bool counts = label >= 0 && label != args.ignore;
         const bool is_class = counts && static_cast<std::uint32_t>(label) < args.classes;
         if (k == 0) {
           if (counts && !is_class)
             end_stream(block, args.stream, args.report, StreamFault::bad_label, static_cast<std::uint64_t>(label), row);
-          rows[row] = is_class ? row_loss(args, sums, logit(row, static_cast<std::uint64_t>(label)),
-                                          static_cast<std::uint32_t>(label))
-                               : RowLoss{};
+          const auto of_label = [&] {
+            return load(logits, args.logits_type, row * args.classes + static_cast<std::uint64_t>(label));
+          };
+          rows[row] = is_class ? row_loss(args, sums, of_label(), static_cast<std::uint32_t>(label)) : RowLoss{};
         }
         if (gradient == nullptr) return;
-        float slope = 0;
-        if (is_class) {
-          const float shared = args.smoothing / static_cast<float>(args.classes), own = 1.0F - args.smoothing;
-          slope = ::expf(logit(row, k) - sums.softmax.largest) * (1.0F / sums.softmax.exponentials) - shared -
-                  (k == static_cast<std::uint64_t>(label) ? own : 0.0F);
+        auto slopes = widened(brought, args.logits_type);
+        const float shared = args.smoothing / static_cast<float>(args.classes), own = 1.0F - args.smoothing;
+        const float inverse = 1.0F / sums.softmax.exponentials;
+        for (unsigned j = 0; j < width(); ++j) {
+          const float slope = ::expf(slopes.of[j] - sums.softmax.largest) * inverse - shared -
+                              (k + j == static_cast<std::uint64_t>(label) ? own : 0.0F);
+          slopes.of[j] = is_class ? slope * weight : 0.0F;
         }
-        put_gradient(args.gradient, gradient, row * args.classes + k, slope * weight);
+        put_gradient(width, args.gradient, gradient, row * args.classes + k, slopes);
       });
+  finish_losses(block, args);
 }
 
 /// A loss of numbers and as many targets.
@@ -109,6 +170,8 @@ struct NumberLossArgs {
   Stored numbers_type;
   Stored targets_type;
   Factor factor{};  // of the gradient
+  LossTotal total;
+  Given<SumsPlace> given;
 };
 
 struct NumberLossSums {
@@ -149,16 +212,18 @@ TROUPE_KERNEL_BODY void number_loss(const Block& block, const NumberLossArgs& ar
   const void* const numbers = block.at(args.numbers);
   const void* const targets = block.at(args.targets);
   const float weight = args.weight * value_of(block, args.factor);
-  const auto number = [&](std::uint64_t i) { return load(numbers, args.numbers_type, i); };
-  const auto target = [&](std::uint64_t i) { return load(targets, args.targets_type, i); };
-  with_row_sums<NumberLossSums>(
-      block, args.count_rows, args.width,
-      [&](NumberLossSums& sums, std::uint64_t row, std::uint64_t k) {
+  with_row_sums<NumberLossSums, NumberLossSums, 1>(
+      block, args.count_rows, args.width, /*in_packs=*/false,
+      [&](auto width, std::uint64_t row, std::uint64_t k) {
         const std::uint64_t i = row * args.width + k;
-        take_number(args, sums, number(i), target(i));
+        return BroughtPair<width.value>{
+            bring(width, numbers, args.numbers_type, i), bring(width, targets, args.targets_type, i), {}};
       },
-      [&](const NumberLossSums& sums, std::uint64_t row, std::uint64_t k) {
-        const std::uint64_t i = row * args.width + k;
+      [&](NumberLossSums& own, const auto& brought, std::uint64_t, std::uint64_t) {
+        take_number(args, own, widened(brought.first, args.numbers_type).of[0],
+                    widened(brought.second, args.targets_type).of[0]);
+      },
+      [&](auto, const NumberLossSums& sums, const auto& brought, std::uint64_t row, std::uint64_t k) {
         const auto count = static_cast<float>(sums.counts);
         if (k == 0) {
           if (sums.bad != 0) end_stream(block, args.stream, args.report, StreamFault::bad_target, sums.bad, row);
@@ -166,72 +231,48 @@ TROUPE_KERNEL_BODY void number_loss(const Block& block, const NumberLossArgs& ar
                                        : RowLoss{sums.loss / static_cast<double>(count), 1, sums.wrong == 0 ? 1U : 0U};
         }
         if (gradient == nullptr) return;
-        const float slope = sums.counts == 0 ? 0.0F : slope_of_number(args, number(i), target(i)) / count;
-        put_gradient(args.gradient, gradient, i, slope * weight);
+        const float number = widened(brought.first, args.numbers_type).of[0];
+        const float target = widened(brought.second, args.targets_type).of[0];
+        const float slope = sums.counts == 0 ? 0.0F : slope_of_number(args, number, target) / count;
+        put_gradient(Width<1>{}, args.gradient, gradient, row * args.width + k, Numbers<1>{{slope * weight}});
       });
+  finish_losses(block, args);
 }
 
-struct SumLossesArgs {
+/// The sums of a step without rows.
+struct NoLossArgs {
   const StreamState* stream;
-  const RowLoss* rows;
-  std::uint64_t* samples;  // that count, for layers behind; null: nobody asks
-  std::uint64_t count_rows;
-  double weight;
-  std::uint32_t adds;    // to what stands in the sums; 0: it is overwritten
-  std::uint32_t counts;  // whether its rows are the step's samples
   Given<SumsPlace> given;
 };
-
-/// One block.
-TROUPE_KERNEL_BODY void sum_losses(const Block& block, const SumLossesArgs& args) {
-  const RowLoss* const rows = block.at(args.rows);
-  RowLoss* const partial = block.shared<RowLoss, kBlockThreads>();
-  block.for_each_here(kBlockThreads, [&](std::uint64_t thread) {
-    RowLoss sum{};
-    for (std::uint64_t row = thread; row < args.count_rows; row += kBlockThreads) {
-      sum.loss += rows[row].loss;
-      sum.counts += rows[row].counts;
-      sum.correct += rows[row].correct;
-    }
-    partial[thread] = sum;
-  });
-  block.barrier();
+TROUPE_KERNEL_BODY void no_loss(const Block& block, const NoLossArgs& args) {
   block.once([&] {
-    RowLoss sum{};
-    std::uint64_t counts = 0, correct = 0;
-    for (unsigned thread = 0; thread < kBlockThreads; ++thread) {
-      sum.loss += partial[thread].loss;
-      counts += args.counts != 0 ? partial[thread].counts : 0;
-      correct += args.counts != 0 ? partial[thread].correct : 0;
-    }
     StepSums* const sums = block.at(block.values(args.given).sums);
-    sums->loss = (args.adds != 0 ? sums->loss : 0) + sum.loss * args.weight;
-    sums->correct = (args.adds != 0 ? sums->correct : 0) + correct;
-    sums->samples = (args.adds != 0 ? sums->samples : 0) + counts;
-    if (args.samples != nullptr) *block.at(args.samples) = counts;
+    sums->loss = 0;
+    sums->correct = sums->samples = 0;
   });
 }
 
 #if !defined(__CUDACC__)
-inline void declare(Accesses& touched, const CrossEntropyArgs& args) {
-  touched.reads(args.logits, args.count_rows * args.classes * bytes_of(args.logits_type));
-  touched.reads(args.labels, args.count_rows * sizeof(std::int32_t));
+template <class Args>
+void declare_loss(Accesses& touched, const Args& args, std::uint64_t width) {
   touched.reads(args.factor.at, sizeof(float));
   declare_end(touched, args.stream, args.report);
   touched.writes(args.rows, args.count_rows * sizeof(RowLoss));
-  touched.writes(args.gradient.at, args.count_rows * args.classes * bytes_of(args.gradient.type));
+  touched.writes(args.gradient.at, args.count_rows * width * bytes_of(args.gradient.type));
+  touched.writes(args.total.samples, sizeof *args.total.samples);
+  touched.writes(touched.values(args.given).sums, sizeof(StepSums));
+}
+inline void declare(Accesses& touched, const CrossEntropyArgs& args) {
+  touched.reads(args.logits, args.count_rows * args.classes * bytes_of(args.logits_type));
+  touched.reads(args.labels, args.count_rows * sizeof(std::int32_t));
+  declare_loss(touched, args, args.classes);
 }
 inline void declare(Accesses& touched, const NumberLossArgs& args) {
   touched.reads(args.numbers, args.count_rows * args.width * bytes_of(args.numbers_type));
   touched.reads(args.targets, args.count_rows * args.width * bytes_of(args.targets_type));
-  touched.reads(args.factor.at, sizeof(float));
-  declare_end(touched, args.stream, args.report);
-  touched.writes(args.rows, args.count_rows * sizeof(RowLoss));
-  touched.writes(args.gradient.at, args.count_rows * args.width * bytes_of(args.gradient.type));
+  declare_loss(touched, args, args.width);
 }
-inline void declare(Accesses& touched, const SumLossesArgs& args) {
-  touched.reads(args.rows, args.count_rows * sizeof(RowLoss));
-  touched.writes(args.samples, sizeof *args.samples);
+inline void declare(Accesses& touched, const NoLossArgs& args) {
   touched.writes(touched.values(args.given).sums, sizeof(StepSums));
 }
 #endif

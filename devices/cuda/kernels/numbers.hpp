@@ -102,6 +102,10 @@ TROUPE_KERNEL_BODY void put_word(void* at, std::uint64_t index, const Word& word
 TROUPE_KERNEL_BODY bool is_in_packs(const void* at, Stored type) {
   return reinterpret_cast<std::uintptr_t>(at) % (kPack * bytes_of(type)) == 0;
 }
+/// Whether all rows of `width` elements begin so.
+TROUPE_KERNEL_BODY bool has_packs(const void* at, Stored type, std::uint64_t width) {
+  return width % kPack == 0 && is_in_packs(at, type);
+}
 
 /// Brings elements from `index` on, a multiple of kCount. What makes numbers of them comes apart (widened), so that a
 /// thread can have several on their way.

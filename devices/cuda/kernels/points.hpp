@@ -67,9 +67,9 @@ TROUPE_KERNEL_BODY void signal(const Block& block, const SignalArgs& args) {
   block.once([&] {
     const PointPlace point = block.values(args.given);
     std::uint64_t* const word = block.at(point.word);
+    const std::uint64_t before = Block::peek(word);  // on its way over the bus while the time is written
     write_time(block, args.times);
-    const std::uint64_t poison = Block::acquire(word) & kPoisonedBit;
-    Block::release(word, point.value | poison);
+    Block::release(word, point.value | (before & kPoisonedBit));
   });
 }
 

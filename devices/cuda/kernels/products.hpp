@@ -135,13 +135,24 @@ TROUPE_KERNEL_BODY void add_parts(const Block& block, const AddPartsArgs& args) 
   const float* const partial = block.at(args.to.partial);
   const float* const bias = block.at(args.to.bias);
   const float scale = args.to.scale * value_of(block, args.to.factor);
-  block.for_each(args.to.count, [&](std::uint64_t i) {
-    float sum = 0;
-    for (std::uint32_t part = 0; part < args.to.parts; ++part) sum += partial[part * args.to.count + i];
-    sum *= scale;
-    if (bias != nullptr) sum += bias[i % args.bias_width];
-    if (args.to.adds != 0) sum += load(at, args.to.type, i);
-    store(at, args.to.type, i, sum);
+  const bool in_packs = has_packs(partial, Stored::f32, args.to.count) && is_in_packs(at, args.to.type) &&
+                        (bias == nullptr || has_packs(bias, Stored::f32, args.bias_width));
+  for_each_pack(block, args.to.count, in_packs, [&](auto width, std::uint64_t i) {
+    Numbers<width.value> sum{};
+    for (std::uint32_t part = 0; part < args.to.parts; ++part) {
+      const auto more = load(width, partial, Stored::f32, part * args.to.count + i);
+      for (unsigned k = 0; k < width(); ++k) sum.of[k] += more.of[k];
+    }
+    for (float& one : sum.of) one *= scale;
+    if (bias != nullptr) {
+      const auto more = load(width, bias, Stored::f32, place_in_rows(i, args.bias_width).column);
+      for (unsigned k = 0; k < width(); ++k) sum.of[k] += more.of[k];
+    }
+    if (args.to.adds != 0) {
+      const auto before = load(width, at, args.to.type, i);
+      for (unsigned k = 0; k < width(); ++k) sum.of[k] += before.of[k];
+    }
+    store(width, at, args.to.type, i, sum);
   });
 }
 

@@ -33,17 +33,27 @@ TROUPE_KERNEL_BODY void normalize_rows(const Block& block, const NormalizeRowsAr
   const void* const from = block.at(args.from);
   const float* const scale = block.at(args.scale);
   const float* const shift = block.at(args.shift);
-  const auto element = [&](std::uint64_t row, std::uint64_t c) {
-    return load(from, args.from_type, row * args.width + c);
-  };
-  with_row_sums<Moments>(
-      block, args.count_rows, args.width,
-      [&](Moments& sums, std::uint64_t row, std::uint64_t c) { sums.take(element(row, c)); },
-      [&](const Moments& sums, std::uint64_t row, std::uint64_t c) {
+  const bool in_packs = has_packs(from, args.from_type, args.width) && is_in_packs(to, args.to_type) &&
+                        is_in_packs(scale, Stored::f32) && is_in_packs(shift, Stored::f32);
+  with_row_sums<Moments, NearSums>(
+      block, args.count_rows, args.width, in_packs,
+      [&](auto width, std::uint64_t row, std::uint64_t c) {
+        return bring(width, from, args.from_type, row * args.width + c);
+      },
+      [&](NearSums& own, const auto& brought, std::uint64_t, std::uint64_t) {
+        for (const float x : widened(brought, args.from_type).of) own.take(x);
+      },
+      [&](auto width, const Moments& sums, const auto& brought, std::uint64_t row, std::uint64_t c) {
         const RowMoments found = row_moments(args, sums);
         if (c == 0) moments[row] = found;
-        const float value = (element(row, c) - found.mean) * found.inverse * scale[c];
-        store(to, args.to_type, row * args.width + c, shift == nullptr ? value : value + shift[c]);
+        auto x = widened(brought, args.from_type);
+        const auto by = load(width, scale, Stored::f32, c);
+        for (unsigned k = 0; k < width(); ++k) x.of[k] = (x.of[k] - found.mean) * found.inverse * by.of[k];
+        if (shift != nullptr) {
+          const auto more = load(width, shift, Stored::f32, c);
+          for (unsigned k = 0; k < width(); ++k) x.of[k] += more.of[k];
+        }
+        store(width, to, args.to_type, row * args.width + c, x);
       });
 }
 
@@ -68,22 +78,33 @@ TROUPE_KERNEL_BODY void normalize_rows_back(const Block& block, const NormalizeR
   const RowMoments* const moments = block.at(args.moments);
   const float* const scale = block.at(args.scale);
   const float share = args.is_layer_norm != 0 ? 1 / static_cast<float>(args.width) : 1.0F;
-  const auto normal = [&](std::uint64_t row, std::uint64_t c) {
-    return (load(from, args.from_type, row * args.width + c) - moments[row].mean) * moments[row].inverse;
-  };
-  const auto slope = [&](std::uint64_t row, std::uint64_t c) {
-    return load(gradient, args.gradient_type, row * args.width + c) * scale[c];
-  };
-  with_row_sums<SlopeSums>(
-      block, args.count_rows, args.width,
-      [&](SlopeSums& sums, std::uint64_t row, std::uint64_t c) {
-        sums.slopes += slope(row, c);
-        sums.by_normal += slope(row, c) * normal(row, c);
+  const bool in_packs = has_packs(from, args.from_type, args.width) && is_in_packs(to, args.to.type) &&
+                        is_in_packs(gradient, args.gradient_type) && is_in_packs(scale, Stored::f32);
+  const auto normal = [](float x, const RowMoments& of) { return (x - of.mean) * of.inverse; };
+  with_row_sums<SlopeSums, SlopeSums>(
+      block, args.count_rows, args.width, in_packs,
+      [&](auto width, std::uint64_t row, std::uint64_t c) {
+        const std::uint64_t i = row * args.width + c;
+        return BroughtPair<width.value>{bring(width, gradient, args.gradient_type, i),
+                                        bring(width, from, args.from_type, i), moments[row]};
       },
-      [&](const SlopeSums& sums, std::uint64_t row, std::uint64_t c) {
+      [&](SlopeSums& own, const auto& brought, std::uint64_t, std::uint64_t c) {
+        const auto slope = widened(brought.first, args.gradient_type), x = widened(brought.second, args.from_type);
+        for (unsigned k = 0; k < sizeof x / sizeof(float); ++k) {
+          const float by = slope.of[k] * scale[c + k];
+          own.add({by, by * normal(x.of[k], brought.moments)});
+        }
+      },
+      [&](auto width, const SlopeSums& sums, const auto& brought, std::uint64_t row, std::uint64_t c) {
         const float mean = args.is_layer_norm != 0 ? share * sums.slopes : 0.0F;
-        const float rest = slope(row, c) - mean - normal(row, c) * (share * sums.by_normal);
-        put_gradient(args.to, to, row * args.width + c, moments[row].inverse * rest);
+        const auto x = widened(brought.second, args.from_type), by = load(width, scale, Stored::f32, c);
+        auto slope = widened(brought.first, args.gradient_type);
+        for (unsigned k = 0; k < width(); ++k) {
+          const float rest =
+              slope.of[k] * by.of[k] - mean - normal(x.of[k], brought.moments) * (share * sums.by_normal);
+          slope.of[k] = brought.moments.inverse * rest;
+        }
+        put_gradient(width, args.to, to, row * args.width + c, slope);
       });
 }
 

@@ -24,21 +24,24 @@ TROUPE_KERNEL_BODY void embed(const Block& block, const EmbedArgs& args) {
   void* const to = block.at(args.to);
   const void* const table = block.at(args.table);
   const std::int32_t* const tokens = block.at(args.tokens);
-  block.for_each(args.count * args.width, [&](std::uint64_t i) {
-    const std::int32_t token = tokens[i / args.width];
+  const bool in_packs = has_packs(table, args.table_type, args.width) && is_in_packs(to, args.to_type);
+  for_each_pack(block, args.count * args.width, in_packs, [&](auto width, std::uint64_t i) {
+    const RowPlace at = place_in_rows(i, args.width);
+    const std::int32_t token = tokens[at.row];
     const bool is_known = token >= 0 && static_cast<std::uint32_t>(token) < args.vocabulary;
-    if (token >= 0 && !is_known && i % args.width == 0)
-      end_stream(block, args.stream, args.report, StreamFault::bad_token, static_cast<std::uint64_t>(token),
-                 i / args.width);
-    store(to, args.to_type, i,
-          is_known ? load(table, args.table_type, static_cast<std::uint64_t>(token) * args.width + i % args.width) : 0);
+    if (token >= 0 && !is_known && at.column == 0)
+      end_stream(block, args.stream, args.report, StreamFault::bad_token, static_cast<std::uint64_t>(token), at.row);
+    Numbers<width.value> values{};
+    if (is_known)
+      values = load(width, table, args.table_type, static_cast<std::uint64_t>(token) * args.width + at.column);
+    store(width, to, args.to_type, i, values);
   });
 }
 
-/// Places with one token form a chain, in their order.
+/// Places, sorted by their tokens and then by themselves.
 struct TokenLink {
-  std::int32_t next;       // place; -1: none
-  std::uint32_t is_first;  // of its chain
+  std::int32_t place;
+  std::uint32_t repeats;  // places with its token, where this is the first of them; 0: it is not, or its token is none
 };
 struct LinkTokensArgs {
   const StreamState* stream;
@@ -46,16 +49,37 @@ struct LinkTokensArgs {
   const std::int32_t* tokens;  // [count]
   std::uint64_t count;
 };
+/// Of the tokens beside one.
+struct TokenCounts {
+  std::uint32_t before;  // that come before it in the order
+  std::uint32_t same;
+  std::uint32_t same_before;
+  TROUPE_KERNEL_MEMBER void add(const TokenCounts& other) {
+    before += other.before;
+    same += other.same;
+    same_before += other.same_before;
+  }
+};
+/// A warp for each place, which compares it with all others.
 TROUPE_KERNEL_BODY void link_tokens(const Block& block, const LinkTokensArgs& args) {
   TokenLink* const links = block.at(args.links);
   const std::int32_t* const tokens = block.at(args.tokens);
-  block.for_each(args.count, [&](std::uint64_t place) {
-    const std::int32_t token = tokens[place];
-    std::uint64_t next = place + 1, before = place;
-    while (next < args.count && tokens[next] != token) ++next;
-    while (before > 0 && tokens[before - 1] != token) --before;
-    links[place] = {next < args.count ? static_cast<std::int32_t>(next) : -1, token >= 0 && before == 0 ? 1U : 0U};
-  });
+  with_row_sums<TokenCounts, TokenCounts>(
+      block, args.count, args.count, has_packs(tokens, Stored::f32, args.count),
+      [&](auto width, std::uint64_t, std::uint64_t other) { return bring(width, tokens, Stored::f32, other); },
+      [&](TokenCounts& own, const auto& brought, std::uint64_t place, std::uint64_t other) {
+        const std::int32_t token = tokens[place];
+        for (unsigned k = 0; k < sizeof brought / sizeof brought.words[0]; ++k) {
+          const auto there = static_cast<std::int32_t>(brought.words[k]);
+          const std::uint32_t same = there == token ? 1 : 0, same_before = other + k < place ? same : 0;
+          own.add({(there < token ? 1U : 0U) + same_before, same, same_before});
+        }
+      },
+      [&](auto, const TokenCounts& found, const auto&, std::uint64_t place, std::uint64_t other) {
+        if (other != 0) return;
+        const bool is_first = tokens[place] >= 0 && found.same_before == 0;
+        links[found.before] = {static_cast<std::int32_t>(place), is_first ? found.same : 0};
+      });
 }
 
 /// The gradient to the rows of a table that tokens name; the others are not written.
@@ -71,20 +95,53 @@ struct EmbedBackArgs {
   Stored gradient_type;
   Factor factor{};  // of the sums
 };
+/// How many columns a block sums at a time.
+inline constexpr unsigned kEmbeddedColumns = kPack * kWarpThreads;
+constexpr std::uint64_t count_tiles(const EmbedBackArgs& args) noexcept {
+  return (args.width + kEmbeddedColumns - 1) / kEmbeddedColumns * args.count;
+}
+/// The warps of a block share the places with one token; each takes every kWarps-th of them.
 TROUPE_KERNEL_BODY void embed_back(const Block& block, const EmbedBackArgs& args) {
   float* const to = block.at(args.to);
   const void* const gradient = block.at(args.gradient);
   const std::int32_t* const tokens = block.at(args.tokens);
   const TokenLink* const links = block.at(args.links);
   const float factor = value_of(block, args.factor);
-  block.for_each(args.count * args.width, [&](std::uint64_t i) {
-    const std::uint64_t place = i / args.width, column = i % args.width;
-    if (links[place].is_first == 0) return;
-    float sum = 0;
-    for (auto at = static_cast<std::int64_t>(place); at >= 0; at = links[at].next)
-      sum += load(gradient, args.gradient_type, static_cast<std::uint64_t>(at) * args.width + column);
-    to[static_cast<std::uint64_t>(tokens[place]) * args.width + column] = sum * factor;
-  });
+  float* const sums = block.shared<float, kWarps * kEmbeddedColumns>();
+  const std::uint64_t across = (args.width + kEmbeddedColumns - 1) / kEmbeddedColumns;
+  for (std::uint64_t tile = block.index(); tile < count_tiles(args); tile += block.count()) {
+    const TokenLink* const some = links + tile / across;
+    const std::uint64_t first = tile % across * kEmbeddedColumns;
+    const std::uint32_t repeats = some->repeats;
+    if (repeats == 0) continue;
+    block.for_each_thread([&](unsigned t) {
+      float own[kPack]{};
+      for (std::uint32_t n = t / kWarpThreads; n < repeats; n += kInFlight * kWarps) {
+        float brought[kInFlight][kPack]{};
+        for (unsigned j = 0; j < kInFlight; ++j) {
+          if (n + j * kWarps >= repeats) break;
+          const std::uint64_t row = static_cast<std::uint64_t>(some[n + j * kWarps].place) * args.width;
+          for (unsigned k = 0; k < kPack; ++k) {
+            const std::uint64_t column = first + k * kWarpThreads + t % kWarpThreads;
+            if (column < args.width) brought[j][k] = load(gradient, args.gradient_type, row + column);
+          }
+        }
+        for (unsigned j = 0; j < kInFlight; ++j)
+          for (unsigned k = 0; k < kPack; ++k) own[k] += brought[j][k];
+      }
+      for (unsigned k = 0; k < kPack; ++k)
+        sums[t / kWarpThreads * kEmbeddedColumns + k * kWarpThreads + t % kWarpThreads] = own[k];
+    });
+    block.barrier();
+    const std::uint64_t row = static_cast<std::uint64_t>(tokens[some->place]) * args.width;
+    block.for_each_here(kEmbeddedColumns, [&](std::uint64_t c) {
+      if (first + c >= args.width) return;
+      float sum = sums[c];
+      for (unsigned warp = 1; warp < kWarps; ++warp) sum += sums[warp * kEmbeddedColumns + c];
+      to[row + first + c] = sum * factor;
+    });
+    block.barrier();
+  }
 }
 
 /// to[i] = from[i] + repeated[i % width].
@@ -104,8 +161,14 @@ TROUPE_KERNEL_BODY void add_repeated(const Block& block, const AddRepeatedArgs& 
   void* const to = block.at(args.to);
   const void* const from = block.at(args.from);
   const void* const repeated = block.at(args.repeated);
-  block.for_each(args.count, [&](std::uint64_t i) {
-    store(to, args.to_type, i, load(from, args.from_type, i) + load(repeated, args.repeated_type, i % args.width));
+  const bool in_packs = has_packs(from, args.from_type, args.width) && is_in_packs(to, args.to_type) &&
+                        is_in_packs(repeated, args.repeated_type);
+  for_each_pack(block, args.count, in_packs, [&](auto width, std::uint64_t i) {
+    const auto brought = bring(width, from, args.from_type, i);
+    const auto more = load(width, repeated, args.repeated_type, place_in_rows(i, args.width).column);
+    auto values = widened(brought, args.from_type);
+    for (unsigned k = 0; k < width(); ++k) values.of[k] += more.of[k];
+    store(width, to, args.to_type, i, values);
   });
 }
 
@@ -122,17 +185,27 @@ struct SoftmaxRowsArgs {
 TROUPE_KERNEL_BODY void softmax_rows(const Block& block, const SoftmaxRowsArgs& args) {
   void* const weights = block.at(args.weights);
   const float* const scores = block.at(args.scores);
-  const auto reads = [&](std::uint64_t row, std::uint64_t column) {
-    return args.causal == 0 || column <= row % args.length;
+  const bool in_packs = has_packs(scores, Stored::f32, args.length) && is_in_packs(weights, args.type);
+  // How many of the elements from `column` on the row reads.
+  const auto reads = [&](std::uint64_t row, std::uint64_t column, unsigned count) -> unsigned {
+    const std::uint64_t end = args.causal == 0 ? args.length : place_in_rows(row, args.length).column + 1;
+    return column >= end ? 0 : end - column < count ? static_cast<unsigned>(end - column) : count;
   };
-  with_row_sums<SoftmaxSums>(
-      block, args.count_rows, args.length,
-      [&](SoftmaxSums& sums, std::uint64_t row, std::uint64_t column) {
-        if (reads(row, column)) sums.take(scores[row * args.length + column]);
+  with_row_sums<SoftmaxSums, SoftmaxSums>(
+      block, args.count_rows, args.length, in_packs,
+      [&](auto width, std::uint64_t row, std::uint64_t column) {
+        return bring(width, scores, Stored::f32, row * args.length + column);
       },
-      [&](const SoftmaxSums& sums, std::uint64_t row, std::uint64_t column) {
-        const std::uint64_t i = row * args.length + column;
-        store(weights, args.type, i, reads(row, column) ? ::expf(scores[i] - sums.largest) / sums.exponentials : 0.0F);
+      [&](SoftmaxSums& own, const auto& brought, std::uint64_t row, std::uint64_t column) {
+        const auto x = widened(brought, Stored::f32);
+        if (const unsigned few = reads(row, column, sizeof x / sizeof(float)); few != 0) own.take(x, few);
+      },
+      [&](auto width, const SoftmaxSums& sums, const auto& brought, std::uint64_t row, std::uint64_t column) {
+        auto x = widened(brought, Stored::f32);
+        const unsigned few = reads(row, column, width());
+        for (unsigned k = 0; k < width(); ++k)
+          x.of[k] = k < few ? ::expf(x.of[k] - sums.largest) / sums.exponentials : 0.0F;
+        store(width, weights, args.type, row * args.length + column, x);
       });
 }
 
@@ -151,15 +224,24 @@ TROUPE_KERNEL_BODY void softmax_rows_back(const Block& block, const SoftmaxRowsB
   void* const to = block.at(args.to);
   const float* const gradient = block.at(args.gradient);
   const void* const weights = block.at(args.weights);
-  with_row_sums<FloatSum>(
-      block, args.count_rows, args.length,
-      [&](FloatSum& sum, std::uint64_t row, std::uint64_t column) {
+  const bool in_packs =
+      has_packs(gradient, Stored::f32, args.length) && is_in_packs(weights, args.type) && is_in_packs(to, args.type);
+  with_row_sums<FloatSum, FloatSum>(
+      block, args.count_rows, args.length, in_packs,
+      [&](auto width, std::uint64_t row, std::uint64_t column) {
         const std::uint64_t i = row * args.length + column;
-        sum.value += load(weights, args.type, i) * gradient[i];
+        return BroughtPair<width.value>{
+            bring(width, weights, args.type, i), bring(width, gradient, Stored::f32, i), {}};
       },
-      [&](const FloatSum& sum, std::uint64_t row, std::uint64_t column) {
-        const std::uint64_t i = row * args.length + column;
-        store(to, args.type, i, args.scale * load(weights, args.type, i) * (gradient[i] - sum.value));
+      [&](FloatSum& own, const auto& brought, std::uint64_t, std::uint64_t) {
+        const auto weight = widened(brought.first, args.type), slope = widened(brought.second, Stored::f32);
+        for (unsigned k = 0; k < sizeof slope / sizeof(float); ++k) own.value += weight.of[k] * slope.of[k];
+      },
+      [&](auto width, const FloatSum& sum, const auto& brought, std::uint64_t row, std::uint64_t column) {
+        const auto weight = widened(brought.first, args.type);
+        auto slope = widened(brought.second, Stored::f32);
+        for (unsigned k = 0; k < width(); ++k) slope.of[k] = args.scale * weight.of[k] * (slope.of[k] - sum.value);
+        store(width, to, args.type, row * args.length + column, slope);
       });
 }
 

@@ -19,10 +19,16 @@ struct ReduceArgs {
 
 TROUPE_KERNEL_BODY void reduce(const Block& block, const ReduceArgs& args) {
   float* const to = block.at(args.to);
-  block.for_each(args.count, [&](std::uint64_t i) {
-    float sum = block.at(args.parts[0])[i];
-    for (std::uint64_t p = 1; p < args.count_parts; ++p) sum += block.at(args.parts[p])[i];
-    to[i] = sum;
+  bool in_packs = is_in_packs(to, Stored::f32);
+  for (std::uint64_t p = 0; p < args.count_parts; ++p)
+    in_packs = in_packs && is_in_packs(block.at(args.parts[p]), Stored::f32);
+  for_each_pack(block, args.count, in_packs, [&](auto width, std::uint64_t i) {
+    auto sum = load(width, block.at(args.parts[0]), Stored::f32, i);
+    for (std::uint64_t p = 1; p < args.count_parts; ++p) {
+      const auto more = load(width, block.at(args.parts[p]), Stored::f32, i);
+      for (unsigned k = 0; k < width(); ++k) sum.of[k] += more.of[k];
+    }
+    store(width, to, Stored::f32, i, sum);
   });
 }
 
@@ -61,8 +67,10 @@ TROUPE_KERNEL_BODY std::uint64_t whose(const Block& block, const CheckGradientAr
 TROUPE_KERNEL_BODY void find_not_finite(const Block& block, const CheckGradientArgs& args) {
   const float* const sum = block.at(args.sum);
   std::uint64_t first = args.count;  // that this thread has seen
-  block.for_each(args.count, [&](std::uint64_t i) {
-    if (!is_finite(sum[i]) && i < first) first = i;
+  for_each_pack(block, args.count, is_in_packs(sum, Stored::f32), [&](auto width, std::uint64_t i) {
+    const auto values = load(width, sum, Stored::f32, i);
+    for (unsigned k = 0; k < width(); ++k)
+      if (!is_finite(values.of[k]) && i + k < first) first = i + k;
   });
   if (first < args.count)
     Block::lower(&block.at(block.values(args.given).sums)->bad_gradient, whose(block, args, first));
@@ -113,13 +121,15 @@ struct SumUpArgs {
 };
 
 /// One thread.
-TROUPE_KERNEL_BODY void sum_up(const Block& block, const SumUpArgs& args) {
+TROUPE_KERNEL_BODY void add_up_sums(const Block& block, std::uint64_t count_parts, const SumUpValues& values) {
   block.once([&] {
-    const SumUpValues& values = args.given.block == nullptr ? args.given.own : *block.at(args.given.block);
     StepSums total;
-    for (std::uint64_t p = 0; p < args.count_parts; ++p) total.add(*block.at(values.parts[p]));
+    for (std::uint64_t p = 0; p < count_parts; ++p) total.add(*block.at(values.parts[p]));
     *block.at(values.total) = total;
   });
+}
+TROUPE_KERNEL_BODY void sum_up(const Block& block, const SumUpArgs& args) {
+  add_up_sums(block, args.count_parts, args.given.block == nullptr ? args.given.own : *block.at(args.given.block));
 }
 
 /// Copies a step's sums, whose places change from step to step.
@@ -157,7 +167,14 @@ TROUPE_KERNEL_BODY void weighted_delta(const Block& block, const WeightedDeltaAr
   const float* const anchor = block.at(args.anchor);
   const float* const from = block.at(args.from);
   const auto samples = static_cast<float>(block.at(block.values(args.given).sums)->samples);
-  block.for_each(args.count, [&](std::uint64_t i) { to[i] = samples * (anchor[i] - from[i]); });
+  const bool in_packs =
+      is_in_packs(to, Stored::f32) && is_in_packs(anchor, Stored::f32) && is_in_packs(from, Stored::f32);
+  for_each_pack(block, args.count, in_packs, [&](auto width, std::uint64_t i) {
+    const auto before = load(width, anchor, Stored::f32, i), now = load(width, from, Stored::f32, i);
+    auto delta = before;
+    for (unsigned k = 0; k < width(); ++k) delta.of[k] = samples * (before.of[k] - now.of[k]);
+    store(width, to, Stored::f32, i, delta);
+  });
 }
 
 #if !defined(__CUDACC__)

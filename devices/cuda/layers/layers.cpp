@@ -57,6 +57,8 @@ LayerRoom room_for(const Kind& kind, const LayerWork& work, std::uint32_t rows) 
       check_at_most(work.inputs.size(), kMostInputs, "inputs");
     if constexpr (std::is_same_v<Kind, Transpose>)
       check_at_most(work.output->shape.extents.size(), kMostExtents, "extents");
+    if constexpr (std::is_same_v<Kind, MaxPool>)
+      room.kept = rows * work.output->width() * index_bytes_of(std::uint64_t{kind.kernel.height} * kind.kernel.width);
     if constexpr (std::is_same_v<Kind, BatchNorm>) {
       room.kept = on_a_boundary(channels * sizeof(ChannelMoments)) + channels * sizeof(SlopeSums);
       room.dnn_kept = kDnnNormTensors * on_a_boundary(channels * sizeof(float));

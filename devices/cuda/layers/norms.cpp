@@ -64,20 +64,19 @@ void bring_gradients(const BatchNormArgs& norm, const BatchNormBackArgs& back, c
 }
 
 void find_moments(const BatchNorm& norm, const LayerWork& work, const Pass& pass, const ColumnSums& sums) {
-  ChannelMomentsArgs args{};
-  args.to = moments_of(work), args.sums = sums, args.epsilon = static_cast<float>(norm.epsilon);
+  const auto epsilon = static_cast<float>(norm.epsilon);
   if (pass.training) {
     SumChannelsArgs batch{};
-    batch.partial = reinterpret_cast<Moments*>(pass.math.scratch());
+    batch.to = moments_of(work), batch.partial = reinterpret_cast<Moments*>(pass.math.scratch());
     batch.from = work.inputs[0]->at, batch.from_type = work.inputs[0]->type;
-    batch.sums = sums;
-    pass.stream.launch(batch, count_tiles(sums) * kBlockThreads);
-    args.partial = batch.partial;
-  } else {
-    args.running_mean = work.parameters[kRunningMean].as_floats();
-    args.running_variance = work.parameters[kRunningVariance].as_floats();
+    batch.sums = sums, batch.epsilon = epsilon;
+    return pass.stream.launch(batch, count_tiles(sums) * kBlockThreads);
   }
-  pass.stream.launch(args, sums.count_columns);
+  ChannelMomentsArgs running{};
+  running.to = moments_of(work), running.channels = sums.count_columns, running.epsilon = epsilon;
+  running.running_mean = work.parameters[kRunningMean].as_floats();
+  running.running_variance = work.parameters[kRunningVariance].as_floats();
+  pass.stream.launch(running, running.channels);
 }
 
 void normalize_rows_forward(const LayerWork& work, const Pass& pass, double epsilon, bool is_layer_norm) {
@@ -90,24 +89,21 @@ void normalize_rows_forward(const LayerWork& work, const Pass& pass, double epsi
   if (is_layer_norm) args.shift = work.parameters[1].as_floats();
   args.count_rows = pass.rows * (work.output->width() / width), args.width = width;
   args.epsilon = static_cast<float>(epsilon), args.is_layer_norm = is_layer_norm ? 1 : 0;
-  pass.stream.launch(args, args.count_rows * kSummedColumns);
+  pass.stream.launch(args, args.count_rows * kWarpThreads);
 }
 
 void normalize_rows_backward(const LayerWork& work, const Pass& pass, bool is_layer_norm) {
   const Tensor &input = *work.inputs[0], &output = *work.output;
   const std::uint64_t width = output.shape.extents.back(), rows = pass.rows * (output.width() / width);
   const auto* const moments = reinterpret_cast<const RowMoments*>(work.kept);
-  SumColumnsArgs to_scale{};
-  to_scale.from = output.gradient, to_scale.from_type = output.gradient_type;
-  to_scale.times = input.at, to_scale.times_type = input.type, to_scale.moments = moments;
-  to_scale.sums = {rows, width, 1, 0};
-  pass.math.sum_columns(pass.stream, to_scale, work.parameters[0].gradient, pass.gradient_factor);
-  if (is_layer_norm) {
-    SumColumnsArgs to_shift{};
-    to_shift.from = output.gradient, to_shift.from_type = output.gradient_type;
-    to_shift.sums = {rows, width, 1, 0};
-    pass.math.sum_columns(pass.stream, to_shift, work.parameters[1].gradient, pass.gradient_factor);
-  }
+  SumColumnsArgs to_parameters{};
+  to_parameters.from = output.gradient, to_parameters.from_type = output.gradient_type;
+  to_parameters.times = input.at, to_parameters.times_type = input.type, to_parameters.moments = moments;
+  to_parameters.sums = {rows, width, 1, 0};
+  to_parameters.times_to = work.parameters[0].gradient;
+  if (is_layer_norm) to_parameters.to = work.parameters[1].gradient;
+  to_parameters.factor = pass.gradient_factor;
+  pass.math.sum_columns(pass.stream, to_parameters);
   if (work.gradients[0].at == nullptr) return;
   NormalizeRowsBackArgs args{};
   args.to = work.gradients[0];
@@ -115,7 +111,7 @@ void normalize_rows_backward(const LayerWork& work, const Pass& pass, bool is_la
   args.from = input.at, args.from_type = input.type;
   args.moments = moments, args.scale = work.parameters[0].as_floats();
   args.count_rows = rows, args.width = width, args.is_layer_norm = is_layer_norm ? 1 : 0;
-  pass.stream.launch(args, rows * kSummedColumns);
+  pass.stream.launch(args, rows * kWarpThreads);
 }
 
 }  // namespace
@@ -147,25 +143,22 @@ void backward(const BatchNorm& norm, const LayerWork& work, const Pass& pass) {
   const Tensor &input = *work.inputs[0], &output = *work.output;
   const ColumnSums sums = over_channels(work, pass);
   SumChannelSlopesArgs slopes{};
+  slopes.sums_to = slopes_of(work, sums.count_columns);
+  slopes.scale_to = work.parameters[kScale].gradient, slopes.shift_to = work.parameters[kShift].gradient;
+  slopes.mean_to = work.parameters[kRunningMean].gradient;
+  slopes.variance_to = work.parameters[kRunningVariance].gradient;
   slopes.partial = reinterpret_cast<SlopeSums*>(pass.math.scratch());
   slopes.gradient = output.gradient, slopes.gradient_type = output.gradient_type;
   slopes.from = input.at, slopes.from_type = input.type;
-  slopes.moments = moments_of(work), slopes.sums = sums;
+  slopes.moments = moments_of(work), slopes.samples = pass.samples, slopes.sums = sums;
+  slopes.factor = pass.gradient_factor;
   pass.stream.launch(slopes, count_tiles(sums) * kBlockThreads);
-  ChannelGradientsArgs gradients{};
-  gradients.sums_to = slopes_of(work, sums.count_columns);
-  gradients.scale_to = work.parameters[kScale].gradient, gradients.shift_to = work.parameters[kShift].gradient;
-  gradients.mean_to = work.parameters[kRunningMean].gradient;
-  gradients.variance_to = work.parameters[kRunningVariance].gradient;
-  gradients.partial = slopes.partial, gradients.moments = slopes.moments;
-  gradients.samples = pass.samples, gradients.sums = sums, gradients.factor = pass.gradient_factor;
-  pass.stream.launch(gradients, sums.count_columns);
   if (work.gradients[0].at == nullptr) return;
   NormalizeChannelsBackArgs args{};
   args.to = work.gradients[0];
   args.gradient = output.gradient, args.gradient_type = output.gradient_type;
   args.from = input.at, args.from_type = input.type;
-  args.moments = slopes.moments, args.sums = gradients.sums_to;
+  args.moments = slopes.moments, args.sums = slopes.sums_to;
   args.scale = work.parameters[kScale].as_floats();
   args.count = pass.rows * output.width(), args.channels = sums.count_columns;
   pass.stream.launch(args, args.count);

@@ -15,6 +15,7 @@ PoolShape window_of(const LayerWork& work, std::uint32_t rows, Size2 kernel, Siz
   s.padding_height = padding.height, s.padding_width = padding.width;
   s.out_height = windows(s.height, kernel.height, stride.height, padding.height);
   s.out_width = windows(s.width, kernel.width, stride.width, padding.width);
+  find_divisors(s);
   return s;
 }
 template <class Pool>
@@ -27,57 +28,61 @@ PoolShape pool_shape(const GlobalAveragePool&, const LayerWork& work, std::uint3
   return window_of(work, rows, {in[0], in[1]}, {1, 1}, {0, 0});
 }
 
-PoolArgs forward_args(PoolKind kind, const PoolShape& shape, const LayerWork& work) {
-  PoolArgs args{};
+template <class Args>
+void launch(Args& args, const Pass& pass) {
+  divide_among_threads(args);
+  pass.stream.launch(args, count_items(args));
+}
+
+template <class Args>
+Args forward_args(const PoolShape& shape, const LayerWork& work) {
+  Args args{};
+  args.shape = shape;
   args.to = work.output->at, args.to_type = work.output->type;
   args.from = work.inputs[0]->at, args.from_type = work.inputs[0]->type;
-  args.shape = shape, args.kind = kind;
   return args;
 }
-
-PoolBackArgs backward_args(PoolKind kind, const PoolShape& shape, const LayerWork& work) {
-  const GradientTo& to = work.gradients[0];
-  PoolBackArgs args{};
-  args.to = to.at, args.to_type = to.type, args.adds = to.adds;
+template <class Args>
+Args backward_args(const PoolShape& shape, const LayerWork& work) {
+  Args args{};
+  args.shape = shape, args.to = work.gradients[0];
   args.gradient = work.output->gradient, args.gradient_type = work.output->gradient_type;
-  if (kind == PoolKind::max) {
-    args.input = work.inputs[0]->at, args.input_type = work.inputs[0]->type;
-    args.output = work.output->at, args.output_type = work.output->type;
-  }
-  args.shape = shape, args.kind = kind;
   return args;
 }
 
-void pool_forward(PoolKind kind, const PoolShape& shape, const LayerWork& work, const Pass& pass) {
-  PoolArgs args = forward_args(kind, shape, work);
-  pass.stream.launch(args, shape.count_out());
+template <class Pool>
+void average(const Pool& pool, const LayerWork& work, const Pass& pass) {
+  auto args = forward_args<AveragePoolArgs>(pool_shape(pool, work, pass.rows), work);
+  launch(args, pass);
 }
-
-void pool_backward(PoolKind kind, const PoolShape& shape, const LayerWork& work, const Pass& pass) {
+template <class Pool>
+void average_back(const Pool& pool, const LayerWork& work, const Pass& pass) {
   if (work.gradients[0].at == nullptr) return;
-  PoolBackArgs args = backward_args(kind, shape, work);
-  pass.stream.launch(args, shape.count_in());
+  auto args = backward_args<AveragePoolBackArgs>(pool_shape(pool, work, pass.rows), work);
+  launch(args, pass);
 }
 
 }  // namespace
 
+/// Evaluations, and pools before which nothing is trained, write no index.
 void forward(const MaxPool& pool, const LayerWork& work, const Pass& pass) {
-  pool_forward(PoolKind::max, pool_shape(pool, work, pass.rows), work, pass);
+  auto args = forward_args<MaxPoolArgs>(pool_shape(pool, work, pass.rows), work);
+  const bool has_gradient = pass.training && !work.gradients.empty() && work.gradients[0].at != nullptr;
+  if (has_gradient) args.index = work.kept;
+  launch(args, pass);
 }
 void backward(const MaxPool& pool, const LayerWork& work, const Pass& pass) {
-  pool_backward(PoolKind::max, pool_shape(pool, work, pass.rows), work, pass);
+  if (work.gradients[0].at == nullptr) return;
+  auto args = backward_args<MaxPoolBackArgs>(pool_shape(pool, work, pass.rows), work);
+  args.index = work.kept;
+  launch(args, pass);
 }
-void forward(const AveragePool& pool, const LayerWork& work, const Pass& pass) {
-  pool_forward(PoolKind::average, pool_shape(pool, work, pass.rows), work, pass);
-}
-void backward(const AveragePool& pool, const LayerWork& work, const Pass& pass) {
-  pool_backward(PoolKind::average, pool_shape(pool, work, pass.rows), work, pass);
-}
-void forward(const GlobalAveragePool& pool, const LayerWork& work, const Pass& pass) {
-  pool_forward(PoolKind::average, pool_shape(pool, work, pass.rows), work, pass);
-}
+
+void forward(const AveragePool& pool, const LayerWork& work, const Pass& pass) { average(pool, work, pass); }
+void backward(const AveragePool& pool, const LayerWork& work, const Pass& pass) { average_back(pool, work, pass); }
+void forward(const GlobalAveragePool& pool, const LayerWork& work, const Pass& pass) { average(pool, work, pass); }
 void backward(const GlobalAveragePool& pool, const LayerWork& work, const Pass& pass) {
-  pool_backward(PoolKind::average, pool_shape(pool, work, pass.rows), work, pass);
+  average_back(pool, work, pass);
 }
 
 }  // namespace troupe::cuda

@@ -211,7 +211,8 @@ void backward(const Conv2d& conv, const LayerWork& work, const Pass& pass) {
   pass.math.convolve_to_weights(pass.stream, to_weights);
   if (conv.bias) {
     SumColumnsArgs to_bias = sums_of(*work.output, to_weights.shape.count_out() / conv.filters, conv.filters);
-    pass.math.sum_columns(pass.stream, to_bias, work.parameters[1].gradient, pass.gradient_factor);
+    to_bias.to = work.parameters[1].gradient, to_bias.factor = pass.gradient_factor;
+    pass.math.sum_columns(pass.stream, to_bias);
   }
   if (work.gradients[0].at == nullptr) return;
   ConvolveToImagesArgs to_images = to_images_args(conv, work, pass.rows);

@@ -52,7 +52,7 @@ void backward(const Embedding& embedding, const LayerWork& work, const Pass& pas
   links.links = reinterpret_cast<TokenLink*>(pass.scratch);
   links.tokens = reinterpret_cast<const std::int32_t*>(work.inputs[0]->at);
   links.count = pass.rows * work.inputs[0]->width();
-  pass.stream.launch(links, links.count);
+  pass.stream.launch(links, links.count * kWarpThreads);
   pass.stream.clear_at(reinterpret_cast<std::byte*>(table.gradient), table.count * sizeof(float));
   EmbedBackArgs args{};
   args.to = table.gradient;
@@ -60,7 +60,7 @@ void backward(const Embedding& embedding, const LayerWork& work, const Pass& pas
   args.tokens = links.tokens, args.links = links.links;
   args.count = links.count, args.width = embedding.width, args.vocabulary = embedding.vocabulary;
   args.factor = pass.gradient_factor;
-  pass.stream.launch(args, args.count * args.width);
+  pass.stream.launch(args, count_tiles(args) * kBlockThreads);
 }
 
 void forward(const Position&, const LayerWork& work, const Pass& pass) {
@@ -77,7 +77,8 @@ void backward(const Position&, const LayerWork& work, const Pass& pass) {
   SumColumnsArgs to_positions{};
   to_positions.from = output.gradient, to_positions.from_type = output.gradient_type;
   to_positions.sums = {pass.rows, output.width(), 1, 0};
-  pass.math.sum_columns(pass.stream, to_positions, work.parameters[0].gradient, pass.gradient_factor);
+  to_positions.to = work.parameters[0].gradient, to_positions.factor = pass.gradient_factor;
+  pass.math.sum_columns(pass.stream, to_positions);
   move_all(work.gradients[0], output.gradient, output.gradient_type, pass.rows * output.width(), pass);
 }
 
@@ -99,7 +100,7 @@ void forward(const Attention& attention, const LayerWork& work, const Pass& pass
                                          heads.length(), heads.part(), heads.scale());
   pass.math.multiply(pass.stream, to_scores);
   SoftmaxRowsArgs softmax = heads.softmax(work.kept, scores, attention.causal, input.type);
-  pass.stream.launch(softmax, softmax.count_rows * kSummedColumns);
+  pass.stream.launch(softmax, softmax.count_rows * kWarpThreads);
   MultiplyArgs to_output =
       heads.product(heads.of_output(output.at, output.type), 0, heads.weights(work.kept, input.type),
                     heads.of_input(input.at, input.type, 2), heads.part(), heads.length());
@@ -127,7 +128,7 @@ void backward(const Attention& attention, const LayerWork& work, const Pass& pas
   multiply(heads.weights(to_weights, Stored::f32), 0, gradient,
            HeadProducts::transposed(heads.of_input(input.at, input.type, 2)), heads.length(), heads.part());
   SoftmaxRowsBackArgs softmax = heads.softmax_back(to_scores, to_weights, work.kept, input.type);
-  pass.stream.launch(softmax, softmax.count_rows * kSummedColumns);
+  pass.stream.launch(softmax, softmax.count_rows * kWarpThreads);
   const Matrix slopes = heads.weights(to_scores, input.type);
   multiply(heads.of_input(to.at, to.type, 0), to.adds, slopes, heads.of_input(input.at, input.type, 1), heads.part(),
            heads.length());

@@ -80,29 +80,61 @@ TEST(CudaThreads, ConvolveAsOneForm) {
   EXPECT_NEAR(along, dot(y, g), 1e-3);
 }
 
+/// Two packs of 36 columns, or 35 columns one by one.
 TEST(CudaThreads, SumColumnsAndChannels) {
-  constexpr std::size_t kRows = 67, kColumns = 35;
-  const ColumnSums sums{kRows, kColumns, 2, 0};
-  const std::vector<float> x = random_numbers(6, kRows * kColumns);
-  std::vector<float> partial(2 * kColumns);
-  std::vector<Moments> moments(2 * kColumns);
-  std::vector<ChannelMoments> channels(kColumns);
-  std::vector<SlopeSums> slopes(2 * kColumns);
-  run(sum_columns, SumColumnsArgs{nullptr, partial.data(), x.data(), nullptr, nullptr, sums, {}, {}}, 2);
-  run(sum_channels, SumChannelsArgs{nullptr, moments.data(), x.data(), sums, {}, 0}, 3);
-  run(channel_moments, ChannelMomentsArgs{nullptr, channels.data(), moments.data(), nullptr, nullptr, sums, 0, 0}, 1);
-  run(sum_channel_slopes,
-      SumChannelSlopesArgs{nullptr, slopes.data(), x.data(), x.data(), channels.data(), sums, {}, {}}, 2);
-  for (std::size_t c = 0; c < kColumns; ++c) {
-    double sum = 0, squares = 0;
-    for (std::size_t r = 0; r < kRows; ++r) sum += static_cast<double>(x[r * kColumns + c]);
-    for (std::size_t r = 0; r < kRows; ++r)
-      squares += std::pow(static_cast<double>(x[r * kColumns + c]) - sum / static_cast<double>(kRows), 2);
-    EXPECT_NEAR(static_cast<double>(partial[c] + partial[kColumns + c]), sum, 1e-4);
-    EXPECT_NEAR(static_cast<double>(channels[c].mean), sum / static_cast<double>(kRows), 1e-6);
-    EXPECT_NEAR(static_cast<double>(channels[c].variance), squares / static_cast<double>(kRows), 1e-5);
-    EXPECT_NEAR(static_cast<double>(slopes[c].slopes + slopes[kColumns + c].slopes), sum, 1e-4);
+  for (const std::size_t columns : {std::size_t{35}, std::size_t{36}}) {
+    constexpr std::size_t kRows = 67;
+    const ColumnSums sums{kRows, columns, 2, 0};
+    const std::vector<float> x = random_numbers(6, kRows * columns);
+    std::vector<float> found(columns);
+    std::vector<Moments> moments(2 * columns);
+    std::vector<ChannelMoments> channels(columns);
+    std::vector<SlopeSums> partial(2 * columns), slopes(columns);
+    StreamState state;
+    SumColumnsArgs args{};
+    args.stream = &state, args.to = found.data(), args.partial = partial.data(), args.from = x.data();
+    args.sums = sums;
+    run(sum_columns, args, 2);
+    run(sum_channels, SumChannelsArgs{&state, channels.data(), moments.data(), x.data(), sums, {}, 0}, 3);
+    SumChannelSlopesArgs back{};
+    back.stream = &state, back.sums_to = slopes.data(), back.partial = partial.data(), back.gradient = x.data();
+    back.from = x.data(), back.moments = channels.data(), back.sums = sums;
+    run(sum_channel_slopes, back, 2);
+    for (std::size_t c = 0; c < columns; ++c) {
+      double sum = 0, squares = 0;
+      for (std::size_t r = 0; r < kRows; ++r) sum += static_cast<double>(x[r * columns + c]);
+      for (std::size_t r = 0; r < kRows; ++r)
+        squares += std::pow(static_cast<double>(x[r * columns + c]) - sum / static_cast<double>(kRows), 2);
+      EXPECT_NEAR(static_cast<double>(found[c]), sum, 1e-4);
+      EXPECT_NEAR(static_cast<double>(channels[c].mean), sum / static_cast<double>(kRows), 1e-6);
+      EXPECT_NEAR(static_cast<double>(channels[c].variance), squares / static_cast<double>(kRows), 1e-5);
+      EXPECT_NEAR(static_cast<double>(slopes[c].slopes), sum, 1e-4);
+    }
+    for (const std::uint32_t arrived : state.arrived) ASSERT_EQ(arrived, 0U);
   }
+}
+
+TEST(CudaThreads, AddUpWhatTokensGetInEachOrder) {
+  constexpr std::size_t kPlaces = 70, kWidth = 130;
+  std::vector<std::int32_t> tokens(kPlaces);
+  for (std::size_t place = 0; place < kPlaces; ++place) tokens[place] = place % 9 == 0 ? -1 : place % 4 == 1 ? 5 : 3;
+  const std::vector<float> gradient = random_numbers(12, kPlaces * kWidth);
+  std::vector<TokenLink> links(kPlaces);
+  std::vector<float> to(7 * kWidth, 9);
+  run(link_tokens, LinkTokensArgs{nullptr, links.data(), tokens.data(), kPlaces}, 2);
+  EmbedBackArgs back{};
+  back.to = to.data(), back.gradient = gradient.data(), back.tokens = tokens.data(), back.links = links.data();
+  back.count = kPlaces, back.width = kWidth, back.vocabulary = 7;
+  run(embed_back, back, 3);
+  for (const std::size_t token : {std::size_t{3}, std::size_t{5}}) {
+    for (std::size_t c = 0; c < kWidth; ++c) {
+      double sum = 0;
+      for (std::size_t place = 0; place < kPlaces; ++place)
+        if (tokens[place] == static_cast<std::int32_t>(token)) sum += static_cast<double>(gradient[place * kWidth + c]);
+      ASSERT_NEAR(static_cast<double>(to[token * kWidth + c]), sum, 1e-4) << token << ", " << c;
+    }
+  }
+  for (std::size_t c = 0; c < kWidth; ++c) ASSERT_EQ(to[4 * kWidth + c], 9) << "no place has this token";
 }
 
 TEST(CudaThreads, NormalizeRowsAndMakeWeightsOfThem) {
@@ -138,6 +170,27 @@ TEST(CudaThreads, NormalizeRowsAndMakeWeightsOfThem) {
   }
 }
 
+TEST(CudaThreads, AverageWholeImages) {
+  constexpr std::size_t kImages = 3, kPixels = 35, kChannels = 44;
+  const std::vector<float> x = random_numbers(10, kImages * kPixels * kChannels);
+  std::vector<float> y(kImages * kChannels);
+  AveragePoolArgs args{};
+  args.to = y.data(), args.from = x.data();
+  PoolShape& s = args.shape;
+  s.images = kImages, s.height = s.kernel_height = 5, s.width = s.kernel_width = 7, s.channels = kChannels;
+  s.out_height = s.out_width = s.stride_height = s.stride_width = 1;
+  find_divisors(s);
+  divide_among_threads(args);
+  EXPECT_EQ(count_items(args), 2 * kBlockThreads);  // 33 groups of four channels
+  run(average_pool, args, 1);
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    double sum = 0;
+    for (std::size_t p = 0; p < kPixels; ++p)
+      sum += static_cast<double>(x[(i / kChannels * kPixels + p) * kChannels + i % kChannels]);
+    EXPECT_NEAR(static_cast<double>(y[i]), sum / kPixels, 1e-6) << i;
+  }
+}
+
 TEST(CudaThreads, AddUpLosses) {
   constexpr std::size_t kRows = 67, kClasses = 35;
   const std::vector<float> logits = random_numbers(9, kRows * kClasses), targets(logits.size(), 0.25F);
@@ -151,11 +204,9 @@ TEST(CudaThreads, AddUpLosses) {
   entropy.stream = &state, entropy.report = &report, entropy.rows = rows.data(), entropy.logits = logits.data();
   entropy.gradient = {gradient.data(), Stored::f32, 0}, entropy.labels = labels.data();
   entropy.count_rows = kRows, entropy.classes = kClasses, entropy.ignore = -1, entropy.weight = 1;
-  run(cross_entropy, entropy, 2);
   StepSums sums{};
-  SumLossesArgs total{};
-  total.rows = rows.data(), total.count_rows = kRows, total.weight = 1, total.counts = 1, total.given.own.sums = &sums;
-  run(sum_losses, total, 1);
+  entropy.total.weight = 1, entropy.total.counts = 1, entropy.given.own.sums = &sums;
+  run(cross_entropy, entropy, 2);
   double loss = 0;
   for (std::size_t r = 0; r < kRows; ++r) {
     double exponentials = 0, slope = 0;
@@ -172,6 +223,7 @@ TEST(CudaThreads, AddUpLosses) {
   numbers.stream = &state, numbers.report = &report, numbers.rows = rows.data(), numbers.numbers = logits.data();
   numbers.gradient = {gradient.data(), Stored::f32, 0}, numbers.targets = targets.data();
   numbers.count_rows = kRows, numbers.width = kClasses, numbers.weight = 1;
+  numbers.total.weight = 1, numbers.given.own.sums = &sums;
   run(number_loss, numbers, 2);
   double mean = 0;
   for (std::size_t k = 0; k < kClasses; ++k) {
@@ -179,6 +231,9 @@ TEST(CudaThreads, AddUpLosses) {
     mean += (std::log1p(std::exp(z)) - 0.25 * z) / static_cast<double>(kClasses);
   }
   EXPECT_NEAR(rows[0].loss, mean, 1e-5);
+  double all = 0;
+  for (const RowLoss& row : rows) all += row.loss;
+  EXPECT_NEAR(sums.loss, all, 1e-9);
 }
 
 }  // namespace

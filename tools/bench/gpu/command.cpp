@@ -271,8 +271,8 @@ class Trained {
     stream_->enqueue(programs_, [&] {
       replica_->step(*stream_, batch_, rows_, sums_, sink_);
       stream_->update(rule_step(rule_, number_), number_, stripe_, std::span{&memory_.gradients, 1}, sums_);
+      done_[number_ % kStepsInFlight] = stream_->mark();
     });
-    done_[number_ % kStepsInFlight] = stream_->mark();
   }
 
   Side& side_;
