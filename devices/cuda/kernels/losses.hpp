@@ -29,13 +29,16 @@ struct LossTotal {
   std::uint32_t counts;  // whether its rows are the step's samples
 };
 
-/// One block. Each thread adds up rows that lie kBlockThreads apart; then the sums of threads.
-TROUPE_KERNEL_BODY void add_up_losses(const Block& block, const LossTotal& total, const RowLoss* rows,
-                                      std::uint64_t count_rows, StepSums* sums) {
+/// By the last block, once all rows are there. A row that ends the stream leaves the sums as they are.
+template <class Args>
+TROUPE_KERNEL_BODY void finish_losses(const Block& block, const Args& args) {
+  StreamState* const stream = block.at(args.stream);
+  if (!block.comes_last(stream->arrived, block.count())) return;
+  const RowLoss* const rows = block.at(args.rows);
   OfEachThread<RowLoss> found;
   block.for_each_thread([&](unsigned t) {
     RowLoss sum{};
-    for (std::uint64_t row = t; row < count_rows; row += kBlockThreads) sum.add(rows[row]);
+    for (std::uint64_t row = t; row < args.count_rows; row += kBlockThreads) sum.add(rows[row]);
     found[t] = sum;
   });
   block.add_up_warps(found);
@@ -45,20 +48,17 @@ TROUPE_KERNEL_BODY void add_up_losses(const Block& block, const LossTotal& total
   });
   block.barrier();
   block.once([&] {
+    if (Block::glance(&stream->failed) != 0) return;
     RowLoss sum = partial[0];
     for (unsigned warp = 1; warp < kWarps; ++warp) sum.add(partial[warp]);
+    const LossTotal& total = args.total;
     const std::uint64_t counts = total.counts != 0 ? sum.counts : 0, correct = total.counts != 0 ? sum.correct : 0;
+    StepSums* const sums = block.at(block.values(args.given).sums);
     sums->loss = (total.adds != 0 ? sums->loss : 0) + sum.loss * total.weight;
     sums->correct = (total.adds != 0 ? sums->correct : 0) + correct;
     sums->samples = (total.adds != 0 ? sums->samples : 0) + counts;
     if (total.samples != nullptr) *block.at(total.samples) = counts;
   });
-}
-/// By the last block, once all rows are there.
-template <class Args>
-TROUPE_KERNEL_BODY void finish_losses(const Block& block, const Args& args) {
-  if (!block.comes_last(block.at(args.stream)->arrived, block.count())) return;
-  add_up_losses(block, args.total, block.at(args.rows), args.count_rows, block.at(block.values(args.given).sums));
 }
 
 struct CrossEntropyArgs {
@@ -253,24 +253,36 @@ TROUPE_KERNEL_BODY void no_loss(const Block& block, const NoLossArgs& args) {
 }
 
 #if !defined(__CUDACC__)
+/// `ends`: whether one of its rows ends the stream.
 template <class Args>
-void declare_loss(Accesses& touched, const Args& args, std::uint64_t width) {
+void declare_loss(Accesses& touched, const Args& args, std::uint64_t width, bool ends) {
   touched.reads(args.factor.at, sizeof(float));
   declare_end(touched, args.stream, args.report);
   touched.writes(args.rows, args.count_rows * sizeof(RowLoss));
   touched.writes(args.gradient.at, args.count_rows * width * bytes_of(args.gradient.type));
+  const SumsPlace place = touched.values(args.given);
+  if (ends) return;
   touched.writes(args.total.samples, sizeof *args.total.samples);
-  touched.writes(touched.values(args.given).sums, sizeof(StepSums));
+  touched.writes(place.sums, sizeof(StepSums));
 }
 inline void declare(Accesses& touched, const CrossEntropyArgs& args) {
   touched.reads(args.logits, args.count_rows * args.classes * bytes_of(args.logits_type));
   touched.reads(args.labels, args.count_rows * sizeof(std::int32_t));
-  declare_loss(touched, args, args.classes);
+  bool ends = false;
+  for (std::uint64_t row = 0; row < args.count_rows; ++row) {
+    const std::int32_t label = touched.at(args.labels)[row];
+    ends = ends || (label >= 0 && label != args.ignore && static_cast<std::uint32_t>(label) >= args.classes);
+  }
+  declare_loss(touched, args, args.classes, ends);
 }
 inline void declare(Accesses& touched, const NumberLossArgs& args) {
   touched.reads(args.numbers, args.count_rows * args.width * bytes_of(args.numbers_type));
   touched.reads(args.targets, args.count_rows * args.width * bytes_of(args.targets_type));
-  declare_loss(touched, args, args.width);
+  bool ends = false;
+  const void* const targets = touched.at(static_cast<const std::byte*>(args.targets));
+  for (std::uint64_t i = 0; i < args.count_rows * args.width && args.beta == 0; ++i)
+    ends = ends || load(targets, args.targets_type, i) > 1;
+  declare_loss(touched, args, args.width, ends);
 }
 inline void declare(Accesses& touched, const NoLossArgs& args) {
   touched.writes(touched.values(args.given).sums, sizeof(StepSums));
