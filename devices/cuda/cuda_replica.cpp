@@ -46,6 +46,7 @@ CudaReplica::CudaReplica(DeviceState& device, const Graph& graph, const Layout& 
   find_rooms(graph);
   take_memory(graph, libraries_for(memory));
   connect();
+  find_orders(graph, layout);
   prepare_stages();
 }
 
@@ -275,6 +276,37 @@ void CudaReplica::connect() {
     for (std::size_t n = 0; stage->has_backward && n < stage->read.size(); ++n) give(*stage, stage->read[n]);
 }
 
+/// Weights of convolutions are put in another order when their bucket is acquired, in one kernel with the others of it.
+void CudaReplica::find_orders(const Graph& graph, const Layout& layout) {
+  std::vector<Stage*> acquirers(buckets_.size());
+  for (Stage& stage : stages_)
+    for (const std::uint32_t b : stage.buckets) acquirers[b] = &stage;
+  std::vector<bool> has_weights(stages_.size());
+  for (std::size_t p = 0; p < graph.parameters().size(); ++p) {
+    const Stage& stage = stages_[graph.parameters()[p].layer];
+    if (has_weights[stage.work.layer]) continue;  // they are its first parameter
+    has_weights[stage.work.layer] = true;
+    const auto order = kept_weights(stage.work, stage.operation);
+    if (!order) continue;
+    const std::uint64_t at = layout.entries()[p].first;
+    for (std::size_t b = 0; b < buckets_.size(); ++b)
+      if (const std::uint64_t first = buckets_[b].first_in_layout(); at >= first && at < first + buckets_[b].count)
+        acquirers[b]->orders.push_back(*order);
+  }
+}
+
+void CudaReplica::order_all_weights(CudaStream& stream) const {
+  WeightOrders all;
+  for (const Stage& stage : stages_) all.insert(all.end(), stage.orders.begin(), stage.orders.end());
+  order_weights(stream, all, {});
+}
+
+/// Gradients that libraries have left in the replica's memory, of all layers since the last time.
+void CudaReplica::bring_landed(CudaStream& stream, const Pass& pass) {
+  order_weights(stream, landed_, pass.gradient_factor);
+  landed_.clear();
+}
+
 /// Before anything waits: libraries choose, load and take memory for whole batches.
 void CudaReplica::prepare_stages() {
   for (const Stage& stage : stages_) {
@@ -295,20 +327,25 @@ CudaStream& CudaReplica::own(Stream& stream, const Memory& batch, std::uint32_t 
 }
 
 void CudaReplica::take_batch(CudaStream& stream, Memory batch, std::uint32_t rows) {
-  const std::byte* const from = device_.memory().address(batch);
+  TakeFieldsArgs args{};
+  args.given.own.from = device_.memory().address(batch);
+  std::uint64_t most = 0;
+  const auto launch = [&] {
+    if (args.count != 0) stream.launch(args, most / 2);
+    args.count = most = 0;
+  };
   for (const Field& field : fields_) {
-    TakeBatchArgs args{};
-    args.to = tensors_[field.tensor].at;
-    args.offset = field.offset;
-    args.size_bytes = rows * field.row_bytes;
-    args.makes_f16 = field.makes_f16 ? 1 : 0;
-    args.given.own.from = from;
-    stream.launch(args, args.size_bytes / 2);
+    if (args.count == kMostFields) launch();
+    const std::uint64_t size_bytes = rows * field.row_bytes;
+    args.fields[args.count++] = {tensors_[field.tensor].at, field.offset, size_bytes, field.makes_f16 ? 1U : 0U, 0};
+    most = std::max(most, size_bytes);
   }
+  launch();
 }
 
 /// The scale is of the mean loss, and gradients are of the sum: a power of two between them costs no bits.
 Pass CudaReplica::pass_on(CudaStream& stream, std::uint32_t rows, Memory sums, bool trains) {
+  landed_.clear();
   const auto losses = static_cast<float>(std::bit_ceil(rows * losses_of_row_));
   const bool scales = trains && loss_scale_ != nullptr;
   return {.stream = stream,
@@ -320,6 +357,7 @@ Pass CudaReplica::pass_on(CudaStream& stream, std::uint32_t rows, Memory sums, b
           .samples = samples_,
           .loss_factor = scales ? Factor{&loss_scale_->now.scale, 1 / losses} : Factor{},
           .gradient_factor = scales ? Factor{&loss_scale_->now.inverse, losses} : Factor{},
+          .landed = landed_,
           .sums = device_.memory().address_of<StepSums>(sums, sizeof(StepSums), "a step's sums")};
 }
 
@@ -379,6 +417,7 @@ void CudaReplica::step(Stream& stream, Memory batch, std::uint32_t rows, Memory 
       has_all = true;
     }
     queue.begin_work(WorkKind::compute, "forward");
+    order_weights(queue, stage.orders, {});
     const LayerRange range{queue, "forward", stage.name};
     forward_of(stage, pass);
   }
@@ -391,6 +430,11 @@ void CudaReplica::step(Stream& stream, Memory batch, std::uint32_t rows, Memory 
       const LayerRange range{queue, "backward", stage->name};
       backward(stage->work, stage->operation, pass);
     }
+    if (next == buckets_.size() || last_layers_[next] != stage->work.layer) continue;
+    if (!landed_.empty()) {
+      queue.begin_work(WorkKind::compute, "backward");
+      bring_landed(queue, pass);
+    }
     while (next < buckets_.size() && last_layers_[next] == stage->work.layer) sink.ready(buckets_[next++], stream);
   }
 }
@@ -401,6 +445,7 @@ void CudaReplica::evaluate(Stream& stream, Memory batch, std::uint32_t rows, Mem
   queue.begin_work(WorkKind::evaluate, "evaluate", /*begins_batch=*/true);
   take_batch(queue, batch, rows);
   const Pass pass = pass_on(queue, rows, sums, false);
+  order_all_weights(queue);
   for (Stage& stage : stages_) {
     const LayerRange range{queue, "evaluate", stage.name};
     forward_of(stage, pass);

@@ -39,6 +39,7 @@ class CudaReplica final : public Replica {
     bool is_loss = false;
     bool has_backward = false;           // what it puts out depends on a parameter
     std::vector<std::uint32_t> buckets;  // that its parameters are in, and no stage before reads
+    WeightOrders orders;                 // of weights in these buckets, when they are acquired
   };
   /// A field of a batch that the graph reads.
   struct Field {
@@ -65,6 +66,9 @@ class CudaReplica final : public Replica {
   std::uint64_t place_gradients(std::vector<Use>& uses) const;
   void take_memory(const Graph& graph, const MathLibraries& libraries);
   void connect();
+  void find_orders(const Graph& graph, const Layout& layout);
+  void order_all_weights(CudaStream& stream) const;
+  void bring_landed(CudaStream& stream, const Pass& pass);
   void prepare_stages();
   CudaStream& own(Stream& stream, const Memory& batch, std::uint32_t rows) const;
   MathLibraries libraries_for(const ReplicaMemory& memory) const;
@@ -91,6 +95,7 @@ class CudaReplica final : public Replica {
   const std::int32_t* keys_ = nullptr;          // of samples; null: the graph drops nothing
   std::byte* scratch_ = nullptr;
   std::uint64_t* samples_ = nullptr;
+  WeightOrders landed_;  // of the step that is being enqueued
   std::unique_ptr<Math> math_;
   DeviceMemory memory_;
 };

@@ -217,7 +217,9 @@ void Math::prepare(const ConvolveArgs& args, const std::uint16_t* half_bias, boo
   (void)prepare(dnn_operation(args, nullptr, false));
 }
 void Math::prepare(const ConvolveToImagesArgs& args) { (void)prepare(dnn_operation(args)); }
-void Math::prepare(const ConvolveToWeightsArgs& args) { (void)prepare(dnn_operation(args, landing_of(args))); }
+void Math::prepare(const ConvolveToWeightsArgs& args, std::byte* landing) {
+  (void)prepare(dnn_operation(args, landing_of(args, landing)));
+}
 
 /// Null: the library cannot.
 const DnnPlan* Math::plan_of(const std::optional<DnnOperation>& what) const {
@@ -271,29 +273,18 @@ void Math::convolve_to_images(CudaStream& stream, ConvolveToImagesArgs& args) co
 
 /// Where a library writes a gradient. Its order of weights is channels last, as is that of images, so a gradient can be
 /// written in its place where both orders are one.
-void* Math::landing_of(const ConvolveToWeightsArgs& args) const noexcept {
+void* Math::landing_of(const ConvolveToWeightsArgs& args, std::byte* landing) const noexcept {
   const bool fits = args.images_type == Stored::f32 && (args.shape.taps() == 1 || args.shape.channels_of_group() == 1);
-  return fits && !lands(args.to.at, args.to.factor) ? args.to.at : landing_;
+  return fits && !lands(args.to.at, args.to.factor) ? static_cast<std::byte*>(args.to.at) : landing;
 }
 
 /// As multiply_to_gradient().
-void Math::convolve_to_weights(CudaStream& stream, ConvolveToWeightsArgs& args) const {
-  const ConvolutionShape& shape = args.shape;
-  void* const landing = landing_of(args);
-  if (run_by_library(stream, dnn_operation(args, landing))) {
-    if (landing == args.to.at) return;
-    PermuteArgs bring{};
-    bring.to = {args.to.at, args.to.type, 0};
-    bring.from = landing_, bring.from_type = args.images_type;
-    bring.count = shape.count_weights(), bring.width = shape.taps() * shape.channels_of_group();
-    bring.extents[0] = shape.channels_of_group(), bring.strides[0] = 1;
-    bring.extents[1] = static_cast<std::uint32_t>(shape.taps()), bring.strides[1] = shape.channels_of_group();
-    bring.count_extents = 2;
-    bring.factor = args.to.factor;
-    return stream.launch(bring, bring.count);
-  }
-  args.to.count = shape.count_weights();
+bool Math::convolve_to_weights(CudaStream& stream, ConvolveToWeightsArgs& args, std::byte* landing) const {
+  void* const to = landing_of(args, landing);
+  if (run_by_library(stream, dnn_operation(args, to))) return to == landing;
+  args.to.count = args.shape.count_weights();
   launch(stream, args, extents_of(args), 0);
+  return false;
 }
 
 // ---- Attention ----

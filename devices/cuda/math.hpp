@@ -28,7 +28,7 @@ constexpr std::uint64_t attention_workspace_bytes(std::uint64_t rows, std::uint6
 /// What a replica's layers ask for at most.
 struct MathRoom {
   std::uint64_t summed_columns = 0;  // of sum_columns()
-  std::uint64_t landed_bytes = 0;    // of multiply_to_gradient(): product and sums; of convolve_to_weights()
+  std::uint64_t landed_bytes = 0;    // of multiply_to_gradient(): product and sums
 };
 
 /// The libraries that a replica uses; null: kernels of ours.
@@ -50,7 +50,7 @@ class Math {
   // What was not prepared is chosen when it is first enqueued, and has to do with that memory.
   void prepare(const ConvolveArgs& args, const std::uint16_t* half_bias, bool with_relu);
   void prepare(const ConvolveToImagesArgs& args);
-  void prepare(const ConvolveToWeightsArgs& args);
+  void prepare(const ConvolveToWeightsArgs& args, std::byte* landing);
   void prepare(const AttentionArgs& args, const AttentionBackArgs* back);
   void prepare(const BatchNormArgs& args, const BatchNormBackArgs& back);
 
@@ -81,7 +81,9 @@ class Math {
   /// The same, and what is below 0 becomes 0.
   void convolve_with_relu(CudaStream& stream, const ConvolveArgs& args, const std::uint16_t* half_bias) const;
   void convolve_to_images(CudaStream& stream, ConvolveToImagesArgs& args) const;
-  void convolve_to_weights(CudaStream& stream, ConvolveToWeightsArgs& args) const;
+  /// `landing`: memory of the replica for the gradient in the images' type. True: it lies there, channels last, and is
+  /// still to be brought to its place.
+  bool convolve_to_weights(CudaStream& stream, ConvolveToWeightsArgs& args, std::byte* landing) const;
   /// `back`: the gradient that will follow; null: none will. False: nothing is done, since only a library can. The
   /// library works in the layers' scratch, behind the product sums.
   bool attend(CudaStream& stream, const AttentionArgs& args, const AttentionBackArgs* back) const;
@@ -109,7 +111,7 @@ class Math {
   bool multiply_in_place(CudaStream& stream, const MultiplyArgs& args, float* sums_to) const;
   bool multiply_and_bring(CudaStream& stream, const MultiplyArgs& args, float* sums_to) const;
   bool lands(const void* gradient, const Factor& factor) const noexcept;
-  void* landing_of(const ConvolveToWeightsArgs& args) const noexcept;
+  void* landing_of(const ConvolveToWeightsArgs& args, std::byte* landing) const noexcept;
   std::uint64_t own_scratch_bytes() const noexcept;
   void add_bias(CudaStream& stream, const ProductTo& to, std::uint64_t rows, std::uint64_t columns) const;
   std::byte* grow_workspace(std::uint64_t size_bytes);

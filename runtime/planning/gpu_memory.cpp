@@ -128,13 +128,13 @@ class ReplicaMemoryOf {
     const auto* const conv = std::get_if<Conv2d>(&graph_.layers()[layer].operation);
     return conv != nullptr && !is_one_product(*conv);
   }
-  /// Where the gradients to the weights of the largest layer land that a library computes; of products the bias's, too.
+  /// Where the gradients to weights and bias of the largest product land that a library computes.
   std::uint64_t landing() const {
     std::uint64_t most = 0;
     for (std::uint32_t l = 0; l < graph_.layers().size(); ++l) {
       const Operation& operation = graph_.layers()[l].operation;
       if (!std::holds_alternative<Dense>(operation) && !std::holds_alternative<Conv2d>(operation)) continue;
-      std::uint64_t bytes = is_convolution(l) ? on_a_boundary(weights_of(l) * kF32) : 0;
+      std::uint64_t bytes = 0;
       for (const Parameter& parameter : graph_.parameters())
         if (parameter.layer == l && !is_convolution(l)) bytes += on_a_boundary(parameter.count_elements() * kF32);
       most = std::max(most, bytes);
@@ -145,12 +145,14 @@ class ReplicaMemoryOf {
   std::uint64_t norm_tensors(std::uint32_t layer) const {
     return 6 * on_a_boundary(graph_.output_of(layer).extents.back() * kF32);
   }
-  /// The workspace for what cuDNN may compute, and what batch norms keep more than otherwise.
+  /// The workspace for what cuDNN may compute, what batch norms keep more than otherwise, and where the gradients to
+  /// weights of convolutions land.
   std::uint64_t dnn() const {
     std::uint64_t kept = 0;
     bool computes = false;
     for (std::uint32_t l = 0; l < graph_.layers().size(); ++l) {
       const bool is_norm = std::holds_alternative<BatchNorm>(graph_.layers()[l].operation);
+      if (is_convolution(l)) kept += on_a_boundary(weights_of(l) * element_bytes_);
       if (is_norm) kept += norm_tensors(l) - std::min(norm_tensors(l), on_a_boundary(this->kept(l)));
       computes = computes || is_norm || is_convolution(l);
     }

@@ -243,7 +243,7 @@ TEST(CudaConvolutions, DoWithoutAWorkspaceThatDoesNotFit) {
 
 /// How a step ends where the kernel fails that brings gradients to their places.
 std::string ended_without_bringing(bool owns_gradients) {
-  return said_with({{"TROUPE_CUDA_HOST_FAULT", "troupe_permute:2=illegal_address"}}, [&] {
+  return said_with({{"TROUPE_CUDA_HOST_FAULT", "troupe_order_weights:2=illegal_address"}}, [&] {
     Trial trial{by_library(), one_channel(), owns_gradients};
     trial.step(1);
     return text(name_of(trial.end().code()));

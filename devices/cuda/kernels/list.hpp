@@ -1,5 +1,6 @@
 #pragma once
 
+#include "devices/cuda/kernels/batches.hpp"
 #include "devices/cuda/kernels/bytes.hpp"
 #include "devices/cuda/kernels/channel_norms.hpp"
 #include "devices/cuda/kernels/column_sums.hpp"
@@ -18,6 +19,7 @@
 #include "devices/cuda/kernels/sums.hpp"
 #include "devices/cuda/kernels/times.hpp"
 #include "devices/cuda/kernels/update.hpp"
+#include "devices/cuda/kernels/weight_orders.hpp"
 
 // All kernels: KERNEL(name, arguments). The body is troupe::cuda::name, the symbol troupe_name.
 #define TROUPE_CUDA_KERNELS(KERNEL)                          \
@@ -46,7 +48,7 @@
   KERNEL(leave_out_sums, LeaveOutSumsArgs)                   \
   KERNEL(write_ranges, WriteRangesArgs)                      \
   KERNEL(update, UpdateArgs)                                 \
-  KERNEL(take_batch, TakeBatchArgs)                          \
+  KERNEL(take_fields, TakeFieldsArgs)                        \
   KERNEL(multiply, MultiplyArgs)                             \
   KERNEL(convolve, ConvolveArgs)                             \
   KERNEL(convolve_to_images, ConvolveToImagesArgs)           \
@@ -63,6 +65,7 @@
   KERNEL(factor_back, FactorBackArgs)                        \
   KERNEL(move_columns, MoveColumnsArgs)                      \
   KERNEL(permute, PermuteArgs)                               \
+  KERNEL(order_weights, OrderWeightsArgs)                    \
   KERNEL(drop, DropArgs)                                     \
   KERNEL(sum_channels, SumChannelsArgs)                      \
   KERNEL(channel_moments, ChannelMomentsArgs)                \

@@ -50,8 +50,10 @@ LayerRoom room_for(const Kind& kind, const LayerWork& work, std::uint32_t rows) 
         room.math.landed_bytes += on_a_boundary(parameter.count * sizeof(float));
     if constexpr (std::is_same_v<Kind, Conv2d>) {
       check_pixels(work, rows);
-      room.kept = work.parameters[0].count * bytes_of(work.parameters[0].type);  // in another order
-      if (!is_product(kind)) room.math.landed_bytes = on_a_boundary(work.parameters[0].count * sizeof(float));
+      const LayerParameter& weights = work.parameters[0];
+      check_at_most(weights.count, (std::uint64_t{1} << 31) - 1, "weights");
+      room.kept = weights.count * bytes_of(weights.type);  // in another order
+      if (!is_product(kind)) room.dnn_kept = on_a_boundary(room.kept) + weights.count * bytes_of(work.inputs[0]->type);
     }
     if constexpr (std::is_same_v<Kind, Add> || std::is_same_v<Kind, Multiply>)
       check_at_most(work.inputs.size(), kMostInputs, "inputs");

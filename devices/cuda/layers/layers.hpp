@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -39,12 +40,17 @@ struct LayerWork {
   std::vector<GradientTo> gradients;  // by input; at null: none is computed
   const Tensor* output = nullptr;     // of a loss: null
   std::vector<LayerParameter> parameters{};
-  std::byte* kept = nullptr;  // memory from the forward to the backward pass
+  std::byte* kept = nullptr;  // memory from the forward to the backward pass; of a convolution: its weights
   /// Of the ReLU that has put out the input, in this step: backward() gives the gradient to what that has read. Null:
   /// it gives the one to what that has put out.
   const std::byte* relu_mask = nullptr;
   bool is_first_loss = false, is_last_loss = false;
 };
+
+/// Weights of convolutions that are to be written in another order; see weight_orders.hpp.
+using WeightOrders = std::vector<WeightOrder>;
+/// Enqueues them, times the factor.
+void order_weights(CudaStream& stream, const WeightOrders& orders, const Factor& factor);
 
 /// A step or an evaluation that is being enqueued.
 struct Pass {
@@ -57,6 +63,7 @@ struct Pass {
   std::uint64_t* samples;    // that count in this step; known behind the last loss
   Factor loss_factor;        // of the gradients of losses
   Factor gradient_factor;    // of gradients to parameters, which takes the other one away
+  WeightOrders& landed;      // gradients to bring to their place before others ask for them
   StepSums* sums;
 };
 
@@ -81,6 +88,8 @@ void prepare(const Conv2d& conv, const LayerWork& work, const Tensor* relu, std:
              Math& math);
 
 void forward(const LayerWork& work, const Operation& operation, const Pass& pass);
+/// What is done before the forward pass with the weights of a convolution; nothing: they are read as they are.
+std::optional<WeightOrder> kept_weights(const LayerWork& work, const Operation& operation);
 /// Whether a convolution is one product of matrices: each pixel's channels times the weights.
 bool is_affine(const Conv2d& conv) noexcept;
 /// The layer and the ReLU behind it, which writes `to`, at once. `mask`: of a dense layer, where the ReLU's mask goes;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <variant>
 
 #include "devices/cuda/layers/layers.hpp"
@@ -106,16 +107,26 @@ ConvolutionShape shape_of(const Conv2d& conv, const LayerWork& work, std::uint32
 const void* channels_last(const LayerWork& work, const ConvolutionShape& shape) {
   return shape.taps() == 1 ? work.parameters[0].values : work.kept;
 }
-void bring_channels_last(const LayerWork& work, const ConvolutionShape& shape, const Pass& pass) {
-  if (shape.taps() == 1) return;
-  PermuteArgs args{};
-  args.to = {work.kept, work.parameters[0].type, 0};
-  args.from = work.parameters[0].values, args.from_type = work.parameters[0].type;
-  args.count = work.parameters[0].count, args.width = shape.taps() * shape.channels_of_group();
-  args.extents[0] = static_cast<std::uint32_t>(shape.taps()), args.strides[0] = 1;
-  args.extents[1] = shape.channels_of_group(), args.strides[1] = shape.taps();
-  args.count_extents = 2;
-  pass.stream.launch(args, args.count);
+/// Where the gradient to the weights lands, behind the weights in the other order.
+std::byte* landing_of(const LayerWork& work) {
+  const LayerParameter& weights = work.parameters[0];
+  return work.kept + on_a_boundary(weights.count * bytes_of(weights.type));
+}
+
+/// From [filters, inner, outer] to [filters, outer, inner].
+WeightOrder weight_order(std::uint64_t count, std::uint64_t outer, std::uint64_t inner) {
+  WeightOrder order{};
+  order.count = static_cast<std::uint32_t>(count), order.outer = static_cast<std::uint32_t>(outer);
+  order.inner = divisor_of(static_cast<std::uint32_t>(inner));
+  order.filter = divisor_of(static_cast<std::uint32_t>(outer * inner));
+  return order;
+}
+
+WeightOrder landed_gradient(const LayerWork& work, const ConvolutionShape& shape) {
+  WeightOrder order = weight_order(shape.count_weights(), shape.channels_of_group(), shape.taps());
+  order.to = work.parameters[0].gradient, order.to_type = Stored::f32;
+  order.from = landing_of(work), order.from_type = work.inputs[0]->type;
+  return order;
 }
 
 }  // namespace
@@ -123,6 +134,33 @@ void bring_channels_last(const LayerWork& work, const ConvolutionShape& shape, c
 bool is_affine(const Conv2d& conv) noexcept {
   const auto is_pair = [](const auto& pair, std::uint32_t of) { return pair.height == of && pair.width == of; };
   return is_pair(conv.kernel, 1) && is_pair(conv.stride, 1) && is_pair(conv.padding, 0) && conv.groups == 1;
+}
+
+std::optional<WeightOrder> kept_weights(const LayerWork& work, const Operation& operation) {
+  const auto* const conv = std::get_if<Conv2d>(&operation);
+  if (conv == nullptr || is_affine(*conv)) return std::nullopt;
+  const LayerParameter& weights = work.parameters[0];
+  const std::uint64_t taps = std::uint64_t{conv->kernel.height} * conv->kernel.width;
+  if (taps == 1) return std::nullopt;
+  WeightOrder order = weight_order(weights.count, taps, weights.count / conv->filters / taps);
+  order.to = work.kept, order.to_type = weights.type;
+  order.from = weights.values, order.from_type = weights.type;
+  return order;
+}
+
+void order_weights(CudaStream& stream, const WeightOrders& orders, const Factor& factor) {
+  for (std::size_t first = 0; first < orders.size(); first += kMostWeightOrders) {
+    OrderWeightsArgs args{};
+    args.factor = factor;
+    args.count = static_cast<std::uint32_t>(std::min<std::size_t>(orders.size() - first, kMostWeightOrders));
+    std::uint32_t blocks = 0;
+    for (std::uint32_t n = 0; n < args.count; ++n) {
+      args.orders[n] = orders[first + n];
+      args.orders[n].first_block = blocks;
+      blocks += (args.orders[n].count + kWeightsOfBlock - 1) / kWeightsOfBlock;
+    }
+    stream.launch_blocks(args, blocks);
+  }
 }
 
 void forward(const Dense& dense, const LayerWork& work, const Pass& pass) {
@@ -175,7 +213,7 @@ void prepare(const Conv2d& conv, const LayerWork& work, const Tensor* relu, std:
   const Tensor& to = relu != nullptr ? *relu : *work.output;
   math.prepare(forward_args(conv, work, to, rows), half_bias(conv, work), relu != nullptr);
   if (!trains) return;
-  math.prepare(to_weights_args(conv, work, rows));
+  math.prepare(to_weights_args(conv, work, rows), landing_of(work));
   if (work.gradients[0].at != nullptr) math.prepare(to_images_args(conv, work, rows));
 }
 
@@ -192,7 +230,6 @@ bool forward_with_relu(const Operation& operation, const LayerWork& work, const 
   if (is_affine(*conv)) return forward_with_relu(affine_of(*conv, work, pass.rows), work, to, nullptr, pass);
   const ConvolveArgs args = forward_args(*conv, work, to, pass.rows);
   if (!pass.math.has_relu(args, half_bias(*conv, work))) return false;
-  bring_channels_last(work, args.shape, pass);
   pass.math.convolve_with_relu(pass.stream, args, half_bias(*conv, work));
   return true;
 }
@@ -200,7 +237,6 @@ bool forward_with_relu(const Operation& operation, const LayerWork& work, const 
 void forward(const Conv2d& conv, const LayerWork& work, const Pass& pass) {
   if (is_affine(conv)) return forward(affine_of(conv, work, pass.rows), work, pass);
   ConvolveArgs args = forward_args(conv, work, *work.output, pass.rows);
-  bring_channels_last(work, args.shape, pass);
   pass.math.convolve(pass.stream, args, half_bias(conv, work));
 }
 
@@ -208,7 +244,8 @@ void backward(const Conv2d& conv, const LayerWork& work, const Pass& pass) {
   if (is_affine(conv)) return backward(affine_of(conv, work, pass.rows), work, pass);
   ConvolveToWeightsArgs to_weights = to_weights_args(conv, work, pass.rows);
   to_weights.to.factor = pass.gradient_factor;
-  pass.math.convolve_to_weights(pass.stream, to_weights);
+  if (pass.math.convolve_to_weights(pass.stream, to_weights, landing_of(work)))
+    pass.landed.push_back(landed_gradient(work, to_weights.shape));
   if (conv.bias) {
     SumColumnsArgs to_bias = sums_of(*work.output, to_weights.shape.count_out() / conv.filters, conv.filters);
     to_bias.to = work.parameters[1].gradient, to_bias.factor = pass.gradient_factor;
