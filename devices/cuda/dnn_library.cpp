@@ -20,8 +20,10 @@ namespace {
 constexpr LibraryChoice kChoice{"TROUPE_CUDA_CONVOLUTIONS", "cudnn", "convolutions"};
 constexpr const char* kFile = "libcudnn.so.9";
 constexpr std::size_t kMajorVersion = 9;
-/// For making plans of a form's engines and measuring them.
-constexpr std::chrono::milliseconds kMostTime{400};
+/// For making plans of a form's engines and measuring them; no longer than so many runs of the fastest one so far take,
+/// which is the most that can be gained in as many steps. What takes a few kernels' launches is fast enough.
+constexpr std::chrono::milliseconds kMostTime{300};
+constexpr float kMostRuns = 5'000, kShortMicroseconds = 8;
 /// Source: NVIDIA's front end for cuDNN. Before 9.16, gradients for texts whose length is no multiple of 128 need
 /// another graph, and 9.10 computes some of them wrong.
 constexpr std::size_t kOldestForAttention = 91600;
@@ -161,16 +163,21 @@ std::optional<DnnPlan> DnnLibrary::choose_anew(const DnnGraph& graph, const DnnO
   return plan;
 }
 
-/// Plans for the proposals that can be recorded, with their times, the fastest one first. Making plans and measuring
-/// them ends after kMostTime: heuristics have put first what they expect to be fast. `best`: the least time so far.
+/// Plans for the proposals that can be recorded, with their times, the fastest one first. Heuristics have put first
+/// what they expect to be fast, so making plans and measuring them may end before the last one. `best`: the least time.
 std::vector<DnnPlan> DnnLibrary::by_time(const DnnGraph& graph, const std::string& problem, EngineTimer& timer,
                                          float& best) {
   std::vector<DnnPlan> found;
   std::vector<EngineChoice> seen;
-  const auto end = std::chrono::steady_clock::now() + kMostTime;
-  for (const auto mode : {dnn::HeuristicsMode::a, dnn::HeuristicsMode::fallback})
+  const auto begin = std::chrono::steady_clock::now();
+  const auto is_enough = [&] {
+    const std::chrono::duration<float, std::micro> worth{best <= kShortMicroseconds ? 0 : kMostRuns * best};
+    return !found.empty() && std::chrono::steady_clock::now() - begin > std::min<decltype(worth)>(kMostTime, worth);
+  };
+  for (const auto mode : {dnn::HeuristicsMode::a, dnn::HeuristicsMode::b, dnn::HeuristicsMode::fallback}) {
+    if (is_enough()) break;
     for (const EngineChoice& choice : graph.proposals(mode)) {
-      if (!found.empty() && std::chrono::steady_clock::now() > end) break;
+      if (is_enough()) break;
       if (std::ranges::find(seen, choice) != seen.end()) continue;
       seen.push_back(choice);
       std::optional<DnnPlan> plan = graph.plan(choice, tf32_);
@@ -189,6 +196,7 @@ std::vector<DnnPlan> DnnLibrary::by_time(const DnnGraph& graph, const std::strin
       best = std::min(best, *time);
       found.push_back(*std::move(plan));
     }
+  }
   std::ranges::stable_sort(found, {}, [](const DnnPlan& plan) { return plan.choice.microseconds; });
   return found;
 }
@@ -198,7 +206,8 @@ std::optional<DnnPlan> DnnLibrary::fastest_that_is_right(const DnnGraph& graph, 
                                                          EngineTimer& timer) {
   float best = std::numeric_limits<float>::max();
   std::vector<DnnPlan> plans = by_time(graph, problem, timer, best);
-  const std::optional<float> own = plans.empty() ? std::nullopt : timer.time_of_own(best);
+  const bool may_be_own = !plans.empty() && best > kShortMicroseconds;
+  const std::optional<float> own = may_be_own ? timer.time_of_own(best) : std::nullopt;
   for (DnnPlan& plan : plans) {
     if (own && *own < plan.choice.microseconds) {
       choices_.add(problem, {.engine = EngineChoice::kOwn, .microseconds = *own});

@@ -210,7 +210,7 @@ std::optional<float> EngineTimer::time_of_own(float best) {
   const auto* const form = std::get_if<ConvolutionForm>(&form_);
   if (form == nullptr) return std::nullopt;
   // Products in parts have at most so many tiles.
-  partial_ = DeviceMemory{gpu_, kBlocksOfProcessor * gpu_->processors() * kTileSide * kTileSide * sizeof(float),
+  partial_ = DeviceMemory{gpu_, kBlocksOfProcessor * gpu_->processors() * kMostOfTile * sizeof(float),
                           /*clears=*/false};
   const auto enqueue = [&] {
     switch (form->kind) {

@@ -25,7 +25,7 @@ Math::Math(const std::shared_ptr<const Gpu>& gpu, const MathLibraries& libraries
 std::uint64_t Math::own_scratch_bytes() const noexcept {
   // Of a product in parts, whose tiles are at most the blocks; of column sums, likewise, or in one part.
   const std::uint64_t blocks = kBlocksOfProcessor * processors_;
-  return on_a_boundary(std::max(blocks * kTileSide * kTileSide * sizeof(float),
+  return on_a_boundary(std::max(blocks * kMostOfTile * sizeof(float),
                                 std::max(room_.summed_columns, blocks * kSummedColumns) * kMostSumBytes));
 }
 

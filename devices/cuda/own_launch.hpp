@@ -16,7 +16,7 @@ inline constexpr std::uint64_t kBlocksOfProcessor = 2;
 /// Cuts the inner extent of a product whose result is dense: each part has at least so many terms that adding the parts
 /// up does not cost more than it gains.
 inline std::uint32_t parts_of(const ProductExtents& extents, std::uint32_t processors) noexcept {
-  constexpr std::uint64_t kLeastTerms = 256;
+  constexpr std::uint64_t kLeastTerms = 64;
   const std::uint64_t tiles = count_tiles(extents), most = std::max<std::uint64_t>(extents.inner / kLeastTerms, 1);
   if (tiles == 0) return 1;
   const auto parts =

@@ -112,13 +112,13 @@ TEST(CudaConvolutions, TakeAKeptChoiceInsteadOfAskingTheLibrary) {
 TEST(CudaConvolutions, AreByTheFastestEngineThatIsRightWhereTheDriverMeasuresTimes) {
   if (!gpu::is_stand_in()) GTEST_SKIP() << "a real GPU takes the time that it takes";
   constexpr const char* kTimes =
-      "convolution_relu:0=20,convolution_relu:1=900,convolution_bias:0=30,convolution_bias:1=4,"
+      "convolution_relu:0=20,convolution_relu:1=900,convolution_bias:0=30,convolution_bias:1=9,"
       "troupe_convolve=99,troupe_convolve_to_images=99,troupe_convolve_to_weights=99";
   const TempFolder folder;
   const Variables variables{{"XDG_CACHE_HOME", folder.path().c_str()}, {"TROUPE_CUDA_HOST_TIMES", kTimes}};
   const std::string said = choices_with(variables, folder.path(), net());
   expect_says(said, {"; done", " bias relu aligned 256 256 256 128 = 0 in 20\n",
-                     " bias aligned 256 256 256 64 = 1 1:2 in 4\n", " = 1 1:2 in 10\n", "\nend 5\n"});
+                     " bias aligned 256 256 256 64 = 1 1:2 in 9\n", " = 1 1:2 in 10\n", "\nend 5\n"});
   EXPECT_EQ(choices_with(variables, folder.path(), net()), said);
   const TempFolder other;
   expect_says(choices_with({{"XDG_CACHE_HOME", other.path().c_str()},
@@ -131,12 +131,13 @@ TEST(CudaConvolutions, AreByTheFastestEngineThatIsRightWhereTheDriverMeasuresTim
 TEST(CudaConvolutions, AreByKernelsOfOursWhereTheseAreFaster) {
   if (!gpu::is_stand_in()) GTEST_SKIP() << "a real GPU takes the time that it takes";
   const TempFolder folder;
-  const Variables variables{{"XDG_CACHE_HOME", folder.path().c_str()},
-                            {"TROUPE_CUDA_HOST_TIMES", "troupe_convolve=99,troupe_convolve_to_weights=5"}};
+  const Variables variables{
+      {"XDG_CACHE_HOME", folder.path().c_str()},
+      {"TROUPE_CUDA_HOST_TIMES", "troupe_convolve=99,troupe_convolve_to_weights=5,troupe_add_parts=1"}};
   const std::string said = choices_with(variables, folder.path(), net());
   expect_says(said, {"; done",
                      "to_weights f32 7x8x6x3 to 8x6x8 kernel 3x3 padding 1x1 stride 1x1 dilation 1x1 groups 1 "
-                     "aligned 256 256 256 0 = own in 5\n"});
+                     "aligned 256 256 256 0 = own in 6\n"});
   EXPECT_EQ(choices_with(variables, folder.path(), net()), said);
   const double apart = distance_with(variables, net());
   EXPECT_LT(apart, 1e-5);

@@ -56,6 +56,14 @@ struct ConvolveToImagesArgs : ConvolutionArgs {};
 /// The gradient to the weights of a convolution.
 struct ConvolveToWeightsArgs : ConvolutionArgs {};
 
+/// A pixel of one side of a convolution, as the other side sees it, and what a tap adds to it.
+struct ConvolutionPixel {
+  std::uint32_t image, y, x;
+};
+struct ConvolutionTap {
+  std::uint32_t y, x, channel;  // of all groups; or a filter
+};
+
 /// The elements that the products multiply. A term of a sum, or a column, that stands for a tap and a channel or filter
 /// of the group is tap * (channels or filters of a group) + channel or filter.
 struct ConvolutionElements {
@@ -64,36 +72,49 @@ struct ConvolutionElements {
   const void* weights;
   const void* gradient;
 
-  /// Of the images, what output pixel `at` reads for a tap and channel; 0 outside.
-  TROUPE_KERNEL_MEMBER float image(std::uint64_t group, std::uint64_t at, std::uint64_t tap_and_channel) const {
+  /// `by_channels`: or by filters.
+  TROUPE_KERNEL_MEMBER ConvolutionTap tap(std::uint64_t group, std::uint64_t tap_and_channel,
+                                          const Divisor& by_channels) const {
     const ConvolutionShape& shape = args.shape;
-    auto pixel = static_cast<std::uint32_t>(at), channel = static_cast<std::uint32_t>(tap_and_channel);
-    std::uint32_t tap = divide(channel, shape.by_channels);
-    const std::uint32_t image = divide(pixel, shape.by_out_image), row = divide(pixel, shape.by_out_width);
-    const std::uint32_t tap_row = divide(tap, shape.by_kernel_width);
-    // Wraps around where it is outside.
-    const std::uint32_t y = row * shape.stride_height + tap_row * shape.dilation_height - shape.padding_height;
-    const std::uint32_t x = pixel * shape.stride_width + tap * shape.dilation_width - shape.padding_width;
-    if (y >= shape.height || x >= shape.width) return 0;
-    return load(images, args.images_type,
-                ((std::uint64_t{image} * shape.height + y) * shape.width + x) * shape.channels +
-                    group * shape.channels_of_group() + channel);
+    auto channel = static_cast<std::uint32_t>(tap_and_channel);
+    std::uint32_t column = divide(channel, by_channels);
+    const std::uint32_t row = divide(column, shape.by_kernel_width);
+    return {row * shape.dilation_height, column * shape.dilation_width,
+            static_cast<std::uint32_t>(group) * by_channels.divisor + channel};
   }
-  /// Of the gradient to the output, what reads pixel `at` of the images for a tap and filter; 0 outside.
-  TROUPE_KERNEL_MEMBER float slope(std::uint64_t group, std::uint64_t at, std::uint64_t tap_and_filter) const {
+  /// An output pixel: where its first tap reads. Wraps around where that is outside.
+  TROUPE_KERNEL_MEMBER ConvolutionPixel reading(std::uint64_t at) const {
     const ConvolutionShape& shape = args.shape;
-    auto pixel = static_cast<std::uint32_t>(at), filter = static_cast<std::uint32_t>(tap_and_filter);
-    std::uint32_t tap = divide(filter, shape.by_filters);
-    const std::uint32_t image = divide(pixel, shape.by_image), row = divide(pixel, shape.by_width);
-    const std::uint32_t tap_row = divide(tap, shape.by_kernel_width);
-    std::uint32_t y = row + shape.padding_height - tap_row * shape.dilation_height;
-    std::uint32_t x = pixel + shape.padding_width - tap * shape.dilation_width;
-    if ((y | x) >> 31 != 0) return 0;  // below 0
+    auto x = static_cast<std::uint32_t>(at);
+    const std::uint32_t image = divide(x, shape.by_out_image), y = divide(x, shape.by_out_width);
+    return {image, y * shape.stride_height - shape.padding_height, x * shape.stride_width - shape.padding_width};
+  }
+  /// Of the images, what an output pixel reads for a tap and channel; 0 outside.
+  TROUPE_KERNEL_MEMBER Element image(const ConvolutionPixel& pixel, const ConvolutionTap& tap) const {
+    const ConvolutionShape& shape = args.shape;
+    const std::uint32_t y = pixel.y + tap.y, x = pixel.x + tap.x;
+    if (y >= shape.height || x >= shape.width) return {};
+    return element_at(
+        images, args.images_type,
+        ((std::uint64_t{pixel.image} * shape.height + y) * shape.width + x) * shape.channels + tap.channel);
+  }
+  /// A pixel of the images: which output pixel its first tap would be, times the stride.
+  TROUPE_KERNEL_MEMBER ConvolutionPixel read_by(std::uint64_t at) const {
+    const ConvolutionShape& shape = args.shape;
+    auto x = static_cast<std::uint32_t>(at);
+    const std::uint32_t image = divide(x, shape.by_image), y = divide(x, shape.by_width);
+    return {image, y + shape.padding_height, x + shape.padding_width};
+  }
+  /// Of the gradient to the output, what reads a pixel of the images for a tap and filter; 0 outside.
+  TROUPE_KERNEL_MEMBER Element slope(const ConvolutionPixel& pixel, const ConvolutionTap& tap) const {
+    const ConvolutionShape& shape = args.shape;
+    std::uint32_t y = pixel.y - tap.y, x = pixel.x - tap.x;
+    if ((y | x) >> 31 != 0) return {};  // below 0
     const std::uint32_t h = divide(y, shape.by_stride_height), w = divide(x, shape.by_stride_width);
-    if (y != 0 || x != 0 || h >= shape.out_height || w >= shape.out_width) return 0;
-    return load(gradient, args.gradient_type,
-                ((std::uint64_t{image} * shape.out_height + h) * shape.out_width + w) * shape.filters +
-                    group * shape.filters_of_group() + filter);
+    if (y != 0 || x != 0 || h >= shape.out_height || w >= shape.out_width) return {};
+    return element_at(
+        gradient, args.gradient_type,
+        ((std::uint64_t{pixel.image} * shape.out_height + h) * shape.out_width + w) * shape.filters + tap.channel);
   }
 };
 
@@ -112,12 +133,21 @@ constexpr ProductExtents extents_of(const ConvolveArgs& args) noexcept {
 struct OutputProduct : ConvolutionElements {
   TROUPE_KERNEL_MEMBER bool left_by_terms() const { return true; }
   TROUPE_KERNEL_MEMBER bool right_by_terms() const { return true; }
-  TROUPE_KERNEL_MEMBER float left(std::uint64_t group, std::uint64_t row, std::uint64_t term) const {
-    return image(group, row, term);
+  TROUPE_KERNEL_MEMBER Stored left_type() const { return args.images_type; }
+  TROUPE_KERNEL_MEMBER Stored right_type() const { return args.weights_type; }
+  TROUPE_KERNEL_MEMBER ConvolutionPixel left_row(std::uint64_t, std::uint64_t row) const { return reading(row); }
+  TROUPE_KERNEL_MEMBER ConvolutionTap left_term(std::uint64_t group, std::uint64_t term) const {
+    return tap(group, term, args.shape.by_channels);
   }
-  TROUPE_KERNEL_MEMBER float right(std::uint64_t group, std::uint64_t term, std::uint64_t filter) const {
-    const std::uint64_t terms = args.shape.taps() * args.shape.channels_of_group();
-    return load(weights, args.weights_type, column(group, filter) * terms + term);
+  TROUPE_KERNEL_MEMBER Element left(const ConvolutionPixel& row, const ConvolutionTap& term) const {
+    return image(row, term);
+  }
+  TROUPE_KERNEL_MEMBER std::uint64_t right_column(std::uint64_t group, std::uint64_t filter) const {
+    return column(group, filter) * args.shape.taps() * args.shape.channels_of_group();
+  }
+  TROUPE_KERNEL_MEMBER std::uint64_t right_term(std::uint64_t, std::uint64_t term) const { return term; }
+  TROUPE_KERNEL_MEMBER Element right(std::uint64_t column, std::uint64_t term) const {
+    return element_at(weights, args.weights_type, column + term);
   }
   TROUPE_KERNEL_MEMBER std::uint64_t column(std::uint64_t group, std::uint64_t column) const {
     return group * args.shape.filters_of_group() + column;
@@ -139,14 +169,24 @@ constexpr ProductExtents extents_of(const ConvolveToImagesArgs& args) noexcept {
 struct ToImagesProduct : ConvolutionElements {
   TROUPE_KERNEL_MEMBER bool left_by_terms() const { return true; }
   TROUPE_KERNEL_MEMBER bool right_by_terms() const { return false; }
-  TROUPE_KERNEL_MEMBER float left(std::uint64_t group, std::uint64_t row, std::uint64_t term) const {
-    return slope(group, row, term);
+  TROUPE_KERNEL_MEMBER Stored left_type() const { return args.gradient_type; }
+  TROUPE_KERNEL_MEMBER Stored right_type() const { return args.weights_type; }
+  TROUPE_KERNEL_MEMBER ConvolutionPixel left_row(std::uint64_t, std::uint64_t row) const { return read_by(row); }
+  TROUPE_KERNEL_MEMBER ConvolutionTap left_term(std::uint64_t group, std::uint64_t term) const {
+    return tap(group, term, args.shape.by_filters);
   }
-  TROUPE_KERNEL_MEMBER float right(std::uint64_t group, std::uint64_t term, std::uint64_t channel) const {
+  TROUPE_KERNEL_MEMBER Element left(const ConvolutionPixel& row, const ConvolutionTap& term) const {
+    return slope(row, term);
+  }
+  TROUPE_KERNEL_MEMBER std::uint64_t right_column(std::uint64_t, std::uint64_t channel) const { return channel; }
+  TROUPE_KERNEL_MEMBER std::uint64_t right_term(std::uint64_t group, std::uint64_t term) const {
     auto filter = static_cast<std::uint32_t>(term);
     const std::uint32_t tap = divide(filter, args.shape.by_filters);
     const std::uint64_t row = (group * args.shape.filters_of_group() + filter) * args.shape.taps() + tap;
-    return load(weights, args.weights_type, row * args.shape.channels_of_group() + channel);
+    return row * args.shape.channels_of_group();
+  }
+  TROUPE_KERNEL_MEMBER Element right(std::uint64_t column, std::uint64_t term) const {
+    return element_at(weights, args.weights_type, term + column);
   }
   TROUPE_KERNEL_MEMBER std::uint64_t column(std::uint64_t group, std::uint64_t column) const {
     return group * args.shape.channels_of_group() + column;
@@ -168,11 +208,23 @@ constexpr ProductExtents extents_of(const ConvolveToWeightsArgs& args) noexcept 
 struct ToWeightsProduct : ConvolutionElements {
   TROUPE_KERNEL_MEMBER bool left_by_terms() const { return false; }
   TROUPE_KERNEL_MEMBER bool right_by_terms() const { return false; }
-  TROUPE_KERNEL_MEMBER float left(std::uint64_t group, std::uint64_t row, std::uint64_t term) const {
-    return load(gradient, args.gradient_type, term * args.shape.filters + group * args.shape.filters_of_group() + row);
+  TROUPE_KERNEL_MEMBER Stored left_type() const { return args.gradient_type; }
+  TROUPE_KERNEL_MEMBER Stored right_type() const { return args.images_type; }
+  TROUPE_KERNEL_MEMBER std::uint64_t left_row(std::uint64_t group, std::uint64_t row) const {
+    return group * args.shape.filters_of_group() + row;
   }
-  TROUPE_KERNEL_MEMBER float right(std::uint64_t group, std::uint64_t term, std::uint64_t column) const {
-    return image(group, term, column);
+  TROUPE_KERNEL_MEMBER std::uint64_t left_term(std::uint64_t, std::uint64_t term) const {
+    return term * args.shape.filters;
+  }
+  TROUPE_KERNEL_MEMBER Element left(std::uint64_t row, std::uint64_t term) const {
+    return element_at(gradient, args.gradient_type, term + row);
+  }
+  TROUPE_KERNEL_MEMBER ConvolutionTap right_column(std::uint64_t group, std::uint64_t column) const {
+    return tap(group, column, args.shape.by_channels);
+  }
+  TROUPE_KERNEL_MEMBER ConvolutionPixel right_term(std::uint64_t, std::uint64_t term) const { return reading(term); }
+  TROUPE_KERNEL_MEMBER Element right(const ConvolutionTap& column, const ConvolutionPixel& term) const {
+    return image(term, column);
   }
   TROUPE_KERNEL_MEMBER std::uint64_t column(std::uint64_t, std::uint64_t column) const { return column; }
   TROUPE_KERNEL_MEMBER std::uint64_t index(std::uint64_t group, std::uint64_t row, std::uint64_t column) const {

@@ -2,14 +2,24 @@
 
 #include "devices/cuda/kernels/numbers.hpp"
 
-// Products of matrices. A block of threads computes a tile of 64 by 64 at a time, over
-// stretches of 16 of the inner extent, which it brings to its shared memory; each thread 4 by 4 of it, in registers.
-// Sums are in f32 and in one order. Where there are fewer tiles than processors, the inner extent is cut into parts,
-// whose sums a second kernel adds up.
+// Products of matrices. A block of threads computes a tile of the result at a time, over stretches of 16 of the inner
+// extent, which it brings to its shared memory; each thread computes a square of the tile, in registers. While a
+// stretch is multiplied, the next one is on its way. Sums are in f32 and in one order. Where there are fewer tiles than
+// processors, the inner extent is cut into parts, whose sums a second kernel adds up.
 namespace troupe::cuda {
 
-inline constexpr unsigned kTileSide = 64, kTileDepth = 16, kTilePart = 4;
-static_assert(kTileSide / kTilePart * (kTileSide / kTilePart) == kBlockThreads);
+inline constexpr unsigned kTileDepth = 16;
+
+/// The shapes of tiles. A product has the one in whose tiles the least is left empty.
+template <unsigned kOfRows, unsigned kOfColumns, unsigned kOfThread>
+struct Tile {
+  static constexpr unsigned kRows = kOfRows, kColumns = kOfColumns, kPart = kOfThread;
+  static_assert(kRows / kPart * (kColumns / kPart) == kBlockThreads);
+};
+using SquareTile = Tile<64, 64, 4>;
+using TallTile = Tile<128, 32, 4>;                     // for few columns
+using SmallTile = Tile<32, 32, 2>;                     // for few rows and columns
+inline constexpr std::uint64_t kMostOfTile = 64 * 64;  // elements
 
 /// Where the sums of a product go.
 struct ProductTo {
@@ -29,10 +39,27 @@ struct ProductExtents {
   std::uint64_t batches, rows, columns, inner;
 };
 
-constexpr std::uint64_t tiles_over(std::uint64_t extent) noexcept { return (extent + kTileSide - 1) / kTileSide; }
+constexpr std::uint64_t tiles_over(std::uint64_t extent, unsigned side) noexcept { return (extent + side - 1) / side; }
+template <class Tile>
+constexpr std::uint64_t count_tiles(const ProductExtents& of) noexcept {
+  return of.batches * tiles_over(of.rows, Tile::kRows) * tiles_over(of.columns, Tile::kColumns);
+}
+
+enum class TileShape : std::uint32_t { square, tall, small };
+/// A small tile's threads read twice as much of the shared memory for each product.
+constexpr TileShape tile_shape(const ProductExtents& of) noexcept {
+  const std::uint64_t square = count_tiles<SquareTile>(of), tall = count_tiles<TallTile>(of),
+                      small = count_tiles<SmallTile>(of);
+  if (small * 2 < square * 4 && small * 2 < tall * 4) return TileShape::small;
+  return tall < square ? TileShape::tall : TileShape::square;
+}
 /// In one part.
 constexpr std::uint64_t count_tiles(const ProductExtents& of) noexcept {
-  return of.batches * tiles_over(of.rows) * tiles_over(of.columns);
+  switch (tile_shape(of)) {
+    case TileShape::tall: return count_tiles<TallTile>(of);
+    case TileShape::small: return count_tiles<SmallTile>(of);
+    default: return count_tiles<SquareTile>(of);
+  }
 }
 /// How many terms of the inner extent a part has; the last one may have fewer.
 constexpr std::uint64_t terms_of_part(const ProductExtents& of, std::uint32_t parts) noexcept {
@@ -40,15 +67,14 @@ constexpr std::uint64_t terms_of_part(const ProductExtents& of, std::uint32_t pa
   return (stretches + parts - 1) / parts * kTileDepth;
 }
 
-struct alignas(16) FourFloats {
-  float of[kTilePart];
+/// A row of a thread's part of a tile.
+template <unsigned kCount>
+struct alignas(4 * kCount) TileRow {
+  float of[kCount];
 };
-/// A thread's part of a tile.
-struct TileSums {
-  FourFloats rows[kTilePart];
-};
-/// A stretch of both operands: for each term 64 elements. The room behind them keeps threads out of each other's bank.
-inline constexpr unsigned kTilePitch = kTileSide + kTilePart;
+/// Elements from one term of an operand to the next: behind each there is room, which keeps threads out of each other's
+/// bank.
+constexpr unsigned tile_pitch(unsigned side) noexcept { return side + 4; }
 
 TROUPE_KERNEL_BODY void put_sum(const ProductTo& to, void* at, float* partial, const float* bias, std::uint64_t part,
                                 std::uint64_t index, std::uint64_t column, float sum, float scale) {
@@ -62,51 +88,124 @@ TROUPE_KERNEL_BODY void put_sum(const ProductTo& to, void* at, float* partial, c
   store(at, to.type, index, value);
 }
 
-/// `product` gives the elements of batch b by left(b, row, term) and right(b, term, column), what is next to what in
-/// memory by left_by_terms() and right_by_terms(), and where a sum goes by index(b, row, column) and column(b, column).
-template <class Product>
-TROUPE_KERNEL_BODY void multiply_tiles(const Block& block, const ProductExtents& of, const ProductTo& to,
-                                       const Product& product) {
-  constexpr unsigned kOperand = kTileDepth * kTilePitch;
-  auto* const left = reinterpret_cast<float*>(block.shared<FourFloats, 2 * kOperand / kTilePart>());
-  float* const right = left + kOperand;
+/// As it is stored: a thread has several on their way at once, and widens them afterwards.
+using Element = StoredNumbers<1>;
+TROUPE_KERNEL_BODY Element element_at(const void* from, Stored type, std::uint64_t index) {
+  return bring(Width<1>{}, from, type, index);
+}
+
+/// What a thread brings of an operand of `kSide` rows or columns (its lines), with `kSide / 16` elements of each
+/// stretch. Where terms are next to each other in memory, threads that follow each other bring terms that do, otherwise
+/// lines. What belongs to a line is found once, and what belongs to a term once for each stretch.
+template <unsigned kSide, class Line>
+class Bringing {
+ public:
+  static constexpr unsigned kCount = kSide * kTileDepth / kBlockThreads;
+
+  /// `line_of(l)`: of line `first + l`, where there is one.
+  template <class LineOf>
+  TROUPE_KERNEL_MEMBER void begin(unsigned thread, bool by_terms, std::uint64_t first, std::uint64_t count_lines,
+                                  const LineOf& line_of) {
+    are_there_ = 0;
+    for (unsigned n = 0; n < kCount; ++n) {
+      if (n != 0 && !by_terms) break;
+      const std::uint64_t at = first + line(thread, by_terms, n);
+      if (at >= count_lines) continue;
+      are_there_ |= 1U << n;
+      lines_[n] = line_of(at);
+    }
+  }
+  /// The stretch that begins at `term`, of terms that end at `end`.
+  template <class TermOf, class ElementOf>
+  TROUPE_KERNEL_MEMBER void bring(unsigned thread, bool by_terms, std::uint64_t term, std::uint64_t end,
+                                  const TermOf& term_of, const ElementOf& element_of) {
+    if (by_terms) {
+      const std::uint64_t at = term + thread % kTileDepth;
+      const auto of_term = term_of(at < end ? at : term);
+      for (unsigned n = 0; n < kCount; ++n)
+        brought_[n] = at < end && is_there(n) ? element_of(lines_[n], of_term) : Element{};
+    } else {
+      for (unsigned n = 0; n < kCount; ++n) {
+        const std::uint64_t at = term + thread / kSide + n * (kBlockThreads / kSide);
+        brought_[n] = at < end && is_there(0) ? element_of(lines_[0], term_of(at)) : Element{};
+      }
+    }
+  }
+  /// To the block's memory: [terms, lines].
+  TROUPE_KERNEL_MEMBER void put(unsigned thread, bool by_terms, Stored type, float* shared) const {
+    for (unsigned n = 0; n < kCount; ++n) {
+      const unsigned term = by_terms ? thread % kTileDepth : thread / kSide + n * (kBlockThreads / kSide);
+      shared[term * tile_pitch(kSide) + line(thread, by_terms, n)] = widened(brought_[n], type).of[0];
+    }
+  }
+
+ private:
+  TROUPE_KERNEL_MEMBER bool is_there(unsigned n) const { return (are_there_ >> n & 1U) != 0; }
+  static TROUPE_KERNEL_MEMBER unsigned line(unsigned thread, bool by_terms, unsigned n) {
+    return by_terms ? thread / kTileDepth + n * (kBlockThreads / kTileDepth) : thread % kSide;
+  }
+
+  Line lines_[kCount];
+  Element brought_[kCount];
+  std::uint32_t are_there_;  // a bit for each line
+};
+
+template <class Tile, class Product>
+TROUPE_KERNEL_BODY void multiply_tiles_of(const Block& block, const ProductExtents& of, const ProductTo& to,
+                                          const Product& product, float* left) {
+  constexpr unsigned kPart = Tile::kPart, kAcross = Tile::kColumns / kPart;
+  constexpr unsigned kLeftPitch = tile_pitch(Tile::kRows), kRightPitch = tile_pitch(Tile::kColumns);
+  using LeftLine = decltype(product.left_row(0, 0));
+  using RightLine = decltype(product.right_column(0, 0));
+  struct Sums {
+    TileRow<kPart> rows[kPart];
+  };
+  float* const right = left + kTileDepth * kLeftPitch;
   void* const at = to.parts > 1 ? nullptr : block.at(to.at);
   float* const partial = block.at(to.partial);
   const float* const bias = block.at(to.bias);
   const float scale = to.parts > 1 ? 1.0F : to.scale * value_of(block, to.factor);
-  const std::uint64_t down = tiles_over(of.rows), across = tiles_over(of.columns);
-  const std::uint64_t tiles = count_tiles(of) * to.parts, terms = terms_of_part(of, to.parts);
+  const bool l = product.left_by_terms(), r = product.right_by_terms();
+  const std::uint64_t down = tiles_over(of.rows, Tile::kRows), across = tiles_over(of.columns, Tile::kColumns);
+  const std::uint64_t tiles = count_tiles<Tile>(of) * to.parts, terms = terms_of_part(of, to.parts);
   for (std::uint64_t tile = block.index(); tile < tiles; tile += block.count()) {
-    const std::uint64_t first_column = tile % across * kTileSide, first_row = tile / across % down * kTileSide;
+    const std::uint64_t first_column = tile % across * Tile::kColumns, first_row = tile / across % down * Tile::kRows;
     const std::uint64_t part = tile / (across * down) % to.parts, batch = tile / (across * down) / to.parts;
     const std::uint64_t end = (part + 1) * terms < of.inner ? (part + 1) * terms : of.inner;
-    OfEachThread<TileSums> all;
-    block.for_each_thread([&](unsigned t) { all[t] = TileSums{}; });
+    OfEachThread<Sums> all;
+    OfEachThread<Bringing<Tile::kRows, LeftLine>> lefts;
+    OfEachThread<Bringing<Tile::kColumns, RightLine>> rights;
+    const auto bring = [&](unsigned t, std::uint64_t term) {
+      lefts[t].bring(
+          t, l, term, end, [&](std::uint64_t k) { return product.left_term(batch, k); },
+          [&](const auto& row, const auto& k) { return product.left(row, k); });
+      rights[t].bring(
+          t, r, term, end, [&](std::uint64_t k) { return product.right_term(batch, k); },
+          [&](const auto& column, const auto& k) { return product.right(column, k); });
+    };
+    block.for_each_thread([&](unsigned t) {
+      all[t] = Sums{};
+      lefts[t].begin(t, l, first_row, of.rows, [&](std::uint64_t row) { return product.left_row(batch, row); });
+      rights[t].begin(t, r, first_column, of.columns,
+                      [&](std::uint64_t column) { return product.right_column(batch, column); });
+      if (part * terms < end) bring(t, part * terms);
+    });
     for (std::uint64_t term = part * terms; term < end; term += kTileDepth) {
       block.for_each_thread([&](unsigned t) {
-        for (unsigned i = t; i < kTileSide * kTileDepth; i += kBlockThreads) {
-          const bool l = product.left_by_terms(), r = product.right_by_terms();
-          const unsigned left_row = l ? i / kTileDepth : i % kTileSide, left_term = l ? i % kTileDepth : i / kTileSide;
-          const unsigned right_column = r ? i / kTileDepth : i % kTileSide;
-          const unsigned right_term = r ? i % kTileDepth : i / kTileSide;
-          const bool has_left = first_row + left_row < of.rows && term + left_term < end;
-          const bool has_right = first_column + right_column < of.columns && term + right_term < end;
-          left[left_term * kTilePitch + left_row] =
-              has_left ? product.left(batch, first_row + left_row, term + left_term) : 0.0F;
-          right[right_term * kTilePitch + right_column] =
-              has_right ? product.right(batch, term + right_term, first_column + right_column) : 0.0F;
-        }
+        lefts[t].put(t, l, product.left_type(), left);
+        rights[t].put(t, r, product.right_type(), right);
       });
       block.barrier();
       block.for_each_thread([&](unsigned t) {
-        const unsigned row = t / (kTileSide / kTilePart) * kTilePart, column = t % (kTileSide / kTilePart) * kTilePart;
+        if (term + kTileDepth < end) bring(t, term + kTileDepth);
+        const unsigned row = t / kAcross * kPart, column = t % kAcross * kPart;
         if (first_row + row >= of.rows || first_column + column >= of.columns) return;
-        TileSums sums = all[t];
+        Sums sums = all[t];
         for (unsigned k = 0; k < kTileDepth; ++k) {
-          const FourFloats a = *reinterpret_cast<const FourFloats*>(left + k * kTilePitch + row);
-          const FourFloats b = *reinterpret_cast<const FourFloats*>(right + k * kTilePitch + column);
-          for (unsigned i = 0; i < kTilePart; ++i)
-            for (unsigned j = 0; j < kTilePart; ++j)
+          const auto a = *reinterpret_cast<const TileRow<kPart>*>(left + k * kLeftPitch + row);
+          const auto b = *reinterpret_cast<const TileRow<kPart>*>(right + k * kRightPitch + column);
+          for (unsigned i = 0; i < kPart; ++i)
+            for (unsigned j = 0; j < kPart; ++j)
               sums.rows[i].of[j] = multiply_add(a.of[i], b.of[j], sums.rows[i].of[j]);
         }
         all[t] = sums;
@@ -114,13 +213,27 @@ TROUPE_KERNEL_BODY void multiply_tiles(const Block& block, const ProductExtents&
       block.barrier();
     }
     block.for_each_thread([&](unsigned t) {
-      const std::uint64_t row = first_row + t / (kTileSide / kTilePart) * kTilePart;
-      const std::uint64_t column = first_column + t % (kTileSide / kTilePart) * kTilePart;
-      for (unsigned i = 0; i < kTilePart && row + i < of.rows; ++i)
-        for (unsigned j = 0; j < kTilePart && column + j < of.columns; ++j)
+      const std::uint64_t row = first_row + t / kAcross * kPart, column = first_column + t % kAcross * kPart;
+      for (unsigned i = 0; i < kPart && row + i < of.rows; ++i)
+        for (unsigned j = 0; j < kPart && column + j < of.columns; ++j)
           put_sum(to, at, partial, bias, part, product.index(batch, row + i, column + j),
                   product.column(batch, column + j), all[t].rows[i].of[j], scale);
     });
+  }
+}
+
+/// `product` gives the elements of batch b as left(left_row(b, row), left_term(b, term)) and right(right_column(b,
+/// column), right_term(b, term)), of left_type() and right_type(), what is next to what in memory by left_by_terms()
+/// and right_by_terms(), and where a sum goes by index(b, row, column) and column(b, column).
+template <class Product>
+TROUPE_KERNEL_BODY void multiply_tiles(const Block& block, const ProductExtents& of, const ProductTo& to,
+                                       const Product& product) {
+  constexpr unsigned kMostShared = kTileDepth * (tile_pitch(TallTile::kRows) + tile_pitch(TallTile::kColumns));
+  auto* const shared = reinterpret_cast<float*>(block.template shared<TileRow<4>, kMostShared / 4>());
+  switch (tile_shape(of)) {
+    case TileShape::square: return multiply_tiles_of<SquareTile>(block, of, to, product, shared);
+    case TileShape::tall: return multiply_tiles_of<TallTile>(block, of, to, product, shared);
+    case TileShape::small: return multiply_tiles_of<SmallTile>(block, of, to, product, shared);
   }
 }
 
@@ -192,11 +305,25 @@ struct MatrixProduct {
 
   TROUPE_KERNEL_MEMBER bool left_by_terms() const { return args.a.columns == 1; }
   TROUPE_KERNEL_MEMBER bool right_by_terms() const { return args.b.rows == 1; }
-  TROUPE_KERNEL_MEMBER float left(std::uint64_t batch, std::uint64_t row, std::uint64_t term) const {
-    return load(a, args.a.type, args.a.index(batch, args.inner_batches, row, term));
+  TROUPE_KERNEL_MEMBER Stored left_type() const { return args.a.type; }
+  TROUPE_KERNEL_MEMBER Stored right_type() const { return args.b.type; }
+  TROUPE_KERNEL_MEMBER std::uint32_t left_row(std::uint64_t, std::uint64_t row) const {
+    return static_cast<std::uint32_t>(row);
   }
-  TROUPE_KERNEL_MEMBER float right(std::uint64_t batch, std::uint64_t term, std::uint64_t column) const {
-    return load(b, args.b.type, args.b.index(batch, args.inner_batches, term, column));
+  TROUPE_KERNEL_MEMBER std::uint64_t left_term(std::uint64_t batch, std::uint64_t term) const {
+    return args.a.index(batch, args.inner_batches, 0, term);
+  }
+  TROUPE_KERNEL_MEMBER Element left(std::uint32_t row, std::uint64_t term) const {
+    return element_at(a, args.a.type, term + row * args.a.rows);
+  }
+  TROUPE_KERNEL_MEMBER std::uint32_t right_column(std::uint64_t, std::uint64_t column) const {
+    return static_cast<std::uint32_t>(column);
+  }
+  TROUPE_KERNEL_MEMBER std::uint64_t right_term(std::uint64_t batch, std::uint64_t term) const {
+    return args.b.index(batch, args.inner_batches, term, 0);
+  }
+  TROUPE_KERNEL_MEMBER Element right(std::uint32_t column, std::uint64_t term) const {
+    return element_at(b, args.b.type, term + column * args.b.columns);
   }
   TROUPE_KERNEL_MEMBER std::uint64_t index(std::uint64_t batch, std::uint64_t row, std::uint64_t column) const {
     return args.place.index(batch, args.inner_batches, row, column);

@@ -89,6 +89,7 @@ std::string TensorForm::text() const {
 std::vector<EngineConfig> proposals(const Computation& of, HeuristicsMode mode) {
   constexpr std::int64_t kFast = 16;
   if (mode == HeuristicsMode::fallback) return {{Engine::direct, {}}};
+  if (mode == HeuristicsMode::b) return {};  // it knows few graphs
   std::vector<EngineConfig> found{{Engine::with_other_bits, {}},
                                   {Engine::with_much_memory, {}},
                                   {Engine::cannot_be_recorded, {}},
