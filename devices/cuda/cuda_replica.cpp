@@ -9,6 +9,7 @@
 #include "runtime/model/fused_relu_gradients.hpp"
 #include "runtime/model/layer_kinds.hpp"
 #include "runtime/model/reader_counts.hpp"
+#include "runtime/model/shared_gradients.hpp"
 
 namespace troupe::cuda {
 namespace {
@@ -43,6 +44,7 @@ CudaReplica::CudaReplica(DeviceState& device, const Graph& graph, const Layout& 
   find_buckets(graph, layout);
   find_losses();
   find_relus(graph);
+  find_norms(graph);
   find_rooms(graph);
   take_memory(graph, libraries_for(memory));
   connect();
@@ -151,10 +153,27 @@ void CudaReplica::find_relus(const Graph& graph) {
     Stage* const writer = writers[reader.read[0]];
     if (writer != nullptr && readers[reader.read[0]] == 1) writer->relu = &reader;
   }
-  same_gradients_ = same_;
+  const SharedGradients shared{graph};
+  for (const std::uint32_t t : same_) same_gradients_.push_back(shared.by_tensor()[t]);
   for (const FusedReluGradient& fused : fused_relu_gradients(graph)) {
     stages_[fused.relu].after = &stages_[fused.after];
     same_gradients_[stages_[fused.before].written] = stages_[fused.relu].written;
+  }
+}
+
+/// A norm is computed where the sum is, since it needs the other term, and the sum's gradient where the ReLU's is.
+void CudaReplica::find_norms(const Graph& graph) {
+  is_unwritten_.resize(tensors_.size());
+  for (const FusedNorm& fused : fused_norms(graph)) {
+    Stage &norm = stages_[fused.norm], &relu = stages_[fused.relu];
+    norm.relu = nullptr, norm.work.relu = &tensors_[relu.written];
+    relu.is_fused_forward = relu.is_fused_backward = true;
+    is_unwritten_[norm.written] = true;
+    if (!fused.sum) continue;
+    Stage& sum = stages_[fused.sum->layer];
+    sum.relu = nullptr, sum.norm = &norm;
+    norm.is_fused_forward = true, norm.work.added = &tensors_[fused.sum->other];
+    is_unwritten_[sum.written] = true;
   }
 }
 
@@ -225,7 +244,7 @@ void CudaReplica::take_memory(const Graph& graph, const MathLibraries& libraries
   for (const Field& field : fields_) places[field.tensor] = take(rows * field.row_bytes);
   LayerRoom most;
   for (const Stage& stage : stages_) {
-    if (!stage.is_loss && same_[stage.written] == stage.written)
+    if (!stage.is_loss && same_[stage.written] == stage.written && !is_unwritten_[stage.written])
       places[stage.written] = take(rows * tensors_[stage.written].width() * bytes_of(tensors_[stage.written].type));
     const bool has_mask = stage.after != nullptr && libraries.products != nullptr;
     const std::uint64_t needed =
@@ -244,7 +263,7 @@ void CudaReplica::take_memory(const Graph& graph, const MathLibraries& libraries
   const std::uint64_t scratch = take(most.scratch), for_math = take(math_->scratch_bytes());
   memory_ = DeviceMemory{device_.gpu(), bytes};
   for (std::uint32_t t = 0; t < tensors_.size(); ++t) {
-    tensors_[t].at = memory_.at() + places[t];
+    if (!is_unwritten_[t]) tensors_[t].at = memory_.at() + places[t];
     if (const Use& use = uses[same_gradients_[t]]; use.is_used)
       tensors_[t].gradient = memory_.at() + gradients + use.place;
   }
@@ -390,13 +409,21 @@ bool CudaReplica::forward_with_mask(Stage& stage, const Pass& pass) {
 /// A product and the ReLU behind it are one call of a library where it has that. Then the tensor between them is not
 /// written, and nobody reads it: a ReLU's backward pass reads what it has put out.
 void CudaReplica::forward_of(Stage& stage, const Pass& pass) {
-  if (stage.is_done) return;
+  if (stage.is_done || stage.is_fused_forward) return;
+  if (stage.norm != nullptr) return forward(stage.norm->work, stage.norm->operation, pass);
   if (stage.relu != nullptr) {
     stage.relu->is_done = forward_with_mask(stage, pass) ||
                           forward_with_relu(stage.operation, stage.work, *stage.relu->work.output, nullptr, pass);
     if (stage.relu->is_done) return;
   }
   forward(stage.work, stage.operation, pass);
+}
+
+/// Of a ReLU with a fused gradient the layer after it has given the gradient already.
+void CudaReplica::backward_of(const Stage& stage, const Pass& pass) {
+  if (stage.is_fused_backward || (stage.after != nullptr && stage.after->work.relu_mask != nullptr)) return;
+  if (stage.norm != nullptr) backward_of_sum(stage.norm->work, *stage.work.output, pass);
+  backward(stage.work, stage.operation, pass);
 }
 
 void CudaReplica::step(Stream& stream, Memory batch, std::uint32_t rows, Memory sums, BucketSink& sink) {
@@ -423,12 +450,10 @@ void CudaReplica::step(Stream& stream, Memory batch, std::uint32_t rows, Memory 
   }
   std::size_t next = 0;
   for (auto stage = stages_.rbegin(); stage != stages_.rend(); ++stage) {
-    // A fused gradient: the layer after the ReLU has given it already.
-    const bool has_gradient = stage->after != nullptr && stage->after->work.relu_mask != nullptr;
-    if (stage->has_backward && !has_gradient) {
+    if (stage->has_backward) {
       queue.begin_work(WorkKind::compute, "backward");
       const LayerRange range{queue, "backward", stage->name};
-      backward(stage->work, stage->operation, pass);
+      backward_of(*stage, pass);
     }
     if (next == buckets_.size() || last_layers_[next] != stage->work.layer) continue;
     if (!landed_.empty()) {

@@ -34,8 +34,10 @@ class CudaReplica final : public Replica {
     std::uint32_t written = 0;        // of a loss: none
     Stage* relu = nullptr;            // alone reads what this one writes; null: there is no such stage
     Stage* after =
-        nullptr;           // of a ReLU with a fused gradient: the dense layer that reads it (fused_relu_gradients.hpp)
-    bool is_done = false;  // in this forward pass, together with the one that it reads
+        nullptr;            // of a ReLU with a fused gradient: the dense layer that reads it (fused_relu_gradients.hpp)
+    bool is_done = false;   // in this forward pass, together with the one that it reads
+    Stage* norm = nullptr;  // of a sum: the batch norm that is computed with it and the ReLU behind it; null: none
+    bool is_fused_forward = false, is_fused_backward = false;  // another stage computes it (fused_norms.hpp)
     bool is_loss = false;
     bool has_backward = false;           // what it puts out depends on a parameter
     std::vector<std::uint32_t> buckets;  // that its parameters are in, and no stage before reads
@@ -61,6 +63,7 @@ class CudaReplica final : public Replica {
   void find_buckets(const Graph& graph, const Layout& layout);
   void find_losses();
   void find_relus(const Graph& graph);
+  void find_norms(const Graph& graph);
   void find_rooms(const Graph& graph);
   void use_gradients(const Graph& graph, std::vector<Use>& uses) const;
   std::uint64_t place_gradients(std::vector<Use>& uses) const;
@@ -74,6 +77,7 @@ class CudaReplica final : public Replica {
   MathLibraries libraries_for(const ReplicaMemory& memory) const;
   bool forward_with_mask(Stage& stage, const Pass& pass);
   void forward_of(Stage& stage, const Pass& pass);
+  static void backward_of(const Stage& stage, const Pass& pass);
   Pass pass_on(CudaStream& stream, std::uint32_t rows, Memory sums, bool trains);
   void step_without_rows(CudaStream& stream, Memory sums, BucketSink& sink);
   void take_batch(CudaStream& stream, Memory batch, std::uint32_t rows);
@@ -87,6 +91,7 @@ class CudaReplica final : public Replica {
   std::vector<Tensor> tensors_;
   std::vector<std::uint32_t> same_;            // by tensor: the one whose memory it has
   std::vector<std::uint32_t> same_gradients_;  // likewise for the gradient to it
+  std::vector<bool> is_unwritten_;             // likewise: it has no memory
   std::vector<Field> fields_;
   std::vector<Stage> stages_;                   // by layer
   std::vector<std::uint32_t> last_layers_;      // by bucket: when the backward pass has come there, it is finished

@@ -98,6 +98,8 @@ class Math {
   void sum_columns(CudaStream& stream, SumColumnsArgs& args) const;
   /// Chooses the parts of sums over columns, whose results (at most 16 bytes each) then find room in scratch().
   void cut(ColumnSums& sums) const noexcept;
+  /// Of the GPU.
+  std::uint32_t processors() const noexcept { return processors_; }
   std::byte* scratch() const noexcept { return scratch_; }
   /// Of the layer that is enqueued, until its function returns.
   std::byte* layer_scratch() const noexcept { return layer_scratch_.data(); }

@@ -7,6 +7,7 @@
 #include "runtime/memory/lifetimes.hpp"
 #include "runtime/model/fused_relu_gradients.hpp"
 #include "runtime/model/layer_kinds.hpp"
+#include "runtime/model/shared_gradients.hpp"
 
 // Mirrors what devices/cuda/cuda_replica.cpp takes, which a plan must know on machines without a GPU, too. A test
 // compares the two.
@@ -40,7 +41,13 @@ class ReplicaMemoryOf {
     for (std::uint32_t t = 0; t < tensors; ++t) same_.push_back(t);
     for (std::uint32_t l = 0; l < graph.layers().size(); ++l)
       if (is_flatten(l)) same_[graph.output_tensor(l)] = same_[graph.inputs_of(l).front()];
-    same_gradients_ = same_;
+    const SharedGradients shared{graph};
+    for (const std::uint32_t t : same_) same_gradients_.push_back(shared.by_tensor()[t]);
+    is_unwritten_.resize(tensors);
+    for (const FusedNorm& fused : fused_norms(graph)) {
+      is_unwritten_[graph.output_tensor(fused.norm)] = true;
+      if (fused.sum) is_unwritten_[graph.output_tensor(fused.sum->layer)] = true;
+    }
     for (const FusedReluGradient& fused : fused_relu_gradients_)
       same_gradients_[graph.output_tensor(fused.before)] = graph.output_tensor(fused.relu);
   }
@@ -50,7 +57,7 @@ class ReplicaMemoryOf {
     for (std::uint32_t f = 0; f < graph_.fields().size(); ++f) activations += values(f, element_size_of_field(f));
     for (std::uint32_t l = 0; l < graph_.layers().size(); ++l) {
       const std::uint32_t output = graph_.output_tensor(l);
-      if (!is_loss(graph_, l) && same_[output] == output)
+      if (!is_loss(graph_, l) && same_[output] == output && !is_unwritten_[output])
         activations += values(output, only_losses_read(output) ? kF32 : element_bytes_);
       activations += on_a_boundary(kept(l));
       scratch = std::max(scratch, scratch_of(l));
@@ -141,22 +148,16 @@ class ReplicaMemoryOf {
     }
     return most;
   }
-  /// What cuDNN keeps of a batch norm: six numbers for each channel.
-  std::uint64_t norm_tensors(std::uint32_t layer) const {
-    return 6 * on_a_boundary(graph_.output_of(layer).extents.back() * kF32);
-  }
-  /// The workspace for what cuDNN may compute, what batch norms keep more than otherwise, and where the gradients to
-  /// weights of convolutions land.
+  /// The workspace for what cuDNN may compute, and where the gradients to weights of convolutions land.
   std::uint64_t dnn() const {
-    std::uint64_t kept = 0;
+    std::uint64_t landing = 0;
     bool computes = false;
     for (std::uint32_t l = 0; l < graph_.layers().size(); ++l) {
-      const bool is_norm = std::holds_alternative<BatchNorm>(graph_.layers()[l].operation);
-      if (is_convolution(l)) kept += on_a_boundary(weights_of(l) * element_bytes_);
-      if (is_norm) kept += norm_tensors(l) - std::min(norm_tensors(l), on_a_boundary(this->kept(l)));
-      computes = computes || is_norm || is_convolution(l);
+      if (!is_convolution(l)) continue;
+      landing += on_a_boundary(weights_of(l) * element_bytes_);
+      computes = true;
     }
-    return kept + (computes ? kDnnWorkspace - kWorkspace : 0);
+    return landing + (computes ? kDnnWorkspace - kWorkspace : 0);
   }
   std::uint64_t relu_masks() const {
     std::uint64_t bytes = 0;
@@ -195,6 +196,7 @@ class ReplicaMemoryOf {
   const std::vector<FusedReluGradient> fused_relu_gradients_ = fused_relu_gradients(graph_);
   std::vector<std::uint32_t> same_;            // by tensor: the one whose memory it has
   std::vector<std::uint32_t> same_gradients_;  // likewise for the gradient to it
+  std::vector<bool> is_unwritten_;             // likewise: between the layers of a FusedNorm
 };
 
 }  // namespace

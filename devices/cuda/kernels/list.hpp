@@ -1,5 +1,6 @@
 #pragma once
 
+#include "devices/cuda/kernels/batch_norms.hpp"
 #include "devices/cuda/kernels/batches.hpp"
 #include "devices/cuda/kernels/bytes.hpp"
 #include "devices/cuda/kernels/channel_norms.hpp"
@@ -73,6 +74,11 @@
   KERNEL(sum_channel_slopes, SumChannelSlopesArgs)           \
   KERNEL(bring_channel_gradients, BringChannelGradientsArgs) \
   KERNEL(normalize_channels_back, NormalizeChannelsBackArgs) \
+  KERNEL(sum_moments, SumMomentsArgs)                        \
+  KERNEL(running_moments, RunningMomentsArgs)                \
+  KERNEL(normalize_batch, NormalizeBatchArgs)                \
+  KERNEL(sum_slopes, SumSlopesArgs)                          \
+  KERNEL(normalize_batch_back, NormalizeBatchBackArgs)       \
   KERNEL(normalize_rows, NormalizeRowsArgs)                  \
   KERNEL(normalize_rows_back, NormalizeRowsBackArgs)         \
   KERNEL(embed, EmbedArgs)                                   \

@@ -3,7 +3,7 @@
 namespace troupe::cuda {
 
 void move_all(const GradientTo& to, const void* from, Stored type, std::uint64_t count, const Pass& pass) {
-  if (to.at == nullptr) return;
+  if (to.at == nullptr || to.at == from) return;  // the terms of a sum may share its gradient (shared_gradients.hpp)
   MoveColumnsArgs args{nullptr, to, from, 1, count, 0, count, 0, count, type, 0};
   pass.stream.launch(args, count);
 }

@@ -19,9 +19,6 @@ void check_at_most(std::uint64_t found, std::uint64_t most, const char* what) {
   TROUPE_CHECK(found <= most, Code::unsupported, "it has ", found, " ", what, ", a cuda device takes ", most);
 }
 
-/// Of a batch norm by cuDNN: its and the batch's statistics, and gradients to scale and shift.
-constexpr std::uint64_t kDnnNormTensors = 6;
-
 /// Pixels are counted in 31 bits.
 void check_pixels(const LayerWork& work, std::uint32_t rows) {
   for (const Tensor* const images : {work.inputs[0], work.output})
@@ -62,8 +59,7 @@ LayerRoom room_for(const Kind& kind, const LayerWork& work, std::uint32_t rows) 
     if constexpr (std::is_same_v<Kind, MaxPool>)
       room.kept = rows * work.output->width() * index_bytes_of(std::uint64_t{kind.kernel.height} * kind.kernel.width);
     if constexpr (std::is_same_v<Kind, BatchNorm>) {
-      room.kept = on_a_boundary(channels * sizeof(ChannelMoments)) + channels * sizeof(SlopeSums);
-      room.dnn_kept = kDnnNormTensors * on_a_boundary(channels * sizeof(float));
+      room.kept = on_a_boundary(3 * channels * sizeof(float)) + 2 * channels * sizeof(float);
     }
     if constexpr (std::is_same_v<Kind, LayerNorm> || std::is_same_v<Kind, L2Norm>)
       room.kept = positions * sizeof(RowMoments);

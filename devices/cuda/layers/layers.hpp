@@ -45,6 +45,9 @@ struct LayerWork {
   /// it gives the one to what that has put out.
   const std::byte* relu_mask = nullptr;
   bool is_first_loss = false, is_last_loss = false;
+  /// Of a batch norm that is computed with the ReLU behind it (fused_norms.hpp): what that puts out. Null: it is not.
+  const Tensor* relu = nullptr;
+  const Tensor* added = nullptr;  // to the norm, before the ReLU; null: nothing
 };
 
 /// Weights of convolutions that are to be written in another order; see weight_orders.hpp.
@@ -81,7 +84,6 @@ LayerRoom room_for(const LayerWork& work, const Operation& operation, std::uint3
 void prepare(const LayerWork& work, const Operation& operation, const Tensor* relu, std::uint32_t rows, bool trains,
              Math& math);
 // Of the layers whose ReLU is computed apart.
-void prepare(const BatchNorm& norm, const LayerWork& work, std::uint32_t rows, bool trains, Math& math);
 void prepare(const Attention& attention, const LayerWork& work, std::uint32_t rows, bool trains, Math& math);
 /// Of a convolution. `relu`: as above.
 void prepare(const Conv2d& conv, const LayerWork& work, const Tensor* relu, std::uint32_t rows, bool trains,
@@ -101,7 +103,7 @@ bool has_relu_gradient(const Dense& dense, const LayerWork& work, const std::byt
 /// Of a loss: nothing, since its forward pass gives the gradient, too.
 void backward(const LayerWork& work, const Operation& operation, const Pass& pass);
 
-/// All elements, one after the other. At null: nothing is done.
+/// All elements, one after the other. At null, or where they are already: nothing is done.
 void move_all(const GradientTo& to, const void* from, Stored type, std::uint64_t count, const Pass& pass);
 
 // By kind; forward(Loss) also adds to the sums.
@@ -135,6 +137,9 @@ void forward(const Dropout& dropout, const LayerWork& work, const Pass& pass);
 void backward(const Dropout& dropout, const LayerWork& work, const Pass& pass);
 void forward(const BatchNorm& norm, const LayerWork& work, const Pass& pass);
 void backward(const BatchNorm& norm, const LayerWork& work, const Pass& pass);
+/// The gradient to a sum with a batch norm, from the one to what the ReLU behind it has put out, both in the memory of
+/// `sum`; with the sums over the batch that the norm's backward() then takes.
+void backward_of_sum(const LayerWork& norm, const Tensor& sum, const Pass& pass);
 void forward(const LayerNorm& norm, const LayerWork& work, const Pass& pass);
 void backward(const LayerNorm& norm, const LayerWork& work, const Pass& pass);
 void forward(const L2Norm& norm, const LayerWork& work, const Pass& pass);
