@@ -21,9 +21,10 @@ constexpr LibraryChoice kChoice{"TROUPE_CUDA_CONVOLUTIONS", "cudnn", "convolutio
 constexpr const char* kFile = "libcudnn.so.9";
 constexpr std::size_t kMajorVersion = 9;
 /// For making plans of a form's engines and measuring them; no longer than so many runs of the fastest one so far take,
-/// which is the most that can be gained in as many steps. What takes a few kernels' launches is fast enough.
+/// which is the most that can be gained in as many steps. What takes a few kernels' launches is fast enough, and own
+/// kernels that take one or two. Of own kernels that take long, one run tells the time well enough.
 constexpr std::chrono::milliseconds kMostTime{300};
-constexpr float kMostRuns = 5'000, kShortMicroseconds = 8;
+constexpr float kMostRuns = 5'000, kShortMicroseconds = 8, kShortestMicroseconds = 4, kLongMicroseconds = 100;
 /// Source: NVIDIA's front end for cuDNN. Before 9.16, gradients for texts whose length is no multiple of 128 need
 /// another graph, and 9.10 computes some of them wrong.
 constexpr std::size_t kOldestForAttention = 91600;
@@ -205,20 +206,23 @@ std::optional<DnnPlan> DnnLibrary::fastest_that_is_right(const DnnGraph& graph, 
                                                          const Workspace& workspace, const std::string& problem,
                                                          EngineTimer& timer) {
   float best = std::numeric_limits<float>::max();
+  const std::optional<float> own = timer.time_of_own(kLongMicroseconds);
+  const auto take_own = [&] { choices_.add(problem, {.engine = EngineChoice::kOwn, .microseconds = *own}); };
+  // No engine is asked for where little can be gained.
+  if (own && *own <= kShortestMicroseconds) return take_own(), std::nullopt;
+  if (own) best = *own;
   std::vector<DnnPlan> plans = by_time(graph, problem, timer, best);
-  const bool may_be_own = !plans.empty() && best > kShortMicroseconds;
-  const std::optional<float> own = may_be_own ? timer.time_of_own(best) : std::nullopt;
+  if (own && plans.empty()) return take_own(), std::nullopt;
   for (DnnPlan& plan : plans) {
-    if (own && *own < plan.choice.microseconds) {
-      choices_.add(problem, {.engine = EngineChoice::kOwn, .microseconds = *own});
-      return std::nullopt;
-    }
+    if (own && *own < plan.choice.microseconds) return take_own(), std::nullopt;
     if (plan.workspace_bytes != 0 && workspace(plan.workspace_bytes) == nullptr) continue;
     if (!is_right(what.form, plan.choice, workspace)) continue;
     choices_.add(problem, plan.choice);
     return std::move(plan);
   }
-  return std::nullopt;
+  std::optional<DnnPlan> plan = first_that_is_right(graph, what, workspace);
+  if (plan) choices_.add(problem, plan->choice);
+  return plan;
 }
 
 std::optional<DnnPlan> DnnLibrary::first_that_is_right(const DnnGraph& graph, const DnnOperation& what,

@@ -197,7 +197,7 @@ void EngineTimer::convolve(const ConvolutionForm& form, std::int64_t result) {
   launch(args, count_tiles(extents_of(args)) * args.to.parts * kBlockThreads);
   if (args.to.parts > 1) {
     AddPartsArgs sum{nullptr, args.to, form.filters};
-    launch(sum, sum.to.count);
+    launch(sum, count_items(sum));
   }
   if (!form.has_relu) return;
   ActivateArgs relu{};

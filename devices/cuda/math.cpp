@@ -49,7 +49,7 @@ void Math::launch(CudaStream& stream, Args& args, const ProductExtents& extents,
   stream.launch(args, tiles * args.to.parts * kBlockThreads);
   if (args.to.parts == 1) return;
   AddPartsArgs sum{nullptr, args.to, bias_width};
-  stream.launch(sum, args.to.count);
+  stream.launch(sum, count_items(sum));
 }
 
 void Math::multiply_here(CudaStream& stream, MultiplyArgs& args) const {

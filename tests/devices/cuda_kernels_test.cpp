@@ -211,7 +211,7 @@ TEST(CudaKernels, MultiplyMatricesOfOddExtentsInBothOrders) {
 }
 
 TEST(CudaKernels, AddUpAProductThatWasCutIntoParts) {
-  for (const std::uint32_t parts : {2U, 3U, 7U}) {
+  for (const std::uint32_t parts : {2U, 7U, 8U, 31U, 32U, 130U}) {
     SCOPED_TRACE(parts);
     constexpr std::size_t kRows = 65, kColumns = 31, kInner = 333;
     const std::vector<float> a = random_numbers(10, kRows * kInner), b = random_numbers(11, kInner * kColumns),

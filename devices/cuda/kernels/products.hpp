@@ -243,30 +243,71 @@ struct AddPartsArgs {
   ProductTo to;
   std::uint64_t bias_width;  // the bias repeats after so many elements
 };
-TROUPE_KERNEL_BODY void add_parts(const Block& block, const AddPartsArgs& args) {
+/// How many threads of a warp add up the parts of an element, each of them every so many-th part: one thread alone
+/// would wait for memory again and again.
+constexpr unsigned count_adders(std::uint32_t parts) noexcept {
+  return parts >= 128 ? kWarpThreads : parts >= 32 ? kWarpThreads / 4 : parts >= 8 ? 2 : 1;
+}
+/// What the threads of add_parts divide among them.
+constexpr std::uint64_t count_items(const AddPartsArgs& args) noexcept {
+  return args.to.count * count_adders(args.to.parts);
+}
+
+/// Sums of neighbouring elements.
+template <unsigned kCount>
+struct PartSums {
+  Numbers<kCount> of_elements;
+  TROUPE_KERNEL_MEMBER void add(const PartSums& other) {
+    for (unsigned k = 0; k < kCount; ++k) of_elements.of[k] += other.of_elements.of[k];
+  }
+};
+
+/// The sum of a pack, or an element, to its place.
+template <unsigned kCount>
+TROUPE_KERNEL_BODY void put_parts(const Block& block, const AddPartsArgs& args, std::uint64_t i, Numbers<kCount> sum) {
+  constexpr Width<kCount> kWidth{};
   void* const at = block.at(args.to.at);
-  const float* const partial = block.at(args.to.partial);
   const float* const bias = block.at(args.to.bias);
   const float scale = args.to.scale * value_of(block, args.to.factor);
-  const bool in_packs = has_packs(partial, Stored::f32, args.to.count) && is_in_packs(at, args.to.type) &&
-                        (bias == nullptr || has_packs(bias, Stored::f32, args.bias_width));
-  for_each_pack(block, args.to.count, in_packs, [&](auto width, std::uint64_t i) {
-    Numbers<width.value> sum{};
-    for (std::uint32_t part = 0; part < args.to.parts; ++part) {
-      const auto more = load(width, partial, Stored::f32, part * args.to.count + i);
-      for (unsigned k = 0; k < width(); ++k) sum.of[k] += more.of[k];
-    }
-    for (float& one : sum.of) one *= scale;
-    if (bias != nullptr) {
-      const auto more = load(width, bias, Stored::f32, place_in_rows(i, args.bias_width).column);
-      for (unsigned k = 0; k < width(); ++k) sum.of[k] += more.of[k];
-    }
-    if (args.to.adds != 0) {
-      const auto before = load(width, at, args.to.type, i);
-      for (unsigned k = 0; k < width(); ++k) sum.of[k] += before.of[k];
-    }
-    store(width, at, args.to.type, i, sum);
-  });
+  for (float& one : sum.of) one *= scale;
+  if (bias != nullptr) {
+    const auto more = load(kWidth, bias, Stored::f32, place_in_rows(i, args.bias_width).column);
+    for (unsigned k = 0; k < kCount; ++k) sum.of[k] += more.of[k];
+  }
+  if (args.to.adds != 0) {
+    const auto before = load(kWidth, at, args.to.type, i);
+    for (unsigned k = 0; k < kCount; ++k) sum.of[k] += before.of[k];
+  }
+  store(kWidth, at, args.to.type, i, sum);
+}
+
+template <unsigned kCount>
+TROUPE_KERNEL_BODY void add_parts_by(const Block& block, const AddPartsArgs& args) {
+  const float* const partial = block.at(args.to.partial);
+  const unsigned adders = count_adders(args.to.parts), across = kWarpThreads / adders;
+  const std::uint64_t packs = args.to.count / kCount, of_block = kBlockThreads / adders;
+  for (std::uint64_t first = block.index() * of_block; first < packs; first += block.count() * of_block) {
+    OfEachThread<PartSums<kCount>> sums;
+    const auto pack_of = [&](unsigned t) { return first + t / kWarpThreads * across + t % across; };
+    block.for_each_thread([&](unsigned t) {
+      sums[t] = PartSums<kCount>{};
+      if (pack_of(t) >= packs) return;
+      for (std::uint32_t part = t % kWarpThreads / across; part < args.to.parts; part += adders)
+        sums[t].add({load(Width<kCount>{}, partial, Stored::f32, part * args.to.count + pack_of(t) * kCount)});
+    });
+    block.add_up_warps(sums, across);
+    block.for_each_thread([&](unsigned t) {
+      if (t % kWarpThreads < across && pack_of(t) < packs)
+        put_parts(block, args, pack_of(t) * kCount, sums[t].of_elements);
+    });
+  }
+}
+
+TROUPE_KERNEL_BODY void add_parts(const Block& block, const AddPartsArgs& args) {
+  const bool in_packs = has_packs(block.at(args.to.partial), Stored::f32, args.to.count) &&
+                        is_in_packs(block.at(args.to.at), args.to.type) &&
+                        (args.to.bias == nullptr || has_packs(block.at(args.to.bias), Stored::f32, args.bias_width));
+  in_packs ? add_parts_by<kPack>(block, args) : add_parts_by<1>(block, args);
 }
 
 /// Matrices by their strides: element (r, c) of matrix (o, i) is at o * outer + i * inner + r * rows + c * columns.

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <thread>
@@ -31,25 +32,28 @@ double dot(const std::vector<float>& a, const std::vector<float>& b) {
 ProductTo written(std::vector<float>& to) { return {to.data(), nullptr, nullptr, to.size(), Stored::f32, 0, 1, 1}; }
 
 TEST(CudaThreads, MultiplyInPartsAndWhole) {
-  constexpr std::size_t kRows = 70, kColumns = 66, kInner = 37;
-  const std::vector<float> a = random_numbers(1, kRows * kInner), b = random_numbers(2, kInner * kColumns);
-  std::vector<float> whole(kRows * kColumns), cut(whole.size()), partial(3 * whole.size());
-  MultiplyArgs args{};
-  args.to = written(whole);
-  args.place = {nullptr, kColumns, 1, 0, 0, Stored::f32, 0};
-  args.a = {a.data(), kInner, 1, 0, 0, Stored::f32, 0};
-  args.b = {b.data(), kColumns, 1, 0, 0, Stored::f32, 0};
-  args.extents = {1, kRows, kColumns, kInner};
-  run(multiply, args, 2);
-  args.to = written(cut), args.to.partial = partial.data(), args.to.parts = 3;
-  run(multiply, args, 3);
-  run(add_parts, AddPartsArgs{nullptr, args.to, kColumns}, 1);
-  for (std::size_t i = 0; i < whole.size(); ++i) {
-    double sum = 0;
-    for (std::size_t k = 0; k < kInner; ++k)
-      sum += static_cast<double>(a[i / kColumns * kInner + k]) * static_cast<double>(b[k * kColumns + i % kColumns]);
-    ASSERT_NEAR(static_cast<double>(whole[i]), sum, 1e-4) << i;
-    ASSERT_NEAR(static_cast<double>(cut[i]), sum, 1e-4) << i;
+  constexpr std::size_t kInner = 37;
+  for (const auto& [rows, columns, parts] : {std::array<std::uint32_t, 3>{70, 66, 3}, {140, 20, 8}, {20, 25, 32}}) {
+    SCOPED_TRACE(rows);
+    const std::vector<float> a = random_numbers(1, rows * kInner), b = random_numbers(2, kInner * columns);
+    std::vector<float> whole(std::size_t{rows} * columns), cut(whole.size()), partial(parts * whole.size());
+    MultiplyArgs args{};
+    args.to = written(whole);
+    args.place = {nullptr, columns, 1, 0, 0, Stored::f32, 0};
+    args.a = {a.data(), kInner, 1, 0, 0, Stored::f32, 0};
+    args.b = {b.data(), columns, 1, 0, 0, Stored::f32, 0};
+    args.extents = {1, rows, columns, kInner};
+    run(multiply, args, 2);
+    args.to = written(cut), args.to.partial = partial.data(), args.to.parts = parts;
+    run(multiply, args, 3);
+    run(add_parts, AddPartsArgs{nullptr, args.to, columns}, 2);
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+      double sum = 0;
+      for (std::size_t k = 0; k < kInner; ++k)
+        sum += static_cast<double>(a[i / columns * kInner + k]) * static_cast<double>(b[k * columns + i % columns]);
+      ASSERT_NEAR(static_cast<double>(whole[i]), sum, 1e-4) << i;
+      ASSERT_NEAR(static_cast<double>(cut[i]), sum, 1e-4) << i;
+    }
   }
 }
 
