@@ -253,7 +253,9 @@ void time_loss(KernelTimes& times, Stored type, std::uint64_t rows, std::uint32_
   CrossEntropyArgs args{};
   args.rows = times.take<RowLoss>(rows), args.logits = times.take(rows * classes, type);
   args.gradient = {times.take(rows * classes, type), type, 0};
-  args.labels = times.take<std::int32_t>(rows), args.count_rows = rows, args.classes = classes, args.ignore = -1;
+  auto* const labels = times.take<std::int32_t>(rows);
+  times.write(labels, std::vector<std::int32_t>(rows));  // other kernels have left anything here
+  args.labels = labels, args.count_rows = rows, args.classes = classes, args.ignore = -1;
   args.weight = 1, args.logits_type = type, args.total.weight = 1, args.total.counts = 1;
   args.given.own.sums = times.take<StepSums>(1);
   times.time(of("cross_entropy", type, {rows, classes}), 2 * rows * classes * bytes_of(type), rows * kWarpThreads,
