@@ -304,6 +304,136 @@ TEST(CudaKernels, SumColumnsAndNormalizeRowsOfOddExtents) {
   }
 }
 
+/// Random numbers of a type, many of them equal, which begin `shift` elements behind a multiple of 16 bytes.
+class Tensor {
+ public:
+  Tensor(std::uint32_t seed, std::size_t count, Stored type, std::size_t shift)
+      : bytes_((count + kRoom + shift) * bytes_of(type)), count_(count), type_(type), shift_(shift) {
+    const std::vector<float> drawn = random_numbers(seed, count + kRoom);
+    for (std::size_t i = 0; i < drawn.size(); ++i)
+      store(at(), type, i, std::round(drawn[i] * 8) / 8);  // some behind the end
+  }
+  void* at() { return bytes_.data() + shift_ * bytes_of(type_); }
+  Stored type() const { return type_; }
+  GradientTo added() { return {at(), type_, 1}; }
+  /// With what stands behind the end.
+  std::vector<float> values() {
+    std::vector<float> all;
+    for (std::size_t i = 0; i < count_ + kRoom; ++i) all.push_back(load(at(), type_, i));
+    return all;
+  }
+
+ private:
+  static constexpr std::size_t kRoom = 5;
+  std::vector<std::byte> bytes_;
+  std::size_t count_;
+  Stored type_;
+  std::size_t shift_;
+};
+
+/// What act(to, a, b) makes of `to`, where all begin in packs, and where none does.
+template <class Act>
+void expect_same_in_packs(std::size_t count, Stored type, Act&& act) {
+  std::vector<float> found[2];
+  for (std::size_t shift = 0; shift < 2; ++shift) {
+    Tensor to{1, count, type, shift}, a{2, count, type, shift}, b{3, count, type, shift};
+    act(to, a, b);
+    found[shift] = to.values();
+  }
+  const std::vector<float> before = Tensor{1, count, type, 0}.values();
+  EXPECT_EQ(found[0], found[1]);
+  EXPECT_TRUE(std::equal(before.end() - 5, before.end(), found[0].end() - 5)) << "written behind the end";
+  EXPECT_TRUE(count == 0 || found[0] != before) << "nothing was written";
+}
+
+TEST(CudaKernels, GiveTheSameBitsInPacksAndOneByOne) {
+  for (const Stored type : {Stored::f32, Stored::bf16, Stored::f16}) {
+    for (const std::size_t count : kSizes) {
+      if (count > 5000 && type != Stored::bf16) continue;  // the same loop
+      SCOPED_TRACE(text(count, " elements of type ", static_cast<std::uint32_t>(type)));
+      for (const Curve curve : {Curve::relu, Curve::tanh, Curve::sigmoid, Curve::gelu}) {
+        if (count > 5000 && curve != Curve::relu) continue;
+        expect_same_in_packs(count, type, [&](Tensor& to, Tensor& a, Tensor&) {
+          launch("activate", ActivateArgs{nullptr, to.at(), a.at(), count, curve, type, type, 0});
+        });
+        expect_same_in_packs(count, type, [&](Tensor& to, Tensor& a, Tensor& b) {
+          launch("activate_back", ActivateBackArgs{nullptr, to.added(), a.at(), b.at(), count, curve, type, type, 0});
+        });
+      }
+      expect_same_in_packs(count, type, [&](Tensor& to, Tensor& a, Tensor& b) {
+        CombineArgs args{};
+        args.to = to.at(), args.to_type = type, args.count = count, args.count_inputs = 2;
+        args.from[0] = a.at(), args.from[1] = b.at(), args.from_types[0] = args.from_types[1] = type;
+        launch("combine", args);
+      });
+      expect_same_in_packs(count, type, [&](Tensor& to, Tensor& a, Tensor& b) {
+        FactorBackArgs args{};
+        args.to = to.added(), args.gradient = a.at(), args.gradient_type = type, args.count = count;
+        args.count_inputs = 2, args.factor = 1, args.from[0] = b.at(), args.from_types[0] = type;
+        args.from[1] = b.at(), args.from_types[1] = type;
+        launch("factor_back", args);
+      });
+      expect_same_in_packs(count, type, [&](Tensor& to, Tensor& a, Tensor&) {
+        launch("move_columns", MoveColumnsArgs{nullptr, to.added(), a.at(), 1, count, 0, count, 0, count, type, 0});
+      });
+      const std::vector<std::int32_t> keys(2 * (count / 12 + 1), 7);
+      expect_same_in_packs(count / 12 * 12, type, [&](Tensor& to, Tensor& a, Tensor&) {
+        launch("drop", DropArgs{nullptr, to.added(), a.at(), keys.data(), count / 12 * 12, 12, 0.5, 3, type});
+      });
+    }
+  }
+}
+
+/// Windows that overlap, of images with edges, whose elements are often equal.
+TEST(CudaKernels, PoolTheSameInPacksAndOneByOne) {
+  for (const Stored type : {Stored::f32, Stored::bf16}) {
+    for (const PoolKind kind : {PoolKind::max, PoolKind::average}) {
+      for (const std::uint32_t channels : {4U, 12U}) {
+        const PoolShape shape{2, 7, 6, channels, 4, 3, 3, 3, 2, 2, 1, 1};
+        expect_same_in_packs(shape.count_out(), type, [&](Tensor& to, Tensor&, Tensor&) {
+          const std::size_t shift = reinterpret_cast<std::uintptr_t>(to.at()) % 16 == 0 ? 0 : 1;
+          Tensor from{5, shape.count_in(), type, shift};
+          launch("pool", PoolArgs{nullptr, to.at(), from.at(), shape, kind, type, type, 0});
+        });
+        expect_same_in_packs(shape.count_in(), type, [&](Tensor& to, Tensor& input, Tensor&) {
+          const std::size_t shift = reinterpret_cast<std::uintptr_t>(to.at()) % 16 == 0 ? 0 : 1;
+          Tensor output{5, shape.count_out(), type, shift}, gradient{6, shape.count_out(), type, shift};
+          launch("pool", PoolArgs{nullptr, output.at(), input.at(), shape, kind, type, type, 0});
+          PoolBackArgs args{nullptr, to.at(), gradient.at(), input.at(), output.at(), shape,
+                            kind,    type,    type,          type,       type,        1};
+          launch("pool_back", args);
+        });
+      }
+    }
+  }
+}
+
+TEST(CudaKernels, MoveColumnsInPacksOrNotWhateverTheirDistances) {
+  for (const auto& [width, to_stride, from_stride, first] :
+       {std::array<std::size_t, 4>{8, 24, 8, 8}, {8, 8, 20, 4}, {8, 9, 8, 0}, {7, 28, 7, 4}, {8, 16, 16, 3}}) {
+    SCOPED_TRACE(text(width, " of ", to_stride, " from ", from_stride, ", first ", first));
+    constexpr std::size_t kRows = 33;
+    const std::vector<float> from = random_numbers(3, kRows * from_stride + first + width);
+    std::vector<float> to(kRows * to_stride + first + width, 9), wanted = to;
+    const float factor = 0.5F;
+    launch("move_columns", MoveColumnsArgs{nullptr,
+                                           {to.data(), Stored::f32, 0},
+                                           from.data(),
+                                           kRows,
+                                           width,
+                                           first,
+                                           to_stride,
+                                           first,
+                                           from_stride,
+                                           Stored::f32,
+                                           0,
+                                           {&factor, 4}});
+    for (std::size_t r = 0; r < kRows; ++r)
+      for (std::size_t c = 0; c < width; ++c) wanted[first + r * to_stride + c] = 2 * from[first + r * from_stride + c];
+    EXPECT_EQ(to, wanted);
+  }
+}
+
 TEST(CudaKernels, DivideAsDivisionsDo) {
   for (const std::uint32_t divisor : {1U, 2U, 3U, 7U, 28U, 784U, 1000U, 65537U, 0x7fffffffU}) {
     const Divisor by = divisor_of(divisor);

@@ -111,12 +111,14 @@ TROUPE_KERNEL_BODY void sum_columns_in_parts(const Block& block, const ColumnSum
   }
 }
 
-/// For each of `count_rows` rows of `width` columns: use(width, sum, stored, row, column) for all columns, with what
-/// take(own, stored, row, column) made of an empty `own` for all columns, which becomes a Sum. A warp for each row,
+/// For each of `count_rows` rows of `width` columns: use(width, found, stored, row, column) for all columns, with what
+/// find(sum) makes of the Sum that becomes of what take(own, stored, row, column) made of an empty `own` for all
+/// columns. A warp for each row,
 /// which brings a short one once, kBrought packs of each thread at a time.
-template <unsigned kCount, unsigned kBrought, class Sum, class Own, class Bring, class Take, class Use>
+template <unsigned kCount, unsigned kBrought, class Sum, class Own, class Bring, class Take, class Find, class Use>
 TROUPE_KERNEL_BODY void with_row_sums_of(Width<kCount> by, const Block& block, std::uint64_t count_rows,
-                                         std::uint64_t width, const Bring& bring, const Take& take, const Use& use) {
+                                         std::uint64_t width, const Bring& bring, const Take& take, const Find& find,
+                                         const Use& use) {
   constexpr std::uint64_t kStep = std::uint64_t{kWarpThreads} * kCount;
   struct Brought {
     decltype(bring(by, 0, 0)) of[kBrought];
@@ -143,23 +145,32 @@ TROUPE_KERNEL_BODY void with_row_sums_of(Width<kCount> by, const Block& block, s
     block.add_up_warps(sums);
     block.for_each_thread([&](unsigned t) {
       const std::uint64_t row = first + t / kWarpThreads;
+      const auto found = find(sums[t]);
       for (std::uint64_t column = t % kWarpThreads * kCount; row < count_rows && column < width;
            column += kBrought * kStep) {
         if (width > kBrought * kStep) bring_some(brought[t], row, column);
         for (unsigned n = 0; n < kBrought; ++n)
-          if (column + n * kStep < width) use(by, sums[t], brought[t].of[n], row, column + n * kStep);
+          if (column + n * kStep < width) use(by, found, brought[t].of[n], row, column + n * kStep);
       }
     });
   }
 }
-template <class Sum, class Own, unsigned kBrought = kInFlight, class Bring, class Take, class Use>
+template <class Sum, class Own, unsigned kBrought = kInFlight, class Bring, class Take, class Find, class Use>
 TROUPE_KERNEL_BODY void with_row_sums(const Block& block, std::uint64_t count_rows, std::uint64_t width, bool in_packs,
-                                      Bring&& bring, Take&& take, Use&& use) {
+                                      Bring&& bring, Take&& take, Find&& find, Use&& use) {
   if (in_packs)
-    with_row_sums_of<kPack, kBrought, Sum, Own>({}, block, count_rows, width, bring, take, use);
+    with_row_sums_of<kPack, kBrought, Sum, Own>({}, block, count_rows, width, bring, take, find, use);
   else
-    with_row_sums_of<1, kBrought, Sum, Own>({}, block, count_rows, width, bring, take, use);
+    with_row_sums_of<1, kBrought, Sum, Own>({}, block, count_rows, width, bring, take, find, use);
 }
+
+/// What find() is where sums are used as they are.
+struct AsItIs {
+  template <class Sum>
+  TROUPE_KERNEL_MEMBER const Sum& operator()(const Sum& sum) const {
+    return sum;
+  }
+};
 
 struct FloatSum {
   float value;

@@ -129,6 +129,7 @@ TROUPE_KERNEL_BODY void cross_entropy(const Block& block, const CrossEntropyArgs
       [&](LogitSums& own, const auto& brought, std::uint64_t, std::uint64_t k) {
         own.take(widened(brought, args.logits_type), static_cast<std::uint32_t>(k));
       },
+      AsItIs{},
       [&](auto width, const LogitSums& sums, const auto& brought, std::uint64_t row, std::uint64_t k) {
         const std::int32_t label = labels[row];
         const bool counts = label >= 0 && label != args.ignore;
@@ -223,6 +224,7 @@ TROUPE_KERNEL_BODY void number_loss(const Block& block, const NumberLossArgs& ar
         take_number(args, own, widened(brought.first, args.numbers_type).of[0],
                     widened(brought.second, args.targets_type).of[0]);
       },
+      AsItIs{},
       [&](auto, const NumberLossSums& sums, const auto& brought, std::uint64_t row, std::uint64_t k) {
         const auto count = static_cast<float>(sums.counts);
         if (k == 0) {

@@ -43,8 +43,8 @@ TROUPE_KERNEL_BODY void normalize_rows(const Block& block, const NormalizeRowsAr
       [&](NearSums& own, const auto& brought, std::uint64_t, std::uint64_t) {
         for (const float x : widened(brought, args.from_type).of) own.take(x);
       },
-      [&](auto width, const Moments& sums, const auto& brought, std::uint64_t row, std::uint64_t c) {
-        const RowMoments found = row_moments(args, sums);
+      [&](const Moments& sums) { return row_moments(args, sums); },
+      [&](auto width, const RowMoments& found, const auto& brought, std::uint64_t row, std::uint64_t c) {
         if (c == 0) moments[row] = found;
         auto x = widened(brought, args.from_type);
         const auto by = load(width, scale, Stored::f32, c);
@@ -95,6 +95,7 @@ TROUPE_KERNEL_BODY void normalize_rows_back(const Block& block, const NormalizeR
           own.add({by, by * normal(x.of[k], brought.moments)});
         }
       },
+      AsItIs{},
       [&](auto width, const SlopeSums& sums, const auto& brought, std::uint64_t row, std::uint64_t c) {
         const float mean = args.is_layer_norm != 0 ? share * sums.slopes : 0.0F;
         const auto x = widened(brought.second, args.from_type), by = load(width, scale, Stored::f32, c);

@@ -75,6 +75,7 @@ TROUPE_KERNEL_BODY void link_tokens(const Block& block, const LinkTokensArgs& ar
           own.add({(there < token ? 1U : 0U) + same_before, same, same_before});
         }
       },
+      AsItIs{},
       [&](auto, const TokenCounts& found, const auto&, std::uint64_t place, std::uint64_t other) {
         if (other != 0) return;
         const bool is_first = tokens[place] >= 0 && found.same_before == 0;
@@ -200,11 +201,15 @@ TROUPE_KERNEL_BODY void softmax_rows(const Block& block, const SoftmaxRowsArgs& 
         const auto x = widened(brought, Stored::f32);
         if (const unsigned few = reads(row, column, sizeof x / sizeof(float)); few != 0) own.take(x, few);
       },
-      [&](auto width, const SoftmaxSums& sums, const auto& brought, std::uint64_t row, std::uint64_t column) {
+      [](SoftmaxSums sums) {
+        sums.exponentials = 1 / sums.exponentials;
+        return sums;
+      },
+      [&](auto width, const SoftmaxSums& inverse, const auto& brought, std::uint64_t row, std::uint64_t column) {
         auto x = widened(brought, Stored::f32);
         const unsigned few = reads(row, column, width());
         for (unsigned k = 0; k < width(); ++k)
-          x.of[k] = k < few ? ::expf(x.of[k] - sums.largest) / sums.exponentials : 0.0F;
+          x.of[k] = k < few ? ::expf(x.of[k] - inverse.largest) * inverse.exponentials : 0.0F;
         store(width, weights, args.type, row * args.length + column, x);
       });
 }
@@ -237,6 +242,7 @@ TROUPE_KERNEL_BODY void softmax_rows_back(const Block& block, const SoftmaxRowsB
         const auto weight = widened(brought.first, args.type), slope = widened(brought.second, Stored::f32);
         for (unsigned k = 0; k < sizeof slope / sizeof(float); ++k) own.value += weight.of[k] * slope.of[k];
       },
+      AsItIs{},
       [&](auto width, const FloatSum& sum, const auto& brought, std::uint64_t row, std::uint64_t column) {
         const auto weight = widened(brought.first, args.type);
         auto slope = widened(brought.second, Stored::f32);

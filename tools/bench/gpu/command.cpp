@@ -17,6 +17,7 @@
 #include "runtime/compute/host_copies.hpp"
 #include "runtime/config/config.hpp"
 #include "tools/bench/cases.hpp"
+#include "tools/bench/gpu/kernels.hpp"
 #include "tools/bench/options.hpp"
 #include "tools/bench/say.hpp"
 #include "tools/bench/train.hpp"
@@ -368,8 +369,10 @@ GpuCommand::GpuCommand(CLI::App& app)
       ->capture_default_str();
   options.number("--threads", case_.threads, "Threads of the CPU device", 1, 1024)->capture_default_str();
   options.choice("--dtype", case_.dtype, "Types of the steps", {"both", "f32", "bf16"})->capture_default_str();
-  options.list("--part", case_.parts, "What is measured: device, steps, job (a job of one rank beside the bare step)")
-      ->check(CLI::IsMember({"device", "steps", "job"}))
+  options
+      .list("--part", case_.parts,
+            "What is measured: device, steps, job (a job of one rank beside the bare step), kernels (each own kernel)")
+      ->check(CLI::IsMember({"device", "steps", "job", "kernels"}))
       ->capture_default_str();
   options.number("--seconds", case_.seconds, "How long a job trains in each turn", 0.1, 600.0)->capture_default_str();
   command_->add_flag("--alone", case_.alone, "Only the GPU: neither the CPU device nor own kernels beside a library's");
@@ -388,6 +391,8 @@ int GpuCommand::run(Blocking& blocking) const {
     return 0;
   }
   const auto has = [&](const char* part) { return std::ranges::find(case_.parts, part) != case_.parts.end(); };
+  if (has("kernels")) measure_kernels(case_);
+  if (case_.parts == std::vector<std::string>{"kernels"}) return 0;
   TROUPE_CHECK(!has("job") || case_.ordinal == 0, Code::invalid,
                "--part job trains on the first GPU: leave out --gpu, or choose one by CUDA_VISIBLE_DEVICES");
   const std::optional<GpuCase> with_library = library_case(case_);
