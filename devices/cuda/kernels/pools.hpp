@@ -215,10 +215,10 @@ struct PoolWalk {
   Index at, to_column, to_row;  // from one column, and from the start of one row, to the next
   std::uint32_t place, place_to_column, place_to_row;
 };
-/// Calls act(place, what read(at) gave) for all, in order. Several are read before the first one is waited for.
-template <class Index, class Read, class Act>
+/// Calls act(place, what read(at) gave) for all, in order. kAhead are read before the first one is waited for: more of
+/// them leave registers for fewer threads.
+template <std::uint32_t kAhead, class Index, class Read, class Act>
 TROUPE_KERNEL_BODY void walk(const PoolWalk<Index>& over, Read&& read, Act&& act) {
-  constexpr std::uint32_t kAhead = 4;
   using Found = decltype(read(over.at));
   Index at = over.at;
   std::uint32_t place = over.place, column = 0;
@@ -329,7 +329,7 @@ TROUPE_KERNEL_BODY void max_pool(const Block& block, const MaxPoolArgs& args) {
       float found[Elements::kLanes];
       std::uint32_t places[Elements::kLanes];
       for (unsigned lane = 0; lane < Elements::kLanes; ++lane) found[lane] = -INFINITY, places[lane] = window.place;
-      walk(
+      walk<4>(
           window, [&](Index at) { return elements.read(from, args.from_type, at); },
           [&](std::uint32_t place, const auto& packed) {
             for (unsigned lane = 0; lane < Elements::kLanes; ++lane) {
@@ -395,7 +395,7 @@ TROUPE_KERNEL_BODY void max_pool_back(const Block& block, const MaxPoolBackArgs&
       const auto item = static_cast<Index>(i);
       const auto windows = windows_of_element(s, place_of(item, s.by_height, s.by_width, args.lanes.by_groups), groups);
       float sums[Elements::kLanes] = {};
-      walk(
+      walk<2>(
           windows,
           [&](Index at) {
             Window found{elements.read(gradient, args.gradient_type, at), {}, elements.read_places(index, at)};
@@ -469,7 +469,7 @@ TROUPE_KERNEL_BODY void average_images(const Block& block, const AveragePoolArgs
                                   0,
                                   0,
                                   0};
-        walk(
+        walk<4>(
             own, [&](Index at) { return elements.read(from, args.from_type, at); },
             [&](std::uint32_t, const auto& packed) {
               for (unsigned lane = 0; lane < kLanes; ++lane) sum[lane] += elements.value(packed, lane);
@@ -505,7 +505,7 @@ TROUPE_KERNEL_BODY void average_windows(const Block& block, const AveragePoolArg
     const auto window =
         elements_of_window(s, place_of(item, s.by_out_height, s.by_out_width, args.lanes.by_groups), groups);
     float mean[Elements::kLanes] = {};
-    walk(
+    walk<4>(
         window, [&](Index at) { return elements.read(from, args.from_type, at); },
         [&](std::uint32_t, const auto& packed) {
           for (unsigned lane = 0; lane < Elements::kLanes; ++lane) mean[lane] += elements.value(packed, lane);
