@@ -5,6 +5,7 @@
 #include <utility>
 #include <variant>
 
+#include "runtime/model/curves_before_pools.hpp"
 #include "runtime/model/dropout.hpp"
 #include "runtime/model/fused_relu_gradients.hpp"
 #include "runtime/model/layer_kinds.hpp"
@@ -68,9 +69,10 @@ void CudaReplica::read_tensors(const Graph& graph) {
   }
 }
 
-/// What only losses read is f32, whatever else is stored.
+/// What only losses read is f32, whatever else is stored. A curve that a max pool applies puts out what it reads.
 void CudaReplica::read_layers(const Graph& graph) {
-  std::vector<bool> others_read(tensors_.size());
+  std::vector<bool> others_read(tensors_.size()), is_moved(graph.layers().size());
+  for (const CurveBeforePool& moved : curves_before_pools(graph)) is_moved[moved.curve] = true;
   for (std::uint32_t l = 0; l < graph.layers().size(); ++l) {
     const std::uint32_t output = graph.output_tensor(l);
     Stage& stage = stages_.emplace_back();
@@ -80,13 +82,15 @@ void CudaReplica::read_layers(const Graph& graph) {
     stage.work.layer = l;
     stage.is_loss = kind_of(stage.operation).is_loss;
     stage.has_backward = !stage.is_loss && graph.is_trained(output);
-    if (std::holds_alternative<Flatten>(stage.operation)) {
+    if (std::holds_alternative<Flatten>(stage.operation) || is_moved[l]) {
       same_[output] = same_[stage.read.front()];
-      stage.has_backward = false;
+      stage.has_backward = false, stage.is_fused_forward = is_moved[l];
     } else if (!stage.is_loss) {
       for (const std::uint32_t t : stage.read) others_read[same_[t]] = true;
     }
   }
+  for (const CurveBeforePool& moved : curves_before_pools(graph))
+    stages_[moved.pool].work.curve = curve_of(stages_[moved.curve].operation);
   for (Stage& stage : stages_)
     if (stage.is_loss && !tensors_[same_[stage.read[0]]].is_field && !others_read[same_[stage.read[0]]])
       tensors_[same_[stage.read[0]]].type = Stored::f32;
@@ -149,7 +153,7 @@ void CudaReplica::find_relus(const Graph& graph) {
   for (Stage& stage : stages_)
     if (!stage.is_loss) writers[stage.written] = &stage;
   for (Stage& reader : stages_) {
-    if (!std::holds_alternative<Relu>(reader.operation)) continue;
+    if (!std::holds_alternative<Relu>(reader.operation) || reader.is_fused_forward) continue;
     Stage* const writer = writers[reader.read[0]];
     if (writer != nullptr && readers[reader.read[0]] == 1) writer->relu = &reader;
   }

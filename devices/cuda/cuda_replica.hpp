@@ -33,11 +33,12 @@ class CudaReplica final : public Replica {
     std::vector<std::uint32_t> read;  // tensors
     std::uint32_t written = 0;        // of a loss: none
     Stage* relu = nullptr;            // alone reads what this one writes; null: there is no such stage
-    Stage* after =
-        nullptr;            // of a ReLU with a fused gradient: the dense layer that reads it (fused_relu_gradients.hpp)
+    /// Of a ReLU with a fused gradient: the dense layer that reads it (fused_relu_gradients.hpp).
+    Stage* after = nullptr;
     bool is_done = false;   // in this forward pass, together with the one that it reads
     Stage* norm = nullptr;  // of a sum: the batch norm that is computed with it and the ReLU behind it; null: none
-    bool is_fused_forward = false, is_fused_backward = false;  // another stage computes it (fused_norms.hpp)
+    /// Another stage computes it (fused_norms.hpp, curves_before_pools.hpp).
+    bool is_fused_forward = false, is_fused_backward = false;
     bool is_loss = false;
     bool has_backward = false;           // what it puts out depends on a parameter
     std::vector<std::uint32_t> buckets;  // that its parameters are in, and no stage before reads

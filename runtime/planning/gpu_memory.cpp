@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/memory/lifetimes.hpp"
+#include "runtime/model/curves_before_pools.hpp"
 #include "runtime/model/fused_relu_gradients.hpp"
 #include "runtime/model/layer_kinds.hpp"
 #include "runtime/model/shared_gradients.hpp"
@@ -36,11 +37,12 @@ bool is_loss(const Graph& graph, std::uint32_t layer) { return kind_of(graph.lay
 class ReplicaMemoryOf {
  public:
   ReplicaMemoryOf(const Graph& graph, std::uint32_t rows)
-      : graph_(graph), rows_(rows), element_bytes_(size_bytes(graph.dtype())) {
+      : graph_(graph), rows_(rows), element_bytes_(size_bytes(graph.dtype())), is_moved_(graph.layers().size()) {
     const std::size_t tensors = graph.fields().size() + graph.layers().size();
     for (std::uint32_t t = 0; t < tensors; ++t) same_.push_back(t);
+    for (const CurveBeforePool& moved : curves_before_pools(graph)) is_moved_[moved.curve] = true;
     for (std::uint32_t l = 0; l < graph.layers().size(); ++l)
-      if (is_flatten(l)) same_[graph.output_tensor(l)] = same_[graph.inputs_of(l).front()];
+      if (puts_out_what_it_reads(l)) same_[graph.output_tensor(l)] = same_[graph.inputs_of(l).front()];
     const SharedGradients shared{graph};
     for (const std::uint32_t t : same_) same_gradients_.push_back(shared.by_tensor()[t]);
     is_unwritten_.resize(tensors);
@@ -67,8 +69,8 @@ class ReplicaMemoryOf {
   }
 
  private:
-  bool is_flatten(std::uint32_t layer) const {
-    return std::holds_alternative<Flatten>(graph_.layers()[layer].operation);
+  bool puts_out_what_it_reads(std::uint32_t layer) const {
+    return std::holds_alternative<Flatten>(graph_.layers()[layer].operation) || is_moved_[layer];
   }
   std::uint64_t width(std::uint32_t tensor) const { return graph_.shape_of(tensor).count_elements(); }
   std::uint64_t values(std::uint32_t tensor, std::uint64_t element_bytes) const {
@@ -78,7 +80,7 @@ class ReplicaMemoryOf {
   bool only_losses_read(std::uint32_t tensor) const {
     for (std::uint32_t l = 0; l < graph_.layers().size(); ++l)
       for (const std::uint32_t input : graph_.inputs_of(l))
-        if (same_[input] == tensor && !is_loss(graph_, l) && !is_flatten(l)) return false;
+        if (same_[input] == tensor && !is_loss(graph_, l) && !puts_out_what_it_reads(l)) return false;
     return true;
   }
 
@@ -180,7 +182,7 @@ class ReplicaMemoryOf {
     for (std::uint32_t l = 0; l < count; ++l)
       if (is_loss(graph_, l)) take_turn(graph_.inputs_of(l).front()), ++turn;
     for (std::uint32_t l = count; l-- > 0; ++turn) {
-      if (is_loss(graph_, l) || is_flatten(l) || !graph_.is_trained(graph_.output_tensor(l))) continue;
+      if (is_loss(graph_, l) || puts_out_what_it_reads(l) || !graph_.is_trained(graph_.output_tensor(l))) continue;
       take_turn(graph_.output_tensor(l));
       for (const std::uint32_t input : graph_.inputs_of(l)) take_turn(input);
     }
@@ -193,6 +195,7 @@ class ReplicaMemoryOf {
   const Graph& graph_;
   const std::uint64_t rows_;
   const std::uint64_t element_bytes_;
+  std::vector<bool> is_moved_;  // by layer: curves that max pools apply
   const std::vector<FusedReluGradient> fused_relu_gradients_ = fused_relu_gradients(graph_);
   std::vector<std::uint32_t> same_;            // by tensor: the one whose memory it has
   std::vector<std::uint32_t> same_gradients_;  // likewise for the gradient to it

@@ -215,10 +215,10 @@ struct PoolWalk {
   Index at, to_column, to_row;  // from one column, and from the start of one row, to the next
   std::uint32_t place, place_to_column, place_to_row;
 };
-/// Calls act(place, what read(at) gave) for all, in order. Several are read before the first one is waited for.
-template <class Index, class Read, class Act>
+/// Calls act(place, what read(at) gave) for all, in order. kAhead are read before the first one is waited for: more of
+/// them leave registers for fewer threads.
+template <std::uint32_t kAhead, class Index, class Read, class Act>
 TROUPE_KERNEL_BODY void walk(const PoolWalk<Index>& over, Read&& read, Act&& act) {
-  constexpr std::uint32_t kAhead = 4;
   using Found = decltype(read(over.at));
   Index at = over.at;
   std::uint32_t place = over.place, column = 0;
@@ -282,6 +282,18 @@ TROUPE_KERNEL_BODY void put_lanes(const Elements& elements, const GradientTo& to
 
 // ---- Max pools ----
 
+/// None of the three curves falls anywhere: what it makes of the largest element is the largest of all that it makes.
+template <unsigned kLanes>
+TROUPE_KERNEL_BODY void apply(Curve curve, float (&values)[kLanes]) {
+  for (unsigned lane = 0; lane < kLanes; ++lane) {
+    float& value = values[lane];
+    if (curve == Curve::relu)
+      value = value_of(Curve::relu, value);
+    else
+      value = curve == Curve::tanh ? value_of(Curve::tanh, value) : value_of(Curve::sigmoid, value);
+  }
+}
+
 struct MaxPoolArgs {
   const StreamState* stream;
   void* to;
@@ -291,6 +303,8 @@ struct MaxPoolArgs {
   PoolLanes lanes;
   Stored to_type;
   Stored from_type;
+  Curve curve;              // of the three that follow from what they put out
+  std::uint32_t has_curve;  // is applied to what the pool puts out
 };
 inline void divide_among_threads(MaxPoolArgs& args) {
   args.lanes = lanes_for(args.shape, {args.to_type, args.from_type}, {args.to, args.from}, args.index);
@@ -315,7 +329,7 @@ TROUPE_KERNEL_BODY void max_pool(const Block& block, const MaxPoolArgs& args) {
       float found[Elements::kLanes];
       std::uint32_t places[Elements::kLanes];
       for (unsigned lane = 0; lane < Elements::kLanes; ++lane) found[lane] = -INFINITY, places[lane] = window.place;
-      walk(
+      walk<4>(
           window, [&](Index at) { return elements.read(from, args.from_type, at); },
           [&](std::uint32_t place, const auto& packed) {
             for (unsigned lane = 0; lane < Elements::kLanes; ++lane) {
@@ -323,10 +337,24 @@ TROUPE_KERNEL_BODY void max_pool(const Block& block, const MaxPoolArgs& args) {
               if (value > found[lane] || value != value) found[lane] = value, places[lane] = place;
             }
           });
+      if (args.has_curve != 0) apply<Elements::kLanes>(args.curve, found);
       elements.write(to, args.to_type, item, found);
       if (index != nullptr) elements.write_places(index, item, places);
     });
   });
+}
+
+/// Of the curve that the forward pass applied.
+struct CurveSlopes {
+  const void* output;  // what the pool put out; null: there is no curve
+  Stored type;
+  Curve curve;
+};
+/// Of a ReLU, tanh or sigmoid, from what it put out.
+TROUPE_KERNEL_BODY float behind_curve(float gradient, Curve curve, float output) {
+  if (curve == Curve::relu) return output > 0 ? gradient : 0.0F;
+  const float slope = curve == Curve::tanh ? slope_of(Curve::tanh, output) : slope_of(Curve::sigmoid, output);
+  return slope == 0 ? 0.0F : gradient * slope;
 }
 
 struct MaxPoolBackArgs {
@@ -334,13 +362,16 @@ struct MaxPoolBackArgs {
   GradientTo to;           // the input
   const void* gradient;    // to the output
   const std::byte* index;  // of the forward pass
+  CurveSlopes slopes;
   PoolShape shape;
   PoolLanes lanes;
   Stored gradient_type;
   std::uint32_t reserved;
 };
 inline void divide_among_threads(MaxPoolBackArgs& args) {
-  args.lanes = lanes_for(args.shape, {args.to.type, args.gradient_type}, {args.to.at, args.gradient}, args.index);
+  args.lanes = lanes_for(
+      args.shape, {args.to.type, args.gradient_type, args.slopes.output == nullptr ? args.to.type : args.slopes.type},
+      {args.to.at, args.gradient, args.slopes.output}, args.index);
 }
 constexpr std::uint64_t count_items(const MaxPoolBackArgs& args) noexcept {
   return args.lanes.count_groups(args.shape.count_in());
@@ -349,13 +380,14 @@ constexpr std::uint64_t count_items(const MaxPoolBackArgs& args) noexcept {
 TROUPE_KERNEL_BODY void max_pool_back(const Block& block, const MaxPoolBackArgs& args) {
   void* const to = block.at(args.to.at);
   const void* const gradient = block.at(args.gradient);
+  const void* const output = block.at(args.slopes.output);
   const std::byte* const index = block.at(args.index);
   const PoolShape& s = args.shape;
   with_lanes(args.lanes, s, args.to.type, [&](const auto& elements) {
     using Elements = std::decay_t<decltype(elements)>;
     using Index = typename Elements::Index;
-    struct Slopes {
-      typename Elements::Packed packed;
+    struct Window {
+      typename Elements::Packed gradient, output;
       typename Elements::Places places;
     };
     const Index groups = args.lanes.by_groups.divisor;
@@ -363,14 +395,21 @@ TROUPE_KERNEL_BODY void max_pool_back(const Block& block, const MaxPoolBackArgs&
       const auto item = static_cast<Index>(i);
       const auto windows = windows_of_element(s, place_of(item, s.by_height, s.by_width, args.lanes.by_groups), groups);
       float sums[Elements::kLanes] = {};
-      walk(
+      walk<2>(
           windows,
           [&](Index at) {
-            return Slopes{elements.read(gradient, args.gradient_type, at), elements.read_places(index, at)};
+            Window found{elements.read(gradient, args.gradient_type, at), {}, elements.read_places(index, at)};
+            if (output != nullptr) found.output = elements.read(output, args.slopes.type, at);
+            return found;
           },
-          [&](std::uint32_t place, const Slopes& slopes) {
-            for (unsigned lane = 0; lane < Elements::kLanes; ++lane)
-              if (elements.place(slopes.places, lane) == place) sums[lane] += elements.value(slopes.packed, lane);
+          [&](std::uint32_t place, const Window& window) {
+            for (unsigned lane = 0; lane < Elements::kLanes; ++lane) {
+              if (elements.place(window.places, lane) != place) continue;
+              const float found = elements.value(window.gradient, lane);
+              sums[lane] += output == nullptr
+                                ? found
+                                : behind_curve(found, args.slopes.curve, elements.value(window.output, lane));
+            }
           });
       put_lanes(elements, args.to, to, item, sums);
     });
@@ -430,7 +469,7 @@ TROUPE_KERNEL_BODY void average_images(const Block& block, const AveragePoolArgs
                                   0,
                                   0,
                                   0};
-        walk(
+        walk<4>(
             own, [&](Index at) { return elements.read(from, args.from_type, at); },
             [&](std::uint32_t, const auto& packed) {
               for (unsigned lane = 0; lane < kLanes; ++lane) sum[lane] += elements.value(packed, lane);
@@ -466,7 +505,7 @@ TROUPE_KERNEL_BODY void average_windows(const Block& block, const AveragePoolArg
     const auto window =
         elements_of_window(s, place_of(item, s.by_out_height, s.by_out_width, args.lanes.by_groups), groups);
     float mean[Elements::kLanes] = {};
-    walk(
+    walk<4>(
         window, [&](Index at) { return elements.read(from, args.from_type, at); },
         [&](std::uint32_t, const auto& packed) {
           for (unsigned lane = 0; lane < Elements::kLanes; ++lane) mean[lane] += elements.value(packed, lane);
@@ -542,6 +581,7 @@ inline void declare(Accesses& touched, const MaxPoolArgs& args) {
 inline void declare(Accesses& touched, const MaxPoolBackArgs& args) {
   touched.reads(args.gradient, args.shape.count_out() * bytes_of(args.gradient_type));
   touched.reads(args.index, index_bytes(args.shape));
+  touched.reads(args.slopes.output, args.shape.count_out() * bytes_of(args.slopes.type));
   touched.writes(args.to.at, args.shape.count_in() * bytes_of(args.to.type));
 }
 inline void declare(Accesses& touched, const AveragePoolArgs& args) {

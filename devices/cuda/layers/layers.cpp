@@ -100,6 +100,14 @@ void prepare(const LayerWork& work, const Operation& operation, const Tensor* re
       operation);
 }
 
+std::optional<Curve> curve_of(const Operation& operation) noexcept {
+  if (std::holds_alternative<Relu>(operation)) return Curve::relu;
+  if (std::holds_alternative<Tanh>(operation)) return Curve::tanh;
+  if (std::holds_alternative<Sigmoid>(operation)) return Curve::sigmoid;
+  if (std::holds_alternative<Gelu>(operation)) return Curve::gelu;
+  return std::nullopt;
+}
+
 void forward(const LayerWork& work, const Operation& operation, const Pass& pass) {
   std::visit(
       [&]<class Kind>(const Kind& kind) {

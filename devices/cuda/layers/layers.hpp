@@ -44,6 +44,8 @@ struct LayerWork {
   /// Of the ReLU that has put out the input, in this step: backward() gives the gradient to what that has read. Null:
   /// it gives the one to what that has put out.
   const std::byte* relu_mask = nullptr;
+  /// Of a max pool: what it applies to what it puts out, in the place of the curve before it. Without a value: nothing.
+  std::optional<Curve> curve;
   bool is_first_loss = false, is_last_loss = false;
   /// Of a batch norm that is computed with the ReLU behind it (fused_norms.hpp): what that puts out. Null: it is not.
   const Tensor* relu = nullptr;
@@ -92,6 +94,8 @@ void prepare(const Conv2d& conv, const LayerWork& work, const Tensor* relu, std:
 void forward(const LayerWork& work, const Operation& operation, const Pass& pass);
 /// What is done before the forward pass with the weights of a convolution; nothing: they are read as they are.
 std::optional<WeightOrder> kept_weights(const LayerWork& work, const Operation& operation);
+/// Without a value: it is no curve.
+std::optional<Curve> curve_of(const Operation& operation) noexcept;
 /// Whether a convolution is one product of matrices: each pixel's channels times the weights.
 bool is_affine(const Conv2d& conv) noexcept;
 /// The layer and the ReLU behind it, which writes `to`, at once. `mask`: of a dense layer, where the ReLU's mask goes;

@@ -69,12 +69,14 @@ void forward(const MaxPool& pool, const LayerWork& work, const Pass& pass) {
   auto args = forward_args<MaxPoolArgs>(pool_shape(pool, work, pass.rows), work);
   const bool has_gradient = pass.training && !work.gradients.empty() && work.gradients[0].at != nullptr;
   if (has_gradient) args.index = work.kept;
+  if (work.curve) args.has_curve = 1, args.curve = *work.curve;
   launch(args, pass);
 }
 void backward(const MaxPool& pool, const LayerWork& work, const Pass& pass) {
   if (work.gradients[0].at == nullptr) return;
   auto args = backward_args<MaxPoolBackArgs>(pool_shape(pool, work, pass.rows), work);
   args.index = work.kept;
+  if (work.curve) args.slopes = {work.output->at, work.output->type, *work.curve};
   launch(args, pass);
 }
 
