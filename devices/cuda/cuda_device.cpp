@@ -181,7 +181,7 @@ class CudaDevice final : public HostMemoryDevice {
       return library != nullptr ? library->name() : text("own kernels (", why, ")");
     };
     return text(gpu_->description(), ", products by ", by(libraries.products, why_own_.products),
-                ", convolutions, batch norms and 16-bit attention by ", by(libraries.dnn, why_own_.dnn));
+                ", convolutions and 16-bit attention by ", by(libraries.dnn, why_own_.dnn));
   }
   DevicePointer open(const GpuTicket& ticket) {
     gpu_->use();

@@ -19,7 +19,7 @@ struct CudaDeviceOptions {
   /// as the variable TROUPE_CUDA_PRODUCTS says, otherwise the library where there is one.
   std::string products;
   std::string cublaslt;  // its file, opened at run time; empty: libcublasLt.so.13, or .12
-  /// What computes convolutions, batch norms and attention. cudnn: NVIDIA's library, which must be there; own
+  /// What computes convolutions and attention. cudnn: NVIDIA's library, which must be there; own
   /// and empty: as above, by the variable TROUPE_CUDA_CONVOLUTIONS.
   std::string convolutions;
   std::string cudnn;  // its file, opened at run time; empty: libcudnn.so.9

@@ -36,9 +36,7 @@ std::string text_of_version(std::size_t version) {
 }
 
 /// Whether the library compiles a kernel for each plan of such a form, which takes about a second.
-bool compiles_kernels(const DnnForm& form) noexcept {
-  return std::holds_alternative<AttentionForm>(form) || std::holds_alternative<BatchNormForm>(form);
-}
+bool compiles_kernels(const DnnForm& form) noexcept { return std::holds_alternative<AttentionForm>(form); }
 
 [[noreturn]] void fail_dnn(const dnn::Library& library, dnn::Status status, const char* what, const Gpu& gpu) {
   const bool lacks_memory =

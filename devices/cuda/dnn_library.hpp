@@ -18,7 +18,7 @@ namespace troupe::cuda {
 
 class EngineTimer;
 
-/// Which library a device computes convolutions, batch norms and attention by.
+/// Which library a device computes convolutions and attention by.
 struct DnnOptions {
   std::string choice;  // cudnn: it must be there; own: kernels of ours; empty: what is found
   std::string file;    // of the library; empty: libcudnn.so.9
@@ -28,11 +28,10 @@ struct DnnOptions {
 /// Gives memory of at least so many bytes for plans to work in; null: there is none.
 using Workspace = std::function<std::byte*(std::uint64_t size_bytes)>;
 
-/// Convolutions, batch norms and attention by cuDNN, opened at run time. How a form is computed is chosen once
-/// and kept in a file for the next run: of convolutions and batch norms by the time that each engine takes on this GPU,
-/// and for convolutions also kernels of ours; of others, and where the driver has no clock, by the library's model of
-/// how fast its engines are. An engine that was never chosen before runs once beside kernels of ours, and is taken only
-/// where both give the same. Threads: any.
+/// Convolutions and attention by cuDNN, opened at run time. How a form is computed is chosen once and kept in a file
+/// for the next run: of convolutions by the time that each engine and kernels of ours take on this GPU; of attention,
+/// and where the driver has no clock, by the library's model of how fast its engines are. An engine that was never
+/// chosen before runs once beside kernels of ours, and is taken only where both give the same. Threads: any.
 ///
 /// As with products (product_library.hpp), what it enqueues knows nothing of the stream's flag, so its results may lie
 /// only in memory that no other rank reads.
@@ -60,8 +59,8 @@ class DnnLibrary final : public LibraryCalls {
   /// asked during the call.
   const DnnPlan* plan(const DnnOperation& what, const Workspace& workspace);
   /// The same in a step, which has no time to ask the library for an engine and to try it: one that was chosen in an
-  /// earlier run, or for another number of rows, is taken, where there is one. None for attention and batch norms,
-  /// whose plans are compiled: of these only what plan() has chosen.
+  /// earlier run, or for another number of rows, is taken, where there is one. None for attention, whose plans are
+  /// compiled: of these only what plan() has chosen.
   const DnnPlan* plan_in_step(const DnnOperation& what, const Workspace& workspace);
   /// Writes what was chosen to the file: blocks.
   void save_choices() noexcept;

@@ -87,7 +87,6 @@ std::uint32_t rows_of(const DnnForm& form) noexcept {
 
 std::vector<DnnConstant> constants_of(const DnnForm& form) {
   if (const auto* const attention = std::get_if<AttentionForm>(&form)) return constants_of(*attention);
-  if (const auto* const norm = std::get_if<BatchNormForm>(&form)) return constants_of(*norm);
   return {};
 }
 
@@ -165,54 +164,6 @@ std::optional<DnnOperation> dnn_operation(const AttentionArgs& args, const Atten
   places[kToQueries] = to_queries, places[kToKeys] = to_keys, places[kToValues] = to_values;
   places[kProductSums] = back.product_sums;
   return attention(args, /*is_backward=*/true, places);
-}
-
-namespace {
-
-/// What forward pass and gradient have in common.
-DnnPlaces places_of(const BatchNormArgs& args) {
-  DnnPlaces places{};
-  places[kNormInput] = args.input, places[kNormScale] = args.scale;
-  places[kNormMean] = args.mean, places[kNormInverse] = args.inverse;
-  return places;
-}
-
-DnnPlaces forward_places_of(const BatchNormArgs& args) {
-  DnnPlaces places = places_of(args);
-  places[kNormOutput] = args.output, places[kNormShift] = args.shift;
-  places[kNormRunningMean] = args.running_mean, places[kNormRunningVariance] = args.running_variance;
-  places[kNormBatchMean] = args.batch_mean, places[kNormBatchVariance] = args.batch_variance;
-  return places;
-}
-
-/// The variance of one number has no count less one. A gradient has the alignment of its forward pass, so that this is
-/// found for it.
-std::optional<DnnOperation> batch_norm(const BatchNormArgs& args, bool is_backward, const DnnPlaces& places) {
-  if (args.input_type != args.output_type || std::uint64_t{args.rows} * args.positions < 2 || args.channels == 0)
-    return std::nullopt;
-  return DnnOperation{BatchNormForm{.is_backward = is_backward,
-                                    .type = args.input_type,
-                                    .rows = args.rows,
-                                    .positions = args.positions,
-                                    .channels = args.channels,
-                                    .epsilon = args.epsilon,
-                                    .alignment = std::min(alignment_of(places), alignment_of(forward_places_of(args)))},
-                      places};
-}
-
-}  // namespace
-
-std::optional<DnnOperation> dnn_operation(const BatchNormArgs& args) {
-  return batch_norm(args, /*is_backward=*/false, forward_places_of(args));
-}
-
-std::optional<DnnOperation> dnn_operation(const BatchNormArgs& args, const BatchNormBackArgs& back) {
-  if (back.to.adds != 0 || back.to.type != args.input_type || back.gradient_type != args.input_type)
-    return std::nullopt;
-  DnnPlaces places = places_of(args);
-  places[kNormOutput] = back.gradient, places[kNormToInput] = back.to.at;
-  places[kNormToScale] = back.to_scale, places[kNormToShift] = back.to_shift;
-  return batch_norm(args, /*is_backward=*/true, places);
 }
 
 }  // namespace troupe::cuda

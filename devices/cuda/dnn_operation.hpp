@@ -11,12 +11,11 @@
 #include "devices/cuda/convolution_form.hpp"
 #include "devices/cuda/kernels/convolutions.hpp"
 #include "devices/cuda/kernels/elements.hpp"
-#include "devices/cuda/norm_form.hpp"
 
 // What cuDNN computes, and the arguments of kernels of ours as that.
 namespace troupe::cuda {
 
-using DnnForm = std::variant<ConvolutionForm, AttentionForm, BatchNormForm>;
+using DnnForm = std::variant<ConvolutionForm, AttentionForm>;
 
 std::string text_of(const DnnForm& form);
 /// The same for another number of rows, which are images of a convolution.
@@ -64,26 +63,6 @@ struct AttentionBackArgs {
 };
 std::optional<DnnOperation> dnn_operation(const AttentionArgs& args);
 std::optional<DnnOperation> dnn_operation(const AttentionArgs& args, const AttentionBackArgs& back);
-/// What a batch norm in training works on: the tensors of BatchNormForm.
-struct BatchNormArgs {
-  std::uint32_t rows = 0, positions = 0, channels = 0;
-  float epsilon = 0;
-  const void* input = nullptr;
-  void* output = nullptr;
-  Stored input_type = Stored::f32, output_type = Stored::f32;
-  const float *scale = nullptr, *shift = nullptr, *running_mean = nullptr, *running_variance = nullptr;
-  // Which the library writes.
-  float *mean = nullptr, *inverse = nullptr, *batch_mean = nullptr, *batch_variance = nullptr;
-};
-/// What its gradient works on besides.
-struct BatchNormBackArgs {
-  GradientTo to;
-  const void* gradient = nullptr;  // to the output
-  Stored gradient_type = Stored::f32;
-  float *to_scale = nullptr, *to_shift = nullptr;  // which the library writes
-};
-std::optional<DnnOperation> dnn_operation(const BatchNormArgs& args);
-std::optional<DnnOperation> dnn_operation(const BatchNormArgs& args, const BatchNormBackArgs& back);
 /// Whether a library has attention with heads of `part` elements in this type, over texts of `length`.
 bool fits_library(Stored type, std::uint64_t length, std::uint64_t part) noexcept;
 

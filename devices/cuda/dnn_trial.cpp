@@ -82,13 +82,6 @@ DnnForm form_to_try(AttentionForm form) {
   return form;
 }
 
-/// It has a gradient that rounding does not hide only over more than two numbers for each channel.
-DnnForm form_to_try(BatchNormForm form) {
-  constexpr std::uint32_t kNumbers = 32;
-  form.rows = std::min(form.rows, std::max(kTriedRows, (kNumbers + form.positions - 1) / form.positions));
-  return form;
-}
-
 DnnForm form_to_try(ConvolutionForm form) {
   form.images = std::min(form.images, kTriedRows);
   return form;
@@ -173,88 +166,6 @@ double DnnTrial::distance_of(const ConvolutionForm& form) {
   if (form.kind == ConvolutionKind::forward) return distance_of<ConvolveArgs>(form, kConvolutionOutput);
   if (form.kind == ConvolutionKind::to_images) return distance_of<ConvolveToImagesArgs>(form, kConvolutionImages);
   return distance_of<ConvolveToWeightsArgs>(form, kConvolutionWeights);
-}
-
-// ---- Batch norms ----
-
-double DnnTrial::distance_of(const BatchNormForm& form) {
-  const std::uint64_t channels = form.channels, count_rows = std::uint64_t{form.rows} * form.positions,
-                      count = count_rows * channels;
-  const ColumnSums sums{count_rows, channels, 1, 0};
-  const std::byte *const input = numbers(1, count, form.type), *const scale = numbers(3, channels, Stored::f32),
-                         *const shift = numbers(4, channels, Stored::f32);
-  auto* const moments = reinterpret_cast<ChannelMoments*>(memory(channels * sizeof(ChannelMoments)));
-  SumChannelsArgs batch{};
-  batch.to = moments, batch.from = input, batch.from_type = form.type, batch.sums = sums, batch.epsilon = form.epsilon;
-  launch(batch, count_tiles(sums) * kBlockThreads);
-  std::byte *const own = memory(count * bytes_of(form.type)), *const found = memory(count * bytes_of(form.type));
-  NormalizeChannelsArgs normalize{};
-  normalize.to = own, normalize.to_type = form.type, normalize.from = input, normalize.from_type = form.type;
-  normalize.moments = moments, normalize.count = count, normalize.channels = channels;
-  normalize.scale = reinterpret_cast<const float*>(scale), normalize.shift = reinterpret_cast<const float*>(shift);
-  launch(normalize, count);
-  DnnPlaces places{};
-  places[kNormInput] = input, places[kNormOutput] = found, places[kNormScale] = scale, places[kNormShift] = shift;
-  for (const std::int64_t id : {kNormMean, kNormInverse, kNormBatchMean, kNormBatchVariance})
-    places[static_cast<std::size_t>(id)] = floats(channels);
-  places[kNormRunningMean] = numbers(5, channels, Stored::f32);
-  places[kNormRunningVariance] = numbers(6, channels, Stored::f32);
-  BatchNormForm forward = form;
-  forward.is_backward = false;
-  if (!run_(forward, places)) return kNone;
-  if (form.is_backward) return distance_of_gradient(form, places, moments);
-  return std::max(distance(found, own, count, form.type), distance_of_statistics(places, moments, form));
-}
-
-/// Of the mean and the variance over the count less one, which become running ones.
-double DnnTrial::distance_of_statistics(const DnnPlaces& places, const ChannelMoments* moments,
-                                        const BatchNormForm& form) {
-  const std::uint64_t channels = form.channels;
-  const auto rows = static_cast<float>(std::uint64_t{form.rows} * form.positions);
-  const std::vector<float> own = read(reinterpret_cast<const std::byte*>(moments), 3 * channels, Stored::f32);
-  std::vector<float> wanted(2 * channels);
-  for (std::uint64_t c = 0; c < channels; ++c)
-    wanted[c] = own[3 * c], wanted[channels + c] = own[3 * c + 1] * rows / (rows - 1);
-  std::vector<float> found = read(static_cast<const std::byte*>(places[kNormBatchMean]), channels, Stored::f32);
-  const auto variances = read(static_cast<const std::byte*>(places[kNormBatchVariance]), channels, Stored::f32);
-  found.insert(found.end(), variances.begin(), variances.end());
-  return relative_distance(found, wanted);
-}
-
-/// `moments`: of kernels of ours.
-double DnnTrial::distance_of_gradient(const BatchNormForm& form, const DnnPlaces& forward,
-                                      const ChannelMoments* moments) {
-  const std::uint64_t channels = form.channels, count_rows = std::uint64_t{form.rows} * form.positions,
-                      count = count_rows * channels;
-  const ColumnSums sums{count_rows, channels, 1, 0};
-  const std::byte* const gradient = numbers(2, count, form.type);
-  SumChannelSlopesArgs slopes{};
-  slopes.sums_to = reinterpret_cast<SlopeSums*>(memory(channels * sizeof(SlopeSums)));
-  slopes.gradient = gradient, slopes.gradient_type = form.type;
-  slopes.from = forward[kNormInput], slopes.from_type = form.type;
-  slopes.moments = moments, slopes.sums = sums;
-  launch(slopes, count_tiles(sums) * kBlockThreads);
-  std::byte *const own = memory(count * bytes_of(form.type)), *const found = memory(count * bytes_of(form.type));
-  NormalizeChannelsBackArgs back{};
-  back.to = {own, form.type, 0};
-  back.gradient = gradient, back.gradient_type = form.type;
-  back.from = slopes.from, back.from_type = form.type;
-  back.moments = moments, back.sums = slopes.sums_to, back.scale = static_cast<const float*>(forward[kNormScale]);
-  back.count = count, back.channels = channels;
-  launch(back, count);
-  DnnPlaces places{};
-  for (const std::int64_t id : {kNormInput, kNormScale, kNormMean, kNormInverse})
-    places[static_cast<std::size_t>(id)] = forward[static_cast<std::size_t>(id)];
-  std::byte *const to_scale = floats(channels), *const to_shift = floats(channels);
-  places[kNormOutput] = gradient, places[kNormToInput] = found;
-  places[kNormToScale] = to_scale, places[kNormToShift] = to_shift;
-  if (!run_(form, places)) return kNone;
-  const std::vector<float> both = read(reinterpret_cast<const std::byte*>(slopes.sums_to), 2 * channels, Stored::f32);
-  std::vector<float> wanted(2 * channels), sums_found = read(to_shift, channels, Stored::f32);
-  for (std::uint64_t c = 0; c < channels; ++c) wanted[c] = both[2 * c], wanted[channels + c] = both[2 * c + 1];
-  const auto scales = read(to_scale, channels, Stored::f32);
-  sums_found.insert(sums_found.end(), scales.begin(), scales.end());
-  return std::max(distance(found, own, count, form.type), relative_distance(sums_found, wanted));
 }
 
 // ---- Attention ----

@@ -9,7 +9,6 @@
 
 #include "devices/cuda/dnn_operation.hpp"
 #include "devices/cuda/gpu.hpp"
-#include "devices/cuda/kernels/channel_norms.hpp"
 #include "devices/cuda/kernels/products.hpp"
 
 namespace troupe::cuda {
@@ -38,9 +37,6 @@ class DnnTrial {
   double distance_of(const ConvolutionForm& form);
   template <class Args>
   double distance_of(const ConvolutionForm& form, std::int64_t result);
-  double distance_of(const BatchNormForm& form);
-  double distance_of_statistics(const DnnPlaces& places, const ChannelMoments* moments, const BatchNormForm& form);
-  double distance_of_gradient(const BatchNormForm& form, const DnnPlaces& forward, const ChannelMoments* moments);
   double distance_of(const AttentionForm& form);
   double distance_of_gradient(const AttentionForm& form, const DnnPlaces& forward, const std::byte* weights);
   /// Runs `form` twice.

@@ -76,9 +76,7 @@ bool EngineTimer::has_clock(const Gpu& gpu, StreamHandle stream) {
   return has;
 }
 
-bool EngineTimer::can_measure(const DnnForm& form) noexcept {
-  return std::holds_alternative<ConvolutionForm>(form) || std::holds_alternative<BatchNormForm>(form);
-}
+bool EngineTimer::can_measure(const DnnForm& form) noexcept { return std::holds_alternative<ConvolutionForm>(form); }
 
 EngineTimer::EngineTimer(std::shared_ptr<const Gpu> gpu, StreamHandle stream, const DnnForm& form)
     : gpu_(std::move(gpu)), stream_(stream), form_(form), state_(gpu_, sizeof(StreamState)) {
@@ -150,19 +148,11 @@ std::uint64_t size_of(const ConvolutionForm& form, std::int64_t id) {
   }
 }
 
-std::uint64_t size_of(const BatchNormForm& form, std::int64_t id) {
-  const bool is_large = id == kNormInput || id == kNormOutput || (form.is_backward && id == kNormToInput);
-  if (id < kNormInput || id > (form.is_backward ? kNormToShift : kNormBatchVariance)) return 0;
-  return is_large ? std::uint64_t{form.rows} * form.positions * form.channels * bytes_of(form.type)
-                  : form.channels * sizeof(float);
-}
-
 }  // namespace
 
 std::uint64_t EngineTimer::size_of(const DnnForm& form, std::size_t id) const {
   const auto number = static_cast<std::int64_t>(id);
   if (const auto* const convolution = std::get_if<ConvolutionForm>(&form)) return cuda::size_of(*convolution, number);
-  if (const auto* const norm = std::get_if<BatchNormForm>(&form)) return cuda::size_of(*norm, number);
   return 0;
 }
 

@@ -332,26 +332,6 @@ bool Math::attend_back(CudaStream& stream, const AttentionArgs& forward, const A
   return has_attention(forward, &args) && attend_by_library(stream, forward, dnn_operation(forward, args));
 }
 
-// ---- Batch norms ----
-
-void Math::prepare(const BatchNormArgs& args, const BatchNormBackArgs& back) {
-  const auto gradient = dnn_operation(args, back);
-  if (gradient && prepare(dnn_operation(args))) (void)prepare(gradient);
-}
-
-/// Whether a library computes both a batch norm and its gradient, as with attention.
-bool Math::has_batch_norm(const BatchNormArgs& args, const BatchNormBackArgs& back) const {
-  return plan_of(dnn_operation(args, back)) != nullptr && plan_of(dnn_operation(args)) != nullptr;
-}
-
-bool Math::normalize(CudaStream& stream, const BatchNormArgs& args, const BatchNormBackArgs& back) const {
-  return has_batch_norm(args, back) && run_by_library(stream, dnn_operation(args));
-}
-
-bool Math::normalize_back(CudaStream& stream, const BatchNormArgs& forward, const BatchNormBackArgs& args) const {
-  return has_batch_norm(forward, args) && run_by_library(stream, dnn_operation(forward, args));
-}
-
 void Math::cut(ColumnSums& sums) const noexcept {
   sums.parts = 1;
   const std::uint64_t across = std::max<std::uint64_t>(count_tiles(sums), 1);

@@ -52,7 +52,6 @@ class Math {
   void prepare(const ConvolveToImagesArgs& args);
   void prepare(const ConvolveToWeightsArgs& args, std::byte* landing);
   void prepare(const AttentionArgs& args, const AttentionBackArgs* back);
-  void prepare(const BatchNormArgs& args, const BatchNormBackArgs& back);
 
   std::uint64_t scratch_bytes() const noexcept;
   /// `scratch`: of scratch_bytes(), in the GPU's memory, at a multiple of 256. As the workspace, it is for one stream
@@ -89,11 +88,6 @@ class Math {
   bool attend(CudaStream& stream, const AttentionArgs& args, const AttentionBackArgs* back) const;
   /// The gradient of `forward`, which was enqueued in this step.
   bool attend_back(CudaStream& stream, const AttentionArgs& forward, const AttentionBackArgs& args) const;
-  /// A batch norm in training, by its batch. `back`: the gradient that will follow. False: nothing is done, since only
-  /// a library can.
-  bool normalize(CudaStream& stream, const BatchNormArgs& args, const BatchNormBackArgs& back) const;
-  /// The gradient of `forward`, which was enqueued in this step.
-  bool normalize_back(CudaStream& stream, const BatchNormArgs& forward, const BatchNormBackArgs& args) const;
   /// `args` comes without parts.
   void sum_columns(CudaStream& stream, SumColumnsArgs& args) const;
   /// Chooses the parts of sums over columns, whose results (at most 16 bytes each) then find room in scratch().
@@ -123,7 +117,6 @@ class Math {
   std::byte* attention_workspace(const AttentionArgs& args, std::uint64_t size_bytes) const;
   const DnnPlan* plan_of_attention(const AttentionArgs& args, const std::optional<DnnOperation>& what) const;
   bool has_attention(const AttentionArgs& args, const AttentionBackArgs* back) const;
-  bool has_batch_norm(const BatchNormArgs& args, const BatchNormBackArgs& back) const;
   bool attend_by_library(CudaStream& stream, const AttentionArgs& args, const std::optional<DnnOperation>& what) const;
   bool convolve_with_bias(CudaStream& stream, const ConvolveArgs& args, const std::uint16_t* half_bias) const;
 

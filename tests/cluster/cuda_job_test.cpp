@@ -91,16 +91,14 @@ TEST_F(CudaJob, SaysWhatComputesItsLayers) {
     EXPECT_EQ(rtrun.wait(60s), 0) << rtrun.err();
     return rtrun.out();
   };
-  EXPECT_THAT(
-      said("cublaslt", "cudnn", {}),
-      HasSubstr("products by cuBLASLt 13.1.0, convolutions, batch norms and 16-bit attention by cuDNN 9.19.0\n"));
+  EXPECT_THAT(said("cublaslt", "cudnn", {}),
+              HasSubstr("products by cuBLASLt 13.1.0, convolutions and 16-bit attention by cuDNN 9.19.0\n"));
   EXPECT_THAT(said("cublaslt", "cudnn", {"model.tf32=true"}),
-              HasSubstr("products by cuBLASLt 13.1.0 in TF32, convolutions, batch norms and 16-bit attention by "
+              HasSubstr("products by cuBLASLt 13.1.0 in TF32, convolutions and 16-bit attention by "
                         "cuDNN 9.19.0 in TF32\n"));
   EXPECT_THAT(said("own", "own", {}),
-              HasSubstr("products by own kernels (as TROUPE_CUDA_PRODUCTS or the device's options ask), convolutions, "
-                        "batch norms and 16-bit attention by "
-                        "own kernels (as TROUPE_CUDA_CONVOLUTIONS"));
+              HasSubstr("products by own kernels (as TROUPE_CUDA_PRODUCTS or the device's options ask), convolutions "
+                        "and 16-bit attention by own kernels (as TROUPE_CUDA_CONVOLUTIONS"));
 }
 
 TEST_F(CudaJob, SwitchesItsPolicyInARun) {

@@ -64,6 +64,63 @@ TEST_P(CudaModels, HaveNearlyTheGradientsOfTheReferenceInF16) {
   compare_models(DType::f16, {0.3 / kRootOf8, 0.03 / 8});
 }
 
+/// Batch norms with what is computed with them, and sums whose terms share a gradient, or may not.
+class CudaNorms : public LayerContract {
+ protected:
+  /// Two residual blocks: one with a norm in either branch, and one that adds its input.
+  Graph blocks(DType dtype, Shape image, std::uint32_t filters) const {
+    const auto conv = [&](Size2 kernel) {
+      return Conv2d{.filters = filters, .kernel = kernel, .padding = {kernel.height / 2, kernel.width / 2}};
+    };
+    return {"blocks",
+            {{std::string{kImage}, std::move(image), batch_type(dtype)},
+             {std::string{kLabel}, {}, DType::i32, kLayerClasses}},
+            dtype,
+            {{"a", conv({3, 3}), {std::string{kImage}}},
+             {"na", BatchNorm{}, {"a"}},
+             {"ra", Relu{}, {"na"}},
+             {"b", conv({3, 3}), {"ra"}},
+             {"nb", BatchNorm{}, {"b"}},
+             {"c", conv({1, 1}), {"ra"}},
+             {"nc", BatchNorm{}, {"c"}},
+             {"first", Add{}, {"nb", "nc"}},
+             {"rb", Relu{}, {"first"}},
+             {"d", conv({3, 3}), {"rb"}},
+             {"nd", BatchNorm{}, {"d"}},
+             {"second", Add{}, {"rb", "nd"}},
+             {"rd", Relu{}, {"second"}},
+             {"out", Dense{kLayerClasses}, {"rd"}},
+             {"loss", SoftmaxCrossEntropy{}, {"out", std::string{kLabel}}}}};
+  }
+  /// Sums of sums, of a tensor twice, of one that is read in between, and of three.
+  Graph sums(DType dtype) const {
+    const auto dense = [] { return Dense{.units = 9, .flatten = false}; };
+    return {
+        "sums",
+        {{std::string{kImage}, Shape{{5, 8}}, batch_type(dtype)}, {std::string{kLabel}, {}, DType::i32, kLayerClasses}},
+        dtype,
+        {{"a", dense(), {std::string{kImage}}},
+         {"b", dense(), {"a"}},
+         {"c", dense(), {"a"}},
+         {"ab", Add{}, {"a", "b"}},
+         {"twice", Add{}, {"ab", "ab"}},
+         {"three", Add{}, {"twice", "c", "b"}},
+         {"t", Tanh{}, {"three"}},
+         {"last", Add{}, {"t", "three"}},
+         {"out", Dense{kLayerClasses}, {"last"}},
+         {"loss", SoftmaxCrossEntropy{}, {"out", std::string{kLabel}}}}};
+  }
+  void compare_all(DType dtype, const Tolerance& within) {
+    for (const std::uint32_t filters : {3, 12, 16, 40})
+      EXPECT_TRUE(compare(blocks(dtype, Shape{{7, 6, 3}}, filters), filters, within));
+    EXPECT_TRUE(compare(sums(dtype), 1, within));
+  }
+};
+
+TEST_P(CudaNorms, HaveTheGradientsOfTheReference) { compare_all(DType::f32, tolerance_of(DType::f32)); }
+TEST_P(CudaNorms, HaveNearlyTheGradientsOfTheReferenceInBf16) { compare_all(DType::bf16, {0.3, 0.03}); }
+TEST_P(CudaNorms, HaveNearlyTheGradientsOfTheReferenceInF16) { compare_all(DType::f16, {0.3 / kRootOf8, 0.03 / 8}); }
+
 /// Products of unhandy extents: dense layers at several places, a convolution of single pixels, heads of attention.
 class CudaProducts : public LayerContract {
  protected:
@@ -194,12 +251,14 @@ TEST_P(CudaConvolutions, HaveTheGradientsOfTheReferenceWithUnhandyExtentsInF16) 
 // They take minutes there. cuda_threads_test looks for races within kernels, the suites above for those around them.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(LayerContract);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CudaModels);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CudaNorms);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CudaProducts);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CudaAttention);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CudaConvolutions);
 #else
 INSTANTIATE_TEST_SUITE_P(Cuda, LayerContract, both_cases(), case_name);
 INSTANTIATE_TEST_SUITE_P(Cuda, CudaModels, both_cases(), case_name);
+INSTANTIATE_TEST_SUITE_P(Cuda, CudaNorms, both_cases(), case_name);
 INSTANTIATE_TEST_SUITE_P(Cuda, CudaProducts, both_cases(), case_name);
 INSTANTIATE_TEST_SUITE_P(Cuda, CudaAttention, both_cases(), case_name);
 INSTANTIATE_TEST_SUITE_P(Cuda, CudaConvolutions, both_cases(), case_name);

@@ -35,7 +35,7 @@ TEST(CudaConvolutions, AreNotByALibraryOfAnotherMajorVersion) {
                           [] {
                             return Trial{{}, net()}.description();
                           }),
-                {"convolutions, batch norms and 16-bit attention by own kernels ", said});
+                {"convolutions and 16-bit attention by own kernels ", said});
 }
 
 TEST(CudaConvolutions, AreTheSameWhereTheLibraryHasNoPlanForSomeOfThem) {

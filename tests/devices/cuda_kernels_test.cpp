@@ -231,32 +231,6 @@ TEST(CudaKernels, AddUpAProductThatWasCutIntoParts) {
   }
 }
 
-TEST(CudaKernels, BringGradientsAndStatisticsOfChannelsThatALibraryHasFound) {
-  for (const std::size_t channels : {std::size_t{1}, std::size_t{33}, std::size_t{4097}}) {
-    SCOPED_TRACE(channels);
-    const std::vector<float> to_scale = random_numbers(1, channels), to_shift = random_numbers(2, channels),
-                             mean = random_numbers(3, channels), variance = random_numbers(4, channels);
-    std::array<std::vector<float>, 4> to;
-    for (std::vector<float>& one : to) one.assign(channels + 1, 9);
-    const std::uint64_t samples = 12;
-    const float inverse = 0.25F;
-    BringChannelGradientsArgs args{};
-    args.scale_to = to[0].data(), args.shift_to = to[1].data();
-    args.mean_to = to[2].data(), args.variance_to = to[3].data();
-    args.to_scale = to_scale.data(), args.to_shift = to_shift.data();
-    args.mean = mean.data(), args.variance = variance.data();
-    args.samples = &samples, args.channels = channels, args.factor = {&inverse, 2};
-    launch("bring_channel_gradients", args);
-    for (std::size_t c = 0; c < channels; ++c) {
-      EXPECT_EQ(to[0][c], to_scale[c] * 0.5F);
-      EXPECT_EQ(to[1][c], to_shift[c] * 0.5F);
-      EXPECT_EQ(to[2][c], -12 * mean[c]);
-      EXPECT_EQ(to[3][c], -12 * variance[c]);
-    }
-    for (const std::vector<float>& one : to) EXPECT_EQ(one.back(), 9);
-  }
-}
-
 TEST(CudaKernels, SumColumnsAndNormalizeRowsOfOddExtents) {
   for (const auto& [rows, columns] : {std::array<std::size_t, 2>{0, 1},
                                       {1, 1},

@@ -20,7 +20,7 @@ struct Library {
 std::array<Library, 2> libraries() {
   return {{{"products", "cuBLASLt", "13.1.0", "TROUPE_CUDA_PRODUCTS", "cublaslt",
             "cublasLtCreate=cublaslt_not_initialized", &CudaDeviceOptions::products, &CudaDeviceOptions::cublaslt},
-           {"convolutions, batch norms and 16-bit attention", "cuDNN", "9.19.0", "TROUPE_CUDA_CONVOLUTIONS", "cudnn",
+           {"convolutions and 16-bit attention", "cuDNN", "9.19.0", "TROUPE_CUDA_CONVOLUTIONS", "cudnn",
             "cudnnCreate=cudnn_not_initialized", &CudaDeviceOptions::convolutions, &CudaDeviceOptions::cudnn}}};
 }
 

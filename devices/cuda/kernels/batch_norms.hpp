@@ -1,6 +1,8 @@
 #pragma once
 
-#include "devices/cuda/kernels/channel_norms.hpp"
+#include "devices/cuda/kernels/column_sums.hpp"
+#include "devices/cuda/kernels/elements.hpp"
+#include "devices/cuda/kernels/moments.hpp"
 
 // Batch norms, with a ReLU or a sum and a ReLU behind them. They wait for memory, so a thread handles a pack of
 // neighbouring channels that it brings by one access, and has those of several rows on their way. One pass over a batch

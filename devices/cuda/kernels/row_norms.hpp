@@ -1,6 +1,8 @@
 #pragma once
 
-#include "devices/cuda/kernels/channel_norms.hpp"
+#include "devices/cuda/kernels/column_sums.hpp"
+#include "devices/cuda/kernels/elements.hpp"
+#include "devices/cuda/kernels/moments.hpp"
 
 // Norms over the last extent, at each position of the others.
 namespace troupe::cuda {

@@ -21,7 +21,6 @@ std::vector<Mistake> mistakes_with_collectives();
 std::vector<Mistake> mistakes_with_products();
 std::vector<Mistake> mistakes_with_convolutions();
 std::vector<Mistake> mistakes_with_attention();
-std::vector<Mistake> mistakes_with_norms();
 std::vector<Mistake> mistakes_of_exchanges();
 
 }  // namespace troupe::cuda::testing::mistakes

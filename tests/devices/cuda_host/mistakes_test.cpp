@@ -763,7 +763,6 @@ std::vector<Mistake> table() {
   for (const Mistake& row : mistakes_with_products()) rows.push_back(row);
   for (const Mistake& row : mistakes_with_convolutions()) rows.push_back(row);
   for (const Mistake& row : mistakes_with_attention()) rows.push_back(row);
-  for (const Mistake& row : mistakes_with_norms()) rows.push_back(row);
   for (const Mistake& row : mistakes_of_exchanges()) rows.push_back(row);
   return rows;
 }

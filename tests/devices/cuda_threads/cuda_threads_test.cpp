@@ -85,34 +85,66 @@ TEST(CudaThreads, ConvolveAsOneForm) {
 }
 
 /// Two packs of 36 columns, or 35 columns one by one.
-TEST(CudaThreads, SumColumnsAndChannels) {
+TEST(CudaThreads, SumColumns) {
   for (const std::size_t columns : {std::size_t{35}, std::size_t{36}}) {
     constexpr std::size_t kRows = 67;
-    const ColumnSums sums{kRows, columns, 2, 0};
     const std::vector<float> x = random_numbers(6, kRows * columns);
     std::vector<float> found(columns);
-    std::vector<Moments> moments(2 * columns);
-    std::vector<ChannelMoments> channels(columns);
-    std::vector<SlopeSums> partial(2 * columns), slopes(columns);
+    std::vector<SlopeSums> partial(2 * columns);
     StreamState state;
     SumColumnsArgs args{};
     args.stream = &state, args.to = found.data(), args.partial = partial.data(), args.from = x.data();
-    args.sums = sums;
+    args.sums = {kRows, columns, 2, 0};
     run(sum_columns, args, 2);
-    run(sum_channels, SumChannelsArgs{&state, channels.data(), moments.data(), x.data(), sums, {}, 0}, 3);
-    SumChannelSlopesArgs back{};
-    back.stream = &state, back.sums_to = slopes.data(), back.partial = partial.data(), back.gradient = x.data();
-    back.from = x.data(), back.moments = channels.data(), back.sums = sums;
-    run(sum_channel_slopes, back, 2);
     for (std::size_t c = 0; c < columns; ++c) {
-      double sum = 0, squares = 0;
+      double sum = 0;
       for (std::size_t r = 0; r < kRows; ++r) sum += static_cast<double>(x[r * columns + c]);
-      for (std::size_t r = 0; r < kRows; ++r)
-        squares += std::pow(static_cast<double>(x[r * columns + c]) - sum / static_cast<double>(kRows), 2);
       EXPECT_NEAR(static_cast<double>(found[c]), sum, 1e-4);
-      EXPECT_NEAR(static_cast<double>(channels[c].mean), sum / static_cast<double>(kRows), 1e-6);
-      EXPECT_NEAR(static_cast<double>(channels[c].variance), squares / static_cast<double>(kRows), 1e-5);
-      EXPECT_NEAR(static_cast<double>(slopes[c].slopes), sum, 1e-4);
+    }
+    for (const std::uint32_t arrived : state.arrived) ASSERT_EQ(arrived, 0U);
+  }
+}
+
+/// Of 35 channels one by one, or of nine packs of 36, which are two tiles.
+TEST(CudaThreads, NormalizeBatches) {
+  for (const std::uint32_t channels : {35U, 36U}) {
+    constexpr std::size_t kRows = 1100;
+    const ChannelTiles tiles = channel_tiles(kRows, channels, /*are_short=*/false, 12);
+    ASSERT_GT(tiles.parts, 1U);
+    const std::vector<float> x = random_numbers(6, kRows * channels), slopes = random_numbers(7, x.size()),
+                             ones(channels, 1.0F);
+    std::vector<float> moments(3 * channels), sums(2 * channels), y(x.size()), to(x.size());
+    std::vector<Moments> moments_of_parts(std::size_t{tiles.parts} * channels);
+    std::vector<SlopeSums> slopes_of_parts(moments_of_parts.size());
+    std::array<std::vector<float>, 4> gradients;
+    for (std::vector<float>& one : gradients) one.resize(channels);
+    const std::uint64_t samples = 3;
+    StreamState state;
+    run(sum_moments, SumMomentsArgs{&state, moments.data(), moments_of_parts.data(), x.data(), tiles, {}, 0}, 3);
+    NormalizeBatchArgs forward{};
+    forward.to = y.data(), forward.from = x.data(), forward.moments = moments.data(), forward.scale = ones.data();
+    forward.shift = ones.data(), forward.tiles = tiles;
+    run(normalize_batch, forward, 3);
+    SumSlopesArgs sum{};
+    sum.stream = &state, sum.sums_to = sums.data(), sum.partial = slopes_of_parts.data();
+    sum.scale_to = gradients[0].data(), sum.shift_to = gradients[1].data(), sum.mean_to = gradients[2].data();
+    sum.variance_to = gradients[3].data(), sum.gradient = slopes.data(), sum.from = x.data();
+    sum.moments = moments.data(), sum.scale = sum.shift = ones.data(), sum.samples = &samples, sum.tiles = tiles;
+    run(sum_slopes, sum, 3);
+    NormalizeBatchBackArgs back{};
+    back.to = {to.data(), Stored::f32, 0}, back.gradient = slopes.data(), back.from = x.data();
+    back.moments = moments.data(), back.sums = sums.data(), back.scale = back.shift = ones.data(), back.tiles = tiles;
+    run(normalize_batch_back, back, 3);
+    for (std::uint32_t c = 0; c < channels; ++c) {
+      double mean = 0, variance = 0, slope = 0, along = 0;
+      for (std::size_t i = c; i < x.size(); i += channels) {
+        mean += static_cast<double>(y[i]), variance += std::pow(static_cast<double>(y[i]) - 1, 2);
+        slope += static_cast<double>(to[i]), along += static_cast<double>(to[i]) * static_cast<double>(y[i]);
+      }
+      EXPECT_NEAR(mean / kRows, 1, 1e-5);
+      EXPECT_NEAR(variance / kRows, 1, 1e-4);
+      EXPECT_NEAR(slope, 0, 1e-3);  // a norm does not see what all its numbers have in common
+      EXPECT_NEAR(along, 0, 1e-3);  // nor their length
     }
     for (const std::uint32_t arrived : state.arrived) ASSERT_EQ(arrived, 0U);
   }

@@ -16,36 +16,6 @@ Rules operation_rules(Attribute images, Attribute weights, Attribute output, Att
           {convolution, descriptor}, {alpha, factor},       {beta, factor}};
 }
 
-/// The tensors of a batch norm, then its numbers, in the order of BatchNorm.
-struct NormAttributes {
-  std::vector<Attribute> inputs, outputs, numbers;
-};
-const NormAttributes& norm_attributes(DescriptorType type) {
-  static const NormAttributes forward{
-      {norm_forward_x, norm_forward_scale, norm_forward_shift, norm_forward_running_mean,
-       norm_forward_running_variance},
-      {norm_forward_y, norm_forward_mean, norm_forward_inverse, norm_forward_next_mean, norm_forward_next_variance},
-      {norm_forward_epsilon, norm_forward_momentum}};
-  static const NormAttributes backward{
-      {norm_backward_x, norm_backward_to_y, norm_backward_scale, norm_backward_mean, norm_backward_inverse},
-      {norm_backward_to_x, norm_backward_to_scale, norm_backward_to_shift},
-      {}};
-  return type == DescriptorType::norm_forward ? forward : backward;
-}
-
-Rules norm_rules(DescriptorType type) {
-  const NormAttributes& of = norm_attributes(type);
-  Rules rules;
-  for (const auto* const all : {&of.inputs, &of.outputs, &of.numbers})
-    for (const Attribute each : *all) rules[each] = {ElementType::descriptor, 1, true};
-  if (type == DescriptorType::norm_forward)
-    rules[norm_forward_phase] = {ElementType::norm_phase, 1, true},
-    rules[norm_forward_mode] = {ElementType::norm_mode, 1, true};
-  else
-    rules[norm_backward_mode] = {ElementType::norm_mode, 1, true};
-  return rules;
-}
-
 const std::map<DescriptorType, Rules>& all_rules() {
   using Type = ElementType;
   static const std::map<DescriptorType, Rules> rules{
@@ -95,8 +65,6 @@ const std::map<DescriptorType, Rules>& all_rules() {
        {{reduction_reduction, {Type::descriptor, 1, true}},
         {reduction_x, {Type::descriptor, 1, true}},
         {reduction_y, {Type::descriptor, 1, true}}}},
-      {DescriptorType::norm_forward, norm_rules(DescriptorType::norm_forward)},
-      {DescriptorType::norm_backward, norm_rules(DescriptorType::norm_backward)},
       {DescriptorType::reshape, {{reshape_x, {Type::descriptor, 1, true}}, {reshape_y, {Type::descriptor, 1, true}}}},
       {DescriptorType::graph,
        {{graph_handle, {Type::handle, 1, true}}, {graph_operations, {Type::descriptor, 0, true}}}},
@@ -206,31 +174,6 @@ Status read_operation(DescriptorState& of, const PlacePtr& place, std::string& m
   if (form.images.type != form.weights.type && of.type == DescriptorType::convolution_forward)
     return Status::not_supported;
   of.convolution = form;
-  return Status::success;
-}
-
-/// The library has batch norms in training alone.
-Status read_norm(DescriptorState& of, const PlacePtr& place, std::string& mistake) {
-  const Finder find{of, place};
-  const NormAttributes& attributes = norm_attributes(of.type);
-  auto made = std::make_shared<BatchNorm>();
-  made->is_backward = of.type == DescriptorType::norm_backward;
-  const auto mode = of.one<NormMode>(made->is_backward ? norm_backward_mode : norm_forward_mode);
-  if (mode != NormMode::batch || (!made->is_backward && of.one<NormPhase>(norm_forward_phase) != NormPhase::training))
-    return Status::not_supported;
-  const auto take = [&](std::vector<TensorForm>& to, const std::vector<Attribute>& from) {
-    for (const Attribute each : from)
-      if (const auto one = find.one(each)) to.push_back(one->tensor);
-    return to.size() == from.size();
-  };
-  if (!take(made->inputs, attributes.inputs) || !take(made->outputs, attributes.outputs)) return Status::bad_param;
-  for (const Attribute each : attributes.numbers) {
-    const auto one = find.one(each);
-    if (one == nullptr || !one->tensor.is_by_value) return wrong(mistake, "a number that is not given by value");
-    made->numbers.push_back(one->tensor.id);
-  }
-  if (std::string found = made->mistake(); !found.empty()) return wrong(mistake, std::move(found));
-  of.work = std::move(made);
   return Status::success;
 }
 
@@ -417,8 +360,6 @@ Status finalize(DescriptorState& of, const PlacePtr& place, std::string& mistake
     case DescriptorType::convolution_forward:
     case DescriptorType::convolution_to_images:
     case DescriptorType::convolution_to_weights: return read_operation(of, place, mistake);
-    case DescriptorType::norm_forward:
-    case DescriptorType::norm_backward: return read_norm(of, place, mistake);
     case DescriptorType::pointwise_operation:
     case DescriptorType::product_operation:
     case DescriptorType::reduction_operation:

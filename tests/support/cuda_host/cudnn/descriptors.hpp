@@ -9,7 +9,6 @@
 
 #include "tests/support/cuda_host/cudnn/composite.hpp"
 #include "tests/support/cuda_host/cudnn/convolution.hpp"
-#include "tests/support/cuda_host/cudnn/norm.hpp"
 
 namespace troupe::cuda::dnn::host {
 
