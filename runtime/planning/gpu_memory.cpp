@@ -63,7 +63,7 @@ class ReplicaMemoryOf {
       scratch = std::max(scratch, scratch_of(l));
     }
     activations += gradients() + on_a_boundary(scratch) + on_a_boundary(sizeof(std::uint64_t));
-    return {activations, kProductParts, kWorkspace + landing() + relu_masks(), dnn()};
+    return {activations, kProductParts, 2 * kWorkspace + landing() + relu_masks(), dnn()};
   }
 
  private:
@@ -157,7 +157,8 @@ class ReplicaMemoryOf {
       landing += on_a_boundary(weights_of(l) * element_bytes_);
       computes = true;
     }
-    return landing + (computes ? kDnnWorkspace - kWorkspace : 0);
+    // Gradients to weights have a workspace of their own.
+    return landing + (computes ? 2 * (kDnnWorkspace - kWorkspace) : 0);
   }
   std::uint64_t relu_masks() const {
     std::uint64_t bytes = 0;

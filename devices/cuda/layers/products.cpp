@@ -83,11 +83,16 @@ void backward(const Affine& of, const LayerWork& work, const Pass& pass) {
   to_weights.extents = {1, of.units, of.inner, of.rows};
   SumColumnsArgs to_bias = sums_of(output, of.rows, of.units);
   pass.math.multiply_to_gradient(pass.stream, to_weights, of.has_bias ? &to_bias : nullptr,
-                                 of.has_bias ? work.parameters[1].gradient : nullptr);
-  if (work.gradients[0].at == nullptr) return;
-  MultiplyArgs to_input = product_to_input(of, work);
-  if (work.relu_mask != nullptr) return pass.math.multiply_to_relu(pass.stream, to_input, work.relu_mask);
-  pass.math.multiply(pass.stream, to_input);
+                                 of.has_bias ? work.parameters[1].gradient : nullptr,
+                                 /*is_last=*/work.gradients[0].at == nullptr);
+  if (work.gradients[0].at != nullptr) {
+    MultiplyArgs to_input = product_to_input(of, work);
+    if (work.relu_mask != nullptr)
+      pass.math.multiply_to_relu(pass.stream, to_input, work.relu_mask);
+    else
+      pass.math.multiply(pass.stream, to_input);
+  }
+  pass.stream.join_aside();
 }
 
 ConvolutionShape shape_of(const Conv2d& conv, const LayerWork& work, std::uint32_t rows) {
@@ -251,9 +256,11 @@ void backward(const Conv2d& conv, const LayerWork& work, const Pass& pass) {
     to_bias.to = work.parameters[1].gradient, to_bias.factor = pass.gradient_factor;
     pass.math.sum_columns(pass.stream, to_bias);
   }
-  if (work.gradients[0].at == nullptr) return;
-  ConvolveToImagesArgs to_images = to_images_args(conv, work, pass.rows);
-  pass.math.convolve_to_images(pass.stream, to_images);
+  if (work.gradients[0].at != nullptr) {
+    ConvolveToImagesArgs to_images = to_images_args(conv, work, pass.rows);
+    pass.math.convolve_to_images(pass.stream, to_images);
+  }
+  pass.stream.join_aside();
 }
 
 }  // namespace troupe::cuda
