@@ -180,11 +180,17 @@ class ReplicaMemoryOf {
     const auto count = static_cast<std::uint32_t>(graph_.layers().size());
     for (std::uint32_t l = 0; l < count; ++l)
       if (is_loss(graph_, l)) take_turn(graph_.inputs_of(l).front()), ++turn;
+    std::optional<std::uint32_t> read_aside;  // the gradient to weights may be computed from it until the next one is
     for (std::uint32_t l = count; l-- > 0; ++turn) {
       if (is_loss(graph_, l) || is_flatten(l) || !graph_.is_trained(graph_.output_tensor(l))) continue;
       take_turn(graph_.output_tensor(l));
       for (const std::uint32_t input : graph_.inputs_of(l)) take_turn(input);
+      const Operation& operation = graph_.layers()[l].operation;
+      if (!std::holds_alternative<Dense>(operation) && !std::holds_alternative<Conv2d>(operation)) continue;
+      if (read_aside) take_turn(*read_aside);
+      read_aside = graph_.output_tensor(l);
     }
+    if (read_aside) --turn, take_turn(*read_aside);
     std::vector<BlockLifetimes> blocks;
     for (std::uint32_t t = 0; t < uses.size(); ++t)
       if (uses[t]) blocks.push_back({values(t, element_bytes_), {*uses[t]}});

@@ -85,14 +85,10 @@ void backward(const Affine& of, const LayerWork& work, const Pass& pass) {
   pass.math.multiply_to_gradient(pass.stream, to_weights, of.has_bias ? &to_bias : nullptr,
                                  of.has_bias ? work.parameters[1].gradient : nullptr,
                                  /*is_last=*/work.gradients[0].at == nullptr);
-  if (work.gradients[0].at != nullptr) {
-    MultiplyArgs to_input = product_to_input(of, work);
-    if (work.relu_mask != nullptr)
-      pass.math.multiply_to_relu(pass.stream, to_input, work.relu_mask);
-    else
-      pass.math.multiply(pass.stream, to_input);
-  }
-  pass.stream.join_aside();
+  if (work.gradients[0].at == nullptr) return;
+  MultiplyArgs to_input = product_to_input(of, work);
+  if (work.relu_mask != nullptr) return pass.math.multiply_to_relu(pass.stream, to_input, work.relu_mask);
+  pass.math.multiply(pass.stream, to_input);
 }
 
 ConvolutionShape shape_of(const Conv2d& conv, const LayerWork& work, std::uint32_t rows) {
@@ -256,11 +252,9 @@ void backward(const Conv2d& conv, const LayerWork& work, const Pass& pass) {
     to_bias.to = work.parameters[1].gradient, to_bias.factor = pass.gradient_factor;
     pass.math.sum_columns(pass.stream, to_bias);
   }
-  if (work.gradients[0].at != nullptr) {
-    ConvolveToImagesArgs to_images = to_images_args(conv, work, pass.rows);
-    pass.math.convolve_to_images(pass.stream, to_images);
-  }
-  pass.stream.join_aside();
+  if (work.gradients[0].at == nullptr) return;
+  ConvolveToImagesArgs to_images = to_images_args(conv, work, pass.rows);
+  pass.math.convolve_to_images(pass.stream, to_images);
 }
 
 }  // namespace troupe::cuda
