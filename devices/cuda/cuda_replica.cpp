@@ -15,6 +15,10 @@
 namespace troupe::cuda {
 namespace {
 
+bool has_weights(const Operation& operation) noexcept {
+  return std::holds_alternative<Dense>(operation) || std::holds_alternative<Conv2d>(operation);
+}
+
 /// A layer's launches in a profiler, from construction to destruction.
 class LayerRange {
  public:
@@ -212,11 +216,16 @@ void CudaReplica::use_gradients(const Graph& graph, std::vector<Use>& uses) cons
   for (const Stage& stage : stages_) {
     if (stage.is_loss) take_turn(stage.read[0]), ++turn;
   }
+  const Stage* read_aside = nullptr;  // the last one with weights, whose gradient is read until the next one's turn
   for (auto stage = stages_.rbegin(); stage != stages_.rend(); ++stage, ++turn) {
     if (!stage->has_backward) continue;
     take_turn(stage->written);
     for (const std::uint32_t t : stage->read) take_turn(t);
+    if (!has_weights(stage->operation)) continue;
+    if (read_aside != nullptr) take_turn(read_aside->written);
+    read_aside = &*stage;
   }
+  if (read_aside != nullptr) --turn, take_turn(read_aside->written);
 }
 
 /// Each at the first place that no other one has in its time. Gives the bytes that all take.
@@ -367,6 +376,7 @@ void CudaReplica::take_batch(CudaStream& stream, Memory batch, std::uint32_t row
 /// The scale is of the mean loss, and gradients are of the sum: a power of two between them costs no bits.
 Pass CudaReplica::pass_on(CudaStream& stream, std::uint32_t rows, Memory sums, bool trains) {
   landed_.clear();
+  read_aside_ = nullptr;
   const auto losses = static_cast<float>(std::bit_ceil(rows * losses_of_row_));
   const bool scales = trains && loss_scale_ != nullptr;
   return {.stream = stream,
@@ -428,6 +438,17 @@ void CudaReplica::backward_of(const Stage& stage, const Pass& pass) {
   backward(stage.work, stage.operation, pass);
 }
 
+/// The gradient to a layer's weights is computed while the main lane goes on, until the next layer with weights, or one
+/// that adds to the gradient to the first one's output, or replaces it: a sum has that of its terms.
+void CudaReplica::join_weights_before(const Stage& stage, CudaStream& stream) {
+  const bool writes =
+      std::ranges::any_of(stage.work.gradients, [&](const GradientTo& to) { return to.at == read_aside_; }) ||
+      (stage.norm != nullptr && stage.work.output->gradient == read_aside_);
+  if (!has_weights(stage.operation) && (read_aside_ == nullptr || !writes)) return;
+  stream.join_aside();
+  read_aside_ = has_weights(stage.operation) ? stage.work.output->gradient : nullptr;
+}
+
 void CudaReplica::step(Stream& stream, Memory batch, std::uint32_t rows, Memory sums, BucketSink& sink) {
   CudaStream& queue = own(stream, batch, rows);
   if (rows == 0) return step_without_rows(queue, sums, sink);
@@ -455,9 +476,12 @@ void CudaReplica::step(Stream& stream, Memory batch, std::uint32_t rows, Memory 
     if (stage->has_backward) {
       queue.begin_work(WorkKind::compute, "backward");
       const LayerRange range{queue, "backward", stage->name};
+      join_weights_before(*stage, queue);
       backward_of(*stage, pass);
     }
     if (next == buckets_.size() || last_layers_[next] != stage->work.layer) continue;
+    queue.join_aside();
+    read_aside_ = nullptr;
     if (!landed_.empty()) {
       queue.begin_work(WorkKind::compute, "backward");
       bring_landed(queue, pass);

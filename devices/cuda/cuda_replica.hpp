@@ -78,6 +78,7 @@ class CudaReplica final : public Replica {
   MathLibraries libraries_for(const ReplicaMemory& memory) const;
   bool forward_with_mask(Stage& stage, const Pass& pass);
   void forward_of(Stage& stage, const Pass& pass);
+  void join_weights_before(const Stage& stage, CudaStream& stream);
   static void backward_of(const Stage& stage, const Pass& pass);
   Pass pass_on(CudaStream& stream, std::uint32_t rows, Memory sums, bool trains);
   void step_without_rows(CudaStream& stream, Memory sums, BucketSink& sink);
@@ -101,7 +102,9 @@ class CudaReplica final : public Replica {
   const std::int32_t* keys_ = nullptr;          // of samples; null: the graph drops nothing
   std::byte* scratch_ = nullptr;
   std::uint64_t* samples_ = nullptr;
-  WeightOrders landed_;  // of the step that is being enqueued
+  // Of the step that is being enqueued:
+  WeightOrders landed_;
+  const std::byte* read_aside_ = nullptr;  // the gradient from which one to weights is computed aside; null: none is
   std::unique_ptr<Math> math_;
   DeviceMemory memory_;
 };

@@ -50,6 +50,7 @@ CudaStream::CudaStream(DeviceState& device)
 CudaStream::~CudaStream() {
   const Driver& driver = gpu_->driver();
   (void)driver.ctx_set_current(gpu_->context());
+  (void)driver.stream_synchronize(lanes_.of(Lane::aside));  // the main lane tells what has failed there
   const Result beside = driver.stream_synchronize(lanes_.of(Lane::beside));
   const Result main = driver.stream_synchronize(lanes_.of(Lane::main));
   const Result result = main != Result::success ? main : beside;
@@ -73,8 +74,8 @@ void CudaStream::push(const Launch& launch, const void* args) {
 }
 
 void CudaStream::launch_now(const Launch& launch, void* args, const StreamLanes& lanes) {
-  if (launch.border == Launch::Border::fork) return lanes.fork();
-  if (launch.border == Launch::Border::join) return lanes.join();
+  if (launch.border == Launch::Border::fork) return lanes.fork(launch.other);
+  if (launch.border == Launch::Border::join) return lanes.join(launch.other);
   const StreamHandle stream = lanes.of(launch.lane);
   if (launch.library != nullptr)
     return launch.library->enqueue(stream, {static_cast<const std::byte*>(args), launch.args_bytes});
@@ -138,7 +139,7 @@ void CudaStream::expect_times() {
 
 Point CudaStream::beside(const std::function<void()>& work) {
   TROUPE_CHECK(lane_ == Lane::main, Code::invalid, "work beside cannot have such work inside");
-  push_border(Launch::Border::fork);
+  push_border(Launch::Border::fork, Lane::beside);
   if (is_profiled())
     begin_range(label_.bucket == WorkLabel::kNoBucket ? "exchange" : text("exchange bucket ", label_.bucket));
   lane_ = Lane::beside;
@@ -160,8 +161,26 @@ Point CudaStream::beside(const std::function<void()>& work) {
 void CudaStream::join_beside() {
   if (!forked_) return;
   begin_work(WorkKind::exchange, "wait for exchange");
-  push_border(Launch::Border::join);
+  push_border(Launch::Border::join, Lane::beside);
   forked_ = false;
+}
+
+void CudaStream::aside(const std::function<void()>& work) {
+  TROUPE_CHECK(lane_ == Lane::main, Code::invalid, "work aside cannot have such work inside");
+  push_border(Launch::Border::fork, Lane::aside);
+  has_aside_ = true;
+  lane_ = Lane::aside;
+  try {
+    work();
+  } catch (...) {
+    lane_ = Lane::main;
+    throw;
+  }
+  lane_ = Lane::main;
+}
+
+void CudaStream::join_aside() {
+  if (std::exchange(has_aside_, false)) push_border(Launch::Border::join, Lane::aside);
 }
 
 // ---- Ranges ----
@@ -194,6 +213,7 @@ void CudaStream::enqueue(Programs& programs, const std::function<void()>& work) 
     join_beside();
     end_open_work();
   } catch (...) {
+    join_aside();
     captures_ = false;
     expect_times();
     launch_all(captured_, captured_ranges_);
@@ -522,7 +542,7 @@ const Layout::Entry* CudaStream::on_device(std::span<const Layout::Entry> ranges
     std::copy(some.begin(), some.end(), args.ranges);
     now.add({.kernel = KernelId::write_ranges, .blocks = 1, .args_bytes = sizeof args}, &args);
   }
-  if (lane_ == Lane::beside && !captures_) now.add({.border = Launch::Border::fork}, this);
+  if (lane_ == Lane::beside && !captures_) now.add({.border = Launch::Border::fork, .other = Lane::beside}, this);
   launch_all(now);
   return to;
 }

@@ -24,7 +24,7 @@ constexpr Stored stored_of(DType type) noexcept {
   return type == DType::bf16 ? Stored::bf16 : type == DType::f16 ? Stored::f16 : Stored::f32;
 }
 
-/// Two streams of the driver, its lanes. Its work is kernels of ours, which do nothing once it has failed on either
+/// Three streams of the driver, its lanes. Its work is kernels of ours, which do nothing once it has failed on either
 /// lane, and calls of libraries, which do not know; waits and signals are kernels of one thread. Destroying it waits
 /// until its work is done.
 class CudaStream final : public Stream, public LibraryStream {
@@ -82,6 +82,10 @@ class CudaStream final : public Stream, public LibraryStream {
   bool is_profiled() const noexcept { return profiler_ != nullptr; }
   void begin_range(std::string name);
   void end_range();
+  /// The calls of libraries that `work` makes run at the same time as what is launched behind it, until join_aside().
+  /// They share no memory with that, no workspace either.
+  void aside(const std::function<void()>& work);
+  void join_aside();
   /// Clears memory that is known by its address.
   void clear_at(std::byte* at, std::uint64_t size_bytes);
 
@@ -105,7 +109,7 @@ class CudaStream final : public Stream, public LibraryStream {
   Notes& notes() noexcept { return *notes_[static_cast<std::size_t>(lane_)]; }
   TimesPlace times_place() noexcept;
   void push(const Launch& launch, const void* args);
-  void push_border(Launch::Border border) { push({.border = border}, this); }
+  void push_border(Launch::Border border, Lane other) { push({.border = border, .other = other}, this); }
   void note_time(const TimedWork& ended);
   void end_open_work();
   void expect_times();
@@ -126,6 +130,7 @@ class CudaStream final : public Stream, public LibraryStream {
   const StreamLanes lanes_;
   Lane lane_ = Lane::main;         // on which work is enqueued now
   bool forked_ = false;            // work beside was enqueued that the main lane has not waited for
+  bool has_aside_ = false;         // likewise aside
   RangeListener* const profiler_;  // null: there is none
   LaunchRanges captured_ranges_;
   const std::array<std::unique_ptr<Notes>, kLanes> notes_;  // by lane

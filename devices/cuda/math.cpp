@@ -13,13 +13,19 @@ namespace {
 constexpr std::uint64_t kLeastRows = 64;
 constexpr std::uint64_t kMostSumBytes = 16;
 
+void call_library(CudaStream& stream, LibraryCalls& library, std::span<const std::byte> what, Lane lane) {
+  if (lane == Lane::main) return stream.launch_library(library, what);
+  stream.aside([&] { stream.launch_library(library, what); });
+}
+
 }  // namespace
 
 Math::Math(const std::shared_ptr<const Gpu>& gpu, const MathLibraries& libraries, const MathRoom& room,
            bool owns_gradients)
     : gpu_(gpu), processors_(gpu->processors()), libraries_(libraries), room_(room), owns_gradients_(owns_gradients) {
-  if (libraries_.products != nullptr)
-    workspace_ = DeviceMemory{gpu, libraries_.products->workspace_bytes(), /*clears=*/false};
+  if (libraries_.products == nullptr) return;
+  for (const Lane lane : {Lane::main, Lane::aside})
+    workspace(lane) = DeviceMemory{gpu, libraries_.products->workspace_bytes(), /*clears=*/false};
 }
 
 std::uint64_t Math::own_scratch_bytes() const noexcept {
@@ -60,7 +66,8 @@ void Math::multiply_here(CudaStream& stream, MultiplyArgs& args) const {
 }
 
 /// False: the library cannot, and nothing is done.
-bool Math::multiply_by_library(CudaStream& stream, const MultiplyArgs& args, const ProductEpilogue& epilogue) const {
+bool Math::multiply_by_library(CudaStream& stream, const MultiplyArgs& args, const ProductEpilogue& epilogue,
+                               Lane lane) const {
   if (libraries_.products == nullptr) return false;
   auto product = library_product(args);
   if (!product) return false;
@@ -72,10 +79,10 @@ bool Math::multiply_by_library(CudaStream& stream, const MultiplyArgs& args, con
                            .a = static_cast<const std::byte*>(product->a) + c * product->step_a,
                            .b = static_cast<const std::byte*>(product->b) + c * product->step_b,
                            .d = static_cast<std::byte*>(product->d) + c * product->step_d,
-                           .workspace = workspace_.at(),
+                           .workspace = workspace(lane).at(),
                            .alpha = args.to.scale,
                            .beta = args.to.adds != 0 ? 1.0F : 0.0F};
-    stream.launch_library(*libraries_.products, std::as_bytes(std::span{&call, 1}));
+    call_library(stream, *libraries_.products, std::as_bytes(std::span{&call, 1}), lane);
   }
   return true;
 }
@@ -144,9 +151,9 @@ bool Math::lands(const void* gradient, const Factor& factor) const noexcept {
 }
 
 /// False: the library cannot, and nothing is done.
-bool Math::multiply_in_place(CudaStream& stream, const MultiplyArgs& args, float* sums_to) const {
+bool Math::multiply_in_place(CudaStream& stream, const MultiplyArgs& args, float* sums_to, Lane lane) const {
   const auto epilogue = sums_to == nullptr ? lt::Epilogue::none : lt::Epilogue::sums_of_b;
-  return multiply_by_library(stream, args, {epilogue, sums_to});
+  return multiply_by_library(stream, args, {epilogue, sums_to}, lane);
 }
 
 /// Likewise.
@@ -155,7 +162,7 @@ bool Math::multiply_and_bring(CudaStream& stream, const MultiplyArgs& args, floa
   std::byte* const sums = sums_to == nullptr ? nullptr : landing_ + on_a_boundary(count * sizeof(float));
   MultiplyArgs landing = args;
   landing.to.at = landing_;
-  if (!multiply_in_place(stream, landing, reinterpret_cast<float*>(sums))) return false;
+  if (!multiply_in_place(stream, landing, reinterpret_cast<float*>(sums), Lane::main)) return false;
   const auto bring = [&](void* to, const void* from, std::uint64_t size) {
     MoveColumnsArgs move{nullptr, {to, Stored::f32, 0}, from, 1, size, 0, size, 0, size, Stored::f32,
                          0,       args.to.factor};
@@ -166,10 +173,12 @@ bool Math::multiply_and_bring(CudaStream& stream, const MultiplyArgs& args, floa
   return true;
 }
 
-void Math::multiply_to_gradient(CudaStream& stream, MultiplyArgs& args, SumColumnsArgs* sums, float* sums_to) const {
+void Math::multiply_to_gradient(CudaStream& stream, MultiplyArgs& args, SumColumnsArgs* sums, float* sums_to,
+                                bool is_last) const {
   const auto by_library = [&](float* to) {
     const bool lands_first = lands(args.to.at, args.to.factor) || (to != nullptr && lands(to, args.to.factor));
-    return lands_first ? multiply_and_bring(stream, args, to) : multiply_in_place(stream, args, to);
+    return lands_first ? multiply_and_bring(stream, args, to)
+                       : multiply_in_place(stream, args, to, is_last ? Lane::main : Lane::aside);
   };
   if (sums != nullptr && by_library(sums_to)) return;
   if (!by_library(nullptr)) multiply_here(stream, args);
@@ -191,22 +200,23 @@ std::optional<DnnOperation> convolution_with_relu(const ConvolveArgs& args, cons
 }  // namespace
 
 /// Null: so much is not left. What needs less may still be found.
-std::byte* Math::grow_workspace(std::uint64_t size_bytes) {
-  if (size_bytes <= workspace_.size_bytes()) return workspace_.at();
+std::byte* Math::grow_workspace(Lane lane, std::uint64_t size_bytes) {
+  DeviceMemory& memory = workspace(lane);
+  if (size_bytes <= memory.size_bytes()) return memory.at();
   if (size_bytes > DnnLibrary::kMostWorkspace) return nullptr;
   try {
-    workspace_ = DeviceMemory{gpu_, size_bytes, /*clears=*/false};
+    memory = DeviceMemory{gpu_, size_bytes, /*clears=*/false};
   } catch (const Error& error) {
     if (error.code() != Code::out_of_memory) throw;
     return nullptr;
   }
-  return workspace_.at();
+  return memory.at();
 }
 
 /// Whether a library has a plan, with as much memory as that takes.
-bool Math::prepare(const std::optional<DnnOperation>& what) {
+bool Math::prepare(const std::optional<DnnOperation>& what, Lane lane) {
   if (libraries_.dnn == nullptr || !what) return false;
-  return libraries_.dnn->plan(*what, [this](std::uint64_t size_bytes) { return grow_workspace(size_bytes); }) !=
+  return libraries_.dnn->plan(*what, [&](std::uint64_t size_bytes) { return grow_workspace(lane, size_bytes); }) !=
          nullptr;
 }
 
@@ -218,24 +228,25 @@ void Math::prepare(const ConvolveArgs& args, const std::uint16_t* half_bias, boo
 }
 void Math::prepare(const ConvolveToImagesArgs& args) { (void)prepare(dnn_operation(args)); }
 void Math::prepare(const ConvolveToWeightsArgs& args, std::byte* landing) {
-  (void)prepare(dnn_operation(args, landing_of(args, landing)));
+  (void)prepare(dnn_operation(args, landing_of(args, landing)), Lane::aside);
 }
 
 /// Null: the library cannot.
-const DnnPlan* Math::plan_of(const std::optional<DnnOperation>& what) const {
+const DnnPlan* Math::plan_of(const std::optional<DnnOperation>& what, Lane lane) const {
   if (libraries_.dnn == nullptr || !what) return nullptr;
-  const Workspace taken = [this](std::uint64_t size_bytes) {
-    return size_bytes <= workspace_.size_bytes() ? workspace_.at() : nullptr;
+  const DeviceMemory& memory = workspace(lane);
+  const Workspace taken = [&](std::uint64_t size_bytes) {
+    return size_bytes <= memory.size_bytes() ? memory.at() : nullptr;
   };
   return libraries_.dnn->plan_in_step(*what, taken);
 }
 
 /// False: the library cannot, and nothing is done.
-bool Math::run_by_library(CudaStream& stream, const std::optional<DnnOperation>& what) const {
-  const DnnPlan* const plan = plan_of(what);
+bool Math::run_by_library(CudaStream& stream, const std::optional<DnnOperation>& what, Lane lane) const {
+  const DnnPlan* const plan = plan_of(what, lane);
   if (plan == nullptr) return false;
-  const DnnCall call{plan, what->places, workspace_.at()};
-  stream.launch_library(*libraries_.dnn, std::as_bytes(std::span{&call, 1}));
+  const DnnCall call{plan, what->places, workspace(lane).at()};
+  call_library(stream, *libraries_.dnn, std::as_bytes(std::span{&call, 1}), lane);
   return true;
 }
 
@@ -281,7 +292,7 @@ void* Math::landing_of(const ConvolveToWeightsArgs& args, std::byte* landing) co
 /// As multiply_to_gradient().
 bool Math::convolve_to_weights(CudaStream& stream, ConvolveToWeightsArgs& args, std::byte* landing) const {
   void* const to = landing_of(args, landing);
-  if (run_by_library(stream, dnn_operation(args, to))) return to == landing;
+  if (run_by_library(stream, dnn_operation(args, to), Lane::aside)) return to == landing;
   args.to.count = args.shape.count_weights();
   launch(stream, args, extents_of(args), 0);
   return false;

@@ -71,9 +71,14 @@ class Math {
   /// A product that is the gradient to what a ReLU has put out, by the ReLU's mask: gives the gradient to what the ReLU
   /// has read.
   void multiply_to_relu(CudaStream& stream, const MultiplyArgs& args, const std::byte* mask) const;
+  // Products and convolutions that give gradients to weights may be computed by a library at the same time as what is
+  // enqueued behind them, until CudaStream::join_aside().
+
   /// To gradients, which other ranks may be reading still unless the replica owns them. `sums`: of the columns of the
   /// product's left operand, f32, times the product's factor to `sums_to`; null: none are asked for.
-  void multiply_to_gradient(CudaStream& stream, MultiplyArgs& args, SumColumnsArgs* sums, float* sums_to) const;
+  /// `is_last`: nothing follows that could be computed at the same time.
+  void multiply_to_gradient(CudaStream& stream, MultiplyArgs& args, SumColumnsArgs* sums, float* sums_to,
+                            bool is_last) const;
   void convolve(CudaStream& stream, ConvolveArgs& args, const std::uint16_t* half_bias) const;
   /// Whether convolve_with_relu() can: only a library does.
   bool has_relu(const ConvolveArgs& args, const std::uint16_t* half_bias) const;
@@ -102,18 +107,21 @@ class Math {
   template <class Args>
   void launch(CudaStream& stream, Args& args, const ProductExtents& extents, std::uint64_t bias_width) const;
   void multiply_here(CudaStream& stream, MultiplyArgs& args) const;
-  bool multiply_by_library(CudaStream& stream, const MultiplyArgs& args, const ProductEpilogue& epilogue) const;
+  bool multiply_by_library(CudaStream& stream, const MultiplyArgs& args, const ProductEpilogue& epilogue,
+                           Lane lane = Lane::main) const;
   bool multiply_with_bias(CudaStream& stream, const MultiplyArgs& args, const std::uint16_t* half_bias) const;
-  bool multiply_in_place(CudaStream& stream, const MultiplyArgs& args, float* sums_to) const;
+  bool multiply_in_place(CudaStream& stream, const MultiplyArgs& args, float* sums_to, Lane lane) const;
   bool multiply_and_bring(CudaStream& stream, const MultiplyArgs& args, float* sums_to) const;
   bool lands(const void* gradient, const Factor& factor) const noexcept;
   void* landing_of(const ConvolveToWeightsArgs& args, std::byte* landing) const noexcept;
   std::uint64_t own_scratch_bytes() const noexcept;
   void add_bias(CudaStream& stream, const ProductTo& to, std::uint64_t rows, std::uint64_t columns) const;
-  std::byte* grow_workspace(std::uint64_t size_bytes);
-  bool prepare(const std::optional<DnnOperation>& what);
-  const DnnPlan* plan_of(const std::optional<DnnOperation>& what) const;
-  bool run_by_library(CudaStream& stream, const std::optional<DnnOperation>& what) const;
+  DeviceMemory& workspace(Lane lane) noexcept { return lane == Lane::main ? workspace_ : workspace_aside_; }
+  const DeviceMemory& workspace(Lane lane) const noexcept { return lane == Lane::main ? workspace_ : workspace_aside_; }
+  std::byte* grow_workspace(Lane lane, std::uint64_t size_bytes);
+  bool prepare(const std::optional<DnnOperation>& what, Lane lane = Lane::main);
+  const DnnPlan* plan_of(const std::optional<DnnOperation>& what, Lane lane = Lane::main) const;
+  bool run_by_library(CudaStream& stream, const std::optional<DnnOperation>& what, Lane lane = Lane::main) const;
   std::byte* attention_workspace(const AttentionArgs& args, std::uint64_t size_bytes) const;
   const DnnPlan* plan_of_attention(const AttentionArgs& args, const std::optional<DnnOperation>& what) const;
   bool has_attention(const AttentionArgs& args, const AttentionBackArgs* back) const;
@@ -127,8 +135,8 @@ class Math {
   const bool owns_gradients_;
   std::byte* scratch_ = nullptr;
   std::span<std::byte> layer_scratch_;
-  std::byte* landing_ = nullptr;  // where the libraries' gradients wait for a kernel of ours
-  DeviceMemory workspace_;        // of the libraries
+  std::byte* landing_ = nullptr;              // where the libraries' gradients wait for a kernel of ours
+  DeviceMemory workspace_, workspace_aside_;  // of the libraries
 };
 
 }  // namespace troupe::cuda

@@ -25,6 +25,7 @@ struct Launch {
   LibraryCalls* library = nullptr;  // not null: the bytes are a call of it, and no kernel is launched
   Lane lane = Lane::main;
   Border border = Border::none;
+  Lane other = Lane::beside;  // of a border: with the main lane
   friend bool operator==(const Launch&, const Launch&) = default;
 };
 

@@ -16,7 +16,7 @@ DriverStream::~DriverStream() {
 }
 
 StreamLanes::StreamLanes(const std::shared_ptr<const Gpu>& gpu)
-    : gpu_(gpu), main_(gpu, 0), beside_(gpu, std::numeric_limits<int>::min()) {
+    : gpu_(gpu), main_(gpu, 0), beside_(gpu, std::numeric_limits<int>::min()), aside_(gpu, 0) {
   TROUPE_CUDA(gpu_->driver(), event_create(&border_, kEventDisableTiming), "an event of ", gpu_->name());
 }
 

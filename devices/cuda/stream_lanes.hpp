@@ -7,10 +7,10 @@
 
 namespace troupe::cuda {
 
-/// A stream's queues. What is enqueued beside runs at the same time as what is enqueued on the main lane, within what
-/// forks and joins order.
-enum class Lane : std::uint8_t { main, beside };
-inline constexpr std::size_t kLanes = 2;
+/// A stream's queues. What is enqueued beside or aside runs at the same time as what is enqueued on the main lane,
+/// within what forks and joins order. Beside: the exchange. Aside: what a replica's layer need not wait for.
+enum class Lane : std::uint8_t { main, beside, aside };
+inline constexpr std::size_t kLanes = 2;  // that note times: not aside, where only libraries compute
 
 /// A stream of the driver. Whoever ends it knows that its work is done.
 class DriverStream {
@@ -36,12 +36,14 @@ class StreamLanes {
   StreamLanes(const StreamLanes&) = delete;
   StreamLanes& operator=(const StreamLanes&) = delete;
 
-  StreamHandle of(Lane lane) const noexcept { return lane == Lane::main ? main_.handle() : beside_.handle(); }
+  StreamHandle of(Lane lane) const noexcept {
+    return lane == Lane::main ? main_.handle() : lane == Lane::beside ? beside_.handle() : aside_.handle();
+  }
   // Both also within a capture that the main lane began, where they become dependencies between nodes.
-  /// What is enqueued beside from here on begins when the main lane's work so far is done.
-  void fork() const { order(Lane::main, Lane::beside); }
+  /// What is enqueued on `lane` from here on begins when the main lane's work so far is done.
+  void fork(Lane lane) const { order(Lane::main, lane); }
   /// The other way round.
-  void join() const { order(Lane::beside, Lane::main); }
+  void join(Lane lane) const { order(lane, Lane::main); }
 
  private:
   void order(Lane before, Lane after) const;
@@ -49,6 +51,7 @@ class StreamLanes {
   const std::shared_ptr<const Gpu> gpu_;
   const DriverStream main_;
   const DriverStream beside_;
+  const DriverStream aside_;
   EventHandle border_ = nullptr;
 };
 

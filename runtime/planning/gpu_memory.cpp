@@ -65,7 +65,7 @@ class ReplicaMemoryOf {
       scratch = std::max(scratch, scratch_of(l));
     }
     activations += gradients() + on_a_boundary(scratch) + on_a_boundary(sizeof(std::uint64_t));
-    return {activations, kProductParts, kWorkspace + landing() + relu_masks(), dnn()};
+    return {activations, kProductParts, 2 * kWorkspace + landing() + relu_masks(), dnn()};
   }
 
  private:
@@ -159,7 +159,8 @@ class ReplicaMemoryOf {
       landing += on_a_boundary(weights_of(l) * element_bytes_);
       computes = true;
     }
-    return landing + (computes ? kDnnWorkspace - kWorkspace : 0);
+    // Gradients to weights have a workspace of their own.
+    return landing + (computes ? 2 * (kDnnWorkspace - kWorkspace) : 0);
   }
   std::uint64_t relu_masks() const {
     std::uint64_t bytes = 0;
@@ -181,11 +182,17 @@ class ReplicaMemoryOf {
     const auto count = static_cast<std::uint32_t>(graph_.layers().size());
     for (std::uint32_t l = 0; l < count; ++l)
       if (is_loss(graph_, l)) take_turn(graph_.inputs_of(l).front()), ++turn;
+    std::optional<std::uint32_t> read_aside;  // the gradient to weights may be computed from it until the next one is
     for (std::uint32_t l = count; l-- > 0; ++turn) {
       if (is_loss(graph_, l) || puts_out_what_it_reads(l) || !graph_.is_trained(graph_.output_tensor(l))) continue;
       take_turn(graph_.output_tensor(l));
       for (const std::uint32_t input : graph_.inputs_of(l)) take_turn(input);
+      const Operation& operation = graph_.layers()[l].operation;
+      if (!std::holds_alternative<Dense>(operation) && !std::holds_alternative<Conv2d>(operation)) continue;
+      if (read_aside) take_turn(*read_aside);
+      read_aside = graph_.output_tensor(l);
     }
+    if (read_aside) --turn, take_turn(*read_aside);
     std::vector<BlockLifetimes> blocks;
     for (std::uint32_t t = 0; t < uses.size(); ++t)
       if (uses[t]) blocks.push_back({values(t, element_bytes_), {*uses[t]}});

@@ -1,3 +1,4 @@
+#include "devices/cuda/cuda_stream.hpp"
 #include "tests/devices/cuda_trial.hpp"
 
 // What computes a CUDA device's products, and what happens where a library cannot. Which library is opened is in
@@ -165,6 +166,31 @@ TEST(CudaProducts, AreRoundedToTf32OnlyWhereThatIsAskedFor) {
   const double rounded = distance(gradients_by({.tf32 = true}), own);
   EXPECT_GT(rounded, 1e-5);
   EXPECT_LT(rounded, 1e-2);
+}
+
+/// A library that notes on which streams of the driver it is called.
+struct CalledOn final : LibraryCalls {
+  std::vector<void*> streams;
+  void enqueue(void* stream, std::span<const std::byte>) override { streams.push_back(stream); }
+};
+
+TEST(CudaProducts, AsideAreOnAStreamOfTheirOwnUntilTheyAreJoined) {
+  Trial trial{by_kernels(), net()};
+  auto& stream = dynamic_cast<cuda::CudaStream&>(trial.stream());
+  CalledOn library;
+  const auto call = [&] { stream.launch_library(library, {}); };
+  call();
+  stream.aside(call);
+  call();
+  stream.aside(call);
+  stream.join_aside();
+  ASSERT_EQ(library.streams.size(), 4);
+  EXPECT_NE(library.streams[1], library.streams[0]);
+  EXPECT_EQ(library.streams[2], library.streams[0]);
+  EXPECT_EQ(library.streams[3], library.streams[1]);
+  EXPECT_THROW(stream.aside([&] { stream.aside(call); }), Error);
+  stream.join_aside();
+  EXPECT_TRUE(trial.end().ok());
 }
 
 // Another rank may be reading them still: that is what the wait was for.

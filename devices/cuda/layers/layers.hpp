@@ -103,7 +103,8 @@ bool forward_with_relu(const Operation& operation, const LayerWork& work, const 
                        const Pass& pass);
 /// Whether backward() of a dense layer can with this relu_mask.
 bool has_relu_gradient(const Dense& dense, const LayerWork& work, const std::byte* mask, const Pass& pass);
-/// Of a loss: nothing, since its forward pass gives the gradient, too.
+/// Of a loss: nothing, since its forward pass gives the gradient, too. Of a layer with weights: the gradient to them
+/// may still be computed aside (CudaStream::aside), from its input and the gradient to its output.
 void backward(const LayerWork& work, const Operation& operation, const Pass& pass);
 
 /// All elements, one after the other. At null, or where they are already: nothing is done.

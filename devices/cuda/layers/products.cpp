@@ -83,7 +83,8 @@ void backward(const Affine& of, const LayerWork& work, const Pass& pass) {
   to_weights.extents = {1, of.units, of.inner, of.rows};
   SumColumnsArgs to_bias = sums_of(output, of.rows, of.units);
   pass.math.multiply_to_gradient(pass.stream, to_weights, of.has_bias ? &to_bias : nullptr,
-                                 of.has_bias ? work.parameters[1].gradient : nullptr);
+                                 of.has_bias ? work.parameters[1].gradient : nullptr,
+                                 /*is_last=*/work.gradients[0].at == nullptr);
   if (work.gradients[0].at == nullptr) return;
   MultiplyArgs to_input = product_to_input(of, work);
   if (work.relu_mask != nullptr) return pass.math.multiply_to_relu(pass.stream, to_input, work.relu_mask);
