@@ -260,7 +260,9 @@ void CudaReplica::take_memory(const Graph& graph, const MathLibraries& libraries
     if (!stage.is_loss && same_[stage.written] == stage.written && !is_unwritten_[stage.written])
       places[stage.written] = take(rows * tensors_[stage.written].width() * bytes_of(tensors_[stage.written].type));
     const bool has_mask = stage.after != nullptr && libraries.products != nullptr;
-    kept.push_back(take(has_mask ? relu_mask_bytes(rows, tensors_[stage.written].shape) : stage.room.kept));
+    const std::uint64_t needed =
+        libraries.dnn != nullptr ? std::max(stage.room.kept, stage.room.dnn_kept) : stage.room.kept;
+    kept.push_back(take(has_mask ? relu_mask_bytes(rows, tensors_[stage.written].shape) : needed));
     most.scratch = std::max(most.scratch, stage.room.scratch);
     most.math.summed_columns = std::max(most.math.summed_columns, stage.room.math.summed_columns);
     most.math.landed_bytes = std::max(most.math.landed_bytes, stage.room.math.landed_bytes);

@@ -358,30 +358,6 @@ TEST(CudaKernels, GiveTheSameBitsInPacksAndOneByOne) {
   }
 }
 
-/// Windows that overlap, of images with edges, whose elements are often equal.
-TEST(CudaKernels, PoolTheSameInPacksAndOneByOne) {
-  for (const Stored type : {Stored::f32, Stored::bf16}) {
-    for (const PoolKind kind : {PoolKind::max, PoolKind::average}) {
-      for (const std::uint32_t channels : {4U, 12U}) {
-        const PoolShape shape{2, 7, 6, channels, 4, 3, 3, 3, 2, 2, 1, 1};
-        expect_same_in_packs(shape.count_out(), type, [&](Tensor& to, Tensor&, Tensor&) {
-          const std::size_t shift = reinterpret_cast<std::uintptr_t>(to.at()) % 16 == 0 ? 0 : 1;
-          Tensor from{5, shape.count_in(), type, shift};
-          launch("pool", PoolArgs{nullptr, to.at(), from.at(), shape, kind, type, type, 0});
-        });
-        expect_same_in_packs(shape.count_in(), type, [&](Tensor& to, Tensor& input, Tensor&) {
-          const std::size_t shift = reinterpret_cast<std::uintptr_t>(to.at()) % 16 == 0 ? 0 : 1;
-          Tensor output{5, shape.count_out(), type, shift}, gradient{6, shape.count_out(), type, shift};
-          launch("pool", PoolArgs{nullptr, output.at(), input.at(), shape, kind, type, type, 0});
-          PoolBackArgs args{nullptr, to.at(), gradient.at(), input.at(), output.at(), shape,
-                            kind,    type,    type,          type,       type,        1};
-          launch("pool_back", args);
-        });
-      }
-    }
-  }
-}
-
 TEST(CudaKernels, MoveColumnsInPacksOrNotWhateverTheirDistances) {
   for (const auto& [width, to_stride, from_stride, first] :
        {std::array<std::size_t, 4>{8, 24, 8, 8}, {8, 8, 20, 4}, {8, 9, 8, 0}, {7, 28, 7, 4}, {8, 16, 16, 3}}) {

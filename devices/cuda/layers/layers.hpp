@@ -75,6 +75,7 @@ struct Pass {
 /// Bytes that a layer keeps, and of scratch, for batches of `rows`.
 struct LayerRoom {
   std::uint64_t kept = 0, scratch = 0;
+  std::uint64_t dnn_kept = 0;  // at least, where cuDNN may compute the layer
   MathRoom math{};
 };
 /// Throws Error{unsupported} with the reason for what has no kernels.

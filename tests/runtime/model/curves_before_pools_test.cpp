@@ -8,9 +8,9 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-MATCHER_P2(IsFused, curve, pool, "") { return arg.curve == curve && arg.pool == pool; }
+MATCHER_P2(IsCurveBefore, curve, pool, "") { return arg.curve == curve && arg.pool == pool; }
 
-std::vector<CurveBeforePool> found_in(std::vector<Layer> layers) {
+std::vector<CurveBeforePool> curves_in(std::vector<Layer> layers) {
   layers.insert(layers.begin(), {"conv", Conv2d{.filters = 4, .kernel = {3, 3}}});
   layers.push_back({"out", Dense{3}});
   layers.push_back({"loss", SoftmaxCrossEntropy{}});
@@ -19,20 +19,20 @@ std::vector<CurveBeforePool> found_in(std::vector<Layer> layers) {
 
 TEST(CurvesBeforePools, AreThoseBehindConvolutionsThatFallNowhere) {
   const Conv2d conv{.filters = 4, .kernel = {1, 1}};
-  EXPECT_THAT(found_in({{"r", Relu{}}, {"p", MaxPool{}}, {"more", conv}, {"t", Tanh{}}, {"q", MaxPool{}}}),
-              ElementsAre(IsFused(1U, 2U), IsFused(4U, 5U)));
-  EXPECT_THAT(found_in({{"s", Sigmoid{}}, {"p", MaxPool{}}}), ElementsAre(IsFused(1U, 2U)));
-  EXPECT_THAT(found_in({{"g", Gelu{}}, {"p", MaxPool{}}}), IsEmpty());
-  EXPECT_THAT(found_in({{"r", Relu{}}, {"p", AveragePool{}}}), IsEmpty());
-  EXPECT_THAT(found_in({{"norm", BatchNorm{}}, {"r", Relu{}}, {"p", MaxPool{}}}), IsEmpty());
-  EXPECT_THAT(found_in({{"p", MaxPool{}}, {"t", Tanh{}}, {"q", MaxPool{}}}), IsEmpty());
+  EXPECT_THAT(curves_in({{"r", Relu{}}, {"p", MaxPool{}}, {"more", conv}, {"t", Tanh{}}, {"q", MaxPool{}}}),
+              ElementsAre(IsCurveBefore(1U, 2U), IsCurveBefore(4U, 5U)));
+  EXPECT_THAT(curves_in({{"s", Sigmoid{}}, {"p", MaxPool{}}}), ElementsAre(IsCurveBefore(1U, 2U)));
+  EXPECT_THAT(curves_in({{"g", Gelu{}}, {"p", MaxPool{}}}), IsEmpty());
+  EXPECT_THAT(curves_in({{"r", Relu{}}, {"p", AveragePool{}}}), IsEmpty());
+  EXPECT_THAT(curves_in({{"norm", BatchNorm{}}, {"r", Relu{}}, {"p", MaxPool{}}}), IsEmpty());
+  EXPECT_THAT(curves_in({{"p", MaxPool{}}, {"t", Tanh{}}, {"q", MaxPool{}}}), IsEmpty());
 }
 
 TEST(CurvesBeforePools, AreNotWhereSomethingElseReadsThemOrWhatTheyRead) {
   EXPECT_THAT(
-      found_in({{"r", Relu{}}, {"p", MaxPool{}, {"r"}}, {"q", AveragePool{}, {"r"}}, {"sum", Add{}, {"p", "q"}}}),
+      curves_in({{"r", Relu{}}, {"p", MaxPool{}, {"r"}}, {"q", AveragePool{}, {"r"}}, {"sum", Add{}, {"p", "q"}}}),
       IsEmpty());
-  EXPECT_THAT(found_in({{"r", Relu{}}, {"p", MaxPool{}}, {"q", MaxPool{}, {"conv"}}, {"sum", Add{}, {"p", "q"}}}),
+  EXPECT_THAT(curves_in({{"r", Relu{}}, {"p", MaxPool{}}, {"q", MaxPool{}, {"conv"}}, {"sum", Add{}, {"p", "q"}}}),
               IsEmpty());
 }
 

@@ -200,28 +200,36 @@ void time_columns(KernelTimes& times, Stored type, std::uint64_t rows, std::uint
   times.time(of("sum_columns with a norm's", type, {rows, columns}), 2 * tensor, items, args);
 }
 
-void time_channels(KernelTimes& times, Stored type, std::uint64_t rows, std::uint64_t channels) {
+void time_channels(KernelTimes& times, Stored type, std::uint64_t rows, std::uint32_t channels) {
   times.begin();
   const std::uint64_t count = rows * channels, tensor = count * bytes_of(type);
-  const ColumnSums sums = cut(times, rows, channels);
+  const ChannelTiles tiles = channel_tiles(rows, channels, type != Stored::f32, 2 * times.processors());
+  const std::uint64_t items = std::uint64_t{count_blocks(tiles)} * kBlockThreads;
   void *const x = times.take(count, type), *const gradient = times.take(count, type),
               *const y = times.take(count, type);
-  auto* const moments = times.take<ChannelMoments>(channels);
   const auto* const scale = times.take<float>(channels);
-  SumChannelsArgs sum{};
-  sum.to = moments, sum.partial = times.take<Moments>(sums.parts * channels), sum.from = x, sum.sums = sums;
-  sum.from_type = type, sum.epsilon = 1e-5F;
-  times.time(of("sum_channels", type, {rows, channels}), tensor, count_tiles(sums) * kBlockThreads, sum);
-  times.time(of("normalize_channels", type, {rows, channels}), 2 * tensor, count,
-             NormalizeChannelsArgs{nullptr, y, x, moments, scale, scale, count, channels, type, type});
-  SumChannelSlopesArgs slopes{};
-  slopes.sums_to = times.take<SlopeSums>(channels), slopes.partial = times.take<SlopeSums>(sums.parts * channels);
-  slopes.gradient = gradient, slopes.from = x, slopes.moments = moments, slopes.sums = sums;
-  slopes.gradient_type = slopes.from_type = type;
-  times.time(of("sum_channel_slopes", type, {rows, channels}), 2 * tensor, count_tiles(sums) * kBlockThreads, slopes);
-  times.time(of("normalize_channels_back", type, {rows, channels}), 3 * tensor, count,
-             NormalizeChannelsBackArgs{
-                 nullptr, {y, type, 0}, gradient, x, moments, slopes.sums_to, scale, count, channels, type, type});
+  SumMomentsArgs sum{};
+  sum.to = times.take<float>(3 * channels), sum.partial = times.take<Moments>(tiles.parts * channels);
+  sum.from = x, sum.from_type = type, sum.tiles = tiles, sum.epsilon = 1e-5F;
+  times.time(of("sum_moments", type, {rows, channels}), tensor, items, sum);
+  NormalizeBatchArgs normalize{};
+  normalize.to = y, normalize.from = x, normalize.to_type = normalize.from_type = normalize.added_type = type;
+  normalize.moments = sum.to, normalize.scale = normalize.shift = scale, normalize.tiles = tiles;
+  normalize.with_relu = 1;
+  times.time(of("normalize_batch with a ReLU", type, {rows, channels}), 2 * tensor, items, normalize);
+  SumSlopesArgs slopes{};
+  slopes.sums_to = times.take<float>(2 * channels), slopes.partial = times.take<SlopeSums>(tiles.parts * channels);
+  slopes.scale_to = times.take<float>(channels), slopes.shift_to = times.take<float>(channels);
+  slopes.mean_to = times.take<float>(channels), slopes.variance_to = times.take<float>(channels);
+  slopes.gradient = gradient, slopes.from = x, slopes.moments = sum.to, slopes.scale = slopes.shift = scale;
+  slopes.gradient_type = slopes.from_type = slopes.kept_type = type, slopes.tiles = tiles;
+  slopes.samples = times.take<std::uint64_t>(1), slopes.relu = NormRelu::again;
+  times.time(of("sum_slopes of a ReLU", type, {rows, channels}), 2 * tensor, items, slopes);
+  NormalizeBatchBackArgs back{};
+  back.to = {y, type, 0}, back.gradient = gradient, back.from = x, back.moments = sum.to, back.sums = slopes.sums_to;
+  back.scale = back.shift = scale, back.tiles = tiles, back.gradient_type = back.from_type = type;
+  back.relu = NormRelu::again;
+  times.time(of("normalize_batch_back of a ReLU", type, {rows, channels}), 3 * tensor, items, back);
 }
 
 void time_rows(KernelTimes& times, Stored type, std::uint64_t rows, std::uint64_t width) {
@@ -262,17 +270,22 @@ void time_loss(KernelTimes& times, Stored type, std::uint64_t rows, std::uint32_
              args);
 }
 
-void time_pools(KernelTimes& times, Stored type, const PoolShape& shape) {
+void time_pools(KernelTimes& times, Stored type, PoolShape shape) {
   times.begin();
+  find_divisors(shape);
   const std::uint64_t in = shape.count_in(), out = shape.count_out(), bytes = bytes_of(type);
-  void *const input = times.take(in, type), *const output = times.take(out, type);
-  times.time(of("pool", type, {shape.images, shape.height, shape.width, shape.channels}), (in + out) * bytes, out,
-             PoolArgs{nullptr, output, input, shape, PoolKind::max, type, type, 0});
-  PoolBackArgs back{};
-  back.to = times.take(in, type), back.gradient = times.take(out, type), back.input = input, back.output = output;
-  back.shape = shape, back.to_type = back.gradient_type = back.input_type = back.output_type = type;
-  times.time(of("pool_back", type, {shape.images, shape.height, shape.width, shape.channels}), 2 * (in + out) * bytes,
-             in, back);
+  MaxPoolArgs args{};
+  args.to = times.take(out, type), args.from = times.take(in, type), args.index = times.take<std::byte>(out);
+  args.shape = shape, args.to_type = args.from_type = type;
+  divide_among_threads(args);
+  times.time(of("max_pool", type, {shape.images, shape.height, shape.width, shape.channels}), (in + out) * bytes + out,
+             count_items(args), args);
+  MaxPoolBackArgs back{};
+  back.to = {times.take(in, type), type, 0}, back.gradient = times.take(out, type), back.index = args.index;
+  back.shape = shape, back.gradient_type = type;
+  divide_among_threads(back);
+  times.time(of("max_pool_back", type, {shape.images, shape.height, shape.width, shape.channels}),
+             (in + out) * bytes + out, count_items(back), back);
 }
 
 void time_tokens(KernelTimes& times, Stored type) {
