@@ -181,7 +181,7 @@ void EngineTimer::convolve(const ConvolutionForm& form, std::int64_t result) {
              .count = counts[static_cast<std::size_t>(result)],
              .type = to_weights ? Stored::f32 : form.type,
              .adds = form.adds ? 1U : 0U,
-             .parts = parts_of(extents_of(args), gpu_->processors()),
+             .parts = parts_of<Args>(extents_of(args), gpu_->processors()),
              .scale = 1};
   if (args.to.parts > 1) args.to.partial = partial_.as<float>();
   launch(args, count_tiles(extents_of(args)) * args.to.parts * kBlockThreads);

@@ -50,7 +50,7 @@ template <class Args>
 void Math::launch(CudaStream& stream, Args& args, const ProductExtents& extents, std::uint64_t bias_width) const {
   const std::uint64_t tiles = count_tiles(extents);
   const bool is_dense = args.to.count == extents.batches * extents.rows * extents.columns;
-  args.to.parts = is_dense ? parts_of(extents, processors_) : 1;
+  args.to.parts = is_dense ? parts_of<Args>(extents, processors_) : 1;
   args.to.partial = args.to.parts > 1 ? reinterpret_cast<float*>(scratch_) : nullptr;
   stream.launch(args, tiles * args.to.parts * kBlockThreads);
   if (args.to.parts == 1) return;

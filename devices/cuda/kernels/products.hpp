@@ -2,23 +2,22 @@
 
 #include "devices/cuda/kernels/numbers.hpp"
 
-// Products of matrices. A block of threads computes a tile of the result at a time, over stretches of 16 of the inner
-// extent, which it brings to its shared memory; each thread computes a square of the tile, in registers. While a
-// stretch is multiplied, the next one is on its way. Sums are in f32 and in one order. Where there are fewer tiles than
-// processors, the inner extent is cut into parts, whose sums a second kernel adds up.
+// Products of matrices. A block of threads computes a tile of the result at a time, over stretches of the inner extent,
+// which it brings to its shared memory; each thread computes a square of the tile, in registers. While a stretch is
+// multiplied, the next one is on its way. Sums are in f32 and in one order. Where there are fewer tiles than processors,
+// the inner extent is cut into parts, whose sums a second kernel adds up.
 namespace troupe::cuda {
 
-inline constexpr unsigned kTileDepth = 16;
-
 /// The shapes of tiles. A product has the one in whose tiles the least is left empty.
-template <unsigned kOfRows, unsigned kOfColumns, unsigned kOfThread>
+/// A stretch has kDepth terms: of small tiles more, since there is less to multiply while the next one is on its way.
+template <unsigned kOfRows, unsigned kOfColumns, unsigned kOfThread, unsigned kOfStretch>
 struct Tile {
-  static constexpr unsigned kRows = kOfRows, kColumns = kOfColumns, kPart = kOfThread;
+  static constexpr unsigned kRows = kOfRows, kColumns = kOfColumns, kPart = kOfThread, kDepth = kOfStretch;
   static_assert(kRows / kPart * (kColumns / kPart) == kBlockThreads);
 };
-using SquareTile = Tile<64, 64, 4>;
-using TallTile = Tile<128, 32, 4>;                     // for few columns
-using SmallTile = Tile<32, 32, 2>;                     // for few rows and columns
+using SquareTile = Tile<64, 64, 4, 16>;
+using TallTile = Tile<128, 32, 4, 16>;                 // for few columns
+using SmallTile = Tile<32, 32, 2, 32>;                 // for few rows and columns
 inline constexpr std::uint64_t kMostOfTile = 64 * 64;  // elements
 
 /// Where the sums of a product go.
@@ -63,8 +62,9 @@ constexpr std::uint64_t count_tiles(const ProductExtents& of) noexcept {
 }
 /// How many terms of the inner extent a part has; the last one may have fewer.
 constexpr std::uint64_t terms_of_part(const ProductExtents& of, std::uint32_t parts) noexcept {
-  const std::uint64_t stretches = (of.inner + kTileDepth - 1) / kTileDepth;
-  return (stretches + parts - 1) / parts * kTileDepth;
+  constexpr std::uint64_t kTogether = 16;
+  const std::uint64_t stretches = (of.inner + kTogether - 1) / kTogether;
+  return (stretches + parts - 1) / parts * kTogether;
 }
 
 /// A row of a thread's part of a tile.
@@ -97,10 +97,10 @@ TROUPE_KERNEL_BODY Element element_at(const void* from, Stored type, std::uint64
 /// What a thread brings of an operand of `kSide` rows or columns (its lines), with `kSide / 16` elements of each
 /// stretch. Where terms are next to each other in memory, threads that follow each other bring terms that do, otherwise
 /// lines. What belongs to a line is found once, and what belongs to a term once for each stretch.
-template <unsigned kSide, class Line>
+template <unsigned kSide, unsigned kDepth, class Line>
 class Bringing {
  public:
-  static constexpr unsigned kCount = kSide * kTileDepth / kBlockThreads;
+  static constexpr unsigned kCount = kSide * kDepth / kBlockThreads;
 
   /// `line_of(l)`: of line `first + l`, where there is one.
   template <class LineOf>
@@ -120,7 +120,7 @@ class Bringing {
   TROUPE_KERNEL_MEMBER void bring(unsigned thread, bool by_terms, std::uint64_t term, std::uint64_t end,
                                   const TermOf& term_of, const ElementOf& element_of) {
     if (by_terms) {
-      const std::uint64_t at = term + thread % kTileDepth;
+      const std::uint64_t at = term + thread % kDepth;
       const auto of_term = term_of(at < end ? at : term);
       for (unsigned n = 0; n < kCount; ++n)
         brought_[n] = at < end && is_there(n) ? element_of(lines_[n], of_term) : Element{};
@@ -134,7 +134,7 @@ class Bringing {
   /// To the block's memory: [terms, lines].
   TROUPE_KERNEL_MEMBER void put(unsigned thread, bool by_terms, Stored type, float* shared) const {
     for (unsigned n = 0; n < kCount; ++n) {
-      const unsigned term = by_terms ? thread % kTileDepth : thread / kSide + n * (kBlockThreads / kSide);
+      const unsigned term = by_terms ? thread % kDepth : thread / kSide + n * (kBlockThreads / kSide);
       shared[term * tile_pitch(kSide) + line(thread, by_terms, n)] = widened(brought_[n], type).of[0];
     }
   }
@@ -142,7 +142,7 @@ class Bringing {
  private:
   TROUPE_KERNEL_MEMBER bool is_there(unsigned n) const { return (are_there_ >> n & 1U) != 0; }
   static TROUPE_KERNEL_MEMBER unsigned line(unsigned thread, bool by_terms, unsigned n) {
-    return by_terms ? thread / kTileDepth + n * (kBlockThreads / kTileDepth) : thread % kSide;
+    return by_terms ? thread / kDepth + n * (kBlockThreads / kDepth) : thread % kSide;
   }
 
   Line lines_[kCount];
@@ -160,7 +160,7 @@ TROUPE_KERNEL_BODY void multiply_tiles_of(const Block& block, const ProductExten
   struct Sums {
     TileRow<kPart> rows[kPart];
   };
-  float* const right = left + kTileDepth * kLeftPitch;
+  float* const right = left + Tile::kDepth * kLeftPitch;
   void* const at = to.parts > 1 ? nullptr : block.at(to.at);
   float* const partial = block.at(to.partial);
   const float* const bias = block.at(to.bias);
@@ -173,8 +173,8 @@ TROUPE_KERNEL_BODY void multiply_tiles_of(const Block& block, const ProductExten
     const std::uint64_t part = tile / (across * down) % to.parts, batch = tile / (across * down) / to.parts;
     const std::uint64_t end = (part + 1) * terms < of.inner ? (part + 1) * terms : of.inner;
     OfEachThread<Sums> all;
-    OfEachThread<Bringing<Tile::kRows, LeftLine>> lefts;
-    OfEachThread<Bringing<Tile::kColumns, RightLine>> rights;
+    OfEachThread<Bringing<Tile::kRows, Tile::kDepth, LeftLine>> lefts;
+    OfEachThread<Bringing<Tile::kColumns, Tile::kDepth, RightLine>> rights;
     const auto bring = [&](unsigned t, std::uint64_t term) {
       lefts[t].bring(
           t, l, term, end, [&](std::uint64_t k) { return product.left_term(batch, k); },
@@ -190,18 +190,18 @@ TROUPE_KERNEL_BODY void multiply_tiles_of(const Block& block, const ProductExten
                       [&](std::uint64_t column) { return product.right_column(batch, column); });
       if (part * terms < end) bring(t, part * terms);
     });
-    for (std::uint64_t term = part * terms; term < end; term += kTileDepth) {
+    for (std::uint64_t term = part * terms; term < end; term += Tile::kDepth) {
       block.for_each_thread([&](unsigned t) {
         lefts[t].put(t, l, product.left_type(), left);
         rights[t].put(t, r, product.right_type(), right);
       });
       block.barrier();
       block.for_each_thread([&](unsigned t) {
-        if (term + kTileDepth < end) bring(t, term + kTileDepth);
+        if (term + Tile::kDepth < end) bring(t, term + Tile::kDepth);
         const unsigned row = t / kAcross * kPart, column = t % kAcross * kPart;
         if (first_row + row >= of.rows || first_column + column >= of.columns) return;
         Sums sums = all[t];
-        for (unsigned k = 0; k < kTileDepth; ++k) {
+        for (unsigned k = 0; k < Tile::kDepth; ++k) {
           const auto a = *reinterpret_cast<const TileRow<kPart>*>(left + k * kLeftPitch + row);
           const auto b = *reinterpret_cast<const TileRow<kPart>*>(right + k * kRightPitch + column);
           for (unsigned i = 0; i < kPart; ++i)
@@ -228,7 +228,7 @@ TROUPE_KERNEL_BODY void multiply_tiles_of(const Block& block, const ProductExten
 template <class Product>
 TROUPE_KERNEL_BODY void multiply_tiles(const Block& block, const ProductExtents& of, const ProductTo& to,
                                        const Product& product) {
-  constexpr unsigned kMostShared = kTileDepth * (tile_pitch(TallTile::kRows) + tile_pitch(TallTile::kColumns));
+  constexpr unsigned kMostShared = TallTile::kDepth * (tile_pitch(TallTile::kRows) + tile_pitch(TallTile::kColumns));
   auto* const shared = reinterpret_cast<float*>(block.template shared<TileRow<4>, kMostShared / 4>());
   switch (tile_shape(of)) {
     case TileShape::square: return multiply_tiles_of<SquareTile>(block, of, to, product, shared);
