@@ -610,7 +610,8 @@ void CudaStream::update(const RuleStep& rule, std::uint64_t number, const Stripe
   args.count_parts = contributions.size();
   fill_parts<const float>(device_.memory(), contributions, args.count * sizeof(float), "contributions to an update",
                           args.parts);
-  if (args.journal == nullptr) return launch(args, args.count);
+  // No more blocks than run at once: each begins with a chain of reads that the others would have to wait for.
+  if (args.journal == nullptr) return launch(args, args.count / kPack + 2, 3 * gpu_->processors());
   const std::uint64_t blocks = (args.count + UpdateJournal::kBlockElements - 1) / UpdateJournal::kBlockElements;
   TROUPE_CHECK(number > 0 && number < (std::uint64_t{1} << 40) && blocks < (1U << kJournalBits) - 1, Code::invalid,
                "update ", number, " of ", blocks,

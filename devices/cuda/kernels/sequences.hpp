@@ -96,50 +96,52 @@ struct EmbedBackArgs {
   Stored gradient_type;
   Factor factor{};  // of the sums
 };
-/// How many columns a block sums at a time.
-inline constexpr unsigned kEmbeddedColumns = kPack * kWarpThreads;
+/// Places that a warp has on their way at once.
+inline constexpr unsigned kPlacesInFlight = 16;
+/// A block sums a warp's width of columns of one token at a time.
 constexpr std::uint64_t count_tiles(const EmbedBackArgs& args) noexcept {
-  return (args.width + kEmbeddedColumns - 1) / kEmbeddedColumns * args.count;
+  return (args.width + kWarpThreads - 1) / kWarpThreads * args.count;
 }
-/// The warps of a block share the places with one token; each takes every kWarps-th of them.
+/// The warps of a block share the places with one token; each takes every kWarps-th of them. A block has tiles that
+/// follow each other, most of which are not the first place of a token: their links are in its cache.
 TROUPE_KERNEL_BODY void embed_back(const Block& block, const EmbedBackArgs& args) {
   float* const to = block.at(args.to);
   const void* const gradient = block.at(args.gradient);
   const std::int32_t* const tokens = block.at(args.tokens);
   const TokenLink* const links = block.at(args.links);
   const float factor = value_of(block, args.factor);
-  float* const sums = block.shared<float, kWarps * kEmbeddedColumns>();
-  const std::uint64_t across = (args.width + kEmbeddedColumns - 1) / kEmbeddedColumns;
-  for (std::uint64_t tile = block.index(); tile < count_tiles(args); tile += block.count()) {
-    const TokenLink* const some = links + tile / across;
-    const std::uint64_t first = tile % across * kEmbeddedColumns;
+  float* const sums = block.shared<float, kBlockThreads>();
+  const std::uint64_t tiles = count_tiles(args), own_tiles = (tiles + block.count() - 1) / block.count();
+  const std::uint64_t begin = block.index() * own_tiles, end = begin + own_tiles < tiles ? begin + own_tiles : tiles;
+  for (std::uint64_t tile = begin; tile < end; ++tile) {
+    const RowPlace at = place_in_rows(tile, args.count);
+    const TokenLink* const some = links + at.column;
     const std::uint32_t repeats = some->repeats;
     if (repeats == 0) continue;
     block.for_each_thread([&](unsigned t) {
-      float own[kPack]{};
-      for (std::uint32_t n = t / kWarpThreads; n < repeats; n += kInFlight * kWarps) {
-        float brought[kInFlight][kPack]{};
-        for (unsigned j = 0; j < kInFlight; ++j) {
-          if (n + j * kWarps >= repeats) break;
-          const std::uint64_t row = static_cast<std::uint64_t>(some[n + j * kWarps].place) * args.width;
-          for (unsigned k = 0; k < kPack; ++k) {
-            const std::uint64_t column = first + k * kWarpThreads + t % kWarpThreads;
-            if (column < args.width) brought[j][k] = load(gradient, args.gradient_type, row + column);
-          }
-        }
-        for (unsigned j = 0; j < kInFlight; ++j)
-          for (unsigned k = 0; k < kPack; ++k) own[k] += brought[j][k];
+      const std::uint64_t column = at.row * kWarpThreads + t % kWarpThreads;
+      const std::uint32_t until = column < args.width ? repeats : 0;
+      float own = 0;
+      for (std::uint32_t n = t / kWarpThreads; n < until; n += kPlacesInFlight * kWarps) {
+        std::int32_t places[kPlacesInFlight]{};
+        for (unsigned j = 0; j < kPlacesInFlight; ++j)
+          if (n + j * kWarps < until) places[j] = some[n + j * kWarps].place;
+        StoredNumbers<1> brought[kPlacesInFlight]{};  // zeros where no place is left
+        for (unsigned j = 0; j < kPlacesInFlight; ++j)
+          if (n + j * kWarps < until)
+            brought[j] = bring(Width<1>{}, gradient, args.gradient_type,
+                               static_cast<std::uint64_t>(places[j]) * args.width + column);
+        for (const StoredNumbers<1>& one : brought) own += widened(one, args.gradient_type).of[0];
       }
-      for (unsigned k = 0; k < kPack; ++k)
-        sums[t / kWarpThreads * kEmbeddedColumns + k * kWarpThreads + t % kWarpThreads] = own[k];
+      sums[t] = own;
     });
     block.barrier();
-    const std::uint64_t row = static_cast<std::uint64_t>(tokens[some->place]) * args.width;
-    block.for_each_here(kEmbeddedColumns, [&](std::uint64_t c) {
-      if (first + c >= args.width) return;
+    block.for_each_here(kWarpThreads, [&](std::uint64_t c) {
+      const std::uint64_t column = at.row * kWarpThreads + c;
+      if (column >= args.width) return;
       float sum = sums[c];
-      for (unsigned warp = 1; warp < kWarps; ++warp) sum += sums[warp * kEmbeddedColumns + c];
-      to[row + first + c] = sum * factor;
+      for (unsigned warp = 1; warp < kWarps; ++warp) sum += sums[warp * kWarpThreads + c];
+      to[static_cast<std::uint64_t>(tokens[some->place]) * args.width + column] = sum * factor;
     });
     block.barrier();
   }
