@@ -48,7 +48,6 @@ class DnnTrial {
   template <class Args>
   void launch(Args& args, std::uint64_t items);
   void multiply(MultiplyArgs args);
-  std::byte* floats(std::uint64_t count) { return memory(count * sizeof(float)); }
   std::vector<float> read(const std::byte* from, std::uint64_t count, Stored type);
   double distance(const std::byte* found, const std::byte* own, std::uint64_t count, Stored type) {
     return relative_distance(read(found, count, type), read(own, count, type));

@@ -26,6 +26,8 @@ struct ChannelTiles {
 inline constexpr unsigned kMostPack = 8, kMostAcross = 8;
 /// Rows that a thread has on their way at once; parts have at least so many for each thread.
 inline constexpr unsigned kRowsAtOnce = 4;
+/// Parts that a thread has on their way at once when it joins them.
+inline constexpr unsigned kPartsAtOnce = 8;
 
 constexpr std::uint32_t rows_of_block(const ChannelTiles& of) noexcept { return kBlockThreads / of.across; }
 constexpr std::uint32_t tiles_across(const ChannelTiles& of) noexcept {
@@ -186,6 +188,16 @@ TROUPE_KERNEL_BODY void with_pack(const ChannelTiles& tiles, Act&& act) {
   act(std::integral_constant<unsigned, 1>{});
 }
 
+/// act(kept, left) while more than one of `count` are left, of which those from `kept` on are then added to the others.
+template <class Act>
+TROUPE_KERNEL_BODY void for_each_halving(std::uint32_t count, Act&& act) {
+  for (std::uint32_t left = count; left > 1;) {
+    const std::uint32_t kept = (left + 1) / 2;
+    act(kept, left);
+    left = kept;
+  }
+}
+
 /// Two sums of a channel.
 struct SumPair {
   float first, second;
@@ -207,10 +219,10 @@ TROUPE_KERNEL_BODY void sum_tiles(const Block& block, const ChannelTiles& tiles,
       for (unsigned k = 0; k < kCount; ++k) pairs[k * kBlockThreads + t] = own[k];
     });
     block.barrier();
-    for (std::uint32_t left = rows_of_block(tiles); left > 1;) {
-      const std::uint32_t kept = (left + 1) / 2, distance = kept * tiles.across, count = left * tiles.across - distance;
+    for_each_halving(rows_of_block(tiles), [&](std::uint32_t kept, std::uint32_t left) {
+      const std::uint32_t distance = kept * tiles.across;
       block.for_each_thread([&](unsigned t) {
-        if (t >= count) return;
+        if (t >= (left - kept) * tiles.across) return;
         for (unsigned k = 0; k < kCount; ++k) {
           SumPair& to = pairs[k * kBlockThreads + t];
           const SumPair& from = pairs[k * kBlockThreads + t + distance];
@@ -218,8 +230,7 @@ TROUPE_KERNEL_BODY void sum_tiles(const Block& block, const ChannelTiles& tiles,
         }
       });
       block.barrier();
-      left = kept;
-    }
+    });
     block.for_each_thread([&](unsigned t) {
       const ChannelThread thread = channel_thread(tiles, tile, t);
       if (thread.lane != 0 || thread.is_idle) return;
@@ -235,17 +246,25 @@ TROUPE_KERNEL_BODY void sum_tiles(const Block& block, const ChannelTiles& tiles,
     block.for_each_thread([&](unsigned t) {
       const std::uint32_t channel = first + t % channels;
       Sum sum{};
-      if (t < lanes * channels && channel < tiles.channels)
-        for (std::uint32_t p = t / channels; p < tiles.parts; p += lanes)
-          sum.add(partial[std::uint64_t{p} * tiles.channels + channel]);
+      const bool is_idle = t >= lanes * channels || channel >= tiles.channels;
+      for (std::uint32_t p = t / channels; !is_idle && p < tiles.parts; p += kPartsAtOnce * lanes) {
+        Sum brought[kPartsAtOnce]{};
+        for (unsigned n = 0; n < kPartsAtOnce; ++n)
+          if (p + n * lanes < tiles.parts)
+            brought[n] = partial[std::uint64_t{p + n * lanes} * tiles.channels + channel];
+        for (unsigned n = 0; n < kPartsAtOnce; ++n) sum.add(brought[n]);
+      }
       sums[t] = sum;
     });
     block.barrier();
+    for_each_halving(lanes, [&](std::uint32_t kept, std::uint32_t left) {
+      block.for_each_thread([&](unsigned t) {
+        if (t < (left - kept) * channels) sums[t].add(sums[t + kept * channels]);
+      });
+      block.barrier();
+    });
     block.for_each_thread([&](unsigned t) {
-      if (t >= channels || first + t >= tiles.channels) return;
-      Sum sum = sums[t];
-      for (std::uint32_t lane = 1; lane < lanes; ++lane) sum.add(sums[lane * channels + t]);
-      finish(first + t, sum);
+      if (t < channels && first + t < tiles.channels) finish(first + t, sums[t]);
     });
     block.barrier();
   });

@@ -7,7 +7,7 @@
 namespace troupe::cuda::testing::mistakes {
 namespace {
 
-constexpr std::size_t kCount = 100;
+constexpr std::size_t kElements = 100;
 using nccl::Comm;
 using nccl::Operator;
 using nccl::Type;
@@ -35,10 +35,10 @@ struct Pair : Rig {
       use(r);
       One& one = ranks[static_cast<std::size_t>(r)];
       one.stream = stream();
-      one.a = memory(kCount);
-      one.b = memory(kCount);
-      fill(one.a, kCount, one.stream);
-      fill(one.b, kCount, one.stream);
+      one.a = memory(kElements);
+      one.b = memory(kElements);
+      fill(one.a, kElements, one.stream);
+      fill(one.b, kElements, one.stream);
       must(driver.stream_synchronize, one.stream);
     }
     nccl::UniqueId id;
@@ -58,13 +58,13 @@ struct Pair : Rig {
     nccl::Result state = nccl::Result::in_progress;
     while (state == nccl::Result::in_progress) (void)nccl.comm_get_async_error(at(rank).comm, &state);
   }
-  [[gnu::always_inline]] void sum(int rank, std::size_t count = kCount) {
+  [[gnu::always_inline]] void sum(int rank, std::size_t count = kElements) {
     (void)nccl.all_reduce(words_at(at(rank).a), words_at(at(rank).a), count, Type::u64, Operator::sum, at(rank).comm,
                           at(rank).stream);
     settle(rank);
   }
   [[gnu::always_inline]] void broadcast(int rank, int root = 0) {
-    (void)nccl.broadcast(words_at(at(rank).b), words_at(at(rank).b), kCount, Type::u64, root, at(rank).comm,
+    (void)nccl.broadcast(words_at(at(rank).b), words_at(at(rank).b), kElements, Type::u64, root, at(rank).comm,
                          at(rank).stream);
     settle(rank);
   }
@@ -89,7 +89,7 @@ int collectives_in_another_order() {
 int collective_of_another_count() {
   Pair rig;
   rig.sum(0);
-  rig.sum(1, kCount / 2);
+  rig.sum(1, kElements / 2);
   rig.finish();
   return 0;
 }
@@ -104,9 +104,9 @@ int broadcast_from_another_root() {
 
 int message_of_another_size() {
   Pair rig;
-  (void)rig.nccl.send(Rig::words_at(rig.at(0).a), kCount, Type::u64, 1, rig.at(0).comm, rig.at(0).stream);
+  (void)rig.nccl.send(Rig::words_at(rig.at(0).a), kElements, Type::u64, 1, rig.at(0).comm, rig.at(0).stream);
   rig.settle(0);
-  (void)rig.nccl.recv(Rig::words_at(rig.at(1).a), kCount / 2, Type::u64, 0, rig.at(1).comm, rig.at(1).stream);
+  (void)rig.nccl.recv(Rig::words_at(rig.at(1).a), kElements / 2, Type::u64, 0, rig.at(1).comm, rig.at(1).stream);
   rig.settle(1);
   rig.finish();
   return 0;
@@ -114,7 +114,7 @@ int message_of_another_size() {
 
 int message_that_nobody_sends() {
   Pair rig;
-  (void)rig.nccl.recv(Rig::words_at(rig.at(1).a), kCount, Type::u64, 0, rig.at(1).comm, rig.at(1).stream);
+  (void)rig.nccl.recv(Rig::words_at(rig.at(1).a), kElements, Type::u64, 0, rig.at(1).comm, rig.at(1).stream);
   rig.settle(1);
   rig.finish();
   return 0;
@@ -132,7 +132,7 @@ int sum_read_on_another_stream() {
   rig.use(0);
   const StreamHandle other = rig.stream();
   for (int r = 0; r < 2; ++r) rig.sum(r);
-  rig.add("reader", rig.at(0).b, rig.at(0).a, kCount, other);
+  rig.add("reader", rig.at(0).b, rig.at(0).a, kElements, other);
   (void)rig.driver.stream_synchronize(other);
   rig.finish();
   return 0;
@@ -142,7 +142,7 @@ int sent_while_it_is_written() {
   Pair rig;
   rig.use(0);
   const StreamHandle other = rig.stream();
-  rig.add("writer", rig.at(0).b, rig.at(0).a, kCount, other);
+  rig.add("writer", rig.at(0).b, rig.at(0).a, kElements, other);
   for (int r = 0; r < 2; ++r) rig.broadcast(r);
   (void)rig.driver.stream_synchronize(other);
   rig.finish();
@@ -167,13 +167,13 @@ struct ForkedStep {
   }
   void fork() const { order(main, beside); }
   void join() const { order(beside, main); }
-  [[gnu::always_inline]] void write() { rig.add("writer", rig.at(0).b, rig.at(0).a, kCount, main); }
+  [[gnu::always_inline]] void write() { rig.add("writer", rig.at(0).b, rig.at(0).a, kElements, main); }
   [[gnu::always_inline]] void sum() {
-    (void)rig.nccl.all_reduce(Rig::words_at(rig.at(0).b), Rig::words_at(rig.at(0).b), kCount, Type::u64, Operator::sum,
-                              rig.at(0).comm, beside);
+    (void)rig.nccl.all_reduce(Rig::words_at(rig.at(0).b), Rig::words_at(rig.at(0).b), kElements, Type::u64,
+                              Operator::sum, rig.at(0).comm, beside);
     rig.settle(0);
   }
-  [[gnu::always_inline]] void read() { rig.add("reader", rig.at(0).a, rig.at(0).b, kCount, main); }
+  [[gnu::always_inline]] void read() { rig.add("reader", rig.at(0).a, rig.at(0).b, kElements, main); }
   int launch() {
     GraphHandle graph = nullptr;
     GraphExec exec = nullptr;
@@ -230,7 +230,7 @@ int freed_while_it_is_summed() {
 
 int sum_out_of_range() {
   Pair rig;
-  for (int r = 0; r < 2; ++r) rig.sum(r, kCount + 1);
+  for (int r = 0; r < 2; ++r) rig.sum(r, kElements + 1);
   rig.finish();
   return 0;
 }
@@ -242,7 +242,7 @@ int one_communicator_on_two_streams() {
   for (int r = 0; r < 2; ++r) {
     rig.use(r);
     const StreamHandle other = rig.stream();
-    (void)rig.nccl.broadcast(Rig::words_at(rig.at(r).b), Rig::words_at(rig.at(r).b), kCount, Type::u64, 0,
+    (void)rig.nccl.broadcast(Rig::words_at(rig.at(r).b), Rig::words_at(rig.at(r).b), kElements, Type::u64, 0,
                              rig.at(r).comm, other);
     rig.settle(r);
     others.push_back(other);
@@ -270,15 +270,15 @@ int used_before_it_is_connected() {
   Rig rig{2};
   const nccl::Library nccl = open_nccl();
   const StreamHandle stream = rig.stream();
-  const DevicePointer a = rig.memory(kCount);
-  rig.fill(a, kCount, stream);
+  const DevicePointer a = rig.memory(kElements);
+  rig.fill(a, kElements, stream);
   nccl::UniqueId id;
   (void)nccl.get_unique_id(&id);
   nccl::Config config;
   config.blocking = 0;
   Comm comm = nullptr;
   (void)nccl.comm_init_rank_config(&comm, 2, id, 0, &config);
-  (void)nccl.all_reduce(Rig::words_at(a), Rig::words_at(a), kCount, Type::u64, Operator::sum, comm, stream);
+  (void)nccl.all_reduce(Rig::words_at(a), Rig::words_at(a), kElements, Type::u64, Operator::sum, comm, stream);
   (void)nccl.comm_abort(comm);
   return 0;
 }
@@ -286,9 +286,9 @@ int used_before_it_is_connected() {
 int kernel_before_the_collective_is_there() {
   Pair rig;
   rig.use(0);
-  (void)rig.nccl.all_reduce(Rig::words_at(rig.at(0).a), Rig::words_at(rig.at(0).a), kCount, Type::u64, Operator::sum,
+  (void)rig.nccl.all_reduce(Rig::words_at(rig.at(0).a), Rig::words_at(rig.at(0).a), kElements, Type::u64, Operator::sum,
                             rig.at(0).comm, rig.at(0).stream);
-  rig.add("reader", rig.at(0).b, rig.at(0).a, kCount, rig.at(0).stream);
+  rig.add("reader", rig.at(0).b, rig.at(0).a, kElements, rig.at(0).stream);
   rig.settle(0);
   rig.sum(1);
   rig.finish();
@@ -299,7 +299,7 @@ int capture_ended_before_the_collective_is_there() {
   Pair rig;
   rig.use(0);
   rig.must(rig.driver.stream_begin_capture, rig.at(0).stream, CaptureMode::thread_local_);
-  (void)rig.nccl.all_reduce(Rig::words_at(rig.at(0).a), Rig::words_at(rig.at(0).a), kCount, Type::u64, Operator::sum,
+  (void)rig.nccl.all_reduce(Rig::words_at(rig.at(0).a), Rig::words_at(rig.at(0).a), kElements, Type::u64, Operator::sum,
                             rig.at(0).comm, rig.at(0).stream);
   GraphHandle graph = nullptr;
   rig.must(rig.driver.stream_end_capture, rig.at(0).stream, &graph);
@@ -313,7 +313,7 @@ int capture_ended_before_the_collective_is_there() {
 int communicator_used_after_its_end() {
   Pair rig;
   (void)rig.nccl.comm_abort(rig.at(0).comm);
-  (void)rig.nccl.all_reduce(Rig::words_at(rig.at(0).a), Rig::words_at(rig.at(0).a), kCount, Type::u64, Operator::sum,
+  (void)rig.nccl.all_reduce(Rig::words_at(rig.at(0).a), Rig::words_at(rig.at(0).a), kElements, Type::u64, Operator::sum,
                             rig.at(0).comm, rig.at(0).stream);
   (void)rig.nccl.comm_abort(rig.at(1).comm);
   rig.use(0);
@@ -343,8 +343,8 @@ int leaked_communicator() {
 int group_that_does_not_end() {
   Pair rig;
   (void)rig.nccl.group_start();
-  (void)rig.nccl.broadcast(Rig::words_at(rig.at(0).b), Rig::words_at(rig.at(0).b), kCount, Type::u64, 0, rig.at(0).comm,
-                           rig.at(0).stream);
+  (void)rig.nccl.broadcast(Rig::words_at(rig.at(0).b), Rig::words_at(rig.at(0).b), kElements, Type::u64, 0,
+                           rig.at(0).comm, rig.at(0).stream);
   rig.finish();
   return 0;
 }
