@@ -6,6 +6,7 @@
 #include "devices/cpu/kernels/dense.hpp"
 
 namespace troupe::cpu {
+namespace dense_avx2 {
 namespace {
 
 struct Lanes {
@@ -37,8 +38,11 @@ struct Lanes {
 
 #include "devices/cpu/kernels/dense.inc"
 
-}  // namespace
+constexpr DenseKernels kTable{"own:dense_avx2", forward};
 
-const DenseKernels kAvx2DenseKernels{"own:dense_avx2", forward};
+}  // namespace
+}  // namespace dense_avx2
+
+const DenseKernels kAvx2DenseKernels = dense_avx2::kTable;
 
 }  // namespace troupe::cpu

@@ -6,6 +6,7 @@
 #include "devices/cpu/kernels/dense.hpp"
 
 namespace troupe::cpu {
+namespace dense_avx512 {
 namespace {
 
 #include "devices/cpu/kernels/dense_lanes_512.inc"
@@ -23,8 +24,11 @@ struct Lanes : Lanes512 {
 
 #include "devices/cpu/kernels/dense.inc"
 
-}  // namespace
+constexpr DenseKernels kTable{"own:dense_avx512", forward};
 
-const DenseKernels kAvx512DenseKernels{"own:dense_avx512", forward};
+}  // namespace
+}  // namespace dense_avx512
+
+const DenseKernels kAvx512DenseKernels = dense_avx512::kTable;
 
 }  // namespace troupe::cpu

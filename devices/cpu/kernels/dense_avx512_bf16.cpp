@@ -6,6 +6,7 @@
 #include "devices/cpu/kernels/dense.hpp"
 
 namespace troupe::cpu {
+namespace dense_avx512_bf16 {
 namespace {
 
 #include "devices/cpu/kernels/dense_lanes_512.inc"
@@ -29,8 +30,11 @@ struct Lanes : Lanes512 {
 
 #include "devices/cpu/kernels/dense.inc"
 
-}  // namespace
+constexpr DenseKernels kTable{"own:dense_bf16", forward};
 
-const DenseKernels kBf16DenseKernels{"own:dense_bf16", forward};
+}  // namespace
+}  // namespace dense_avx512_bf16
+
+const DenseKernels kBf16DenseKernels = dense_avx512_bf16::kTable;
 
 }  // namespace troupe::cpu

@@ -3,6 +3,7 @@
 #include "devices/cpu/kernels/max_pool.hpp"
 
 namespace troupe::cpu {
+namespace max_pool_avx2 {
 namespace {
 
 struct Lanes {
@@ -33,8 +34,11 @@ struct Lanes {
 
 #include "devices/cpu/kernels/max_pool.inc"
 
-}  // namespace
+constexpr MaxPoolKernels<float> kTable{"own:max_pool_avx2", choice_words, forward, backward};
 
-const MaxPoolKernels<float> kAvx2MaxPool{"own:max_pool_avx2", choice_words, forward, backward};
+}  // namespace
+}  // namespace max_pool_avx2
+
+const MaxPoolKernels<float> kAvx2MaxPool = max_pool_avx2::kTable;
 
 }  // namespace troupe::cpu

@@ -3,6 +3,7 @@
 #include "devices/cpu/kernels/max_pool.hpp"
 
 namespace troupe::cpu {
+namespace max_pool_avx512 {
 namespace {
 
 struct Lanes {
@@ -27,8 +28,11 @@ struct Lanes {
 
 #include "devices/cpu/kernels/max_pool.inc"
 
-}  // namespace
+constexpr MaxPoolKernels<float> kTable{"own:max_pool_avx512", choice_words, forward, backward};
 
-const MaxPoolKernels<float> kAvx512MaxPool{"own:max_pool_avx512", choice_words, forward, backward};
+}  // namespace
+}  // namespace max_pool_avx512
+
+const MaxPoolKernels<float> kAvx512MaxPool = max_pool_avx512::kTable;
 
 }  // namespace troupe::cpu

@@ -3,6 +3,7 @@
 #include "devices/cpu/kernels/max_pool.hpp"
 
 namespace troupe::cpu {
+namespace max_pool_avx512_bf16 {
 namespace {
 
 /// Elements are compared as integers, which needs no instructions for bf16. A processor that divides 512 bits into two
@@ -42,8 +43,11 @@ struct Lanes {
 
 #include "devices/cpu/kernels/max_pool.inc"
 
-}  // namespace
+constexpr MaxPoolKernels<std::uint16_t> kTable{"own:max_pool_avx512", choice_words, forward, backward};
 
-const MaxPoolKernels<std::uint16_t> kAvx512Bf16MaxPool{"own:max_pool_avx512", choice_words, forward, backward};
+}  // namespace
+}  // namespace max_pool_avx512_bf16
+
+const MaxPoolKernels<std::uint16_t> kAvx512Bf16MaxPool = max_pool_avx512_bf16::kTable;
 
 }  // namespace troupe::cpu

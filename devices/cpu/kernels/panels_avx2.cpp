@@ -3,6 +3,7 @@
 #include "devices/cpu/kernels/panels.hpp"
 
 namespace troupe::cpu {
+namespace panels_avx2 {
 namespace {
 
 #include "devices/cpu/kernels/lanes_256.inc"
@@ -19,8 +20,11 @@ struct Lanes : Lanes256 {
 
 #include "devices/cpu/kernels/panels.inc"
 
-}  // namespace
+constexpr PanelKernels kTable{"own:panels_avx2", kLanes, kElements, multiply, finish, nullptr, add_rows};
 
-const PanelKernels kAvx2PanelKernels{"own:panels_avx2", kLanes, kElements, multiply, finish, nullptr, add_rows};
+}  // namespace
+}  // namespace panels_avx2
+
+const PanelKernels kAvx2PanelKernels = panels_avx2::kTable;
 
 }  // namespace troupe::cpu

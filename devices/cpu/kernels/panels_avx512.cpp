@@ -3,6 +3,7 @@
 #include "devices/cpu/kernels/panels.hpp"
 
 namespace troupe::cpu {
+namespace panels_avx512 {
 namespace {
 
 #include "devices/cpu/kernels/panel_lanes_512.inc"
@@ -19,8 +20,11 @@ struct Lanes : PanelLanes512 {
 
 #include "devices/cpu/kernels/panels.inc"
 
-}  // namespace
+constexpr PanelKernels kTable{"own:panels_avx512", kLanes, kElements, multiply, finish, nullptr, add_rows};
 
-const PanelKernels kAvx512PanelKernels{"own:panels_avx512", kLanes, kElements, multiply, finish, nullptr, add_rows};
+}  // namespace
+}  // namespace panels_avx512
+
+const PanelKernels kAvx512PanelKernels = panels_avx512::kTable;
 
 }  // namespace troupe::cpu

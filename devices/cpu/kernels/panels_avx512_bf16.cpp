@@ -3,6 +3,7 @@
 #include "devices/cpu/kernels/panels.hpp"
 
 namespace troupe::cpu {
+namespace panels_avx512_bf16 {
 namespace {
 
 #include "devices/cpu/kernels/panel_lanes_512.inc"
@@ -44,8 +45,11 @@ void pair_rows(const std::uint16_t* from, std::size_t rows, std::size_t columns,
   }
 }
 
-}  // namespace
+constexpr PanelKernels kTable{"own:panels_bf16", kLanes, kElements, multiply, finish, pair_rows, add_rows};
 
-const PanelKernels kBf16PanelKernels{"own:panels_bf16", kLanes, kElements, multiply, finish, pair_rows, add_rows};
+}  // namespace
+}  // namespace panels_avx512_bf16
+
+const PanelKernels kBf16PanelKernels = panels_avx512_bf16::kTable;
 
 }  // namespace troupe::cpu

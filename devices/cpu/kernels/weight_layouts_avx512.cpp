@@ -3,6 +3,7 @@
 #include "devices/cpu/kernels/weight_layouts.hpp"
 
 namespace troupe::cpu {
+namespace weight_layouts_avx512 {
 namespace {
 
 #include "devices/cpu/kernels/lanes_512.inc"
@@ -96,8 +97,11 @@ void from_blocks(const Of& of, std::size_t group, const float* from, float* to) 
   }
 }
 
-}  // namespace
+constexpr WeightLayoutKernels kTable{to_pairs_of_channels, to_pairs_of_filters, from_blocks};
 
-const WeightLayoutKernels kAvx512WeightLayouts{to_pairs_of_channels, to_pairs_of_filters, from_blocks};
+}  // namespace
+}  // namespace weight_layouts_avx512
+
+const WeightLayoutKernels kAvx512WeightLayouts = weight_layouts_avx512::kTable;
 
 }  // namespace troupe::cpu
