@@ -206,7 +206,9 @@ SafetensorsHeader parse_safetensors(std::span<const std::byte> bytes, std::uint6
   header.data_bytes = file_bytes - header.header_bytes;
   const auto* const begin = reinterpret_cast<const char*>(bytes.data()) + kLengthBytes;
   HeaderReader reader(header);
-  const bool read = nlohmann::json::sax_parse(begin, begin + length, &reader);
+  // What json::sax_parse() does with text: that function has readers of five binary formats compiled too.
+  auto from = nlohmann::detail::input_adapter(begin, begin + length);
+  const bool read = nlohmann::detail::parser<nlohmann::json, decltype(from)>(std::move(from)).sax_parse(&reader);
   TROUPE_CHECK(read, Code::corrupt, path, ": the header is none of a safetensors file: ", reader.why());
   for (const SafetensorsEntry& entry : header.entries) check_entry(entry, path);
   check_places(header, path);
