@@ -10,8 +10,8 @@ namespace troupe {
 
 void configure_group(caf::actor_system_config& config) {
   configure_remote(config);
-  add_messages(config, MessageName<group::Relay>{"troupe.group.Relay"},
-               MessageName<group::Unfinished>{"troupe.group.Unfinished"});
+  add_messages_without_lists(config, MessageName<group::Relay>{"troupe.group.Relay"},
+                             MessageName<group::Unfinished>{"troupe.group.Unfinished"});
   config.set("scheduler.policy", caf::atom("sharing"));
 }
 
