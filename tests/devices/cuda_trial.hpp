@@ -44,7 +44,10 @@ class Trial {
     replica_ = device_->compile(graph_, layout_, rows_, make_buckets(GroupId{}, graph_, layout_, 0), memory_);
     sums_ = put<StepSums>({StepSums{}});
     for (Memory& batch : batches_) batch = take(rows_.size_bytes());
-    for (Memory& batch : announced_) batch = take(rows_.size_bytes(), MemoryKind::pinned);
+    for (Memory& batch : announced_) {
+      batch = take(rows_.size_bytes(), MemoryKind::pinned);
+      device_->prepare(std::span{&batch.arena, 1});
+    }
     stream_ = device_->stream();
   }
 
