@@ -79,6 +79,7 @@ Point enqueue_work(DeviceState& s, const DeviceParts& parts, const BatchLease& b
   if (parts.switched && s.policy && *s.policy != parts.exchange.policy())
     parts.switched(batch.step, parts.exchange.policy(), reason);
   s.policy = parts.exchange.policy();
+  parts.replica.announce(batch.lease.memory(), batch.lease.valid_from());
   parts.stream.wait(batch.lease.valid_from());
   parts.replica.step(parts.stream, batch.lease.memory(), batch.rows, sums, parts.exchange);
   const Point committed = parts.exchange.commit(parts.stream);

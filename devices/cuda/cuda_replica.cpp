@@ -274,7 +274,10 @@ void CudaReplica::take_memory(const Graph& graph, const MathLibraries& libraries
   const std::uint64_t gradients = take(place_gradients(uses)), samples = take(sizeof *samples_);
   math_ = std::make_unique<Math>(device_.gpu(), libraries, most.math, owns_gradients_);
   const std::uint64_t scratch = take(most.scratch), for_math = take(math_->scratch_bytes());
+  const std::uint64_t each = on_a_boundary(batch_.size_bytes()), announced = take(uploads_.size() * each);
   memory_ = DeviceMemory{device_.gpu(), bytes};
+  for (std::size_t u = 0; u < uploads_.size(); ++u) uploads_[u].at = memory_.at() + announced + u * each;
+  upload_stream_ = std::make_unique<CudaStream>(device_);
   for (std::uint32_t t = 0; t < tensors_.size(); ++t) {
     if (!is_unwritten_[t]) tensors_[t].at = memory_.at() + places[t];
     if (const Use& use = uses[same_gradients_[t]]; use.is_used)
@@ -358,9 +361,32 @@ CudaStream& CudaReplica::own(Stream& stream, const Memory& batch, std::uint32_t 
   return *found;
 }
 
-void CudaReplica::take_batch(CudaStream& stream, Memory batch, std::uint32_t rows) {
+/// A copy over the bus, of few blocks: they are on the GPU for long, and leave room for the step's kernels.
+void CudaReplica::announce(Memory batch, Point valid_from) {
+  if (batch.size_bytes != batch_.size_bytes() || device_.space().region(batch.arena).kind == MemoryKind::device) return;
+  constexpr std::uint32_t kBlocks = 32;
+  Upload& to = uploads_[next_upload_++ % uploads_.size()];
+  upload_stream_->wait(to.free_from);
+  upload_stream_->wait(valid_from);
+  CopyArgs args{nullptr, to.at, device_.memory().address(batch), batch.size_bytes};
+  upload_stream_->launch(args, (args.size_bytes + 15) / 16, kBlocks);
+  to.batch = batch, to.there = upload_stream_->mark();
+}
+
+/// Where the step finds its batch.
+const std::byte* CudaReplica::wait_for_announced(CudaStream& stream, const Memory& batch) {
+  for (Upload& upload : uploads_) {
+    if (upload.batch != batch) continue;
+    stream.wait(upload.there);
+    upload.batch = {}, upload.free_from = stream.next_mark();
+    return upload.at;
+  }
+  return device_.memory().address(batch);
+}
+
+void CudaReplica::take_batch(CudaStream& stream, const std::byte* batch, std::uint32_t rows) {
   TakeFieldsArgs args{};
-  args.given.own.from = device_.memory().address(batch);
+  args.given.own.from = batch;
   std::uint64_t most = 0;
   const auto launch = [&] {
     if (args.count != 0) stream.launch(args, most / 2);
@@ -453,9 +479,13 @@ void CudaReplica::join_weights_before(const Stage& stage, CudaStream& stream) {
 
 void CudaReplica::step(Stream& stream, Memory batch, std::uint32_t rows, Memory sums, BucketSink& sink) {
   CudaStream& queue = own(stream, batch, rows);
-  if (rows == 0) return step_without_rows(queue, sums, sink);
+  if (rows == 0) {
+    (void)wait_for_announced(queue, batch);
+    return step_without_rows(queue, sums, sink);
+  }
+  const std::byte* const at = wait_for_announced(queue, batch);
   queue.begin_work(WorkKind::compute, "forward", /*begins_batch=*/true);
-  take_batch(queue, batch, rows);
+  take_batch(queue, at, rows);
   const Pass pass = pass_on(queue, rows, sums, true);
   const auto acquire = [&](const Stage& stage) {
     for (const std::uint32_t b : stage.buckets) sink.acquire(buckets_[b], stream);
@@ -496,7 +526,7 @@ void CudaReplica::evaluate(Stream& stream, Memory batch, std::uint32_t rows, Mem
   CudaStream& queue = own(stream, batch, rows);
   if (rows == 0) return;
   queue.begin_work(WorkKind::evaluate, "evaluate", /*begins_batch=*/true);
-  take_batch(queue, batch, rows);
+  take_batch(queue, device_.memory().address(batch), rows);
   const Pass pass = pass_on(queue, rows, sums, false);
   order_all_weights(queue);
   for (Stage& stage : stages_) {

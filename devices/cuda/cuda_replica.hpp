@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -11,6 +12,9 @@
 
 namespace troupe::cuda {
 
+/// Batches that a replica brings to the GPU's memory while the steps before them are under way.
+inline constexpr std::size_t kAnnouncedBatches = 3;
+
 /// A replica of a graph, by kernels of ours and a library's products. Sums are in one order, so the same batch gives
 /// the same bits. All layers' outputs are kept until the backward pass; a gradient has its memory from the first layer
 /// that writes it to the one that reads it.
@@ -20,6 +24,7 @@ class CudaReplica final : public Replica {
   CudaReplica(DeviceState& device, const Graph& graph, const Layout& layout, const BatchLayout& batch,
               const std::vector<Bucket>& buckets, const ReplicaMemory& memory);
 
+  void announce(Memory batch, Point valid_from) override;
   void step(Stream& stream, Memory batch, std::uint32_t rows, Memory sums, BucketSink& sink) override;
   void evaluate(Stream& stream, Memory batch, std::uint32_t rows, Memory sums) override;
 
@@ -49,6 +54,13 @@ class CudaReplica final : public Replica {
     std::uint32_t tensor = 0;
     std::uint64_t offset = 0, row_bytes = 0;
     bool makes_f16 = false;  // of f32
+  };
+  /// Where an announced batch is brought.
+  struct Upload {
+    std::byte* at = nullptr;
+    Memory batch;     // that lies there for the next step; empty: none does
+    Point there;      // from which it may be read
+    Point free_from;  // of what has read it last
   };
   /// When a gradient is in use: from one turn to another, both included. Losses have the first turns, in their order;
   /// then the other layers have theirs, from the last one to the first.
@@ -82,7 +94,8 @@ class CudaReplica final : public Replica {
   static void backward_of(const Stage& stage, const Pass& pass);
   Pass pass_on(CudaStream& stream, std::uint32_t rows, Memory sums, bool trains);
   void step_without_rows(CudaStream& stream, Memory sums, BucketSink& sink);
-  void take_batch(CudaStream& stream, Memory batch, std::uint32_t rows);
+  void take_batch(CudaStream& stream, const std::byte* batch, std::uint32_t rows);
+  const std::byte* wait_for_announced(CudaStream& stream, const Memory& batch);
 
   DeviceState& device_;
   const BatchLayout batch_;
@@ -107,6 +120,9 @@ class CudaReplica final : public Replica {
   const std::byte* read_aside_ = nullptr;  // the gradient from which one to weights is computed aside; null: none is
   std::unique_ptr<Math> math_;
   DeviceMemory memory_;
+  std::array<Upload, kAnnouncedBatches> uploads_;
+  std::size_t next_upload_ = 0;
+  std::unique_ptr<CudaStream> upload_stream_;  // last: its end waits for its copies
 };
 
 }  // namespace troupe::cuda

@@ -75,6 +75,8 @@ class CudaStream final : public Stream, public LibraryStream {
   /// failed.
   void launch_library(LibraryCalls& library, std::span<const std::byte> what);
   DeviceState& device() noexcept { return device_; }
+  /// That mark() will return next.
+  Point next_mark() const noexcept { return {line_.line().id(), marks_ + 1}; }
   /// What is launched from here on is work of that kind, until the next call or the next wait or signal. `phase`: its
   /// name in a trace, a string literal. `begins_batch`: what the stream waited for before was a batch.
   void begin_work(WorkKind kind, const char* phase, bool begins_batch = false);

@@ -40,6 +40,9 @@ class BucketSink {
 class Replica {
  public:
   virtual ~Replica() = default;
+  /// The next step's batch, which may be read from `valid_from` on, whatever its stream still does: a replica may bring
+  /// it to its device's memory meanwhile. The stream is marked behind each step whose batch was announced.
+  virtual void announce(Memory /*batch*/, Point /*valid_from*/) {}
   /// Enqueues forward and backward over the first `rows` rows of `batch`, 0 to the BatchLayout's, with the same results
   /// as a batch that has only these rows; the other rows are not read. Gradients are sums over the samples, not means;
   /// they overwrite the previous ones, with zeros if there are no rows. Loss, correct and samples are written to the

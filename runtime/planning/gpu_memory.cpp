@@ -30,6 +30,9 @@ constexpr std::uint64_t kLossOfRow = 16, kNumbersOfRow = 8, kMomentsOfChannel = 
 /// The largest window of a max pool whose index has one byte.
 constexpr std::uint64_t kWindowOfAByte = 256;
 
+/// Batches that are brought to the GPU's memory ahead of their steps.
+constexpr std::uint64_t kAnnounced = 3;
+
 std::uint64_t on_a_boundary(std::uint64_t bytes) noexcept { return (bytes + 255) / 256 * 256; }
 
 bool is_loss(const Graph& graph, std::uint32_t layer) { return kind_of(graph.layers()[layer].operation).is_loss; }
@@ -65,6 +68,8 @@ class ReplicaMemoryOf {
       scratch = std::max(scratch, scratch_of(l));
     }
     activations += gradients() + on_a_boundary(scratch) + on_a_boundary(sizeof(std::uint64_t));
+    activations +=
+        kAnnounced * on_a_boundary(BatchLayout{static_cast<std::uint32_t>(rows_), graph_.fields()}.size_bytes());
     return {activations, kProductParts, 2 * kWorkspace + landing() + relu_masks(), dnn()};
   }
 

@@ -168,6 +168,18 @@ TEST(CudaProducts, AreRoundedToTf32OnlyWhereThatIsAskedFor) {
   EXPECT_LT(rounded, 1e-2);
 }
 
+TEST(CudaProducts, OfAnnouncedBatchesAreTheSame) {
+  const std::vector<float> expected = gradients_of(net(), by_kernels());  // of batch 5
+  Trial trial{by_kernels(), net()};
+  for (std::uint64_t key = 0; key < 6; ++key) trial.announced_step(key);
+  ASSERT_TRUE(trial.end().ok());
+  EXPECT_EQ(trial.gradients(), expected);
+  trial.step(4);
+  trial.announced_step(5);
+  ASSERT_TRUE(trial.end().ok());
+  EXPECT_EQ(trial.gradients(), expected);
+}
+
 /// A library that notes on which streams of the driver it is called.
 struct CalledOn final : LibraryCalls {
   std::vector<void*> streams;

@@ -44,6 +44,10 @@ class Trial {
     replica_ = device_->compile(graph_, layout_, rows_, make_buckets(GroupId{}, graph_, layout_, 0), memory_);
     sums_ = put<StepSums>({StepSums{}});
     for (Memory& batch : batches_) batch = take(rows_.size_bytes());
+    for (Memory& batch : announced_) {
+      batch = take(rows_.size_bytes(), MemoryKind::pinned);
+      device_->prepare(std::span{&batch.arena, 1});
+    }
     stream_ = device_->stream();
   }
 
@@ -53,19 +57,18 @@ class Trial {
   AddressSpace& space() { return space_; }
   /// Enqueues a step on batch `key`. At most two are in progress at a time.
   void step(std::uint64_t key, std::uint32_t rows = kTrialRows) {
-    std::vector<std::byte> bytes(rows_.size_bytes());
-    const BatchLayout::Entry& image = rows_.entry(kImage);
-    const bool is_f32 = batch_type(graph_.dtype()) == DType::f32;
-    for (std::uint64_t i = 0; i < kTrialRows * image.row_elements(); ++i) {
-      const auto value = static_cast<float>(random_normal(key, i));
-      const std::uint16_t rounded = to_bf16(value);
-      std::memcpy(bytes.data() + image.offset + i * (is_f32 ? sizeof value : sizeof rounded),
-                  is_f32 ? static_cast<const void*>(&value) : &rounded, is_f32 ? sizeof value : sizeof rounded);
-    }
-    std::memset(bytes.data() + rows_.entry(kLabel).offset, 0, kTrialRows * sizeof(std::int32_t));
     const Memory batch = batches_[key % batches_.size()];
-    fill(batch, bytes);
+    fill(batch, batch_of(key));
     replica_->step(*stream_, batch, rows, sums_, sink_);
+  }
+  /// The same for a batch in the host's memory of which the replica is told before. At most six are in progress.
+  void announced_step(std::uint64_t key) {
+    const Memory batch = announced_[key % announced_.size()];
+    const std::vector<std::byte> bytes = batch_of(key);
+    std::memcpy(space_.address(batch), bytes.data(), bytes.size());
+    replica_->announce(batch, {});
+    replica_->step(*stream_, batch, kTrialRows, sums_, sink_);
+    (void)stream_->mark();
   }
   Status end() {
     const Point point = stream_->mark();
@@ -80,8 +83,21 @@ class Trial {
   }
 
  private:
-  Memory take(std::uint64_t size_bytes) {
-    return device_->allocate(arena_id(Peer{0}, ++arenas_), MemoryKind::device, size_bytes);
+  std::vector<std::byte> batch_of(std::uint64_t key) const {
+    std::vector<std::byte> bytes(rows_.size_bytes());
+    const BatchLayout::Entry& image = rows_.entry(kImage);
+    const bool is_f32 = batch_type(graph_.dtype()) == DType::f32;
+    for (std::uint64_t i = 0; i < kTrialRows * image.row_elements(); ++i) {
+      const auto value = static_cast<float>(random_normal(key, i));
+      const std::uint16_t rounded = to_bf16(value);
+      std::memcpy(bytes.data() + image.offset + i * (is_f32 ? sizeof value : sizeof rounded),
+                  is_f32 ? static_cast<const void*>(&value) : &rounded, is_f32 ? sizeof value : sizeof rounded);
+    }
+    std::memset(bytes.data() + rows_.entry(kLabel).offset, 0, kTrialRows * sizeof(std::int32_t));
+    return bytes;
+  }
+  Memory take(std::uint64_t size_bytes, MemoryKind kind = MemoryKind::device) {
+    return device_->allocate(arena_id(Peer{0}, ++arenas_), kind, size_bytes);
   }
   template <class T>
   void fill(const Memory& to, const std::vector<T>& values) {
@@ -105,6 +121,7 @@ class Trial {
   std::unique_ptr<Replica> replica_;
   Memory sums_;
   std::array<Memory, 2> batches_;
+  std::array<Memory, 6> announced_;
   NoSink sink_;
   std::unique_ptr<Stream> stream_;
 };
