@@ -43,7 +43,7 @@ put "$build/cuda_host/libcuda.so.1" driver
 put "$build/cuda_host/libcublasLt.so.13" driver
 put "$build/cuda_host/libcudnn.so.9" driver
 "$source/tools/bundle" --tree "$build" --out "$work/bundle"
-tar -C "$root/moved" -xzf "$work/bundle.tar.gz"
+tar -C "$root/moved" -xJf "$work/bundle.tar.xz"
 rm -rf "$work/bundle"
 
 ! checks '' >"$work/without" 2>&1 || die "without a driver the checks passed"
