@@ -367,6 +367,8 @@ void View::make_device() {
   const ArenaId buffer = space_.new_arena({joined_.self().value});
   arenas_.push_back(buffer);  // bound when it is needed
   copies_ = std::make_unique<HostCopies>(*lane_resources_->device, space_, buffer, settings().faults.exchange);
+  // A replica's own stream waits as long as the replica lives.
+  if (traits.memory == MemoryKind::device) copies_->prepare();
 }
 
 void View::make_steps(Blocking& blocking) {
