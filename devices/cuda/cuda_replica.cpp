@@ -365,6 +365,8 @@ CudaStream& CudaReplica::own(Stream& stream, const Memory& batch, std::uint32_t 
 void CudaReplica::announce(Memory batch, Point valid_from) {
   if (batch.size_bytes != batch_.size_bytes() || device_.space().region(batch.arena).kind == MemoryKind::device) return;
   constexpr std::uint32_t kBlocks = 32;
+  for (Upload& upload : uploads_)  // whose step was never enqueued
+    if (upload.batch == batch) upload.batch = {};
   Upload& to = uploads_[next_upload_++ % uploads_.size()];
   upload_stream_->wait(to.free_from);
   upload_stream_->wait(valid_from);

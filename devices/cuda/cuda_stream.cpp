@@ -117,6 +117,7 @@ void CudaStream::note_time(const TimedWork& ended) {
 }
 
 void CudaStream::begin_work(WorkKind kind, const char* phase, bool begins_batch) {
+  TROUPE_CHECK(lane_ != Lane::aside, Code::invalid, "work aside has no times of its own");
   const auto ended = notes().borders.begin({TimedWork::Role::work, kind, begins_batch, phase, label_});
   if (ended) note_time(*ended);
 }
@@ -314,6 +315,7 @@ void CudaStream::capture(const StreamLanes& recorder, const LaunchList& form, co
 
 void CudaStream::wait(Point point) {
   if (point.value == 0) return;
+  TROUPE_CHECK(lane_ != Lane::aside, Code::invalid, "work aside waits for nothing");
   if (point.line == line_.line().id()) {  // what was marked is done by now
     if (point.value > marks_ && lane_ == Lane::main) join_beside();
     return;

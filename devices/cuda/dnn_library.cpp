@@ -218,6 +218,7 @@ std::optional<DnnPlan> DnnLibrary::fastest_that_is_right(const DnnGraph& graph, 
     choices_.add(problem, plan.choice);
     return std::move(plan);
   }
+  if (own) return take_own(), std::nullopt;
   std::optional<DnnPlan> plan = first_that_is_right(graph, what, workspace);
   if (plan) choices_.add(problem, plan->choice);
   return plan;

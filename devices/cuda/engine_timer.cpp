@@ -27,8 +27,14 @@ class Recording {
       : driver_(gpu.driver()) {
     TROUPE_CUDA(driver_, stream_begin_capture(stream, CaptureMode::thread_local_), "recording an engine of cuDNN");
     bool is_taken = true;
-    for (int run = 0; is_taken && run < runs; ++run) is_taken = enqueue();
     GraphHandle graph = nullptr;
+    try {
+      for (int run = 0; is_taken && run < runs; ++run) is_taken = enqueue();
+    } catch (...) {
+      (void)driver_.stream_end_capture(stream, &graph);
+      if (graph != nullptr) (void)driver_.graph_destroy(graph);
+      throw;
+    }
     const bool is_recorded = driver_.stream_end_capture(stream, &graph) == Result::success && graph != nullptr;
     if (is_taken && is_recorded && driver_.graph_instantiate_with_flags(&exec_, graph, 0) != Result::success)
       exec_ = nullptr;

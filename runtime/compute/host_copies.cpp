@@ -27,9 +27,14 @@ void HostCopies::in_pieces(const Memory& far, Piece&& piece) {
   const std::unique_ptr<Stream> own = stream_ ? nullptr : device_.stream();
   Stream& stream = stream_ ? *stream_ : *own;
   const Deadline deadline = Deadline::after(within_);
-  for (std::uint64_t first = 0; first < far.size_bytes; first += kBufferBytes) {
-    const std::uint64_t count = std::min(kBufferBytes, far.size_bytes - first);
-    piece(stream, slice(far, first, count), slice(buffer_, 0, count), first, deadline);
+  try {
+    for (std::uint64_t first = 0; first < far.size_bytes; first += kBufferBytes) {
+      const std::uint64_t count = std::min(kBufferBytes, far.size_bytes - first);
+      piece(stream, slice(far, first, count), slice(buffer_, 0, count), first, deadline);
+    }
+  } catch (...) {
+    stream_.reset();  // its end waits for what still uses the buffer
+    throw;
   }
 }
 

@@ -19,8 +19,8 @@ class HostCopies {
   HostCopies(Device& device, AddressSpace& space, ArenaId buffer, std::chrono::milliseconds within)
       : device_(device), space_(space), id_(buffer), within_(within) {}
 
-  /// Takes the pinned memory and a stream now and keeps them, so that copies can be made while other streams wait. A
-  /// copy that fails ends the stream for all later ones, too.
+  /// Takes the pinned memory and a stream now and keeps them, so that copies can be made while other streams wait. After
+  /// a copy that fails each has a stream of its own again.
   void prepare();
   /// `fill` writes the whole content for `to`. Throws the Error with which a stream ended, and any exception of `fill`.
   void write(const Memory& to, const std::function<void(std::span<std::byte>)>& fill);
