@@ -85,10 +85,9 @@ SessionOptions checked(SessionOptions options) {
                "data.scatter = ", name_of(data.scatter), " and data.loader = ", data.loader,
                ": SessionOptions::own_samples says that the app brings its samples, which are its own to share out; "
                "leave both keys out");
-  TROUPE_CHECK(
-      !options.graph || !options.model, Code::invalid,
-      "SessionOptions::graph and ::model: there is one model; give a graph for the device, or arithmetic of the "
-      "app's own");
+  TROUPE_CHECK(!options.graph || !options.model, Code::invalid,
+               "SessionOptions::graph and ::model: a session has one model; give a graph for the device, or a model "
+               "that the app computes");
   TROUPE_CHECK(!options.own_data || (options.own_samples == 0 && options.own_data->read), Code::invalid,
                "SessionOptions::own_data: it must have a function that reads, and no own_samples beside it");
   TROUPE_CHECK(options.group == nullptr || !options.place, Code::invalid,
@@ -127,7 +126,7 @@ Job::Job(Blocking& blocking, SessionOptions options, std::unique_ptr<LogWriter> 
 }
 
 std::string Job::machines(Blocking& blocking, const ShareWindow& window, Deadline deadline) const {
-  TROUPE_CHECK(machine_, Code::unsupported, "the ranks of a group that an app has made tell no machines");
+  TROUPE_CHECK(machine_, Code::unsupported, "in a group that an app has made, ranks do not describe their machines");
   std::vector<Peer> leaders;
   std::vector<Peer> ranks;
   for (const NodePlan& node : joined_.plan.nodes) leaders.push_back({node.leader});
@@ -166,7 +165,7 @@ GroupOptions Job::group_options() {
   options.space = own_space_.get();
   options.make_transport = [this](const TransportContext& context) {
     TROUPE_CHECK(ucx_available(), Code::unsupported,
-                 "this build has no UCX, which ranks need to talk to each other: configure with TROUPE_WITH_UCX=ON");
+                 "this build has no UCX, which ranks need to exchange messages: configure with TROUPE_WITH_UCX=ON");
     auto transport = make_ucx_transport(context.space, {.self = context.self,
                                                         .means = means(settings()),
                                                         .hosts = hosts_of(context.hellos),

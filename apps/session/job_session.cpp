@@ -251,7 +251,7 @@ std::string to_string(const Rebuilt& rebuilt) {
 }
 
 View& JobSession::current() const {
-  TROUPE_CHECK(view_ != nullptr, Code::invalid, "the run ended between two views; run() told why");
+  TROUPE_CHECK(view_ != nullptr, Code::invalid, "the run ended between two views; run() returned the reason");
   return *view_;
 }
 

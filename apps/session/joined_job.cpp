@@ -43,7 +43,7 @@ Hello own_hello(const SessionOptions& options, const LaunchPlace& place, Session
 std::vector<Hello> hellos_of(const Group& group) {
   for (std::uint32_t peer = 0; peer < group.size(); ++peer) {
     TROUPE_CHECK(!group.hellos()[peer].topology.cores.empty(), Code::invalid, "SessionOptions::group: peer ", peer,
-                 " told nothing of its cores, among which ranks are placed; set GroupOptions::hello.topology = "
+                 " did not describe its machine, on whose cores ranks are placed; set GroupOptions::hello.topology = "
                  "discover() in every process, as ucx_group_options() does");
   }
   return group.hellos();

@@ -13,7 +13,7 @@ void drain(Blocking& blocking, Group& group, const LaneResources& lane_resources
   for (bool idle = false; !idle;) {
     idle = lane_resources.channel->is_idle();
     TROUPE_CHECK(pass(blocking, group.bulk(), deadline), Code::timeout,
-                 "what the last steps of a view sent to other ranks has not left in time (faults.exchange_s)");
+                 "messages of a view's last steps to other ranks were not sent in time (faults.exchange_s)");
   }
 }
 

@@ -9,9 +9,9 @@ namespace troupe {
 
 void View::report(std::string_view name, double value) {
   TROUPE_CHECK(!values_.ended, Code::invalid, "\"", std::string{name},
-               "\" was reported after the end: the run's last line is told");
+               "\" was reported after the end: the run's last line has been written");
   TROUPE_CHECK(!is_log_key(std::string{name}), Code::invalid, "a value cannot be reported as \"", std::string{name},
-               "\": the log has something else under that name");
+               "\": the log uses that name for something else");
   values_.collected.add(name, value);
 }
 

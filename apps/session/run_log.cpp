@@ -278,7 +278,7 @@ FolderLock lock_report(Blocking& blocking, const std::string& dir, const std::st
                        const std::function<void(const std::string&)>& note) {
   FolderLock lock = FolderLock::take(blocking, dir, "report.lock", holder, "set report.dir to a folder of its own",
                                      Deadline::after(kLockPatience));
-  if (!lock.held()) note(text(dir, ": this file system keeps no locks; see to it that no other job writes there"));
+  if (!lock.held()) note(text(dir, ": this file system has no locks; make sure that no other job writes there"));
   return lock;
 }
 

@@ -69,7 +69,7 @@ void RunRecord::note_not_finite(const EpochReport& line) {
   for (const ReportedValue& reported : line.values) {
     if (std::isfinite(reported.value) || !not_finite_.insert(reported.name).second) continue;
     job_.note(text("the value ", reported.name, " that the app reports is not finite in the line of step ", line.steps,
-                   " (null in the log; told once)"));
+                   " (null in the log; further ones are not reported)"));
   }
 }
 

@@ -19,8 +19,9 @@ void SilenceNotes::add(Peer peer, bool suspected, Clock::time_point now) {
   const auto [last, first] = noted_at_.try_emplace(peer, now);
   if (!first && now - last->second < kBetweenNotes) return;
   last->second = now;
-  listener_->note(text("rank ", peer.value, " (", hosts_[peer.value], ") has been silent for ", suspect_.count(),
-                       " ms; it is lost after faults.dead_ms, which machines with other work may need longer"));
+  listener_->note(
+      text("rank ", peer.value, " (", hosts_[peer.value], ") has been silent for ", suspect_.count(),
+           " ms; after faults.dead_ms it is declared lost; machines with other work may need a higher value"));
 }
 
 }  // namespace troupe

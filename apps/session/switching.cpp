@@ -38,7 +38,7 @@ std::uint64_t View::agree(Request request, const char* what, Deadline deadline) 
   request.done = [answer = std::move(answer)](const StepOutcome& outcome) { answer->set_value(outcome); };
   actors_->request(std::move(request));
   TROUPE_CHECK(answered.wait_until(deadline.at()) == std::future_status::ready, Code::timeout,
-               "the ranks have not agreed on a step for ", what, " yet: look whether all of them train");
+               "the ranks have not agreed on a step for ", what, " yet: check whether all of them train");
   StepOutcome outcome;
   try {
     outcome = answered.get();

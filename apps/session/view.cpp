@@ -133,7 +133,7 @@ void View::wait_until_all_are_ready(Blocking& blocking) {
     for (const std::string& line : decode_lines(lines)) note(line);
   }
   if (ranks > kMostMisplaced)
-    note(text("warning: ", ranks - kMostMisplaced, " more ranks are not where the plan wants them (`rtrun plan`)"));
+    note(text("warning: ", ranks - kMostMisplaced, " more ranks are not where the plan places them (`rtrun plan`)"));
 }
 
 View::~View() {
@@ -333,7 +333,7 @@ void View::exchange_places(Blocking& blocking) {
                  " has other settings than rank ", joined_.place.rank,
                  ": give every rank the same app.toml and --set options (compare their `rtrun check`)");
     TROUPE_CHECK(place.device_memory == mine.device_memory, Code::unsupported, "rank ",
-                 mine.device_memory ? joined_.place.rank : rank, " trains in memory of its device's own, rank ",
+                 mine.device_memory ? joined_.place.rank : rank, " trains in its device's memory, rank ",
                  mine.device_memory ? rank : joined_.place.rank,
                  " in the host's; one job cannot have both: give all ranks devices of one kind");
   }
@@ -350,7 +350,7 @@ void View::lock_checkpoints(Blocking& blocking) {
   job_.checkpoints_lock =
       std::make_shared<const FolderLock>(store.lock(blocking, "a run that begins", Deadline::after(kLockPatience)));
   if (!job_.checkpoints_lock->held())
-    note(text(store.folder(), ": this file system keeps no locks; see to it that no other job saves there"));
+    note(text(store.folder(), ": this file system has no locks; make sure that no other job saves there"));
 }
 
 void View::make_device() {

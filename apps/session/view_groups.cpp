@@ -28,8 +28,8 @@ std::unique_ptr<NcclCommunicator> View::make_nccl(Blocking& blocking, const Grou
   } catch (const Error& error) {
     if (error.code() == Code::peer_lost) throw;
     fail(error.code(), text(error.what(),
-                            "; NCCL_DEBUG=INFO tells what it does, NCCL_SOCKET_IFNAME chooses the network interface, "
-                            "and cluster.collectives = \"own\" does without NCCL"));
+                            "; NCCL_DEBUG=INFO prints what it does, NCCL_SOCKET_IFNAME chooses the network interface, "
+                            "and cluster.collectives = \"own\" uses no NCCL"));
   }
 }
 

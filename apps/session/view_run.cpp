@@ -242,7 +242,7 @@ void View::end_imports() noexcept {
     if (creator_of(memory_.parameters.arena).value != joined_.self().value) last_parameters_ = parameters();
     lane_resources_->device->end_imports();
   } catch (const Error& error) {
-    note(text("what GPUs of other ranks have is still accessible here when they end: ", error.what()));
+    note(text("this rank can still access memory of other ranks' GPUs when they end: ", error.what()));
   }
 }
 

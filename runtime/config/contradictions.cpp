@@ -106,8 +106,8 @@ class Review {
       if (before(places[i - 1], places[i])) continue;
       const std::string_view key = places[i].samples != 0 ? "optimizer.rate.at_samples" : "optimizer.rate.at_epochs";
       if (!is_given(key)) return;
-      return add(
-          key, text(key, " has an entry ", i + 1, " that is not above the one before; write them in ascending order"));
+      return add(key, text(key, " has an entry ", i + 1,
+                           " that is not greater than the one before; write them in ascending order"));
     }
   }
 
@@ -133,8 +133,9 @@ class Review {
   void verdict() {
     const Rule& rule = settings_.rule;
     if (rule.stops_non_finite && settings_.checkpoint.every_steps == 0) {
-      add("train.non_finite", text("train.non_finite = \"roll_back\" needs checkpoints to return to, and ",
-                                   told("checkpoint.every_steps"), "; give it the steps from one to the next"));
+      add("train.non_finite",
+          text("train.non_finite = \"roll_back\" needs checkpoints to return to, and ", told("checkpoint.every_steps"),
+               "; set it to the number of steps between two of them"));
     }
     const auto lacks = [](PolicyKind kind) { return !has_verdicts(kind); };
     average(lacks);
@@ -199,8 +200,8 @@ class Review {
     if (settings_.placement.split != "measured" || !any_policy(all_groups(settings_).front(), is_hosted)) return;
     const std::string_view policy = is_hosted(settings_.update.kind) ? "update.policy" : "update.switch";
     add("placement.split", text(told("placement.split"),
-                                " shares the samples of steps that all ranks take together, "
-                                "which they do not do under ",
+                                " divides the samples of steps that all ranks take together, "
+                                "but ranks do not take steps together under ",
                                 told(policy), "; write \"equal\""));
   }
 
@@ -266,7 +267,7 @@ class Review {
                told("data.read_s"), "); make exchange_s the longer one"));
     if (settings_.faults.exchange >= settings_.faults.dead) return;
     add(is_given("faults.exchange_s") ? "faults.exchange_s" : "faults.dead_ms",
-        text("an exchange gives up (", told("faults.exchange_s"), ") before a silent rank is dead (",
+        text("an exchange gives up (", told("faults.exchange_s"), ") before a silent rank is declared lost (",
              told("faults.dead_ms"), ") and can be named; make exchange_s the longer one"));
   }
 

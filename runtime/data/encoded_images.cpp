@@ -101,7 +101,7 @@ Shape EncodedImages::measure_first() const {
     if (faults.empty()) faults = std::move(fault);
   }
   fail(Code::invalid,
-       text(set_.files->name(0), ": ", faults, "; it is the first image, whose size is taken for that of all",
+       text(set_.files->name(0), ": ", faults, "; it is the first image, which sets the size of all",
             tries > 1 ? text(", and the next ", tries - 1, " are broken, too") : std::string{},
             ": mend or remove it, or add an operation that brings images to a size to data.augment, such as "
             "resize:32"));

@@ -108,14 +108,14 @@ MessageFigure CostLookup::far(bool one_host) {
   guessed_ = true;
   if (one_host) {
     note(
-        "Between the nodes, which are network namespaces of one host, nothing was measured: taken as TCP within the "
-        "host.");
+        "Between the nodes, which are network namespaces of one host, nothing was measured: TCP within the host is "
+        "assumed.");
     return near("tcp");
   }
   for (const MessageFigure& each : figures_.assumed.messages)
     if (!each.same_node) {
-      note(text("Between nodes nothing was measured (rttopo bench --hosts): taken as ",
-                std::round(each.bytes_per_second.median * 8 / 1e6), " Mbit/s."));
+      note(text("Between nodes nothing was measured (rttopo bench --hosts): ",
+                std::round(each.bytes_per_second.median * 8 / 1e6), " Mbit/s are assumed."));
       return each;
     }
   fail(Code::invalid, "there are no figures of messages between nodes");
@@ -124,7 +124,8 @@ MessageFigure CostLookup::far(bool one_host) {
 bool CostLookup::has_winograd() {
   const Measurements& of = figures_.measured.compute.empty() ? figures_.assumed : figures_.measured;
   if (!of.winograd)
-    note("Convolutions are taken as direct: nothing says that this processor computes them by Winograd's algorithm.");
+    note(
+        "Convolutions are assumed to be direct: the figures do not say that this processor uses Winograd's algorithm.");
   return of.winograd;
 }
 
@@ -146,8 +147,8 @@ GpuFigure CostLookup::gpu(const GpuUse& gpu) {
   const GpuFigure* const found = slowest_of(figures_.assumed.gpus, true);
   const GpuFigure modelled = found != nullptr ? *found : unknown_gpu(gpu.bus, gpu.model);
   guessed_ = true;
-  note(text("Nothing was measured of ", name, " (rttopo bench): its rates are peaks that follow from ",
-            modelled.modelled_from, ". A step takes longer."));
+  note(text("No figures of ", name, " were measured (rttopo bench): its rates are peaks that follow from ",
+            modelled.modelled_from, ". A real step takes longer."));
   return modelled;
 }
 
@@ -164,7 +165,7 @@ double CostLookup::gpu_flops(const GpuFigure& gpu, const std::string& dtype, boo
                " have no rate of products in f32; run `rttopo bench` again");
   if (dtype == "tf32" && &figures == &gpu.own) return f32;  // own kernels do not know it
   guessed_ = true;
-  note(text("Products in ", dtype, " were not measured on a GPU: taken as fast as in f32."));
+  note(text("Products in ", dtype, " were not measured on a GPU: they are assumed to be as fast as in f32."));
   return f32;
 }
 
@@ -184,7 +185,7 @@ GpuLinkFigure CostLookup::gpu_link(const std::string& from, const std::string& t
     return *found->second;
   guessed_ = true;
   if (const auto found = assumed_links_.find({from, to}); found != assumed_links_.end()) return *found->second;
-  note(text("Of the path from ", from, " to ", to, " nothing is known: taken as PCI Express 3 x16."));
+  note(text("Of the path from ", from, " to ", to, " nothing is known: PCI Express 3 x16 is assumed."));
   return unknown_gpu_link(from, to);
 }
 
@@ -211,7 +212,7 @@ CostLookup::ComputeSource CostLookup::compute_source(const std::string& dtype) {
   if (has(figures_.measured, dtype)) return {&figures_.measured, dtype};
   if (has(figures_.measured, "f32")) {
     guessed_ = true;
-    note(text("Products in ", dtype, " were not measured: taken as fast as in f32."));
+    note(text("Products in ", dtype, " were not measured: they are assumed to be as fast as in f32."));
     return {&figures_.measured, "f32"};
   }
   const Measurements& of = assume("computing");

@@ -95,7 +95,7 @@ std::optional<Peaks> told_peaks(const topology::Gpu& gpu) {
 Peaks peaks_of(const KnownGpu* known) {
   const KnownGpu& taken = known != nullptr ? *known : kUnknown;
   return {.from = known != nullptr ? text("the data sheet of the ", known->name)
-                                   : text("nothing: its model is not known, and it is taken as a ", kUnknown.name),
+                                   : text("the data sheet of a ", kUnknown.name, ", since its model is not known"),
           .architecture = std::string{taken.architecture},
           .f32 = 2.0 * taken.cores * taken.clock_mhz * kMega,
           .bytes_per_second = taken.gigabytes * kGiga};

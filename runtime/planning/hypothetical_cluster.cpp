@@ -21,7 +21,7 @@ std::map<std::uint32_t, std::uint32_t> cores_by_numa(const Topology& topology) {
 std::uint32_t ranks_by_policy(const Settings::Placement& placement, const MachineGroup& kind) {
   const auto cores = cores_by_numa(kind.topology);
   TROUPE_CHECK(!cores.empty(), Code::invalid, kind.source,
-               " tells of no core that a job may use, and ranks need cores; use a description with processors (lstopo "
+               " describes no core that a job may use, and ranks need cores; use a description with processors (lstopo "
                "FILE.xml, or rttopo show --json)");
   const auto numa_nodes = static_cast<std::uint32_t>(cores.size());
   if (placement.policy == "auto" && placement.device != "cpu" && !kind.topology.accelerators.empty())
@@ -90,14 +90,14 @@ void check_wishes(const Settings::Placement& placement, std::span<const MachineG
   const WhatIf& what_if = request.what_if;
   const bool imagines = what_if.nodes != 0 || what_if.ranks != 0 || what_if.gpus != 0;
   TROUPE_CHECK(!imagines || kinds.size() == 1, Code::invalid,
-               "what-if numbers are of machines of one kind, and there are ", kinds.size(), " kinds; name one");
-  TROUPE_CHECK(
-      request.ranks == 0 || (what_if.ranks == 0 && what_if.gpus == 0), Code::invalid,
-      "a number of ranks is for the machines that there are, and what-if ranks or gpus makes machines for them; "
-      "write one of the two");
+               "what-if numbers need machines of one kind, and there are ", kinds.size(), " kinds; name one");
+  TROUPE_CHECK(request.ranks == 0 || (what_if.ranks == 0 && what_if.gpus == 0), Code::invalid,
+               "a number of ranks is for given machines, while what-if ranks or gpus sets the number of machines; "
+               "write one of the two");
   if (what_if.gpus == 0) return;
   TROUPE_CHECK(what_if.ranks == 0 || what_if.ranks == what_if.gpus, Code::invalid, "what-if gpus = ", what_if.gpus,
-               " is a rank for each GPU, and ranks = ", what_if.ranks, "; leave one out");
+               " makes a rank for each GPU, and so sets the number of ranks, as does ranks = ", what_if.ranks,
+               "; leave one out");
   TROUPE_CHECK(placement.device != "cpu", Code::invalid, "what-if gpus = ", what_if.gpus,
                " places ranks near GPUs, which placement.device = \"cpu\" leaves out; write \"auto\"");
   const MachineGroup& kind = kinds.front();

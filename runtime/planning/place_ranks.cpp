@@ -351,8 +351,8 @@ void place_by_numa(const Settings::Placement& placement, const Topology& node, c
   TROUPE_CHECK(
       !homes.empty(), Code::invalid, "placement.policy = \"pack\" and placement.cores = ", wanted, ": the ", several,
       " NUMA node", plural(several), " of node ", host, " with ", cores.size(),
-      " cores that this job may use have no room for ", ranks.size(),
-      " ranks of which none has cores of two NUMA nodes; ask for fewer cores or ranks, or write placement.policy = "
+      " cores that this job may use cannot hold ", ranks.size(),
+      " ranks if no rank has cores of two NUMA nodes; ask for fewer cores or ranks, or write placement.policy = "
       "\"auto\"");
   PlacementAtHome at_home{node, std::move(pools), std::move(homes), spread};
   const std::size_t most = at_home.most();

@@ -38,7 +38,7 @@ std::map<NodeIdentity, const Topology*> by_identity(const PlanInputs& inputs) {
   std::map<NodeIdentity, const Topology*> found;
   for (const Topology& topology : inputs.topologies) {
     const auto [at, is_new] = found.emplace(topology.identity, &topology);
-    TROUPE_CHECK(is_new || *at->second == topology, Code::invalid, "two different topologies say that they are node ",
+    TROUPE_CHECK(is_new || *at->second == topology, Code::invalid, "two different topologies are both named node ",
                  topology.host, " (", topology.identity.boot_id, ", network namespace ",
                  topology.identity.network_namespace, ")");
   }
@@ -140,7 +140,8 @@ std::vector<double> stripe_shares(const Settings& settings, std::uint32_t ranks)
   const std::vector<double>& stripes = settings.placement.stripes;
   const std::vector<double>& bandwidth = settings.placement.bandwidth;
   TROUPE_CHECK(stripes.empty() || bandwidth.empty(), Code::invalid,
-               "placement.stripes and placement.bandwidth both say what ranks own of the parameters; leave one out");
+               "placement.stripes and placement.bandwidth both set the part of the parameters that each rank owns; "
+               "leave one out");
   const auto check = [&](std::string_view key, const std::vector<double>& numbers) {
     TROUPE_CHECK(numbers.empty() || numbers.size() == ranks, Code::invalid, key, " has ", numbers.size(),
                  " numbers, and there are ", ranks, " ranks; write one for each");
@@ -150,7 +151,7 @@ std::vector<double> stripe_shares(const Settings& settings, std::uint32_t ranks)
   if (!bandwidth.empty()) return bandwidth_shares(bandwidth);
   const double sum = std::accumulate(stripes.begin(), stripes.end(), 0.0);
   TROUPE_CHECK(stripes.empty() || sum > 0, Code::invalid,
-               "placement.stripes: all are 0, so nobody owns the parameters; give some rank more");
+               "placement.stripes: all are 0, so no rank owns parameters; give at least one rank more than 0");
   std::vector<double> shares = stripes;
   for (double& share : shares) share /= sum;
   return shares;
@@ -652,8 +653,8 @@ Layout layout_of(const Settings& settings, const Graph& graph) {
   }
   const bool rest = std::any_of(group_of.begin(), group_of.end(), [](GroupId group) { return group.value == 0; });
   TROUPE_CHECK(rest || parameters.empty(), Code::invalid,
-               "the groups of update.group take all parameters, and none is left for [update]; leave one of them out, "
-               "and write what it says into [update] and [optimizer]");
+               "the groups of update.group match all parameters, and none is left for [update]; leave one of them out, "
+               "and write its settings into [update] and [optimizer]");
   const std::vector<double> momentums = momentums_of_statistics(graph);
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     if (!parameters[p].is_statistic()) continue;
@@ -680,7 +681,7 @@ void check_f16(const Plan& plan, const PlanInputs& inputs) {
 
 Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& inputs) {
   TROUPE_CHECK(!inputs.ranks.empty(), Code::invalid, "a plan needs at least one rank");
-  TROUPE_CHECK(inputs.train_samples > 0, Code::invalid, "the training set is empty; look at data.path");
+  TROUPE_CHECK(inputs.train_samples > 0, Code::invalid, "the training set is empty; check data.path");
   TROUPE_CHECK(settings.data.batch > 0, Code::invalid, "data.batch is 0; a step needs samples");
   Plan plan;
   plan.model = graph.to_string();

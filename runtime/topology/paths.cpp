@@ -64,7 +64,7 @@ struct Limit {
   void add_unknown(const Index& index, PartIndex part) {
     assumed = true;
     add(kAssumedPci * kPciEfficiency,
-        [&] { return text("the PCI link of ", label_of(index, part), " (unknown, taken as 8 GT/s x16)"); });
+        [&] { return text("the PCI link of ", label_of(index, part), " (unknown, assumed to be 8 GT/s x16)"); });
   }
 };
 

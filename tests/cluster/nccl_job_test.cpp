@@ -334,7 +334,7 @@ TEST_F(NcclJob, EndsAtItsDeadlineWithAWayOutWhenAPeerNeverConnects) {
   }
   const std::string told = ranks[0]->err() + ranks[1]->err();  // the first one to give up tells why
   for (const char* const part : {"waited for NCCL to connect 2 ranks", "NCCL_DEBUG=INFO", "NCCL_SOCKET_IFNAME",
-                                 "cluster.collectives = \"own\" does without NCCL"})
+                                 "cluster.collectives = \"own\" uses no NCCL"})
     EXPECT_THAT(told, HasSubstr(part));
 }
 
@@ -343,7 +343,7 @@ TEST_F(NcclJob, EndsWithTheReasonAndAWayOutWhenNcclCannotConnect) {
                               "ncclCommInitRankConfig=nccl_internal_error")};
   EXPECT_EQ(rtrun.wait(60s), 1) << rtrun.err();
   EXPECT_THAT(rtrun.err(), HasSubstr("NCCL, connecting: "));
-  EXPECT_THAT(rtrun.err(), HasSubstr("cluster.collectives = \"own\" does without NCCL"));
+  EXPECT_THAT(rtrun.err(), HasSubstr("cluster.collectives = \"own\" uses no NCCL"));
   EXPECT_THAT(rtrun.err(), Not(HasSubstr("cuda stand-in")));
 }
 

@@ -180,7 +180,8 @@ TEST_F(ProgramJob, SaysWhatIsWrongBeforeAnythingStarts) {
       {job({}, {"./nothing"}), "there is no program ./nothing"},
       {job({"--set", "train.epochs=3"}, {"true"}), "--set train.epochs does not reach a program after --"},
       {job({"--resume", "auto"}, {"true"}), "--resume does not reach a program after --"},
-      {job({"--json"}, {"true"}), "--json is about what rtrun itself prints"},
+      {job({"--json"}, {"true"}),
+       "--json changes what rtrun itself prints, and cannot be used with a program after --"},
       {job({}, {}), "there is no program after --: write `rtrun app.toml -- ./program"}};
   for (const auto& [start, text] : wrong) {
     Program rtrun{start};

@@ -163,7 +163,8 @@ TEST(CommandLine, PointsToClusterNodesForANumberOfProcesses) {
 
 TEST(CommandLine, SaysThatResumeTookTheFile) {
   expect_refusal(parse({"--resume", "job.toml"}),
-                 "--resume takes auto, never or the path of a checkpoint, and so took job.toml; write `rtrun --resume "
+                 "job.toml is the value of --resume here, which takes auto, never or the path of a checkpoint; write "
+                 "`rtrun --resume "
                  "auto job.toml`");
 }
 

@@ -1,4 +1,4 @@
-// rtbench: measurements of Troupe; each result is one JSON line, in the format that the comparison scripts of peers
+// rtbench: measurements of Troupe; each result is one JSON line, in the format that the scripts for comparisons
 // read.
 
 #include <cstdint>
@@ -30,7 +30,8 @@ void add_case(CLI::App& command, bench::TrainCase& what) {
   options.number("--np", what.np, "Processes on this machine", 1, 64)->capture_default_str();
   options.choice("--dtype", what.dtype, "f32 or bf16", {"f32", "bf16"})->capture_default_str();
   options.number("--seconds", what.seconds, "Measured time, after warm-up", 0.5, 3600.0)->capture_default_str();
-  options.number("--batch", what.batch, "Samples a process and step; 0: as many as its peers take", 0, 1000000)
+  options
+      .number("--batch", what.batch, "Samples per process and step; 0: the usual number for the network", 0, 1000000)
       ->capture_default_str();
 }
 
@@ -53,19 +54,20 @@ void be_measured(int fd) {
 int main(int argc, char** argv) {
   terminal::open_standard_streams();
   const PrintableStream printed{std::cout}, told{std::cerr};
-  CLI::App app{"Measures Troupe on this machine; prints one JSON line a result."};
+  CLI::App app{"Measures Troupe on this machine. Prints one JSON line for each result."};
   app.require_subcommand(1);
   bench::TrainCase what;
   std::uint32_t rounds = 7;
-  auto* train = app.add_subcommand("train", "Training samples/s of all processes together, loading included");
+  auto* train = app.add_subcommand("train", "Training: samples/s of all processes together, loading included");
   add_case(*train, what);
-  train->add_option("--set", what.overrides, "A further setting, as in rtrun: section.key=value");
-  train->add_flag("--bare", what.bare, "The same kernels and arenas from a plain loop: no actors, no messages");
+  train->add_option("--set", what.overrides, "Another setting, as in rtrun: section.key=value");
+  train->add_flag("--bare", what.bare, "Use the same kernels and arenas in a plain loop, without actors and messages");
   auto* products = app.add_subcommand("products", "The matrix products of a step alone, in all processes at once");
   add_case(*products, what);
-  auto* step = app.add_subcommand("step", "A step against its matrix products, by turns");
+  auto* step =
+      app.add_subcommand("step", "The time of a step divided by that of its matrix products alone, measured by turns");
   add_case(*step, what);
-  step->add_option("--rounds", rounds, "Turns")->capture_default_str()->check(CLI::Range(1, 1000));
+  step->add_option("--rounds", rounds, "Rounds")->capture_default_str()->check(CLI::Range(1, 1000));
   bench::MessagesCommand messages{app};
   bench::GroupCommand group{app};
   bench::DataCommand data{app};

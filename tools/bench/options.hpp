@@ -37,7 +37,7 @@ struct Options {
 /// Throws Error{environment} in a build without UCX, which the processes use to communicate.
 inline void require_ucx() {
   TROUPE_CHECK(ucx_available(), Code::environment,
-               "this build has no UCX, over which processes talk: install libucx-dev and configure with "
+               "this build has no UCX, over which processes exchange messages: install libucx-dev and configure with "
                "TROUPE_WITH_UCX=ON");
 }
 

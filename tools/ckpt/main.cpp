@@ -29,32 +29,33 @@ using namespace troupe;
 constexpr std::chrono::milliseconds kProgressEvery{200};
 
 constexpr const char* kFooter = R"(Examples:
-  ckpt list run/checkpoints                              what is there
-  ckpt verify run/checkpoints                            is all of it whole?
-  ckpt weights run/checkpoints -o weights.safetensors    the newest one's weights, for any reader of safetensors
-  ckpt export run/checkpoints --onnx model.onnx          the newest one's model and weights, for ONNX programs
-  rtrun --resume auto app.toml                           resume from the newest
+  ckpt list run/checkpoints                              list the checkpoints
+  ckpt verify run/checkpoints                            check that all of them are complete
+  ckpt weights run/checkpoints -o weights.safetensors    weights of the newest one, for any reader of safetensors
+  ckpt export run/checkpoints --onnx model.onnx          model and weights of the newest one, for ONNX programs
+  rtrun --resume auto app.toml                           resume from the newest one
 
-Environment: with TERM=dumb, or where stderr is no terminal, nothing shows how far verify, weights and export are.
+Environment: with TERM=dumb, or if stderr is not a terminal, verify, weights and export show no progress.
 Exit codes: 0 done, 1 a checkpoint is damaged, 2 wrong use, 3 environment.)";
 constexpr const char* kListFooter =
-    R"(A line per checkpoint, the newest first: its folder, steps, samples, size, and its test accuracy if it was tested. Reads
-manifests only; `ckpt verify` reads everything.
+    R"(Prints a line for each checkpoint, the newest first: its folder, steps, samples, size, and its test accuracy if it was
+tested. Reads manifests only; `ckpt verify` reads everything.
 
 Example: ckpt list run/checkpoints
 Exit codes: 0 done, 2 no checkpoint is there.)";
 constexpr const char* kVerifyFooter =
-    R"(A line per checkpoint: "whole", or what is wrong with it. Shows how far it is on a terminal.
+    R"(Prints a line for each checkpoint: "whole", or what is wrong with it. On a terminal it shows its progress.
 
 Example: ckpt verify run/checkpoints
 Exit codes: 0 all are whole, 1 one is damaged, 2 no checkpoint is there, 3 environment.)";
 constexpr const char* kWeightsFooter =
-    R"(The file appears whole or not at all. Tensors are f32 and have the names of the model's layers.
+    R"(The file appears when it is complete. Tensors are f32 and have the names of the model's layers.
 
 Example: ckpt weights run/checkpoints -o weights.safetensors
 Exit codes: 0 done, 1 the checkpoint is damaged, 2 no checkpoint is there, 3 the file cannot be written.)";
 constexpr const char* kExportFooter =
-    R"(The file appears whole or not at all. It computes what an evaluation computes, in f32, without the losses: docs/onnx.md.
+    R"(The file appears when it is complete. Its model computes what an evaluation computes, in f32, without the losses
+(docs/onnx.md).
 
 Example: ckpt export run/checkpoints --onnx model.onnx
 Exit codes: 0 done, 1 the checkpoint is damaged, 2 no checkpoint is there, or its model cannot be exported, 3 the file cannot be written.)";
@@ -236,28 +237,28 @@ int export_onnx(Blocking& blocking, const std::string& path, const std::string& 
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"ckpt looks into the checkpoints that rtrun saves.", "ckpt"};
+  CLI::App app{"ckpt lists, checks and converts the checkpoints that rtrun saves.", "ckpt"};
   app.footer(kFooter);
   std::string path;
   std::string to;
-  const char* const kPath = "A checkpoint's folder, or the folder that holds them (then the newest whole one is meant)";
+  const char* const kPath = "A checkpoint's folder, or a folder of checkpoints (the newest whole one is then used)";
   CLI::App& list_them = *app.add_subcommand("list", "Print the checkpoints of a folder, the newest first");
-  list_them.add_option("FOLDER", path, "The folder that holds them, such as run/checkpoints")->required();
+  list_them.add_option("FOLDER", path, "The folder of checkpoints, such as run/checkpoints")->required();
   CLI::App& verify_them =
       *app.add_subcommand("verify", "Read everything: compare the checksums, and look for numbers that are not finite");
-  verify_them.add_option("PATH", path, "A checkpoint's folder, or the folder that holds them (then all are meant)")
+  verify_them.add_option("PATH", path, "A checkpoint's folder, or a folder of checkpoints (all are then read)")
       ->required();
   CLI::App& weights_of = *app.add_subcommand("weights", "Write the weights to one safetensors file");
   weights_of.add_option("PATH", path, kPath)->required();
-  weights_of.add_option("-o,--output", to, "The file; replaced if it is there")->required();
+  weights_of.add_option("-o,--output", to, "The file to write; an existing file is replaced")->required();
   CLI::App& export_of = *app.add_subcommand("export", "Write model and weights to one file for other programs");
   export_of.add_option("PATH", path, kPath)->required();
-  export_of.add_option("--onnx", to, "The file, in the ONNX format; replaced if it is there")->required();
+  export_of.add_option("--onnx", to, "The ONNX file to write; an existing file is replaced")->required();
   bool raw = false;
   for (CLI::App* const one : {&weights_of, &export_of})
     one->add_flag("--raw", raw,
-                  "Write the weights themselves, also where the checkpoint has their moving averages "
-                  "(optimizer.ema_decay), with which evaluations are made");
+                  "Write the weights themselves, even if the checkpoint has their moving averages "
+                  "(optimizer.ema_decay), which evaluations use");
   export_of.footer(kExportFooter);
   list_them.footer(kListFooter);
   verify_them.footer(kVerifyFooter);

@@ -66,7 +66,7 @@ std::vector<std::byte> bytes_of(const json& binary) {
 std::pair<Fd, Fd> make_line() {
   std::array<int, 2> ends{};
   TROUPE_CHECK_ERRNO(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) == 0, Code::environment,
-                     "cannot connect two processes; look at `ulimit -n`");
+                     "cannot connect two processes; check `ulimit -n`");
   return {Fd{ends[0]}, Fd{ends[1]}};
 }
 

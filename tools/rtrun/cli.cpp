@@ -17,40 +17,42 @@ namespace troupe::rtrun {
 namespace {
 
 constexpr const char* kTrainFooter =
-    R"(Started without a launcher, rtrun starts the processes that cluster.nodes asks for: "local:N" here, or ranks on hosts by
-cluster.remote_shell (ssh). Started once per rank by mpirun or srun --mpi=pmix, or with RANK
-WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT set, it is that rank.
-With `-- PROGRAM ARGUMENTS` at the end, each rank is a program of your own with a session in it (docs/embedding.md), started
-with the variables above; rtrun reads cluster, faults and report from the file, passes signals on, and ends with its exit code.
+    R"(Without a launcher, rtrun starts the ranks that cluster.nodes names: "local:N" on this machine, or ranks on several hosts
+by cluster.remote_shell (ssh). If a launcher starts rtrun once for each rank (mpirun, srun --mpi=pmix, or any that sets RANK
+WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT), each rtrun is one rank.
+With `-- PROGRAM ARGUMENTS` at the end, rtrun starts this program as each rank, with the variables above; the program starts a
+session itself (docs/embedding.md). rtrun uses cluster, faults and report of the file, passes signals on, and ends with the
+program's exit code.
 Ctrl-C or SIGTERM ends the run after the current step and saves a checkpoint; a second one ends it at once.
 kill -USR1 to rtrun or to a rank prints on stderr what each rank is doing.
 
 Examples:
   rtrun apps/mnist/app.toml                              train
-  rtrun apps/mnist/app.toml --set train.epochs=5         with another value than the file's
+  rtrun apps/mnist/app.toml --set train.epochs=5         train with another value than the file's
   rtrun --resume auto apps/mnist/app.toml                resume from the newest checkpoint
   rtrun --json apps/mnist/app.toml | jq .                for programs: one JSON object per line
-  rtrun app.toml -- ./my_program app.toml                its ranks are this program
-  rtrun check apps/mnist/app.toml                        which settings, and where each came from
-  rtrun control run switch local_sgd every_steps=8       another policy, while it trains
+  rtrun app.toml -- ./my_program app.toml                run your own program as the ranks
+  rtrun check apps/mnist/app.toml                        print each setting, and where its value came from
+  rtrun control run switch local_sgd every_steps=8       change the policy during training
   source <(rtrun completion bash)                        completion for this shell
 
-What it writes, into report.dir (run/):
+Files that a run writes into report.dir (run/):
   report.html    the run as a page, for any browser, also while it is running
   report.json    the run's figures for programs; rtrun plan --compare reads it
   log            an entry per epoch, JSON as ChainerMN's LogReport writes it; log.csv: the same as a table
-  rank-N.log     what rank N wrote, N > 0; messages of rtrun itself are shown on stderr too
+  rank-N.log     the output of rank N, N > 0; messages of rtrun itself are shown on stderr too
   checkpoints/   see `ckpt --help`
 
-Lines of --json: "event" is "started", "progress", "epoch" or "finished"; the last one's "status" is "finished",
-"stopped" or "failed", then with "error" and "exit_code". A run that a signal ends before its first step has none.
+Lines of --json: "event" is "started", "progress", "epoch" or "finished". The last line has a "status": "finished", "stopped",
+or "failed" with "error" and "exit_code". A run that a signal ends before its first step prints no last line.
 
 Environment:
-  TROUPE_DATA          a folder that holds mnist/; used when the folder that data.path names holds no data
-  XDG_CACHE_HOME       the folder that keeps generated digits (default: ~/.cache)
+  TROUPE_DATA          a folder that contains mnist/; used if the folder that data.path names contains no data
+  XDG_CACHE_HOME       the folder in which generated digits are kept (default: ~/.cache)
   RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT   this process's rank and its job, from a launcher
-  TROUPE_SECRET_FILE   a file (mode 0600) with the secret that ranks on several hosts share, when rtrun does not start them
-  NO_COLOR             if set, no colours. TERM=dumb: no colours and no progress bar. Both are used on terminals only
+  TROUPE_SECRET_FILE   a file (mode 0600) with the secret that ranks on several hosts share, if rtrun does not start them
+  NO_COLOR             if set, rtrun prints no colours
+  TERM                 "dumb": no colours and no progress bar. Output that is not a terminal never has either
   UCX_*                settings of UCX, which carries messages between processes
 
 Exit codes: 0 done, 1 failed, 2 bad configuration, 3 environment, 4 a rank was lost,
@@ -68,21 +70,22 @@ Environment: TROUPE_DATA as for a run.
 Exit codes: 0 the configuration is good, 2 it is not.)";
 
 constexpr const char* kPlanFooter =
-    R"(Prints the model, the data, each rank's cores, NUMA nodes, network device and memory against what is there, how gradients
-would be exchanged, and why, for a run on this machine; and how long a step will take, predicted from what `rttopo bench`
-measured of its processors, GPUs and links (docs/topology.md). It is the plan that the run makes. --compare prints that
-prediction against what a run of this configuration measured, part by part.
+    R"(Prints the plan of a run on this machine; the run itself makes the same plan. It contains the model, the data, each rank's
+cores, NUMA nodes, network device and memory, what the machine has of these, how gradients would be exchanged, and why. It also
+predicts how long a step will take, from the figures that `rttopo bench` measured (docs/topology.md). --compare prints this
+prediction next to the times that a run of this configuration measured, part by part.
 
-A number with ~ before it is a guess: a figure that it needs was not measured, and was modelled instead, of GPUs from their
-peak rates (NVML, or the data sheet of the model), of links from the machine's description. The lines "figures" say of each
-figure of GPUs whether it was measured. Numbers without ~ rest on measured figures alone. Sizes of memory are computed from the
-model; what libraries take is estimated.
+A number with ~ before it is a guess: a figure that it needs was not measured but modelled (for GPUs from their peak rates, by
+NVML or the model's data sheet; for links from the machine's description). The lines "figures" show which figures of GPUs were
+measured. Numbers without ~ are computed from measured figures alone. Sizes of memory are computed from the model; the memory of
+libraries is estimated.
 
---nodes plans for other machines: hwloc's XML (lstopo FILE.xml), NCCL's, or the JSON of `rttopo show --json`, each with how many
-there are. A machine gets the ranks that placement.mesh = "NODESxRANKS" says, or by placement.policy: auto one for each GPU, or
-for each NUMA node where it has none; spread one for each NUMA node; pack as many as its cores suffice for.
---what-if assumes as many machines of one kind as the number needs: ranks=N, or gpus=N for a rank near each GPU; nodes=N says
-how many machines. Ranks are placed near GPUs and compute on cores, unless placement.device = "cuda".
+--nodes plans for other machines. Each FILE describes one (hwloc's XML, as written by lstopo FILE.xml; NCCL's XML; or the JSON of
+`rttopo show --json`), and :N is the number of such machines. placement.mesh = "NODESxRANKS" sets the number of ranks on each
+machine; otherwise placement.policy does: auto: one for each GPU, or for each NUMA node if there is no GPU; spread: one for each
+NUMA node; pack: as many as the cores suffice for.
+--what-if plans for a number of ranks (ranks=N), or of GPUs with one rank near each (gpus=N), on as many machines of one kind as
+these need; nodes=N sets the number of machines. Ranks near GPUs compute on cores, unless placement.device = "cuda".
 
 Examples:
   rtrun plan apps/mnist/app.toml
@@ -90,29 +93,29 @@ Examples:
   rtrun plan apps/mnist/app.toml --nodes big.xml:4,small.json       five machines of two kinds
   rtrun plan apps/mnist/app.toml --nodes big.xml --ranks 8 --set placement.policy=spread
   rtrun plan apps/mnist/app.toml --nodes gpus.xml --what-if gpus=64 --svg plan.svg
-  rtrun plan apps/mnist/app.toml --what-if ranks=16                 on as many machines like this one as it takes
+  rtrun plan apps/mnist/app.toml --what-if ranks=16                 on as many machines like this one as 16 ranks need
   rtrun plan apps/mnist/app.toml --nodes gpus.xml --what-if gpus=16 --set placement.device=cuda    a step on GPUs
   rtrun plan apps/mnist/app.toml --compare run/report.json
   rtrun plan apps/mnist/app.toml --json | jq .step.ms
 
 Environment: TROUPE_DATA as for a run.
-Exit codes: 0 there is a plan, 2 bad configuration, or no plan is possible: the message names what is missing,
-3 this machine cannot run it, or a file cannot be read or written.)";
+Exit codes: 0 there is a plan, 2 bad configuration, or no plan is possible (the message names what is missing),
+3 this machine cannot run the job, or a file cannot be read or written.)";
 
 constexpr const char* kControlFooter =
-    R"(Sends a request to a run. RUN is the folder that it writes into (report.dir). Use it on the machine of rank 0, as the
-same user.
+    R"(Sends a request to a run. RUN is the folder into which the run writes (report.dir). Use this command on the machine of rank
+0, as the same user.
 
   switch POLICY [key=value ...]   from one of the next steps on, all ranks use this policy, with these settings of
-                                  [update]; later entries of update.switch are dropped
-  rebuild                         after one of the next steps, build plan, memory, exchange and actors again in the
-                                  same processes, and continue from the state in memory; with
-                                  placement.split = "measured" with the shares that were measured
+                                  [update]; later entries of update.switch are ignored
+  rebuild                         after one of the next steps, make plan, memory, exchange and actors again in the
+                                  same processes, and continue from the state in memory. With
+                                  placement.split = "measured" the new plan uses the measured shares
   stop                            end after the current steps, with a checkpoint if the run saves any
   describe                        print what rank 0 is doing
   machines                        print the machines of all nodes as JSON (rttopo show --run RUN shows them)
 
-A policy for which the job has reserved no memory is refused; it reserves memory for all policies in update.switch.
+A run refuses a policy for which it has reserved no memory. It reserves memory for all policies in update.switch.
 
 Examples:
   rtrun control run switch local_sgd every_steps=16
@@ -120,14 +123,14 @@ Examples:
   rtrun control run rebuild
   rtrun control run stop
 
-Exit codes: 0 done, 1 the run refused or gave no answer, 2 no such request, 3 no run is active in this folder.)";
+Exit codes: 0 done, 1 the run refused or did not answer, 2 no such request, 3 no run is active in this folder.)";
 
 constexpr const char* kTimelineFooter =
-    R"(Draws all work while the ranks worked on one step: a row for each stream, lane, link and actor.
+    R"(Draws what each stream, lane, link and actor did during one step, a row for each.
 
 Examples:
-  rtrun --trace trace.json apps/mnist/app.toml      train, and keep a trace
-  rtrun timeline trace.json                         a step in the middle, as trace.svg
+  rtrun --trace trace.json apps/mnist/app.toml      train, and write a trace
+  rtrun timeline trace.json                         draw a step in the middle of the trace, as trace.svg
   rtrun timeline trace.json --step 40 -o step.svg
 
 The trace itself opens in Perfetto (ui.perfetto.dev) and in Chrome (chrome://tracing).
@@ -157,7 +160,7 @@ void add_common(CLI::App& app, CommandLine& line) {
   // Every verb takes a file and --set. The default verb's file cannot be `required` here, since CLI11 would then
   // require it before a subcommand, too.
   app.add_option("app.toml", line.file, "The job's configuration");
-  app.add_option("--set", line.overrides, "Override a value: --set data.batch=50 (again for more)")
+  app.add_option("--set", line.overrides, "Override a value: --set data.batch=50 (may be repeated)")
       ->type_name("a.b=c")
       ->allow_extra_args(false);
 }
@@ -239,34 +242,35 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   CLI::App& check = *app.add_subcommand("check", "Print the effective settings and where each came from; runs nothing");
   add_common(check, line);
   check.footer(kCheckFooter);
-  CLI::App& plan = *app.add_subcommand("plan", "Print which rank would run where and what it would need; runs nothing");
+  CLI::App& plan = *app.add_subcommand("plan", "Print where each rank would run and what it would need; runs nothing");
   add_common(plan, line);
   std::string nodes;
   std::vector<std::string> what_if;
-  plan.add_option("--nodes", nodes, "Machines to plan for, from files, with how many are alike")
+  plan.add_option("--nodes", nodes, "Machines to plan for: files that describe them, and how many there are of each")
       ->type_name("FILE:N,...");
-  plan.add_option("--ranks", line.ranks, "Ranks on these machines together")
+  plan.add_option("--ranks", line.ranks, "The number of ranks on all these machines together")
       ->type_name("N")
       ->check(CLI::Range(1u, kMostHypotheticalRanks));
   plan.add_option("--what-if", what_if, "Plan for this number of ranks, GPUs or nodes (may be repeated)")
       ->type_name("ranks=N|gpus=N|nodes=N")
       ->allow_extra_args(false);
   plan.add_option("--svg", line.picture, "Write a picture instead")->type_name("FILE");
-  plan.add_option("--figures", line.figures, "What `rttopo bench` measured; without it this host's")->type_name("FILE");
+  plan.add_option("--figures", line.figures, "Figures that `rttopo bench` wrote; default: those of this host")
+      ->type_name("FILE");
   plan.add_flag("--json", line.json, "Print the same numbers as one JSON object");
-  plan.add_option("--compare", line.compare, "The report.json of a run: print predicted against measured")
+  plan.add_option("--compare", line.compare, "The report.json of a run: print predicted next to measured times")
       ->type_name("REPORT");
   plan.footer(kPlanFooter);
-  CLI::App& control =
-      *app.add_subcommand("control", "Tell a run to switch its policy, to rebuild or to stop, or ask what it is doing");
+  CLI::App& control = *app.add_subcommand(
+      "control", "Ask a run to switch its policy, to rebuild, to stop, or to print what it is doing");
   control.add_option("RUN", line.run, "The run's folder: its report.dir")->required();
   control.add_option("REQUEST", line.request, "switch POLICY [key=value ...], rebuild, stop, describe or machines")
       ->required();
   control.footer(kControlFooter);
   CLI::App& timeline = *app.add_subcommand("timeline", "Draw one step of a run's trace as a picture");
-  timeline.add_option("TRACE", line.file, "What rtrun --trace wrote")->required();
-  timeline.add_option("--step", line.step, "The step; without it one in the middle of the trace");
-  timeline.add_option("-o,--out", line.picture, "The SVG to write; without it TRACE with .svg instead of .json");
+  timeline.add_option("TRACE", line.file, "The file that rtrun --trace wrote")->required();
+  timeline.add_option("--step", line.step, "The step; default: one in the middle of the trace");
+  timeline.add_option("-o,--out", line.picture, "The SVG file to write; default: TRACE with .svg instead of .json");
   timeline.footer(kTimelineFooter);
   std::string shell;
   CLI::App& completion =
@@ -276,7 +280,7 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   std::string page = "app.toml";
   CLI::App& reference =
       *app.add_subcommand("reference", "Print every key of app.toml, or every kind of layer, as Markdown");
-  reference.add_option("PAGE", page, "app.toml or layers; without it app.toml")
+  reference.add_option("PAGE", page, "app.toml or layers; default: app.toml")
       ->check(CLI::IsMember({"app.toml", "layers"}));
   app.require_subcommand(0, 1);
   try {
@@ -302,7 +306,8 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   }
   if (completion.parsed()) {
     const std::string script = completion_script(shell);
-    if (script.empty()) err << "rtrun: error: completion is for " << kShells << ": write `rtrun completion bash`\n";
+    if (script.empty())
+      err << "rtrun: error: there is completion for " << kShells << ": write `rtrun completion bash`\n";
     out << script;
     return Answered{script.empty() ? 2 : 0};
   }
@@ -312,18 +317,19 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   if (timeline.parsed()) line.verb = Verb::timeline;
   if (!line.program.empty() && (line.verb != Verb::train || line.json)) {
     err << "rtrun: error: "
-        << (line.json ? "--json is about what rtrun itself prints" : "check, plan, control and timeline run nothing")
-        << ", and takes no program after --\n";
+        << (line.json ? "--json changes what rtrun itself prints, and cannot be used with a program after --\n"
+                      : "check, plan, control and timeline run nothing, and take no program after --\n");
     return Answered{2};
   }
   if (line.verb == Verb::control || line.verb == Verb::timeline) return line;
   if (line.file.empty() && resume.ends_with(".toml")) {
-    return refuse("--resume takes auto, never or the path of a checkpoint, and so took " + resume +
-                      "; write `rtrun --resume auto " + resume + "`",
+    return refuse(resume +
+                      " is the value of --resume here, which takes auto, never or the path of a checkpoint; write " +
+                      "`rtrun --resume auto " + resume + "`",
                   err);
   }
   if (line.file.empty())
-    return refuse("app.toml is required: say which configuration to use, for example `rtrun apps/mnist/app.toml`", err);
+    return refuse("app.toml is required: name the configuration to use, for example `rtrun apps/mnist/app.toml`", err);
   if (const std::string explanation = explain_typo(words); !explanation.empty()) return refuse(explanation, err);
   return line;
 }

@@ -23,7 +23,7 @@ constexpr std::chrono::seconds kLine{2};
 
 ControlServer::ControlServer(const std::string& folder, Handler handler)
     : handler_(std::move(handler)), listener_(listen_for_control(folder)), end_(::eventfd(0, EFD_CLOEXEC)) {
-  TROUPE_CHECK_ERRNO(end_, Code::environment, "cannot make an eventfd; look at `ulimit -n`");
+  TROUPE_CHECK_ERRNO(end_, Code::environment, "cannot make an eventfd; check `ulimit -n`");
   thread_ = start_thread("control", [this] { serve(); });
 }
 

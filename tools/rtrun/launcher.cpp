@@ -246,10 +246,10 @@ class Job {
       entry.stopped = is_stopped(entry.pid) ? before + passed : milliseconds{0};
       any_goes_on |= entry.stopped.count() == 0;
       if (before < kStoppedNote && entry.stopped >= kStoppedNote)
-        note(fmt::format(
-            "rank {} (process {}) is stopped, by SIGSTOP or a debugger: it is taken for lost after {:g} s{}",
-            entry.rank, entry.pid, std::chrono::duration<double>(options_.dead).count(),
-            options_.dead_setting.empty() ? "" : fmt::format(" ({})", options_.dead_setting)));
+        note(
+            fmt::format("rank {} (process {}) is stopped, by SIGSTOP or a debugger: it is declared lost after {:g} s{}",
+                        entry.rank, entry.pid, std::chrono::duration<double>(options_.dead).count(),
+                        options_.dead_setting.empty() ? "" : fmt::format(" ({})", options_.dead_setting)));
     }
     if (!any_goes_on || signal_ != 0) return;
     const milliseconds patience = options_.dead + std::max(kHeadStart, options_.dead / 5);

@@ -31,7 +31,7 @@ void obey(std::string_view line) {
 }  // namespace
 
 LauncherLine::LauncherLine() : end_(::eventfd(0, EFD_CLOEXEC)) {
-  TROUPE_CHECK_ERRNO(end_, Code::environment, "cannot make an eventfd; look at `ulimit -n`");
+  TROUPE_CHECK_ERRNO(end_, Code::environment, "cannot make an eventfd; check `ulimit -n`");
   thread_ = start_thread("launcher", [this] { watch(); });
 }
 

@@ -79,7 +79,7 @@ ComparedJob compared(const Configuration& configuration, const DataPlace& data, 
   const report::RunSummary run = report::read_summary(report);
   ComparedJob job{.predicted = {}, .measured = run.measured()};
   TROUPE_CHECK(job.measured.steps > 0 && !run.node_of_rank.empty(), Code::invalid, report,
-               ": this run has made no step yet; compare when it has");
+               ": this run has made no step yet; compare after its first steps");
   const Settings& settings = configuration.settings;
   const DataFacts facts = look_at_data(data);
   const Graph graph = build_model(settings, facts.fields);

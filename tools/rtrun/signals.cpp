@@ -29,7 +29,7 @@ Signals::Signals() {
   if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaddset(&taken_, SIGHUP);
   TROUPE_CHECK_ERRNO(::sigprocmask(SIG_BLOCK, &taken_, &former_) == 0, Code::environment, "cannot block signals");
   fd_ = Fd{::signalfd(-1, &taken_, SFD_CLOEXEC | SFD_NONBLOCK)};
-  TROUPE_CHECK_ERRNO(fd_, Code::environment, "cannot make a descriptor for signals; look at `ulimit -n`");
+  TROUPE_CHECK_ERRNO(fd_, Code::environment, "cannot make a descriptor for signals; check `ulimit -n`");
 }
 
 void Signals::take_suspend_too() const {
@@ -59,7 +59,7 @@ void Signals::restore_in_child(bool own_program) const noexcept {
 }
 
 SignalThread::SignalThread(const Signals& signals) : signals_(signals), end_(::eventfd(0, EFD_CLOEXEC)) {
-  TROUPE_CHECK_ERRNO(end_, Code::environment, "cannot make an eventfd; look at `ulimit -n`");
+  TROUPE_CHECK_ERRNO(end_, Code::environment, "cannot make an eventfd; check `ulimit -n`");
   thread_ = start_thread("signals", [this] { watch(); });
 }
 

@@ -84,7 +84,7 @@ HostList hosts_here(const HostList& hosts) {
 std::pair<Fd, std::uint16_t> loopback_listener(std::uint16_t port) {
   Fd listener = listener_at(INADDR_LOOPBACK, port);
   TROUPE_CHECK_ERRNO(listener, Code::environment, "cannot listen on 127.0.0.1 for this job's ranks; ",
-                     port != 0 ? "is cluster.port in use, or below 1024? leave it out, and one that is free is taken"
+                     port != 0 ? "is cluster.port in use, or below 1024? leave it out, and a free port is used"
                                : "is the loopback interface up (`ip link set lo up`)?");
   const std::uint16_t taken = port_of(listener);
   return {std::move(listener), taken};
@@ -100,10 +100,9 @@ Rendezvous choose_rendezvous(const std::vector<RankSite>& sites, std::uint16_t p
   }
   rendezvous.address = first.host;
   rendezvous.port = port;
-  TROUPE_CHECK(
-      !names_loopback(first.host), Code::invalid, "cluster.nodes begins with ", first.host,
-      ", to which all ranks would connect, and which means another machine on the other hosts; write this machine's "
-      "name or address, as they know it");
+  TROUPE_CHECK(!names_loopback(first.host), Code::invalid, "cluster.nodes begins with ", first.host,
+               ", to which all ranks would connect, but on the other hosts that is another machine; write this "
+               "machine's name or address, as the others know it");
   if (first.here) {
     rendezvous.listener = listener_everywhere(port);
     TROUPE_CHECK_ERRNO(rendezvous.listener, Code::environment, "cannot listen at port ", port,

@@ -28,7 +28,7 @@ struct Pipe {
 Pipe make_pipe() {
   std::array<int, 2> ends{};
   TROUPE_CHECK_ERRNO(::pipe2(ends.data(), O_CLOEXEC) == 0, Code::environment,
-                     "cannot make a pipe for a rank's output; look at `ulimit -n`");
+                     "cannot make a pipe for a rank's output; check `ulimit -n`");
   return {Fd{ends[0]}, Fd{ends[1]}};
 }
 
@@ -117,7 +117,7 @@ RankProcess spawn_rank(const Signals& signals, const RankStart& start) {
 
   const pid_t pid = ::fork();
   TROUPE_CHECK_ERRNO(pid >= 0, Code::environment,
-                     "cannot start a process for a rank; look at `ulimit -u` and the memory that is free");
+                     "cannot start a process for a rank; check `ulimit -u` and the free memory");
   if (pid == 0) become_rank(plan);
   if (!start.remote)
     ::setpgid(pid, pid);  // both processes do it: the order does not matter; fails harmlessly after exec
@@ -129,7 +129,7 @@ RankProcess spawn_rank(const Signals& signals, const RankStart& start) {
     const int reason = errno;
     ::kill(pid, SIGKILL);
     errno = reason;
-    fail_errno(Code::environment, "cannot watch a rank's process (pidfd_open); look at `ulimit -n`");
+    fail_errno(Code::environment, "cannot watch a rank's process (pidfd_open); check `ulimit -n`");
   }
   return process;
 }

@@ -29,7 +29,7 @@ std::optional<Measurements> figures_of(const CommandLine& line) {
 
 const Node& only(const std::vector<Node>& nodes, const char* what) {
   for (const Node& node : nodes) refuse_graphs(node);
-  TROUPE_CHECK(nodes.size() == 1, Code::invalid, what, " is about one machine; name one topology with -i");
+  TROUPE_CHECK(nodes.size() == 1, Code::invalid, what, " needs a single machine; name one topology with -i");
   return nodes.front();
 }
 

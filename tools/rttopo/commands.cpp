@@ -278,7 +278,7 @@ void print_matrix(const MatrixView& view, std::ostream& out, bool color) {
 }
 
 int matrix_of_several(const CommandLine& line, const std::vector<Node>& nodes, std::ostream& out, bool color) {
-  TROUPE_CHECK(line.figures.empty(), Code::invalid, "--figures are those of one machine; here are several");
+  TROUPE_CHECK(line.figures.empty(), Code::invalid, "--figures are those of one machine, and there are several");
   ordered_json machines = ordered_json::array();
   std::vector<PathTable> tables;
   for (const Node& node : nodes) {
@@ -317,7 +317,7 @@ int matrix(const CommandLine& line, std::ostream& out, bool color) {
   if (measured) out << measured_text(*measured) << '\n';
   out << legend_text(view.tables);
   if (!measured && line.files.empty() && line.run.empty())
-    out << "Nothing was measured here yet: `rttopo bench` does.\n";
+    out << "Nothing was measured here yet; run `rttopo bench` to measure this host.\n";
   return 0;
 }
 

@@ -108,7 +108,7 @@ void print_explanation(const Explanation& told, std::ostream& out) {
 
 /// For each kind of machine; it is an error if none has both parts.
 int explain_several(const CommandLine& line, const std::vector<Node>& nodes, std::ostream& out) {
-  TROUPE_CHECK(line.figures.empty(), Code::invalid, "--figures are those of one machine; here are several");
+  TROUPE_CHECK(line.figures.empty(), Code::invalid, "--figures are those of one machine, and there are several");
   std::deque<std::optional<Explanation>> told;
   std::vector<std::string> missing(nodes.size());
   for (std::size_t i = 0; i < nodes.size(); ++i) {

@@ -162,7 +162,7 @@ int serve(Gpu gpu) {
 class DeviceMemory : public ::testing::Test {
  protected:
   void start(Gpu here, const std::vector<Gpu>& there, const std::vector<std::string>& run_by = {}) {
-    if (!ucx_available()) GTEST_SKIP() << "this build has no UCX, over which processes talk";
+    if (!ucx_available()) GTEST_SKIP() << "this build has no UCX, over which processes exchange messages";
     const testing::Listener listener;
     const std::size_t size = there.size() + 1;
     for (std::size_t peer = 1; peer < size; ++peer) {

@@ -56,7 +56,7 @@ int milliseconds_of(const testing::Program& stage) {
 class Examples : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!ucx_available()) GTEST_SKIP() << "this build has no UCX, over which processes talk";
+    if (!ucx_available()) GTEST_SKIP() << "this build has no UCX, over which processes exchange messages";
   }
 };
 

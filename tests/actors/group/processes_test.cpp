@@ -18,7 +18,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr const char* kNoUcx = "this build has no UCX, over which processes talk";
+constexpr const char* kNoUcx = "this build has no UCX, over which processes exchange messages";
 
 /// This process is peer 0, the others are processes of their own, over UCX.
 class GroupOfProcesses : public ::testing::TestWithParam<std::string> {

@@ -7,7 +7,7 @@ namespace {
 
 class NeedsUcx : public testing::Environment {
   void SetUp() override {
-    if (!troupe::ucx_available()) GTEST_SKIP() << "this build has no UCX, over which processes talk";
+    if (!troupe::ucx_available()) GTEST_SKIP() << "this build has no UCX, over which processes exchange messages";
   }
 };
 

@@ -204,7 +204,7 @@ inline const std::vector<WrongConfiguration>& wrong_configurations() {
        {"app.toml:2:21: optimizer.rate.schedule = \"step\" (app.toml:2:21) needs optimizer.rate.every_epochs or"}},
       {"[optimizer]\nrate = { schedule = \"multi_step\" }\n", {"app.toml:2:21: ", "needs optimizer.rate.at_epochs or"}},
       {"[optimizer]\nrate = { schedule = \"multi_step\", at_epochs = [3, 2] }\n",
-       {"app.toml:2:47: optimizer.rate.at_epochs has an entry 2 that is not above the one before"}},
+       {"app.toml:2:47: optimizer.rate.at_epochs has an entry 2 that is not greater than the one before"}},
       {"[optimizer]\nrate = { schedule = \"multi_step\", at_samples = [1.5] }\n",
        {"app.toml:2:48: optimizer.rate.at_samples has the number 1.5 as entry 1, but takes an array of 0 to 100 "
         "integers"}},

@@ -289,7 +289,7 @@ TEST(CostModel, ConvolutionsThatGainByWinogradsAlgorithmTakeItsOperationsWhereTh
   CostFigures figures = round_figures();
   const Prediction direct = predicted_for(one_convolution(), figures);
   EXPECT_DOUBLE_EQ(direct.mean[StepPart::compute], kDirectFlops / 1e9);
-  EXPECT_THAT(direct.basis, Contains(HasSubstr("Convolutions are taken as direct")));
+  EXPECT_THAT(direct.basis, Contains(HasSubstr("Convolutions are assumed to be direct")));
   figures.measured.winograd = true;
   const Prediction fewer = predicted_for(one_convolution(), figures);
   // A quarter of the products; of 9 * 64 for each place and filter the images' transforms take 108 more, and those of

@@ -289,7 +289,7 @@ TEST(GpuCosts, AGpuOfAnotherModelThanTheMeasuredOneIsModelled) {
   EXPECT_TRUE(found.mean.modelled[static_cast<std::size_t>(StepPart::compute)]);
   EXPECT_TRUE(found.mean.modelled[static_cast<std::size_t>(StepPart::update)]);
   EXPECT_GT(found.mean[StepPart::compute], 0);
-  EXPECT_THAT(found.basis, Contains(HasSubstr("Nothing was measured of H100")));
+  EXPECT_THAT(found.basis, Contains(HasSubstr("No figures of H100")));
 }
 
 TEST(GpuCosts, OfGpusAndCoresTheSlowerOnesAreWaitedFor) {

@@ -87,7 +87,7 @@ TEST(HypotheticalCluster, RequestsThatContradictEachOtherAreRefused) {
               HasSubstr("2 kinds"));
   MachineGroup bare = kind_of(1);
   bare.topology.cores.clear();
-  EXPECT_THAT(why(bare, {}), HasSubstr("a.xml tells of no core"));
+  EXPECT_THAT(why(bare, {}), HasSubstr("a.xml describes no core"));
 }
 
 TEST(HypotheticalCluster, MachinesAreCalledByHostAndFile) {

@@ -59,7 +59,7 @@ bool plans_soundly(const topology::Machine& machine, const std::string& file, co
     return true;
   } catch (const Error& error) {
     EXPECT_EQ(exit_code(error.code()), 2) << error.what();
-    EXPECT_THAT(error.what(), AnyOf(HasSubstr("tells of no core"), HasSubstr("cores"), HasSubstr("NUMA node"),
+    EXPECT_THAT(error.what(), AnyOf(HasSubstr("describes no core"), HasSubstr("cores"), HasSubstr("NUMA node"),
                                     HasSubstr("network device"), HasSubstr("memory")));
     EXPECT_THAT(error.what(), AnyOf(HasSubstr(kind.topology.host), HasSubstr(file)));
     return false;

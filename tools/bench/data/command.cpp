@@ -114,7 +114,7 @@ class Filler {
 }  // namespace
 
 DataCommand::DataCommand(CLI::App& app)
-    : data_(app.add_subcommand("data", "Samples/s from a source to normalized, augmented batches")) {
+    : data_(app.add_subcommand("data", "Reading data: samples/s from a source to normalized, augmented batches")) {
   Options options{*data_};
   options
       .choice("--case", case_.what,
@@ -126,12 +126,14 @@ DataCommand::DataCommand(CLI::App& app)
       ->capture_default_str();
   options.choice("--dtype", case_.dtype, "f32 or bf16", {"f32", "bf16"})->capture_default_str();
   data_->add_option("--augment", case_.augment,
-                    "An operation of data.augment in place of the usual ones (again for more)");
-  data_->add_option("--folder", case_.folder, "Of jpeg: a folder of .jpg files to take instead of drawn ones");
-  options.number("--threads", case_.threads, "Threads that decode; 0: the one that asks", 0, 64)->capture_default_str();
-  options.number("--batch", case_.batch, "Samples a batch", 1, 100000)->capture_default_str();
-  options.number("--rounds", case_.rounds, "Rounds, each a figure", 1, 1000)->capture_default_str();
-  options.number("--seconds", case_.seconds, "Of a round", 0.01, 3600.0)->capture_default_str();
+                    "An operation of data.augment, in place of the usual ones (may be repeated)");
+  data_->add_option("--folder", case_.folder, "For jpeg: a folder of .jpg files to read instead of generated images");
+  options
+      .number("--threads", case_.threads, "Threads that decode; 0: decode on the thread that needs the batch", 0, 64)
+      ->capture_default_str();
+  options.number("--batch", case_.batch, "Samples per batch", 1, 100000)->capture_default_str();
+  options.number("--rounds", case_.rounds, "Rounds; each gives one figure", 1, 1000)->capture_default_str();
+  options.number("--seconds", case_.seconds, "Duration of a round", 0.01, 3600.0)->capture_default_str();
 }
 
 int DataCommand::run(Blocking&, const rtrun::Signals& signals) const {

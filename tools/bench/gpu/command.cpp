@@ -356,29 +356,32 @@ std::vector<DType> types_of(const GpuCase& what) {
 }  // namespace
 
 GpuCommand::GpuCommand(CLI::App& app)
-    : command_(
-          app.add_subcommand("gpu", "A GPU beside the CPU device: launches, copies, an update pass, training steps")) {
+    : command_(app.add_subcommand(
+          "gpu", "A GPU compared with the CPU device: launches, copies, an update pass, training steps")) {
   Options options{*command_};
   options.choice("--case", case_.network, "The network", names_of_networks())->capture_default_str();
-  options.number("--batch", case_.batch, "Samples a step; 0: as many as rtbench train takes", 0, 1000000)
+  options.number("--batch", case_.batch, "Samples per step; 0: as many as rtbench train uses", 0, 1000000)
       ->capture_default_str();
-  options.number("--rounds", case_.rounds, "Turns, each a figure", 1, 1000)->capture_default_str();
-  options.number("--repeats", case_.repeats, "Steps or launches a turn", 1, 100000)->capture_default_str();
+  options.number("--rounds", case_.rounds, "Rounds; each gives one figure", 1, 1000)->capture_default_str();
+  options.number("--repeats", case_.repeats, "Steps or launches in a round", 1, 100000)->capture_default_str();
   options.number("--mib", case_.mib, "Size of large copies and of the update pass", 1, 4096)->capture_default_str();
-  options.number("--patience", case_.patience, "Seconds that one wait for a device may take", 0.001, 86400.0)
+  options.number("--patience", case_.patience, "The longest time of one wait for a device, in seconds", 0.001, 86400.0)
       ->capture_default_str();
   options.number("--threads", case_.threads, "Threads of the CPU device", 1, 1024)->capture_default_str();
   options.choice("--dtype", case_.dtype, "Types of the steps", {"both", "f32", "bf16"})->capture_default_str();
   options
       .list("--part", case_.parts,
-            "What is measured: device, steps, job (a job of one rank beside the bare step), kernels (each own kernel)")
+            "What to measure: device; steps; job: a job of one rank compared with the bare step; kernels: each own "
+            "kernel")
       ->check(CLI::IsMember({"device", "steps", "job", "kernels"}))
       ->capture_default_str();
-  options.number("--seconds", case_.seconds, "How long a job trains in each turn", 0.1, 600.0)->capture_default_str();
-  command_->add_flag("--alone", case_.alone, "Only the GPU: neither the CPU device nor own kernels beside a library's");
-  command_->add_option("--set", case_.overrides, "A further setting, as in rtrun: section.key=value");
-  command_->add_option("--gpu", case_.ordinal, "Which GPU, as the driver counts them")->capture_default_str();
-  command_->add_flag("--list", case_.list, "Only list the GPUs that the driver shows");
+  options.number("--seconds", case_.seconds, "How long a job trains in each round", 0.1, 600.0)->capture_default_str();
+  command_->add_flag("--alone", case_.alone,
+                     "Measure only the GPU, without the CPU device, and without own kernels if a library is used");
+  command_->add_option("--set", case_.overrides, "Another setting, as in rtrun: section.key=value");
+  command_->add_option("--gpu", case_.ordinal, "The number of the GPU, as the driver counts them")
+      ->capture_default_str();
+  command_->add_flag("--list", case_.list, "Only list the GPUs that the driver reports");
   command_->add_option("--driver", case_.driver, "The driver's library")->capture_default_str();
 }
 

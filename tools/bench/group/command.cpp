@@ -49,50 +49,51 @@ void check(const GroupCase& what) {
 
 GroupCommand::GroupCommand(CLI::App& app)
     : group_(app.add_subcommand("group",
-                                "Groups of processes: how soon a death is known, that silence is not taken "
-                                "for death too early, how many may join")) {
+                                "Groups of processes: how soon a death is noticed, whether a silent process is "
+                                "declared lost too early, how fast many processes join")) {
   Options options{*group_};
   MemberCase& each = case_.each;
   options
       .choice("--what", case_.what,
-              "death: from kill -9 to the down message of other processes' monitors; silence: see --how; crowd: "
+              "death: time from kill -9 to the down message in other processes; silence: see --how; crowd: "
               "many processes join, broadcast, gather and leave",
               {"death", "silence", "crowd"})
       ->capture_default_str();
   options
       .choice("--how", case_.how,
-              "For silence: stop: from SIGSTOP to the DOWN message; cut: the same from a cut link, between "
-              "namespaces; pause: SIGCONT follows after 800 ms, and no process may be lost; load: all compute "
-              "and exchange messages, and none may be lost",
+              "For silence: stop: time from SIGSTOP to the down message; cut: the same after a link between "
+              "namespaces is cut; pause: SIGCONT follows after 800 ms, and no process may be declared lost; load: all "
+              "processes compute and exchange messages, and none may be declared lost",
               {"stop", "cut", "pause", "load"})
       ->capture_default_str();
   options
-      .choice("--between", case_.between, "processes of one node, or namespaces: network namespaces (needs root)",
+      .choice("--between", case_.between, "processes: those of one node; namespaces: network namespaces (needs root)",
               {"processes", "namespaces"})
       ->capture_default_str();
-  options.choice("--transport", each.transport, "shm, tcp; default shm, between namespaces tcp", {"shm", "tcp"});
-  options.number("--processes", case_.processes, "Default 3; 2 for cut, 8 for load, 64 for crowd", 2, 1024);
-  options.number("--rounds", case_.rounds, "Default 100 for death, 1 for crowd, otherwise 10", 1, 100000);
-  options.number("--seconds", case_.seconds, "How long load lasts", 1, 1000000)->capture_default_str();
+  options.choice("--transport", each.transport, "shm or tcp; default: shm, between namespaces tcp", {"shm", "tcp"});
+  options.number("--processes", case_.processes, "Processes; default: 3, 2 for cut, 8 for load, 64 for crowd", 2, 1024);
+  options.number("--rounds", case_.rounds, "Rounds; default: 100 for death, 1 for crowd, otherwise 10", 1, 100000);
+  options.number("--seconds", case_.seconds, "For load: how long it lasts", 1, 1000000)->capture_default_str();
   options.number("--dead-ms", each.dead_ms,
-                 "After this silence a process counts as dead; default 1000 for stop and cut, otherwise 3000", 10,
-                 1000000);
+                 "The silence after which a process is declared lost; default: 1000 for stop and cut, otherwise 3000",
+                 10, 1000000);
   options.number("--victim-mb", case_.victim_mb, "Additional memory of the process that is killed", 0, 1 << 20)
       ->capture_default_str();
-  group_->add_flag("--victim-talks", case_.victim_talks,
-                   "The process that is killed exchanges messages, too; otherwise two others do, if there are any");
+  group_->add_flag(
+      "--victim-talks", case_.victim_talks,
+      "The process that is killed exchanges messages, too; otherwise only two others do, if there are two");
   options.number("--numbers", each.numbers,
-                 "Messages of 8 bytes in transit from each process to each partner; default 512, 64 for load", 0,
+                 "Messages of 8 bytes in transit from each process to each partner; default: 512, 64 for load", 0,
                  100000);
   options.number("--blocks", each.blocks,
-                 "Messages of 1 MB in transit besides; default 2 for stop, cut and pause, otherwise 0", 0, 64);
+                 "Messages of 1 MB in transit in addition; default: 2 for stop, cut and pause, otherwise 0", 0, 64);
   options.number("--workers", each.workers,
-                 "CAF's threads of each process; default 1 for crowd, otherwise CAF's own choice", 0, 256);
-  group_->add_flag("--inline", each.inlined, "The actors that exchange messages run on the control lane");
-  options.list("--cpus", case_.cpus, "Pins the processes to these CPUs, in turn; default: not pinned");
+                 "CAF's threads in each process; default: 1 for crowd, otherwise CAF's own choice", 0, 256);
+  group_->add_flag("--inline", each.inlined, "Run the actors that exchange messages on the control lane");
+  options.list("--cpus", case_.cpus, "Pin the processes to these CPUs, in turn; default: not pinned");
   options.number("--patience-s", each.patience_s, "How long joining and leaving may take", 1, 3600)
       ->capture_default_str();
-  group_->add_flag("--table", case_.table, "Also a table of times, on stderr");
+  group_->add_flag("--table", case_.table, "Also print a table of times, on stderr");
 }
 
 /// The case with the missing values filled in.

@@ -127,24 +127,25 @@ int run_gemm(const LayersCase& what) {
 void add_options(CLI::App& command, LayersCase& what) {
   Options options{command};
   options.choice("--dtype", what.dtype, "f32 or bf16", {"f32", "bf16"})->capture_default_str();
-  options.number("--batch", what.batch, "Samples a step; 0: as many as rtbench train takes", 0, 1000000)
+  options.number("--batch", what.batch, "Samples per step; 0: as many as rtbench train uses", 0, 1000000)
       ->capture_default_str();
-  options.number("--rounds", what.rounds, "Turns, each a figure", 1, 1000)->capture_default_str();
+  options.number("--rounds", what.rounds, "Rounds; each gives one figure", 1, 1000)->capture_default_str();
   options.number("--threads", what.threads, "Threads of the device", 1, 1024)->capture_default_str();
-  command.add_flag("--json", what.json, "JSON lines, in the form that the peers' harness reads");
+  command.add_flag("--json", what.json,
+                   "Print JSON lines, in the format of the scripts that compare with other programs");
 }
 
 }  // namespace
 
 LayersCommand::LayersCommand(CLI::App& app)
     : layers_(app.add_subcommand("layers",
-                                 "Each layer of a network forward and backward, against oneDNN's best primitives "
-                                 "alone, and a step against the sum of its layers")),
+                                 "Each layer of a network, forward and backward, compared with oneDNN's best "
+                                 "primitives alone, and a step compared with the sum of its layers")),
       gemm_(app.add_subcommand("gemm", "Gflop/s of a network's products and convolutions, or of square products")) {
   layers_case_.network = "lenet";
   Options{*layers_}.choice("--case", layers_case_.network, "The network", names_of_networks())->capture_default_str();
   add_options(*layers_, layers_case_);
-  Options{*gemm_}.choice("--case", gemm_case_.network, "The network; left out: square products", names_of_networks());
+  Options{*gemm_}.choice("--case", gemm_case_.network, "The network; default: square products", names_of_networks());
   Options{*gemm_}
       .list("--sizes", gemm_case_.sizes, "Rows and columns of square products, separated by commas")
       ->check(CLI::Range(1, 65536))

@@ -162,20 +162,20 @@ std::string cell(const std::map<std::string, double>& medians, const std::string
 
 MessagesCommand::MessagesCommand(CLI::App& app)
     : messages_(app.add_subcommand("messages",
-                                   "Messages between two processes, each on a core of its own, one way "
-                                   "beside another by turns")) {
+                                   "Messages between two processes, each on its own core; several ways to send "
+                                   "them are measured by turns")) {
   Options options{*messages_};
   EndCase& each = case_.each;
   std::vector<std::string> whats;
   for (const Usual& usually : usuals()) whats.emplace_back(usually.what);
   options
       .choice("--what", each.what,
-              "latency; rate: of one-way messages; mixed: latency while 16 MB tensors go to and fro; idle: CPU of "
-              "two connected processes; endurance: many messages and tensors both ways, each one checked, and whether "
-              "memory grows; flood: an actor sends strings for --seconds as fast as it can to one that is slow, and "
-              "then that one catches up: resident memory of both processes, and whether each message is read, in "
-              "order, or refused; shard: a push of a stripe's gradients and a pull of its parameters, up to 1 KB a "
-              "pull by a call",
+              "latency: half of a round trip; rate: messages in one direction; mixed: latency while 16 MB tensors are "
+              "sent in both directions; idle: CPU time of two connected processes; endurance: many messages and "
+              "tensors in both directions, each of them checked, and the growth of memory; flood: an actor sends "
+              "strings for --seconds as fast as it can to a slow one, which then reads the rest: resident memory of "
+              "both processes, and whether each message is read, in order, or refused; shard: a push of a stripe's "
+              "gradients and a pull of its parameters, up to 1 KB only a pull, by a call",
               whats)
       ->capture_default_str();
   options
@@ -184,24 +184,26 @@ MessagesCommand::MessagesCommand(CLI::App& app)
       ->capture_default_str();
   options
       .choice("--memory", each.memory,
-              "Where tensors lie: host; cuda: in the memory of the first GPU (latency of arena and staged; raw and "
-              "memcpy, of "
-              "memory of the host, for comparison)",
+              "The memory of tensors: host; cuda: that of the first GPU (for the latency of arena and staged; raw and "
+              "memcpy use the host's memory, for comparison)",
               {"host", "cuda"})
       ->capture_default_str();
   options.list("--sizes", case_.sizes,
-               "Bytes of a message, such as 8,1024: 8 a number, 1024 a trivially copyable struct, others up to that "
-               "a byte vector, larger ones a tensor, in a flood all strings; default 8, 1 KB, 64 KB, 1 MB and 16 MB "
-               "for latency, 100 for flood, 8 else");
-  options.list(
-      "--impl", case_.impls,
-      "Any of raw (UCX as our lanes use it), raw_best (as suits it best), inline, scheduled, caf_io, local "
-      "(one process), arena (a tensor by reference), shard; with --memory cuda also staged (copied through the host's "
-      "memory) and memcpy (in one process); default all that have such a measurement");
-  options.number("--rounds", case_.rounds, "Turns; default 9, 1 for endurance and flood", 1, 10000);
-  options.number("--messages", each.messages, "For endurance: messages in both directions together; default 30 million",
-                 std::uint64_t{20}, std::uint64_t{1} << 40);
-  messages_->add_option("--tensors", each.tensors, "In these messages, 4 KB to 1 MB each; default 100,000");
+               "Bytes of a message, such as 8,1024. 8: a number; 1024: a trivially copyable struct; other sizes up to "
+               "that: a byte vector; larger: a tensor; in a flood: strings. Default: 8, 1 KB, 64 KB, 1 MB and 16 MB "
+               "for latency, 100 for flood, otherwise 8");
+  options.list("--impl", case_.impls,
+               "What to measure: raw (UCX as Troupe's lanes use it), raw_best (UCX with its fastest settings), inline, "
+               "scheduled, "
+               "caf_io, local (one process), arena (a tensor by reference), shard; with --memory cuda also staged "
+               "(copied through "
+               "the host's memory) and memcpy (in one process); default: all for which --what has a measurement");
+  options.number("--rounds", case_.rounds, "Rounds; default: 9, 1 for endurance and flood", 1, 10000);
+  options.number("--messages", each.messages,
+                 "For endurance: messages in both directions together; default: 30 million", std::uint64_t{20},
+                 std::uint64_t{1} << 40);
+  messages_->add_option("--tensors", each.tensors,
+                        "For endurance: tensors in these messages, 4 KB to 1 MB each; default: 100,000");
   options.number("--seconds", case_.seconds, "For flood: how long the sender sends", 0.1, 86400.0)
       ->capture_default_str();
   options
@@ -210,17 +212,17 @@ MessagesCommand::MessagesCommand(CLI::App& app)
       ->capture_default_str();
   options
       .number("--reads", each.reads,
-              "For flood: messages that the reader takes in a second at most; it computes for that part of a second "
-              "with each of them",
-              1, 1'000'000)
+              "For flood: the most messages that the reader reads in a second; it computes between two of them", 1,
+              1'000'000)
       ->capture_default_str();
   options.number("--ms", each.span_ms,
-                 "Measured time of each turn; default 150, 1000 for mixed, 3000 for idle; flood has --seconds", 1,
-                 600000);
+                 "Measured time of each round; default: 150, 1000 for mixed, 3000 for idle; not for flood (--seconds)",
+                 1, 600000);
   options.number("--spin-us", each.spin_us,
-                 "How long the control lane polls; default 200 for latency and rate, else the lane's own", 0, 1000000);
-  options.list("--cpus", case_.cpus, "CPUs of the two processes, such as 0,1; default the first two")->expected(2);
-  messages_->add_flag("--table", case_.table, "Also a table of medians and ratios to raw, on stderr");
+                 "How long the control lane polls; default: 200 for latency and rate, otherwise the lane's own", 0,
+                 1000000);
+  options.list("--cpus", case_.cpus, "CPUs of the two processes, such as 0,1; default: the first two")->expected(2);
+  messages_->add_flag("--table", case_.table, "Also print a table of medians and ratios to raw, on stderr");
 }
 
 /// The case with the missing values filled in.
