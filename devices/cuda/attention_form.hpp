@@ -27,11 +27,11 @@ struct AttentionForm {
 inline constexpr std::int64_t kQueries = 1, kKeys = 2, kValues = 3, kAttended = 4, kLogSums = 5, kToAttended = 6,
                               kToQueries = 7, kToKeys = 8, kToValues = 9, kProductSums = 10;
 
-/// One line that is another one for each form.
+/// A text of one line that identifies the form.
 std::string text_of(const AttentionForm& form);
 /// Source: Dao 2023 (FlashAttention-2), section 3.1; as operations of a graph: NVIDIA's front end for cuDNN.
 std::vector<dnn::Descriptor> operations_of(const AttentionForm& form, Descriptors& made);
-/// The numbers that a call gives along.
+/// The numbers that are passed with each call.
 std::vector<DnnConstant> constants_of(const AttentionForm& form);
 
 }  // namespace troupe::cuda

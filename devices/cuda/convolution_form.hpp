@@ -17,13 +17,13 @@ enum class ConvolutionKind : std::uint32_t { forward, to_images, to_weights };
 struct ConvolutionForm {
   ConvolutionKind kind = ConvolutionKind::forward;
   Stored type = Stored::f32;
-  bool has_bias = false;  // of the output's type, added to it
-  bool has_relu = false;  // what is below 0 becomes 0, behind the bias
-  bool adds = false;      // to what stands in the result
+  bool has_bias = false;  // a bias of the output's type is added to the output
+  bool has_relu = false;  // a ReLU is applied after the bias
+  bool adds = false;      // the result is added to what its memory contains
   std::uint32_t images = 0, height = 0, width = 0, channels = 0, out_height = 0, out_width = 0, filters = 0, groups = 1;
   std::uint32_t kernel_height = 0, kernel_width = 0, padding_height = 0, padding_width = 0;
   std::uint32_t dilation_height = 1, dilation_width = 1, stride_height = 1, stride_width = 1;
-  /// Of the addresses: powers of two, at most 256.
+  /// Alignments of the addresses: powers of two, at most 256.
   std::uint32_t images_alignment = 0, weights_alignment = 0, output_alignment = 0, bias_alignment = 0;
   friend auto operator<=>(const ConvolutionForm&, const ConvolutionForm&) = default;
 };
@@ -32,7 +32,7 @@ struct ConvolutionForm {
 inline constexpr std::int64_t kConvolutionImages = 1, kConvolutionWeights = 2, kConvolutionOutput = 3,
                               kConvolutionBias = 4;
 
-/// One line that is another one for each form.
+/// A text of one line that identifies the form.
 std::string text_of(const ConvolutionForm& form);
 /// The convolution, and what follows it in the same kernel.
 std::vector<dnn::Descriptor> operations_of(const ConvolutionForm& form, Descriptors& made);

@@ -12,11 +12,11 @@ namespace troupe {
 
 struct CudaDeviceOptions {
   std::uint32_t ordinal = 0;                       // which GPU, as the driver counts them
-  std::string bus;                                 // or which, by PCI bus id; empty: by `ordinal`
+  std::string bus;                                 // its PCI bus id instead; empty: `ordinal` chooses
   std::chrono::milliseconds wait_deadline{30000};  // a wait that takes longer fails the stream with Code::timeout
   std::string driver = "libcuda.so.1";             // opened at run time
   /// What computes products of matrices. cublaslt: NVIDIA's library, which must be there; own: kernels of ours; empty:
-  /// as the variable TROUPE_CUDA_PRODUCTS says, otherwise the library where there is one.
+  /// as the variable TROUPE_CUDA_PRODUCTS says, otherwise the library if there is one.
   std::string products;
   std::string cublaslt;  // its file, opened at run time; empty: libcublasLt.so.13, or .12
   /// What computes convolutions and attention. cudnn: NVIDIA's library, which must be there; own
@@ -47,7 +47,7 @@ struct CudaGpus {
   std::vector<CudaGpu> gpus;
   std::string version;     // of CUDA that the driver is for: 13.0; empty: there is no driver
   Status refusal;          // why there are none; ok: there are some
-  bool is_absent = false;  // there is no driver, or no GPU at all: nothing that somebody would want to know of
+  bool is_absent = false;  // there is no driver, or no GPU at all: not worth a message
 };
 
 /// Asks the driver, if there is one, which it starts. Makes no context on a GPU, except where this build has no kernels

@@ -37,16 +37,16 @@ class CudaReplica final : public Replica {
     LayerRoom room;
     std::vector<std::uint32_t> read;  // tensors
     std::uint32_t written = 0;        // of a loss: none
-    Stage* relu = nullptr;            // alone reads what this one writes; null: there is no such stage
+    Stage* relu = nullptr;            // the only reader of this stage's output; null: that is no ReLU
     /// Of a ReLU with a fused gradient: the dense layer that reads it (fused_relu_gradients.hpp).
     Stage* after = nullptr;
-    bool is_done = false;   // in this forward pass, together with the one that it reads
+    bool is_done = false;   // computed in this forward pass, together with the stage that it reads
     Stage* norm = nullptr;  // of a sum: the batch norm that is computed with it and the ReLU behind it; null: none
     /// Another stage computes it (fused_norms.hpp, curves_before_pools.hpp).
     bool is_fused_forward = false, is_fused_backward = false;
     bool is_loss = false;
-    bool has_backward = false;           // what it puts out depends on a parameter
-    std::vector<std::uint32_t> buckets;  // that its parameters are in, and no stage before reads
+    bool has_backward = false;           // its output depends on a parameter
+    std::vector<std::uint32_t> buckets;  // those of its parameters that no earlier stage reads
     WeightOrders orders;                 // of weights in these buckets, when they are acquired
   };
   /// A field of a batch that the graph reads.
@@ -55,12 +55,12 @@ class CudaReplica final : public Replica {
     std::uint64_t offset = 0, row_bytes = 0;
     bool makes_f16 = false;  // of f32
   };
-  /// Where an announced batch is brought.
+  /// A place in the GPU's memory for an announced batch.
   struct Upload {
     std::byte* at = nullptr;
-    Memory batch;     // that lies there for the next step; empty: none does
+    Memory batch;     // the announced batch that is in this place; empty: none
     Point there;      // from which it may be read
-    Point free_from;  // of what has read it last
+    Point free_from;  // from which it may be overwritten: its last reader is done
   };
   /// When a gradient is in use: from one turn to another, both included. Losses have the first turns, in their order;
   /// then the other layers have theirs, from the last one to the first.
@@ -109,15 +109,15 @@ class CudaReplica final : public Replica {
   std::vector<bool> is_unwritten_;             // likewise: it has no memory
   std::vector<Field> fields_;
   std::vector<Stage> stages_;                   // by layer
-  std::vector<std::uint32_t> last_layers_;      // by bucket: when the backward pass has come there, it is finished
+  std::vector<std::uint32_t> last_layers_;      // by bucket: the layer whose backward pass completes it
   const LossScaleState* loss_scale_ = nullptr;  // null: the loss is not scaled
-  std::uint64_t losses_of_row_ = 1;             // at most
+  std::uint64_t losses_of_row_ = 1;             // the most that a row has
   const std::int32_t* keys_ = nullptr;          // of samples; null: the graph drops nothing
   std::byte* scratch_ = nullptr;
   std::uint64_t* samples_ = nullptr;
   // Of the step that is being enqueued:
   WeightOrders landed_;
-  const std::byte* read_aside_ = nullptr;  // the gradient from which one to weights is computed aside; null: none is
+  const std::byte* read_aside_ = nullptr;  // the gradient that work aside is reading; null: none
   std::unique_ptr<Math> math_;
   DeviceMemory memory_;
   std::array<Upload, kAnnouncedBatches> uploads_;

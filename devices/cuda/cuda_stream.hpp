@@ -24,9 +24,9 @@ constexpr Stored stored_of(DType type) noexcept {
   return type == DType::bf16 ? Stored::bf16 : type == DType::f16 ? Stored::f16 : Stored::f32;
 }
 
-/// Three streams of the driver, its lanes. Its work is kernels of ours, which do nothing once it has failed on either
-/// lane, and calls of libraries, which do not know; waits and signals are kernels of one thread. Destroying it waits
-/// until its work is done.
+/// A stream that consists of three streams of the driver, its lanes. Its work is kernels of ours, which do nothing once
+/// the stream has failed on any lane, and calls of libraries, which run all the same; waits and signals are kernels of
+/// one thread. Destroying it waits until its work is done.
 class CudaStream final : public Stream, public LibraryStream {
  public:
   explicit CudaStream(DeviceState& device);
@@ -71,11 +71,11 @@ class CudaStream final : public Stream, public LibraryStream {
   void launch(Args& args, std::uint64_t items, std::uint32_t most = ~0U);
   template <class Args>
   void launch_blocks(Args& args, std::uint32_t blocks);
-  /// Enqueues what `library` makes of `what`, plain data. Unlike kernels of ours it runs also when the stream has
-  /// failed.
+  /// Enqueues the call of `library` that `what`, plain data, describes. Unlike kernels of ours it runs also when the
+  /// stream has failed.
   void launch_library(LibraryCalls& library, std::span<const std::byte> what);
   DeviceState& device() noexcept { return device_; }
-  /// That mark() will return next.
+  /// The point that mark() will return next.
   Point next_mark() const noexcept { return {line_.line().id(), marks_ + 1}; }
   /// What is launched from here on is work of that kind, until the next call or the next wait or signal. `phase`: its
   /// name in a trace, a string literal. `begins_batch`: what the stream waited for before was a batch.
@@ -131,8 +131,8 @@ class CudaStream final : public Stream, public LibraryStream {
   DeviceMemory state_;  // a StreamState, and for each lane how many times it has noted
   const StreamLanes lanes_;
   Lane lane_ = Lane::main;         // on which work is enqueued now
-  bool forked_ = false;            // work beside was enqueued that the main lane has not waited for
-  bool has_aside_ = false;         // likewise aside
+  bool forked_ = false;            // the main lane has not waited yet for work that was enqueued beside it
+  bool has_aside_ = false;         // the same for work aside
   RangeListener* const profiler_;  // null: there is none
   LaunchRanges captured_ranges_;
   const std::array<std::unique_ptr<Notes>, kLanes> notes_;  // by lane

@@ -17,9 +17,9 @@ namespace troupe::cuda::dnn {
 #define TROUPE_VALUES "devices/cuda/cudnn_values.def"
 #include "runtime/base/declare_values.inc"
 
-/// More than any engine has.
+/// At least as many as any engine has.
 inline constexpr std::int64_t kMostNotes = 32, kMostKnobs = 64;
-/// A setting of an engine. Which there are is the library's business: choices are only kept and given back.
+/// A setting of an engine. Only the library knows its meaning: Troupe stores settings and passes them back.
 enum class KnobType : unsigned {};
 
 using Handle = cudnnContext*;

@@ -11,7 +11,7 @@
 
 namespace troupe::cuda {
 
-/// Makes descriptors of cuDNN and owns them. It remembers the first refusal; whatever is asked of it behind that does
+/// Makes descriptors of cuDNN and owns them. It keeps the first error; all calls after that do
 /// nothing.
 class Descriptors {
  public:
@@ -77,15 +77,15 @@ using DnnExtents = std::array<std::int64_t, 4>;
 
 /// A tensor of a graph.
 struct DnnTensor {
-  std::int64_t id = 0;  // by which a call names its address
+  std::int64_t id = 0;  // with which a call passes the tensor's address
   DnnExtents extents{};
   dnn::DataType type = dnn::DataType::f32;
-  std::uint32_t alignment = 0;  // of its address; 0: it lies between two operations, never in memory
-  DnnExtents strides{};         // in elements; of 0: channels are next to each other
+  std::uint32_t alignment = 0;  // of its address; 0: it is between two operations and never in memory
+  DnnExtents strides{};         // in elements; all 0: channels are next to each other
 };
 dnn::Descriptor describe(Descriptors& made, const DnnTensor& tensor);
 
-/// A number of a graph: one f32, which a call gives by an address of the host.
+/// A number of a graph: one f32 in the host's memory, whose address a call passes.
 struct DnnConstant {
   std::int64_t id = 0;
   float value = 0;

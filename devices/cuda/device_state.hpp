@@ -66,15 +66,15 @@ class Recorder {
   std::mutex mutex_;  // guards what is recorded
 };
 
-/// What computes beside kernels of ours; null: they compute it.
+/// The libraries that a device uses; null: kernels of ours compute this.
 struct Libraries {
   std::unique_ptr<ProductLibrary> products;
   std::unique_ptr<DnnLibrary> dnn;
 };
 
-/// What the streams and replicas of a device share. All memory is taken here and when streams and replicas are made: a
-/// driver may wait for all work of the GPU where it gives memory, and later some of that work waits for other ranks.
-/// Threads: any.
+/// What the streams and replicas of a device share. All memory is allocated here and when streams and replicas are
+/// made: an allocation may wait for all work of the GPU, and later some of that work waits for other ranks. Threads:
+/// any.
 class DeviceState {
  public:
   DeviceState(std::shared_ptr<const Gpu> gpu, AddressSpace& space, std::chrono::milliseconds wait_deadline,

@@ -33,14 +33,14 @@ using Workspace = std::function<std::byte*(std::uint64_t size_bytes)>;
 /// and where the driver has no clock, by the library's model of how fast its engines are. An engine that was never
 /// chosen before runs once beside kernels of ours, and is taken only where both give the same. Threads: any.
 ///
-/// As with products (product_library.hpp), what it enqueues knows nothing of the stream's flag, so its results may lie
+/// As with products (product_library.hpp), what it enqueues does not check the stream's flag, so its results may be
 /// only in memory that no other rank reads.
 class DnnLibrary final : public LibraryCalls {
  public:
   /// The most that a replica takes for plans.
   static constexpr std::uint64_t kMostWorkspace = std::uint64_t{256} << 20;
 
-  /// Null: kernels of ours are to be taken, `why` says for which reason. Throws Error{invalid} for another choice than
+  /// Null if kernels of ours are to be used; `why` then is the reason. Throws Error{invalid} for another choice than
   /// those above, Error{environment} where the library must be there and is not.
   static std::unique_ptr<DnnLibrary> open(std::shared_ptr<const Gpu> gpu, const DnnOptions& options, std::string& why);
   /// Throws Error{unsupported} for a version that is too old or too new, Error{device_fault}, Error{out_of_memory}
@@ -50,17 +50,16 @@ class DnnLibrary final : public LibraryCalls {
   DnnLibrary(const DnnLibrary&) = delete;
   DnnLibrary& operator=(const DnnLibrary&) = delete;
 
-  /// "cuDNN 9.19.0", and what is to be known of the file of choices and of engines that were refused.
+  /// "cuDNN 9.19.0", and notes about the file of choices and about engines that were refused.
   std::string name() const;
-  /// Null: cuDNN has no plan for it, none for which there is memory, none that computes what kernels of ours do, or
-  /// these are faster. A
-  /// plan is recorded once where it is chosen, on a stream of its own where it never runs: so a plan that cannot be
-  /// recorded is not taken, and whatever the library loads when a plan is first used is loaded here. `workspace` is
-  /// asked during the call.
+  /// Null: cuDNN has no plan for the form, no plan for which there is memory, none with the results of kernels of ours,
+  /// or these are faster. A plan is recorded once when it is chosen, on a stream of its own on which it never runs: so
+  /// a plan that cannot be recorded is not chosen, and whatever the library loads when a plan is first used is loaded
+  /// here. `workspace` is called during the call.
   const DnnPlan* plan(const DnnOperation& what, const Workspace& workspace);
-  /// The same in a step, which has no time to ask the library for an engine and to try it: one that was chosen in an
-  /// earlier run, or for another number of rows, is taken, where there is one. None for attention, whose plans are
-  /// compiled: of these only what plan() has chosen.
+  /// The same in a step, in which there is no time to ask the library for an engine and to try it: returns a plan with
+  /// an engine that was chosen in an earlier run, or for another number of rows, if there is one. For attention, whose
+  /// plans have to be compiled, only what plan() has chosen.
   const DnnPlan* plan_in_step(const DnnOperation& what, const Workspace& workspace);
   /// Writes what was chosen to the file: blocks.
   void save_choices() noexcept;

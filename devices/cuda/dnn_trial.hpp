@@ -13,11 +13,11 @@
 
 namespace troupe::cuda {
 
-/// The length of the difference of two vectors, by that of the second one.
+/// The length of the difference of two vectors, divided by that of the second one.
 double relative_distance(const std::vector<float>& a, const std::vector<float>& b) noexcept;
 
-/// A run of the library beside kernels of ours, on numbers that are made up: whether both compute the same. It takes
-/// memory and waits, so it is for the time before the first step.
+/// Runs the library and kernels of ours on made-up numbers, to compare their results. It allocates memory and waits, so
+/// it must be used before the first step.
 class DnnTrial {
  public:
   /// Enqueues `form` by the library on the trial's stream; false: it cannot.
@@ -27,10 +27,10 @@ class DnnTrial {
   DnnTrial(const DnnTrial&) = delete;
   DnnTrial& operator=(const DnnTrial&) = delete;
 
-  /// The library's results less those of kernels of ours, by the length of these. Not a number: the library did not
-  /// run, or gave none.
+  /// The length of the difference between the library's results and those of kernels of ours, divided by the length of
+  /// the latter. NaN: the library did not run, or its results are NaN.
   double distance(const DnnForm& form);
-  /// Whether it gave the same bits when it ran again; of forms whose engines do not say whether they do.
+  /// Whether a second run gave the same bits; for forms whose engines do not say whether they do.
   bool has_same_bits() const noexcept { return has_same_bits_; }
 
  private:

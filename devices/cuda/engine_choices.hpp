@@ -26,12 +26,12 @@ struct EngineChoice {
 /// Processes may share it: each replaces it as a whole. Threads: one at a time.
 class EngineChoices {
  public:
-  /// Kept nowhere.
+  /// Choices that are in no file.
   EngineChoices() = default;
   /// Reads `file`. A file that is broken or belongs to another identity is ignored, and replaced at the next save().
   EngineChoices(std::string file, std::string identity);
 
-  /// What is to be known of the file, such as why it was ignored; empty: nothing.
+  /// A note about the file, such as why it was ignored; empty: there is none.
   const std::string& note() const noexcept { return note_; }
   /// Null: nothing was chosen for this problem, a line without " = ".
   const EngineChoice* find(const std::string& problem) const;

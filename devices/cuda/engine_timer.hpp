@@ -12,8 +12,8 @@ namespace troupe::cuda {
 
 /// Measures how long the GPU takes to compute a form, by an engine of cuDNN or by kernels of ours. All of them work on
 /// the same tensors: memory of the timer's own, of the form's extents, filled with numbers other than 0. Runs are
-/// recorded as in a step, so that the time does not contain the host's launches. It takes memory and waits, so it is
-/// for the time before the first step.
+/// recorded as in a step, so that the time does not contain the host's launches. It allocates memory and waits, so it
+/// must be used before the first step.
 class EngineTimer {
  public:
   /// Enqueues a run on the timer's stream; false: it cannot.

@@ -57,7 +57,7 @@ class Gpu {
   void use() const;
   Function function(KernelId id) const noexcept { return functions_[static_cast<std::size_t>(id)]; }
   std::uint32_t processors() const noexcept { return processors_; }
-  /// As the driver calls this kind of GPU.
+  /// The driver's name for this model of GPU.
   const std::string& model() const noexcept { return model_; }
   /// For messages: model and PCI bus id.
   const std::string& name() const noexcept { return name_; }
@@ -91,7 +91,8 @@ class Gpu {
 class DeviceMemory {
  public:
   DeviceMemory() = default;
-  /// Of zeros, or, if `clears` is false, of anything. Throws Error{out_of_memory} with what is free.
+  /// Filled with zeros, or, if `clears` is false, uninitialized. Throws Error{out_of_memory}, whose text says how much
+  /// is free.
   DeviceMemory(std::shared_ptr<const Gpu> gpu, std::uint64_t size_bytes, bool clears = true);
   ~DeviceMemory();
   DeviceMemory(DeviceMemory&& other) noexcept { swap(other); }
@@ -144,19 +145,19 @@ class PinnedMemory {
   std::byte* at_ = nullptr;
 };
 
-/// Memory of the GPU for small things of one stream, which takes and gives it back in its order: that waits for no
-/// work. Other processes cannot import it.
+/// A pool of the GPU's memory for small allocations of one stream, which allocates and frees in stream order, so that
+/// neither waits for work. Other processes cannot import this memory.
 class StreamMemory {
  public:
   explicit StreamMemory(std::shared_ptr<const Gpu> gpu);
-  /// What was taken was given back, and the streams that did so have ended.
+  /// Before this, all of its memory was given back, and the streams that gave it back have ended.
   ~StreamMemory();
   StreamMemory(const StreamMemory&) = delete;
   StreamMemory& operator=(const StreamMemory&) = delete;
 
-  /// For work that is enqueued on `stream` from here on; not initialized. Throws Error{out_of_memory}.
+  /// Memory for work that is enqueued on `stream` from here on; not initialized. Throws Error{out_of_memory}.
   std::byte* take(StreamHandle stream, std::uint64_t size_bytes);
-  /// Behind all that is enqueued on `stream`. Without a pool the caller may wait for it.
+  /// Frees it after all work that is enqueued on `stream` so far. Without a pool the caller may wait for that work.
   void give_back(StreamHandle stream, std::byte* at) noexcept;
 
  private:

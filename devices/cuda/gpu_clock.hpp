@@ -25,7 +25,7 @@ class GpuClock {
     if (most_ < least_) least_ = least, most_ = most;  // they drift faster than was thought
     last_ = gpu;
   }
-  /// In the middle of what is possible. After the first saw().
+  /// The middle of the possible range. Call saw() first.
   Clock::time_point host_time(Nanoseconds gpu) const noexcept {
     return Clock::time_point{std::chrono::duration_cast<Clock::duration>(gpu + least_ + (most_ - least_) / 2)};
   }

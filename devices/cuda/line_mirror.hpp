@@ -16,7 +16,7 @@ namespace troupe::cuda {
 class LineMirrors {
  public:
   LineMirrors(std::shared_ptr<const Gpu> gpu, AddressSpace& space);
-  /// Lines that are still to tell something tell it to nobody.
+  /// Signals that are still to come are dropped.
   ~LineMirrors();
   LineMirrors(const LineMirrors&) = delete;
   LineMirrors& operator=(const LineMirrors&) = delete;

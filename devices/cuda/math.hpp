@@ -25,7 +25,7 @@ constexpr std::uint64_t attention_workspace_bytes(std::uint64_t rows, std::uint6
   return rows * heads * down * across * 2 + 1024;
 }
 
-/// What a replica's layers ask for at most.
+/// The most that a replica's layers need.
 struct MathRoom {
   std::uint64_t summed_columns = 0;  // of sum_columns()
   std::uint64_t landed_bytes = 0;    // of multiply_to_gradient(): product and sums
@@ -38,16 +38,17 @@ struct MathLibraries {
 };
 
 /// Where a replica's products of matrices, convolutions, attention and sums over rows are enqueued: the one place that
-/// chooses what computes them. Products, convolutions and attention by a library, where there is one and it has an
-/// algorithm; everything else by kernels of ours, products in as many parts as keep the processors busy.
+/// chooses what computes them. A library computes products, convolutions and attention, if there is one and it has
+/// an algorithm; kernels of ours compute everything else, products in as many parts as keep the processors busy.
 class Math {
  public:
-  /// Takes the libraries' workspace of the GPU's memory. `owns_gradients`: as ReplicaMemory says.
+  /// Allocates the libraries' workspace in the GPU's memory. `owns_gradients`: as ReplicaMemory says.
   Math(const std::shared_ptr<const Gpu>& gpu, const MathLibraries& libraries, const MathRoom& room,
        bool owns_gradients);
 
-  // Before the first step, with the arguments of that step: chooses how it will be computed, and takes memory for it.
-  // What was not prepared is chosen when it is first enqueued, and has to do with that memory.
+  // Call these before the first step, with the arguments of that step: they choose how the work will be computed, and
+  // allocate memory for it. For work that was not prepared the choice is made when it is first enqueued, and only that
+  // memory can be used.
   void prepare(const ConvolveArgs& args, const std::uint16_t* half_bias, bool with_relu);
   void prepare(const ConvolveToImagesArgs& args);
   void prepare(const ConvolveToWeightsArgs& args, std::byte* landing);
@@ -62,8 +63,8 @@ class Math {
 
   /// To memory of the replica that no other rank reads. `half_bias`: the bias once more, for results in bf16.
   void multiply(CudaStream& stream, MultiplyArgs& args, const std::uint16_t* half_bias = nullptr) const;
-  /// The same, and what is below 0 becomes 0. `mask`: of relu_mask_bytes(), at a multiple of 256; gets a bit for each
-  /// result, whether it was above 0; null: nobody asks. False: nothing is done, since only a library can.
+  /// The same with a ReLU. `mask`: of relu_mask_bytes(), at a multiple of 256; gets a bit for each result: whether it
+  /// was above 0; null: not needed. Only a library can compute this; if none can, returns false and does nothing.
   bool multiply_with_relu(CudaStream& stream, const MultiplyArgs& args, const std::uint16_t* half_bias,
                           std::byte* mask) const;
   /// Whether multiply_to_relu() can: only a library does.
@@ -82,14 +83,14 @@ class Math {
   void convolve(CudaStream& stream, ConvolveArgs& args, const std::uint16_t* half_bias) const;
   /// Whether convolve_with_relu() can: only a library does.
   bool has_relu(const ConvolveArgs& args, const std::uint16_t* half_bias) const;
-  /// The same, and what is below 0 becomes 0.
+  /// The same with a ReLU.
   void convolve_with_relu(CudaStream& stream, const ConvolveArgs& args, const std::uint16_t* half_bias) const;
   void convolve_to_images(CudaStream& stream, ConvolveToImagesArgs& args) const;
   /// `landing`: memory of the replica for the gradient in the images' type. True: it lies there, channels last, and is
   /// still to be brought to its place.
   bool convolve_to_weights(CudaStream& stream, ConvolveToWeightsArgs& args, std::byte* landing) const;
-  /// `back`: the gradient that will follow; null: none will. False: nothing is done, since only a library can. The
-  /// library works in the layers' scratch, behind the product sums.
+  /// `back`: the gradient that will follow; null: none will. Only a library can compute this; if none can, returns
+  /// false and does nothing. The library works in the layers' scratch, behind the product sums.
   bool attend(CudaStream& stream, const AttentionArgs& args, const AttentionBackArgs* back) const;
   /// The gradient of `forward`, which was enqueued in this step.
   bool attend_back(CudaStream& stream, const AttentionArgs& forward, const AttentionBackArgs& args) const;
@@ -97,10 +98,10 @@ class Math {
   void sum_columns(CudaStream& stream, SumColumnsArgs& args) const;
   /// Chooses the parts of sums over columns, whose results (at most 16 bytes each) then find room in scratch().
   void cut(ColumnSums& sums) const noexcept;
-  /// Of the GPU.
+  /// The number of the GPU's processors.
   std::uint32_t processors() const noexcept { return processors_; }
   std::byte* scratch() const noexcept { return scratch_; }
-  /// Of the layer that is enqueued, until its function returns.
+  /// Scratch memory of the layer that is being enqueued, until its function returns.
   std::byte* layer_scratch() const noexcept { return layer_scratch_.data(); }
 
  private:

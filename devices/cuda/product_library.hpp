@@ -66,13 +66,13 @@ struct ProductOptions {
 /// Products of matrices by cuBLASLt, opened at run time. An algorithm is chosen once for each form, when work of that
 /// form is enqueued for the first time, and never in a recorded step. Threads: any.
 ///
-/// What it enqueues knows nothing of the stream's flag: it runs also on a stream that has failed, with whatever lies in
-/// its operands. That is harmless as long as its results lie in memory that only the same stream reads: what makes
-/// them known to others is kernels of ours, which then do nothing. So its results may never lie in memory that another
-/// rank may still be reading for the step before, as gradients may be (ReplicaMemory::owns_gradients).
+/// What it enqueues does not check the stream's flag: it also runs on a stream that has failed, with whatever is in its
+/// operands. That is harmless as long as its results are in memory that only the same stream reads: the kernels that
+/// copy them to where others read them are ours, and then do nothing. So its results may never be in memory that
+/// another rank may still be reading for the step before, as gradients may be (ReplicaMemory::owns_gradients).
 class ProductLibrary final : public LibraryCalls {
  public:
-  /// Null: kernels of ours are to be taken, `why` says for which reason. Throws Error{invalid} for another choice than
+  /// Null if kernels of ours are to be used; `why` then is the reason. Throws Error{invalid} for another choice than
   /// those above, Error{environment} where the library must be there and is not.
   static std::unique_ptr<ProductLibrary> open(std::shared_ptr<const Gpu> gpu, const ProductOptions& options,
                                               std::string& why);
