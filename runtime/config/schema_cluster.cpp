@@ -114,14 +114,15 @@ Keys cluster_keys() {
        one_of({"auto", "shm", "tcp"}, {"rdma"}, "cluster.transport = \"auto\""),
        "transport of messages between processes", "\"auto\"",
        "shm: shared memory, ranks of one node only. tcp: sockets only. auto: shared memory between ranks of one host, "
-       "otherwise the transport that UCX chooses. Gradients of ranks on one node never take it."},
+       "otherwise the transport that UCX chooses. Gradients of ranks on one node are not sent over it."},
       {"cluster.collectives", at<&Settings::cluster, &Settings::Cluster::collectives>,
-       one_of({"auto", "nccl", "nccl_in_nodes", "own"}), "what exchanges the gradients of ranks on GPUs", "\"auto\"",
-       "nccl: NVIDIA's NCCL (libnccl.so.2, 2.18 or newer), for jobs whose ranks each have a GPU of their own; it is an "
-       "error where it cannot be used. nccl_in_nodes: NCCL within each node, and the transport between nodes, where "
-       "NCCL does not get through or gradients are compressed. own: Troupe's own collectives, in memory that the ranks "
-       "of a node share, and over the transport between nodes. auto: nccl where it can be used, otherwise "
-       "nccl_in_nodes where that can; `rtrun plan` says which it is, and why."},
+       one_of({"auto", "nccl", "nccl_in_nodes", "own"}), "how ranks on GPUs exchange gradients", "\"auto\"",
+       "nccl: NVIDIA's NCCL (libnccl.so.2, 2.18 or newer), for jobs whose ranks each have a GPU of their own; an error "
+       "if it cannot be used. nccl_in_nodes: NCCL within each node, and the transport between nodes, for jobs in which "
+       "NCCL cannot connect the nodes or gradients are compressed. own: Troupe's own collectives, in memory that the "
+       "ranks "
+       "of a node share, and over the transport between nodes. auto: nccl if it can be used, otherwise nccl_in_nodes "
+       "if that can be used, otherwise own; `rtrun plan` prints which one is used, and why."},
   };
 }
 

@@ -63,8 +63,9 @@ Keys data_keys() {
       {"data.path", at<&S::data, &D::path>, text_in_quotes(),
        "folder of the data set, or the file with source = \"text\", relative to the folder of app.toml",
        "\"data/mnist\"",
-       "Files are looked for, in this order: at --set data.path, and then nowhere else; at this key, where the folder "
-       "holds them; in TROUPE_DATA, a folder that holds mnist/ (source = \"idx\") and cifar10/. If there are none, idx "
+       "Files are searched in this order: in the folder of --set data.path, and then nowhere else; in the folder of "
+       "this key, if it contains them; in TROUPE_DATA, a folder that contains mnist/ (source = \"idx\") and cifar10/. "
+       "If there are none, idx "
        "uses generated digits; with another source the run ends. The line that begins with `Data:` says which were "
        "used."},
       {"data.batch", Custom{store_batches, show_batches}, array_of(K::batches, 1, 64, {1, 1e6}),
@@ -73,16 +74,16 @@ Keys data_keys() {
        "the ranks. [[64, 10], [128, 10], [256, 0]]: 64 for the first 10 epochs, 128 for the next 10, 256 for the rest. "
        "Epochs may be fractions; a new size takes effect with the first step that begins at its epoch or later."},
       {"data.prefetch", at<&S::data, &D::prefetch>, integer(2, 64), "number of batches that a loader keeps ready", "3",
-       "Each takes the memory of one batch. A larger number helps where loading times vary."},
+       "Each takes the memory of one batch. A larger number helps if loading times vary."},
       {"data.threads", at<&S::data, &D::threads>, integer(0, 64),
        "number of threads of each loader that decode batches; 0: the loader itself does", "2",
-       "The batches are the same, in the same order. Threads help where decoding takes longer than a step, and cores "
-       "are left. Images that are files always have one."},
+       "The batches are the same, in the same order. Threads help if decoding takes longer than a step and some cores "
+       "are free. For images that are files there is always at least one."},
       {"data.augment", at<&S::data, &D::augment>,
        Takes{.kind = K::texts, .least_items = 0, .most_items = 16, .check = check_augment},
        "operations on images when a batch is filled", "[\"crop:4\", \"flip\"]", augment_text()},
       {"data.broken", at<&S::data, &D::broken>, one_of_first<Broken>(2),
-       "what happens if an image cannot be read, not in time, or is damaged", "\"skip\"",
+       "what happens if an image cannot be read, is not read in time, or is damaged", "\"skip\"",
        "fatal: the run ends and names the file. skip: a note names the file, and the sample counts neither in the "
        "gradient nor in the figures. Applies to source = \"folder\", \"map\", \"shards\" and \"voc\", whose images are "
        "decoded in the run; with \"voc\" also to annotations, and a loss on boxes counts the sample, whose boxes are "

@@ -72,19 +72,17 @@ Keys model_keys() {
        "the kinds. A layer reads the output of the previous layer, or the inputs that inputs = [...] names; name = "
        "\"...\" gives it a name. The first one reads the data's first field. If the last layer is not a loss, "
        "softmax_cross_entropy on the labels is added. With model.onnx the layers follow those of the file, and the "
-       "first "
-       "one reads what it puts out. Cannot be used together with model.units."},
+       "first one reads its output. Cannot be used together with model.units."},
       {"model.onnx", at<&S::model, &S::Model::onnx>, text_in_quotes(),
        "file in the ONNX format with the model and the weights that it starts from; \"\" means model.name",
        "\"pretrained.onnx\"",
-       "Relative to the folder of app.toml, or, with --set, to the working directory. Every rank reads it. What it "
-       "puts "
-       "out is read by softmax_cross_entropy on the labels, or by the first layer of model.layers. docs/onnx.md has "
+       "Relative to the folder of app.toml, or, with --set, to the working directory. Every rank reads it. Its output "
+       "is read by softmax_cross_entropy on the labels, or by the first layer of model.layers. docs/onnx.md has "
        "the "
        "operations. A run that resumes takes the weights of its checkpoint. Cannot be used together with model.name, "
        "units, depth, width and heads."},
       {"model.onnx_output", at<&S::model, &S::Model::onnx_output>, text_in_quotes(),
-       "which output of the file the model puts out; \"\" means the only one", "\"logits\"",
+       "the output of the file that is the model's output; \"\" means the only one", "\"logits\"",
        "A file with several outputs needs it. Nodes that only the others need are not read."},
       {"model.label_smoothing", at<&S::model, &S::Model::label_smoothing>, number(0, 1),
        "fraction of the target that all classes share equally", "0.1",

@@ -50,17 +50,17 @@ Keys placement_keys() {
       {"placement.device", at<&S::placement, &P::device>, one_of({"auto", "cpu", "cuda"}), "what a rank computes on",
        "\"auto\"",
        "cpu: its cores. cuda: a GPU of its node, by NVIDIA's driver; the ranks of a node take its GPUs in turn, and "
-       "may share one. auto: a GPU where CUDA shows one and can compute the model's layers, otherwise the cores. auto "
+       "may share one. auto: a GPU if CUDA lists one and it can compute the model's layers, otherwise the cores. auto "
        "is "
        "cpu in programs that embed a session, which may read its tensors, and for machines from files (rtrun plan "
        "--nodes), since a file does not say what CUDA can use."},
       {"placement.policy", at<&S::placement, &P::policy>, one_of({"auto", "spread", "pack"}),
        "which cores of its node a rank gets", "\"spread\"",
-       "auto: cores in order, the same number for each rank; where a machine from a file has GPUs, those near the "
-       "rank's GPU. spread: ranks as far from each other as the node allows, over all NUMA nodes. pack: ranks as near "
+       "auto: cores in order, the same number for each rank; if a machine from a file has GPUs, those near the rank's "
+       "GPU. spread: ranks as far from each other as the node allows, over all NUMA nodes. pack: ranks as near "
        "each other as possible, one NUMA node after another. Under spread and pack a rank has cores of several NUMA "
-       "nodes only where it needs more than one has, and shares none with another rank. For rtrun plan --nodes it also "
-       "says how many ranks a machine gets."},
+       "nodes only if it needs more than one NUMA node has, and shares no core with another rank. For rtrun plan "
+       "--nodes it also sets how many ranks a machine gets."},
       {"placement.mesh", Custom{store_mesh, show_mesh}, text_in_quotes(check_mesh),
        "nodes x ranks of each node that the job must have; \"\": any", "\"2x4\"",
        "A job with a different number of nodes, or of ranks per node, is an error. rtrun plan --nodes places that many "
@@ -74,7 +74,8 @@ Keys placement_keys() {
        "\"auto\"",
        "cores: one for each of the rank's cores. auto: a trial at the start of the run, which takes about a second, "
        "lets each rank compute steps of the model on all of its cores, on half and a quarter of them, and on one, and "
-       "takes the fastest; a note tells what was tried and chosen. On cores that other programs use, one thread can be "
+       "takes the fastest; a note reports what was tried and chosen. On cores that other programs use, one thread can "
+       "be "
        "faster than several, which wait for each other in every layer. Not together with train.deterministic, since "
        "the bits of a run depend on the number of threads. A number above that of the rank's cores is an error."},
       {"placement.affinity", at<&S::placement, &P::affinity>, one_of({"plan", "threads", "none"}),

@@ -37,7 +37,7 @@ Keys checkpoint_keys() {
        "\"never\"; \"auto\": resume from the newest complete checkpoint, if there is one; or a checkpoint's path",
        "\"auto\"",
        "`rtrun --resume` sets it. A path names one checkpoint, or a folder of them, of which the newest complete one "
-       "is used. auto is an error when the newest checkpoint is of a run that started from the beginning in the folder "
+       "is used. auto is an error if the newest checkpoint is of a run that started from the beginning in the folder "
        "and another run there has more steps."},
       {"checkpoint.save_s", at<&S::checkpoint, &C::save>, number(0.1, 86400),
        "how long a save may take, and reading a checkpoint on resume, in seconds", "300",
@@ -76,9 +76,9 @@ Keys faults_keys() {
        one_of({"abort"}, {"shrink", "wait"}, "faults.on_loss = \"abort\""), "what the others do when a rank is lost",
        "\"abort\"", "abort: the others name the rank, its node and the step, and exit with 4."},
       {"faults.dead_ms", at<&S::faults, &F::dead>, integer(100, 600000),
-       "silence after which a rank is dead, in milliseconds", "10000",
-       "At most faults.exchange_s, which is the default where it is shorter. A killed process is noticed without it; "
-       "raise it where ranks get no processor time for seconds. A silent rank is noted after 300 ms or a tenth of it, "
+       "silence after which a rank is declared lost, in milliseconds", "10000",
+       "At most faults.exchange_s, which is the default if it is shorter. A killed process is noticed without it; "
+       "raise it if ranks may get no processor time for seconds. A silent rank is noted after 300 ms or a tenth of it, "
        "whichever is longer, but after a third of it at the latest."},
       {"faults.start_s", at<&S::faults, &F::start>, number(0.1, 86400),
        "how long ranks may take to connect to rank 0 at the start, in seconds", "60",

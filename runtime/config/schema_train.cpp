@@ -114,7 +114,7 @@ Keys evaluate_keys() {
       {"evaluate.text_top_k",
        at<&S::evaluate, &S::Evaluate::text, &TextSettings::most_likely>,
        integer(0, 256),
-       "how many of the most likely bytes one is drawn from; 0: all",
+       "the number of most likely bytes from which each byte is drawn; 0: all",
        "40",
        "Only with evaluate.text_bytes.",
        {"data.source", {"text"}}},

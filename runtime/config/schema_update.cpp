@@ -200,7 +200,7 @@ Keys make_update_keys() {
        "steps from one comparison of all ranks' weights to the next", "1000",
        "Each rank's device computes a checksum (xxh3) of each tensor of its weights, after the step in its stream. The "
        "run ends when one differs from rank 0's, and names the tensor and the rank. The comparison happens after the "
-       "next step that leaves all ranks with equal weights: where ranks work locally, the end of a block; under async, "
+       "next step that leaves all ranks with equal weights: if ranks work locally, the end of a block; under async, "
        "ssp and easgd, a step before an evaluation, a checkpoint or a switch. 0: none."},
       {"update.log", at<&S::update_log>, text_in_quotes(),
        "folder for logs of the contributions that hosted shards apply, relative to the working directory",
