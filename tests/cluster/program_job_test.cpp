@@ -175,7 +175,7 @@ TEST_F(ProgramJob, PassesSignalsOnToHosts) {
 
 TEST_F(ProgramJob, SaysWhatIsWrongBeforeAnythingStarts) {
   const std::vector<std::pair<ProgramStart, std::string>> wrong{
-      {job({}, {"no-such-program"}), "no program no-such-program, the word after --, is in PATH"},
+      {job({}, {"no-such-program"}), "there is no program no-such-program (the word after --) in PATH"},
       {job({}, {"./app.toml"}), "./app.toml, the program after --, cannot be executed; `chmod +x ./app.toml`"},
       {job({}, {"./nothing"}), "there is no program ./nothing"},
       {job({"--set", "train.epochs=3"}, {"true"}), "--set train.epochs does not reach a program after --"},

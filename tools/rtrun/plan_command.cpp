@@ -100,7 +100,7 @@ PlannedMachines plan_of_machines(const CommandLine& line, const Configuration& c
   for (std::size_t k = 0; k < kinds.size(); ++k)
     if (topology::count(made.machines[k]).cores == 0)
       made.plan.reasons.push_back(kinds[k].source +
-                                  " tells of processors and not of cores, so each processor counts as a core.");
+                                  " describes processors but no cores, so each processor counts as a core.");
   std::map<std::string, std::size_t> kind_of;  // by boot id
   for (const Topology& topology : inputs.topologies)
     for (std::size_t k = 0; k < kinds.size(); ++k)
@@ -158,7 +158,7 @@ PredictedJob predicted_for(const CommandLine& line, const Configuration& configu
 std::string orders_text(const PlannedMachines& made, const RankOrders& orders) {
   const std::string lines = describe(orders) + gpu_rings(made);
   if (lines.empty()) return {};
-  return "\nRing and tree with the fastest slowest edge, by modelled rates (the exchange sends by neither):\n" + lines;
+  return "\nRing and tree whose slowest edge is the fastest, by modelled rates (the exchange uses neither):\n" + lines;
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ PredictedJob predicted(const Configuration& configuration, const DataPlace& data
   const std::string& boot_id = machines.node->identity.boot_id;
   if (machines.is_here &&
       std::ranges::any_of(plan.nodes, [&](const NodePlan& other) { return other.identity.boot_id != boot_id; }))
-    job.remarks += text("- Other machines are taken to be as fast as ",
+    job.remarks += text("- Other machines are assumed to be as fast as ",
                         costs.measured.host.empty() ? "this one" : costs.measured.host, ".\n");
   job.prediction = predict(plan, graph, layout_of(settings, graph), costs, plan.steps);
   return job;

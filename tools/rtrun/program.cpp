@@ -40,7 +40,7 @@ std::string find_program(const std::string& name) {
     if (can_be_run(candidate)) return candidate;
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
-  fail(Code::invalid, text("no program ", name, ", the word after --, is in PATH",
+  fail(Code::invalid, text("there is no program ", name, " (the word after --) in PATH",
                            std::filesystem::exists(name) ? "; for the one in this folder write ./" + name : ""));
 }
 
