@@ -212,14 +212,14 @@ void on_published(CheckpointerSelf self, const Shared& parts, const CheckpointPu
     s.last = {published.id, std::move(entry.mapped())};
   s.evaluated.erase(s.evaluated.begin(), s.evaluated.lower_bound(s.last ? s.last->first : published.id));
   if (!published.status.ok() && parts->note) {
-    parts->note(
-        text("the checkpoint of step ", published.id.steps,
-             published.again ? " does not say how good it is: " : " was not saved: ", published.status.text(),
-             published.status.code() == Code::environment
-                 ? "; training continues, and later saves are tried too: make room or repair that before it ends"
-             : published.status.code() == Code::corrupt
-                 ? "; the checkpoints before it stay: lower optimizer.rate or set optimizer.clip_norm"
-                 : "; later saves are tried too"));
+    parts->note(text(
+        "the checkpoint of step ", published.id.steps,
+        published.again ? " was saved without its test accuracy: " : " was not saved: ", published.status.text(),
+        published.status.code() == Code::environment
+            ? "; training continues, and later saves are tried, too: free some space or repair this before the run ends"
+        : published.status.code() == Code::corrupt
+            ? "; the checkpoints before it stay: lower optimizer.rate or set optimizer.clip_norm"
+            : "; later saves are tried, too"));
   }
   note_accuracy(self, parts);
   report_when_done(self);
