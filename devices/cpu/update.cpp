@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "runtime/compute/rules/gradient_check.hpp"
 #include "runtime/compute/rules/tensor_norms.hpp"
 
 namespace troupe::cpu {
