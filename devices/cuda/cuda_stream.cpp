@@ -447,7 +447,7 @@ void CudaStream::reduce_with_norm(Memory to, std::span<const Memory> parts, cons
   if (parts.size() > 1 || args.parts[0] != args.sum) reduce(to, parts);
   if (!what.squares) return launch(args, args.count);
   args.scratch = square_scratch();
-  if (const std::uint64_t pieces = (args.count + kSquarePiece - 1) / kSquarePiece; pieces != 0)
+  if (const std::uint64_t pieces = count_square_pieces(args.count); pieces != 0)
     launch_blocks(args, static_cast<std::uint32_t>(std::min<std::uint64_t>(pieces, kGradientBlocks)));
 }
 

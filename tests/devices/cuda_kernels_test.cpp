@@ -25,8 +25,8 @@ constexpr std::size_t kSizes[]{0, 1, 31, 33, 4097, (std::size_t{1} << 20) + 3};
 
 /// In as many blocks as a stream launches: at most one for each piece.
 void launch_check(const CheckGradientArgs& args) {
-  const std::uint64_t pieces = (args.count + kSquarePiece - 1) / kSquarePiece;
-  launch("check_gradient", args, static_cast<std::uint32_t>(std::min<std::uint64_t>(pieces, kGradientBlocks)));
+  launch("check_gradient", args,
+         static_cast<std::uint32_t>(std::min<std::uint64_t>(count_square_pieces(args.count), kGradientBlocks)));
 }
 
 std::vector<std::uint16_t> bf16_of(const std::vector<float>& values) {

@@ -51,7 +51,7 @@ class SquareStrandsHere {
   /// `square(sums, i)` adds the squares of element i of a range of `count`.
   template <class Square>
   TROUPE_KERNEL_MEMBER void add(std::uint64_t count, Square&& square) {
-    const std::uint64_t pieces = (count + kSquarePiece - 1) / kSquarePiece;
+    const std::uint64_t pieces = count_square_pieces(count);
     for (std::uint64_t first = block_of_range_; first < pieces; first += kSquareGroups * kBlocks) {
       OfEachThread<Sums> lanes;
       block_.for_each_thread([&](unsigned t) {

@@ -15,7 +15,7 @@ inline constexpr std::size_t kGradientStrands = 2048;
 /// The sum of the squares of `values`, [count]; `add_squares(lanes, values, count)` adds those of a piece to its lanes.
 template <class AddSquares>
 double sum_of_squares(const float* values, std::uint64_t count, AddSquares&& add_squares) {
-  SquareStrands<kGradientStrands> strands;
+  SquareStrands<kGradientStrands> strands(count);
   for_each_square_piece(count, [&](std::uint64_t first, std::uint64_t some, std::uint64_t piece) {
     SquareLanes lanes{};
     add_squares(lanes.data(), values + first, some);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -12,9 +13,13 @@
 // lower half, until one is left. The square of an f32 is exact in f64.
 namespace troupe {
 
-inline constexpr std::uint64_t kSquarePiece = 1024;  // elements
+inline constexpr std::uint64_t kSquarePiece = 2048;  // elements
 
 using SquareLanes = std::array<double, 16>;
+
+constexpr std::uint64_t count_square_pieces(std::uint64_t elements) noexcept {
+  return (elements + kSquarePiece - 1) / kSquarePiece;
+}
 
 /// `count`: a power of two. What the numbers are afterwards is undefined.
 inline double fold(double* numbers, std::size_t count) noexcept {
@@ -23,17 +28,28 @@ inline double fold(double* numbers, std::size_t count) noexcept {
   return numbers[0];
 }
 
+inline double fold(SquareLanes& lanes) noexcept {
+  for (std::size_t i = 0; i < 8; ++i) lanes[i] += lanes[8 + i];
+  for (std::size_t i = 0; i < 4; ++i) lanes[i] += lanes[4 + i];
+  return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
+}
+
+/// The strands of one sum.
 template <std::size_t kStrands>
 class SquareStrands {
  public:
-  void add(std::uint64_t piece, SquareLanes& lanes) noexcept {
-    strands_[piece % kStrands] += fold(lanes.data(), lanes.size());
+  /// `elements`: of all ranges together. Strands that get no piece are 0, and are left out.
+  explicit SquareStrands(std::uint64_t elements) noexcept
+      : used_(std::bit_ceil(std::min<std::size_t>(kStrands, count_square_pieces(elements)))) {
+    std::fill_n(strands_.begin(), used_, 0.0);
   }
+  void add(std::uint64_t piece, SquareLanes& lanes) noexcept { strands_[piece % kStrands] += fold(lanes); }
   /// Once.
-  double sum() noexcept { return fold(strands_.data(), kStrands); }
+  double sum() noexcept { return fold(strands_.data(), used_); }
 
  private:
-  std::array<double, kStrands> strands_{};
+  const std::size_t used_;
+  std::array<double, kStrands> strands_;
 };
 
 /// Calls act(first, count, piece) for each piece of a range of `count` elements.

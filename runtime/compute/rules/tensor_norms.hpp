@@ -35,7 +35,7 @@ template <class Measure>
 void add_tensor_squares(const UpdateAddresses& at, const RuleStep& rule, Measure&& measure) {
   for_each_range(at, at.scaled, 0, at.count, [&](std::uint64_t first, std::uint64_t count, std::size_t tensor) {
     if (tensor == kNoRange) return;
-    SquareStrands<kTensorStrands> weights, update;
+    SquareStrands<kTensorStrands> weights(count), update(count);
     for_each_range(at, at.no_decay, first, count, [&](std::uint64_t begin, std::uint64_t some, std::size_t undecayed) {
       const RuleStep here = undecayed == kNoRange ? rule : without_decay(rule);
       for_each_square_piece(some, [&](std::uint64_t from, std::uint64_t elements, std::uint64_t piece) {

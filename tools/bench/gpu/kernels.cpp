@@ -155,9 +155,8 @@ void time_squares(KernelTimes& times, std::uint64_t tensors, std::uint64_t each)
   check.scratch = times.take<SquareScratch>(1);
   times.write(check.scratch, std::vector<SquareScratch>(1));
   check.given.own.sums = times.take<StepSums>(1);
-  const std::uint64_t pieces = (count + kSquarePiece - 1) / kSquarePiece;
   times.time(text("check gradient [", count, "]"), count * sizeof(float),
-             std::min<std::uint64_t>(pieces, kGradientBlocks) * kBlockThreads, check);
+             std::min<std::uint64_t>(count_square_pieces(count), kGradientBlocks) * kBlockThreads, check);
   std::vector<Layout::Entry> ranges;
   for (std::uint64_t t = 0; t < tensors; ++t) ranges.push_back({t * each, each});
   AddUpdateSquaresArgs measure{};

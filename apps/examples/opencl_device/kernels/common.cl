@@ -47,7 +47,7 @@ typedef struct {
 } StepSums;
 
 // As in troupe's square_sums.hpp, gradient_check.hpp and tensor_norms.hpp.
-#define SQUARE_PIECE 1024UL
+#define SQUARE_PIECE 2048UL
 #define GRADIENT_STRANDS 2048
 #define TENSOR_STRANDS 128
 
