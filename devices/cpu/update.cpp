@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "runtime/compute/rules/gradient_check.hpp"
 #include "runtime/compute/rules/tensor_norms.hpp"
 
 namespace troupe::cpu {
@@ -39,33 +40,28 @@ void reduce(const Kernels& kernels, float* to, std::span<const float* const> par
 void reduce_with_norm(const Kernels& kernels, float* to, std::span<const float* const> parts, std::uint64_t count,
                       StepSums& sums, const NormCheck& what) {
   reduce(kernels, to, parts, count);
-  SquareLanes lanes{};
-  kernels.add_squares(lanes.data(), to, count);
-  note_gradient(sums, fold(lanes), to, parts, count, what);
+  note_gradient(sums, sum_of_squares(to, count, kernels.add_squares), to, parts, count, what);
 }
 
 void add_update_squares(const Kernels& kernels, const RuleStep& rule, const UpdateAddresses& at, const float* sum,
                         const StepSums& total) {
   const float scale = gradient_scale(rule, total);
   if (scale == 0) return;
-  const auto measure = [&](TensorSquares& found, const RuleStep& here, std::uint64_t first, std::uint64_t count) {
-    const auto from = [&](float* array) { return array ? array + first : array; };
-    SquareLanes weights{}, update{};
-    kernels.measure({.rule = &here,
-                     .scale = scale,
-                     .first = sum + first,
-                     .second = nullptr,
-                     .p = at.parameters + first,
-                     .s0 = from(at.state[0]),
-                     .s1 = from(at.state[1]),
-                     .average = nullptr,
-                     .half = nullptr,
-                     .count = count},
-                    weights.data(), update.data());
-    found.weights += static_cast<float>(fold(weights));
-    found.update += static_cast<float>(fold(update));
-  };
-  add_tensor_squares(at, rule, measure);
+  add_tensor_squares(
+      at, rule, [&](const RuleStep& here, std::uint64_t first, std::uint64_t count, double* weights, double* update) {
+        const auto from = [&](float* array) { return array ? array + first : array; };
+        kernels.measure({.rule = &here,
+                         .scale = scale,
+                         .first = sum + first,
+                         .second = nullptr,
+                         .p = at.parameters + first,
+                         .s0 = from(at.state[0]),
+                         .s1 = from(at.state[1]),
+                         .average = nullptr,
+                         .half = nullptr,
+                         .count = count},
+                        weights, update);
+      });
 }
 
 void UpdateArithmetic::operator()(std::uint64_t first, std::uint64_t count, const UndoCopy& undo) const {

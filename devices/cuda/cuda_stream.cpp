@@ -39,6 +39,7 @@ CudaStream::CudaStream(DeviceState& device)
       gpu_(device.gpu()),
       line_(device.make_line()),
       state_(gpu_, sizeof(StreamState) + kLanes * kCountBytes),
+      square_scratch_(gpu_, kLanes * sizeof(SquareScratch)),
       lanes_(gpu_),
       profiler_(attached_profiler()),
       notes_{std::make_unique<Notes>(gpu_), std::make_unique<Notes>(gpu_)} {
@@ -444,8 +445,15 @@ void CudaStream::reduce_with_norm(Memory to, std::span<const Memory> parts, cons
   fill_parts<const float>(device_.memory(), parts, to.size_bytes, "parts of a measured reduction", args.parts);
   for (std::size_t p = 0; p < parts.size(); ++p) args.ranks[p] = static_cast<std::uint32_t>(what.rank_of(p));
   if (parts.size() > 1 || args.parts[0] != args.sum) reduce(to, parts);
-  if (what.squares) return launch_blocks(args, 1);
-  launch(args, args.count);
+  if (!what.squares) return launch(args, args.count);
+  args.scratch = square_scratch();
+  if (const std::uint64_t pieces = count_square_pieces(args.count); pieces != 0)
+    launch_blocks(args, static_cast<std::uint32_t>(std::min<std::uint64_t>(pieces, kGradientBlocks)));
+}
+
+/// Of the lane on which work is enqueued.
+SquareScratch* CudaStream::square_scratch() const noexcept {
+  return square_scratch_.as<SquareScratch>() + static_cast<std::size_t>(lane_);
 }
 
 void CudaStream::adapt_loss_scale(Memory state, const LossScaling& how, ScaleVerdict verdict, Memory sums,
@@ -593,12 +601,14 @@ void CudaStream::add_update_squares(const RuleStep& rule, const StripeMemory& st
   args.first_element = at.first_element;
   args.no_decay = at.no_decay;
   args.count_no_decay = at.count_no_decay;
-  args.scaled = at.scaled;
-  args.count_scaled = at.count_scaled;
-  args.squares = const_cast<TensorSquares*>(at.squares);
   args.loss_scale = at.loss_scale;
-  if (args.count_scaled != 0)
-    launch_blocks(args, static_cast<std::uint32_t>(std::min<std::uint64_t>(args.count_scaled, 1024)));
+  args.scratch = square_scratch();
+  for (std::uint64_t first = 0; first < at.count_scaled; first += kMostScaled) {
+    args.scaled = at.scaled + first;
+    args.count_scaled = std::min<std::uint64_t>(at.count_scaled - first, kMostScaled);
+    args.squares = const_cast<TensorSquares*>(at.squares) + first;
+    launch_blocks(args, static_cast<std::uint32_t>(args.count_scaled) * kTensorBlocks);
+  }
 }
 
 void CudaStream::update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,

@@ -124,11 +124,13 @@ class CudaStream final : public Stream, public LibraryStream {
   void note_failure(const Error& error);
   const Layout::Entry* on_device(std::span<const Layout::Entry> ranges);
   void fill(UpdateArgs& args, const RuleStep& rule, const StripeMemory& stripe);
+  SquareScratch* square_scratch() const noexcept;
 
   DeviceState& device_;
   const std::shared_ptr<const Gpu> gpu_;
   StreamLine& line_;
-  DeviceMemory state_;  // a StreamState, and for each lane how many times it has noted
+  DeviceMemory state_;                 // a StreamState, and for each lane how many times it has noted
+  const DeviceMemory square_scratch_;  // a SquareScratch for each lane
   const StreamLanes lanes_;
   Lane lane_ = Lane::main;         // on which work is enqueued now
   bool forked_ = false;            // the main lane has not waited yet for work that was enqueued beside it

@@ -240,8 +240,10 @@ TEST_P(StreamContract, WeighsADifferenceByTheSamplesThatMadeIt) {
 
 TEST_P(StreamContract, ReducesWithNormWithTheBitsOfTheDefinition) {
   const auto stream = device().stream();
-  for (const std::size_t count : {std::size_t{1}, std::size_t{16}, std::size_t{1000}, std::size_t{4113}}) {
+  constexpr std::size_t kManyPieces = 100 * kSquarePiece + 3000;
+  for (const std::size_t count : {std::size_t{1}, std::size_t{16}, std::size_t{1000}, std::size_t{4113}, kManyPieces}) {
     for (const std::size_t ranks : {std::size_t{1}, std::size_t{2}, std::size_t{3}, std::size_t{6}}) {
+      if (count == kManyPieces && ranks > 2) break;
       SCOPED_TRACE(text(count, " elements of ", ranks, " ranks"));
       std::vector<std::vector<float>> values;
       std::vector<Memory> parts;
@@ -565,33 +567,42 @@ inline constexpr std::array<Layout::Entry, 5> kScaled{
 TEST_P(StreamContract, AddsUpTheSquaresOfTensorsWithTheBitsOfTheDefinition) {
   const auto stream = device().stream();
   const std::array<Layout::Entry, 2> no_decay{{{4000, 150}, {5000, 300}}};
+  std::vector<Layout::Entry> many{{kFirst, kSquarePiece * kTensorStrands + 1500}};  // strands of one and of two pieces
+  while (many.size() < 300) many.push_back({many.back().first + many.back().count, many.size() % 7 * 50 + 1});
+  const std::uint64_t most = many.back().first + many.back().count - kFirst;
+  struct Tensors {
+    std::span<const Layout::Entry> scaled;
+    std::size_t count = 0;  // elements of the stripe
+  };
   for (const RuleKind kind : kRuleKinds) {
     if (!needs_tensor_norms(kind)) continue;
-    SCOPED_TRACE(name_of(kind));
-    Case made = make_case(kind, 3, 2500, 1, false, false, no_decay);
-    const RuleStep rule = rule_for(kind, 3);
-    std::vector<float> p = get(made.stripe.parameters), s0 = get(made.stripe.state[0]), s1(p.size());
-    if (state_slots(kind) > 1) s1 = get(made.stripe.state[1]);
-    std::vector<TensorSquares> expected(kScaled.size(), TensorSquares{2, 3});  // is added to
-    made.stripe.scaled = kScaled;
-    made.stripe.squares = take(expected.size() * sizeof(TensorSquares));
-    write(made.stripe.squares, expected);
-    UpdateAddresses at{.count = 2500, .parameters = p.data(), .state = {s0.data(), s1.data()}};
-    at.first_element = kFirst;
-    at.no_decay = no_decay;
-    at.scaled = kScaled;
-    at.squares = expected.data();
-    add_tensor_squares(at, rule, static_cast<float>(1.0 / 37), get(made.contributions[0]).data());
-    stream->add_update_squares(rule, made.stripe, made.contributions[0], made.total);
-    finish(*stream);
-    const auto found = get<TensorSquares>(made.stripe.squares);
-    for (std::size_t t = 0; t < kScaled.size(); ++t) {
-      EXPECT_EQ(found[t].weights, expected[t].weights) << "tensor " << t;
-      EXPECT_EQ(found[t].update, expected[t].update) << "tensor " << t;
+    for (const auto& [scaled, count] : {Tensors{kScaled, 2500}, Tensors{many, most}}) {
+      SCOPED_TRACE(text(name_of(kind), ", ", scaled.size(), " tensors"));
+      Case made = make_case(kind, 3, count, 1, false, false, no_decay);
+      const RuleStep rule = rule_for(kind, 3);
+      std::vector<float> p = get(made.stripe.parameters), s0 = get(made.stripe.state[0]), s1(p.size());
+      if (state_slots(kind) > 1) s1 = get(made.stripe.state[1]);
+      std::vector<TensorSquares> expected(scaled.size(), TensorSquares{2, 3});  // is added to
+      made.stripe.scaled = scaled;
+      made.stripe.squares = take(expected.size() * sizeof(TensorSquares));
+      write(made.stripe.squares, expected);
+      UpdateAddresses at{.count = count, .parameters = p.data(), .state = {s0.data(), s1.data()}};
+      at.first_element = kFirst;
+      at.no_decay = no_decay;
+      at.scaled = scaled;
+      at.squares = expected.data();
+      add_tensor_squares(at, rule, static_cast<float>(1.0 / 37), get(made.contributions[0]).data());
+      stream->add_update_squares(rule, made.stripe, made.contributions[0], made.total);
+      finish(*stream);
+      const auto found = get<TensorSquares>(made.stripe.squares);
+      for (std::size_t t = 0; t < scaled.size(); ++t) {
+        EXPECT_EQ(found[t].weights, expected[t].weights) << "tensor " << t;
+        EXPECT_EQ(found[t].update, expected[t].update) << "tensor " << t;
+      }
+      EXPECT_EQ(get(made.stripe.parameters), p) << "measuring changes nothing";
+      EXPECT_GT(found[0].weights, 2);
+      if (scaled.size() == kScaled.size()) EXPECT_EQ(found[4].weights, 2) << "of a tensor elsewhere";
     }
-    EXPECT_EQ(get(made.stripe.parameters), p) << "measuring changes nothing";
-    EXPECT_EQ(found[4].weights, 2) << "of a tensor elsewhere";
-    EXPECT_GT(found[0].weights, 2);
   }
 }
 

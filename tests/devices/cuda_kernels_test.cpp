@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,12 @@ namespace {
 using testing::launch;
 
 constexpr std::size_t kSizes[]{0, 1, 31, 33, 4097, (std::size_t{1} << 20) + 3};
+
+/// In as many blocks as a stream launches: at most one for each piece.
+void launch_check(const CheckGradientArgs& args) {
+  launch("check_gradient", args,
+         static_cast<std::uint32_t>(std::min<std::uint64_t>(count_square_pieces(args.count), kGradientBlocks)));
+}
 
 std::vector<std::uint16_t> bf16_of(const std::vector<float>& values) {
   std::vector<std::uint16_t> all;
@@ -43,7 +50,9 @@ TEST(CudaKernels, CopyAndClearAllBytesAndNoMore) {
 }
 
 TEST(CudaKernels, ReduceWithNormWithTheBitsOfTheDefinition) {
-  for (const std::size_t count : kSizes) {
+  std::vector<std::size_t> sizes(std::begin(kSizes), std::end(kSizes));
+  sizes.push_back(kSquarePiece * kGradientStrands + 5000);  // the first strands have a second piece
+  for (const std::size_t count : sizes) {
     SCOPED_TRACE(count);
     std::array<std::vector<float>, 3> parts{random_numbers(1, count), random_numbers(2, count),
                                             random_numbers(3, count)};
@@ -58,14 +67,17 @@ TEST(CudaKernels, ReduceWithNormWithTheBitsOfTheDefinition) {
     StepSums sums{.gradient_squares = 0.5}, wanted = sums;
     check_gradient(wanted, expected.data(), {}, count, {{}, 70});
     measure.sum = parts[1].data(), measure.count = count, measure.first_element = 70, measure.count_parts = 3;
-    measure.squares = 1, measure.given.own.sums = &sums;
-    launch("check_gradient", measure, 1);
+    const auto scratch = std::make_unique<SquareScratch>();
+    measure.squares = 1, measure.given.own.sums = &sums, measure.scratch = scratch.get();
+    launch_check(measure);
     EXPECT_EQ(sums.gradient_squares, wanted.gradient_squares);
     EXPECT_EQ(sums.bad_gradient, 0U);
     if (count < 33) continue;
     parts[1][31] = parts[2][31] = NAN;
-    launch("check_gradient", measure, 1);
+    parts[1][count - 1] = INFINITY;
+    launch_check(measure);
     EXPECT_EQ(sums.bad_gradient, bad_at(70 + 31, 5));
+    EXPECT_EQ(std::count(std::begin(scratch->arrived), std::end(scratch->arrived), 0U), scratch->kMostArrivals);
   }
 }
 

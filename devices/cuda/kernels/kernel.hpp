@@ -125,11 +125,11 @@ class Block {
   }
   __device__ void barrier() const { __syncthreads(); }
   template <class Sum>
-  __device__ void add_up_warps(OfEachThread<Sum>& sums, unsigned across = 1) const {
+  __device__ void add_up_warps(OfEachThread<Sum>& sums, unsigned across = 1, unsigned within = kWarpThreads) const {
     static_assert(sizeof(Sum) % sizeof(std::uint32_t) == 0);
     constexpr unsigned kWords = sizeof(Sum) / sizeof(std::uint32_t);
     Sum& own = sums[threadIdx.x];
-    for (unsigned apart = kWarpThreads / 2; apart >= across; apart /= 2) {
+    for (unsigned apart = within / 2; apart >= across; apart /= 2) {
       std::uint32_t words[kWords];
       memcpy(words, &own, sizeof(Sum));
       for (unsigned w = 0; w < kWords; ++w) words[w] = __shfl_xor_sync(0xffffffffU, words[w], apart);
@@ -304,11 +304,13 @@ class Block : public HostWords {
   }
   /// What threads of this block have written before, all its threads see behind it. Every thread comes here.
   void barrier() const noexcept {}
-  /// Makes each thread's sum that of all threads of its warp whose number is the same modulo `across`, a power of two,
-  /// by Sum::add in the order of a fixed tree. Every thread comes here. Not for threads that act() runs in.
+  /// Divides each warp into groups of `within` threads. Makes each thread's sum that of all threads of its group whose
+  /// number is the same modulo `across`, by Sum::add in the order of a fixed tree: the upper half is added to the lower
+  /// half, until `across` are left. Both are powers of two. Every thread comes here. Not for threads that act() runs
+  /// in.
   template <class Sum>
-  void add_up_warps(OfEachThread<Sum>& sums, unsigned across = 1) const noexcept {
-    for (unsigned apart = kWarpThreads / 2; apart >= across; apart /= 2) {
+  void add_up_warps(OfEachThread<Sum>& sums, unsigned across = 1, unsigned within = kWarpThreads) const noexcept {
+    for (unsigned apart = within / 2; apart >= across; apart /= 2) {
       for (unsigned t = 0; t < kBlockThreads; ++t) {
         if ((t & apart) != 0) continue;
         sums[t].add(sums[t + apart]);

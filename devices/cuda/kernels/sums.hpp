@@ -1,6 +1,8 @@
 #pragma once
 
 #include "devices/cuda/kernels/numbers.hpp"
+#include "devices/cuda/kernels/square_sums.hpp"
+#include "runtime/compute/rules/gradient_check.hpp"
 #include "runtime/compute/stream.hpp"
 
 // Reductions of gradients and of a step's sums, and what is measured on the way.
@@ -36,6 +38,9 @@ struct SumsPlace {
   StepSums* sums = nullptr;
 };
 
+/// How many blocks have the strands of a gradient. A short gradient has the first ones only.
+inline constexpr unsigned kGradientBlocks = kGradientStrands / kSquareGroups;
+
 struct CheckGradientArgs {
   const StreamState* stream;
   const float* sum;
@@ -45,11 +50,9 @@ struct CheckGradientArgs {
   std::uint32_t squares;  // 0: not wanted
   const float* parts[kMaxParts];
   std::uint32_t ranks[kMaxParts];  // whose the parts are
+  SquareScratch* scratch;          // if squares are wanted
   Given<SumsPlace> given;
 };
-
-/// Squares are added up in so many lanes, as SquareLanes says, so that all devices find the same bits.
-inline constexpr unsigned kSquareLanes = 16;
 
 /// Of the sum and all parts, who made element `at` not finite: see find_bad.
 TROUPE_KERNEL_BODY std::uint64_t whose(const Block& block, const CheckGradientArgs& args, std::uint64_t at) {
@@ -76,37 +79,23 @@ TROUPE_KERNEL_BODY void find_not_finite(const Block& block, const CheckGradientA
     Block::lower(&block.at(block.values(args.given).sums)->bad_gradient, whose(block, args, first));
 }
 
-/// With squares: one block.
 TROUPE_KERNEL_BODY void check_gradient(const Block& block, const CheckGradientArgs& args) {
   if (args.squares == 0) return find_not_finite(block, args);
   const float* const sum = block.at(args.sum);
-  double* const lanes = block.shared<double, kSquareLanes>();
-  auto* const found = block.shared<std::uint64_t, kBlockThreads>();
-  block.for_each_here(kSquareLanes, [&](std::uint64_t lane) {
-    double squares = 0;
-    for (std::uint64_t i = lane; i < args.count; i += kSquareLanes) {
-      const auto value = static_cast<double>(sum[i]);
-      squares += value * value;
-    }
-    lanes[lane] = squares;
+  SquareScratch* const scratch = block.at(args.scratch);
+  SquareStrandsHere<1, kGradientBlocks> strands(block, block.index());
+  strands.add(args.count, [&](SquareSums<1>& sums, std::uint64_t i) {
+    const auto value = static_cast<double>(sum[i]);
+    sums.of[0] += value * value;
   });
-  block.for_each_here(kBlockThreads, [&](std::uint64_t thread) {
-    std::uint64_t at = thread;
-    while (at < args.count && is_finite(sum[at])) at += kBlockThreads;
-    found[thread] = at;
+  StepSums* const sums = block.at(block.values(args.given).sums);
+  strands.search_not_finite(args.count, [&](std::uint64_t i) {
+    if (is_finite(sum[i])) return false;
+    Block::lower(&sums->bad_gradient, whose(block, args, i));
+    return true;
   });
-  block.barrier();
-  block.once([&] {
-    double squares = 0;
-    for (unsigned lane = 0; lane < kSquareLanes; ++lane) squares += lanes[lane];
-    std::uint64_t at = args.count;
-    for (unsigned thread = 0; thread < kBlockThreads; ++thread) at = found[thread] < at ? found[thread] : at;
-    StepSums* const sums = block.at(block.values(args.given).sums);
-    sums->gradient_squares += squares;
-    if (at >= args.count) return;
-    const std::uint64_t bad = whose(block, args, at);
-    if (sums->bad_gradient == 0 || bad < sums->bad_gradient) sums->bad_gradient = bad;
-  });
+  strands.finish(scratch->sums, scratch->arrived, block.count(),
+                 [&](const SquareSums<1>& all) { sums->gradient_squares += all.of[0]; });
 }
 
 struct SumUpValues {
@@ -186,6 +175,7 @@ inline void declare(Accesses& touched, const CheckGradientArgs& args) {
   touched.reads(args.sum, args.count * sizeof(float));
   for (std::uint32_t p = 0; p < args.count_parts; ++p) touched.reads(args.parts[p], args.count * sizeof(float));
   touched.writes(touched.values(args.given).sums, sizeof(StepSums));
+  if (args.squares != 0) touched.writes(args.scratch, sizeof(SquareScratch));
 }
 inline void declare(Accesses& touched, const SumUpArgs& args) {
   const SumUpValues values = touched.values(args.given);

@@ -3,6 +3,7 @@
 #include "devices/cuda/kernels/points.hpp"
 #include "devices/cuda/kernels/sums.hpp"
 #include "runtime/compute/rules/rule.hpp"
+#include "runtime/compute/rules/tensor_norms.hpp"
 
 // The optimizer's pass over a stripe, and what is measured before it.
 namespace troupe::cuda {
@@ -307,42 +308,36 @@ struct AddUpdateSquaresArgs {
   std::uint64_t count_scaled;
   TensorSquares* squares;
   const LossScaleState* loss_scale;  // as in UpdateArgs
+  SquareScratch* scratch;
   Given<UpdateValues> given;
 };
 
-/// Adds the squares of one piece, as add_piece_squares.
+/// How many blocks have the strands of a tensor, and how many tensors fit the scratch.
+inline constexpr unsigned kTensorBlocks = kTensorStrands / kSquareGroups;
+inline constexpr std::uint32_t kMostScaled = SquareScratch::kMostSums / (2 * kTensorBlocks);
+static_assert(kMostScaled <= SquareScratch::kMostArrivals);
+
+using TensorSquaresHere = SquareStrandsHere<2, kTensorBlocks>;
+
+/// Adds the squares of a range of elements [first, first + count): of the weights, and of how `rule` moves them.
 template <RuleKind kKind>
-TROUPE_KERNEL_BODY void add_squares_of_piece(const Block& block, const AddUpdateSquaresArgs& args, const RuleStep& rule,
+TROUPE_KERNEL_BODY void add_squares_of_range(const Block& block, const AddUpdateSquaresArgs& args, const RuleStep& rule,
                                              float scale, std::uint64_t first, std::uint64_t count,
-                                             TensorSquares& found) {
-  const float* const sum = block.at(args.sum);
-  const float* const p = block.at(args.parameters);
+                                             TensorSquaresHere& strands) {
+  const float* const sum = block.at(args.sum) + first;
+  const float* const p = block.at(args.parameters) + first;
   const float* const s0 = block.at(args.state[0]);
   const float* const s1 = block.at(args.state[1]);
-  double* const lanes = block.shared<double, 2 * kSquareLanes>();
-  block.for_each_here(kSquareLanes, [&](std::uint64_t lane) {
-    double weights = 0, moves = 0;
-    for (std::uint64_t i = first + lane; i < first + count; i += kSquareLanes) {
-      const auto weight = static_cast<double>(p[i]);
-      const auto move =
-          static_cast<double>(update_direction<kKind>(rule, scale, sum[i], p[i], s0 ? s0[i] : 0.0F, s1 ? s1[i] : 0.0F));
-      weights += weight * weight;
-      moves += move * move;
-    }
-    lanes[lane] = weights;
-    lanes[kSquareLanes + lane] = moves;
+  strands.add(count, [&](SquareSums<2>& sums, std::uint64_t i) {
+    const auto weight = static_cast<double>(p[i]);
+    const auto move = static_cast<double>(
+        update_direction<kKind>(rule, scale, sum[i], p[i], s0 ? s0[first + i] : 0.0F, s1 ? s1[first + i] : 0.0F));
+    sums.of[0] += weight * weight;
+    sums.of[1] += move * move;
   });
-  block.barrier();
-  block.once([&] {
-    double weights = 0, moves = 0;
-    for (unsigned lane = 0; lane < kSquareLanes; ++lane) weights += lanes[lane], moves += lanes[kSquareLanes + lane];
-    found.weights += static_cast<float>(weights);
-    found.update += static_cast<float>(moves);
-  });
-  block.barrier();
 }
 
-/// One block for each tensor.
+/// kTensorBlocks blocks for each tensor, of which there are at most kMostScaled.
 TROUPE_KERNEL_BODY void add_update_squares(const Block& block, const AddUpdateSquaresArgs& args) {
   UpdateValues values = block.values(args.given);
   const float scale = gradient_scale(values.rule, *block.at(values.total));
@@ -350,23 +345,29 @@ TROUPE_KERNEL_BODY void add_update_squares(const Block& block, const AddUpdateSq
   values.rule = rule_of(block, values, args.loss_scale);
   const std::uint64_t stripe_end = args.first_element + args.count;
   const Layout::Entry* const no_decay = block.at(args.no_decay);
-  for (std::uint64_t tensor = block.index(); tensor < args.count_scaled; tensor += block.count()) {
-    const Layout::Entry range = block.at(args.scaled)[tensor];
-    const std::uint64_t end = range.first + range.count < stripe_end ? range.first + range.count : stripe_end;
-    std::uint64_t from = range.first > args.first_element ? range.first : args.first_element;
-    while (from < end) {
-      const RangePlace undecayed = place_in(no_decay, args.count_no_decay, from);
-      const std::uint64_t until = undecayed.end < end ? undecayed.end : end;
-      RuleStep rule = values.rule;
-      if (undecayed.inside) rule.decay = 0;
-      TensorSquares& found = block.at(args.squares)[tensor];
-      if (rule.kind == RuleKind::lamb)
-        add_squares_of_piece<RuleKind::lamb>(block, args, rule, scale, from - args.first_element, until - from, found);
-      else
-        add_squares_of_piece<RuleKind::lars>(block, args, rule, scale, from - args.first_element, until - from, found);
-      from = until;
-    }
+  const std::uint32_t tensor = block.index() / kTensorBlocks;
+  const Layout::Entry range = block.at(args.scaled)[tensor];
+  const std::uint64_t end = range.first + range.count < stripe_end ? range.first + range.count : stripe_end;
+  TensorSquaresHere strands(block, block.index() % kTensorBlocks);
+  std::uint64_t from = range.first > args.first_element ? range.first : args.first_element;
+  while (from < end) {
+    const RangePlace undecayed = place_in(no_decay, args.count_no_decay, from);
+    const std::uint64_t until = undecayed.end < end ? undecayed.end : end, first = from - args.first_element;
+    RuleStep rule = values.rule;
+    if (undecayed.inside) rule.decay = 0;
+    if (rule.kind == RuleKind::lamb)
+      add_squares_of_range<RuleKind::lamb>(block, args, rule, scale, first, until - from, strands);
+    else
+      add_squares_of_range<RuleKind::lars>(block, args, rule, scale, first, until - from, strands);
+    from = until;
   }
+  SquareScratch* const scratch = block.at(args.scratch);
+  strands.finish(scratch->sums + std::uint64_t{tensor} * 2 * kTensorBlocks, scratch->arrived + tensor, kTensorBlocks,
+                 [&](const SquareSums<2>& all) {
+                   TensorSquares& found = block.at(args.squares)[tensor];
+                   found.weights += static_cast<float>(all.of[0]);
+                   found.update += static_cast<float>(all.of[1]);
+                 });
 }
 
 #if !defined(__CUDACC__)
@@ -404,6 +405,7 @@ inline void declare(Accesses& touched, const AddUpdateSquaresArgs& args) {
   touched.reads(args.loss_scale, sizeof *args.loss_scale);
   touched.reads(args.scaled, args.count_scaled * sizeof(Layout::Entry));
   touched.writes(args.squares, args.count_scaled * sizeof(TensorSquares));
+  touched.writes(args.scratch, sizeof(SquareScratch));
 }
 #endif
 

@@ -1,30 +1,27 @@
 #pragma once
 
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <span>
 
+#include "runtime/compute/rules/square_sums.hpp"
 #include "runtime/compute/stream.hpp"
 
 // The arithmetic of Stream::reduce_with_norm, which all devices repeat exactly.
 namespace troupe {
 
-/// Squares are added up in lanes: element i in lane i mod 16, then the lanes from first to last, so that vectors of any
-/// width give the same bits. The square of an f32 is exact in f64.
-using SquareLanes = std::array<double, 16>;
+inline constexpr std::size_t kGradientStrands = 2048;
 
-inline void add_squares(SquareLanes& lanes, const float* values, std::uint64_t count) noexcept {
-  for (std::uint64_t i = 0; i < count; ++i) {
-    const auto value = static_cast<double>(values[i]);
-    lanes[i % lanes.size()] += value * value;
-  }
-}
-
-inline double fold(const SquareLanes& lanes) noexcept {
-  double sum = 0;
-  for (const double lane : lanes) sum += lane;
-  return sum;
+/// The sum of the squares of `values`, [count]; `add_squares(lanes, values, count)` adds those of a piece to its lanes.
+template <class AddSquares>
+double sum_of_squares(const float* values, std::uint64_t count, AddSquares&& add_squares) {
+  SquareStrands<kGradientStrands> strands(count);
+  for_each_square_piece(count, [&](std::uint64_t first, std::uint64_t some, std::uint64_t piece) {
+    SquareLanes lanes{};
+    add_squares(lanes.data(), values + first, some);
+    strands.add(piece, lanes);
+  });
+  return strands.sum();
 }
 
 /// The rank that made the first element of `sum` non-finite: the first other rank whose part is not finite there, else
@@ -57,9 +54,10 @@ inline void note_gradient(StepSums& sums, double squares, const float* sum, std:
 /// The same with the sum of squares, for `sum`, which is the sum of `parts`.
 inline void check_gradient(StepSums& sums, const float* sum, std::span<const float* const> parts, std::uint64_t count,
                            const NormCheck& what) noexcept {
-  SquareLanes lanes{};
-  add_squares(lanes, sum, count);
-  note_gradient(sums, fold(lanes), sum, parts, count, what);
+  const double squares = sum_of_squares(sum, count, [](double* lanes, const float* values, std::uint64_t some) {
+    for (std::uint64_t i = 0; i < some; ++i) lanes[i % 16] += static_cast<double>(values[i]) * values[i];
+  });
+  note_gradient(sums, squares, sum, parts, count, what);
 }
 
 }  // namespace troupe

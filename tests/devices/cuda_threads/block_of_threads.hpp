@@ -105,13 +105,13 @@ class Block : public HostWords {
   }
   void barrier(const std::source_location& where = std::source_location::current()) const { shared_.barrier(where); }
   template <class Sum>
-  void add_up_warps(OfEachThread<Sum>& sums, unsigned across = 1,
+  void add_up_warps(OfEachThread<Sum>& sums, unsigned across = 1, unsigned within = kWarpThreads,
                     const std::source_location& where = std::source_location::current()) const {
     struct Lent {  // not the kernel's own memory for sums
       Sum sum;
     };
     Lent* const all = shared<Lent, kBlockThreads>();
-    for (unsigned apart = kWarpThreads / 2; apart >= across; apart /= 2) {
+    for (unsigned apart = within / 2; apart >= across; apart /= 2) {
       all[thread_].sum = sums[thread_];
       barrier(where);
       Sum lower = all[thread_ & ~apart].sum;

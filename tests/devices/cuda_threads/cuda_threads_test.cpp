@@ -3,10 +3,13 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <thread>
 #include <vector>
 
 #include "devices/cuda/kernels/list.hpp"
+#include "runtime/compute/rules/gradient_check.hpp"
+#include "runtime/compute/rules/tensor_norms.hpp"
 #include "tests/support/random_numbers.hpp"
 
 // Kernels with barriers, whose blocks have 256 threads of the host each (block_of_threads.hpp), against plain loops.
@@ -270,6 +273,51 @@ TEST(CudaThreads, AddUpLosses) {
   double all = 0;
   for (const RowLoss& row : rows) all += row.loss;
   EXPECT_NEAR(sums.loss, all, 1e-9);
+}
+
+TEST(CudaThreads, AddUpSquaresAndNameTheFirstNumberThatIsNotFinite) {
+  constexpr std::size_t kCount = 9 * kSquarePiece + 77;
+  std::vector<float> values = random_numbers(11, kCount);
+  const auto scratch = std::make_unique<SquareScratch>();
+  StepSums sums{}, expected{};
+  CheckGradientArgs args{};
+  args.sum = args.parts[0] = values.data(), args.count = kCount, args.count_parts = 1, args.ranks[0] = 3;
+  args.squares = 1, args.scratch = scratch.get(), args.given.own.sums = &sums;
+  const std::array<const float*, 1> parts{values.data()};
+  for (const bool is_finite : {true, false}) {
+    sums = expected = {};
+    if (!is_finite) values[5000] = values[5001] = values[9000] = INFINITY;
+    check_gradient(expected, values.data(), parts, kCount, {{}, 0});
+    run(check_gradient, args, 10);
+    EXPECT_EQ(sums.gradient_squares, expected.gradient_squares);
+    EXPECT_EQ(sums.bad_gradient, is_finite ? 0 : bad_at(5000, 3));
+  }
+}
+
+TEST(CudaThreads, AddUpTheSquaresOfTensors) {
+  const std::vector<Layout::Entry> tensors{{100, 5000}, {5100, 33}};
+  const std::vector<float> sum = random_numbers(12, 5133), p = random_numbers(13, 5133), m = random_numbers(14, 5133);
+  std::vector<float> v = random_numbers(15, 5133);
+  for (float& value : v) value *= value;
+  const StepSums total{.samples = 4};
+  std::vector<TensorSquares> found(2), expected(2);
+  const auto scratch = std::make_unique<SquareScratch>();
+  AddUpdateSquaresArgs args{};
+  args.sum = sum.data(), args.parameters = p.data(), args.state[0] = m.data(), args.state[1] = v.data();
+  args.count = 5133, args.first_element = 0, args.scaled = tensors.data(), args.count_scaled = 2;
+  args.squares = found.data(), args.scratch = scratch.get();
+  const RuleStep rule = rule_step({.kind = RuleKind::lamb}, 2);
+  args.given.own = {rule, 2, &total};
+  run(add_update_squares, args, 2 * kTensorBlocks);
+  UpdateAddresses at{.count = 5133};
+  at.parameters = const_cast<float*>(p.data());
+  at.state = {const_cast<float*>(m.data()), v.data()};
+  at.scaled = tensors, at.squares = expected.data();
+  add_tensor_squares(at, rule, 0.25F, sum.data());
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    EXPECT_EQ(found[t].weights, expected[t].weights);
+    EXPECT_EQ(found[t].update, expected[t].update);
+  }
 }
 
 }  // namespace

@@ -144,6 +144,32 @@ void time_update(KernelTimes& times, RuleKind kind, std::uint64_t count, bool ha
   times.time(text("update ", name_of(kind), " [", count, "]"), bytes, count, args);
 }
 
+/// Of a gradient, and of the weights and updates of tensors of equal size.
+void time_squares(KernelTimes& times, std::uint64_t tensors, std::uint64_t each) {
+  const std::uint64_t count = tensors * each;
+  times.begin();
+  auto* const total = times.take<StepSums>(1);
+  times.write(total, {StepSums{.samples = 1}});
+  CheckGradientArgs check{};
+  check.sum = check.parts[0] = times.take<float>(count), check.count = count, check.count_parts = 1, check.squares = 1;
+  check.scratch = times.take<SquareScratch>(1);
+  times.write(check.scratch, std::vector<SquareScratch>(1));
+  check.given.own.sums = times.take<StepSums>(1);
+  times.time(text("check gradient [", count, "]"), count * sizeof(float),
+             std::min<std::uint64_t>(count_square_pieces(count), kGradientBlocks) * kBlockThreads, check);
+  std::vector<Layout::Entry> ranges;
+  for (std::uint64_t t = 0; t < tensors; ++t) ranges.push_back({t * each, each});
+  AddUpdateSquaresArgs measure{};
+  measure.sum = check.sum, measure.parameters = times.take<float>(count), measure.state[0] = times.take<float>(count);
+  measure.count = count, measure.count_scaled = tensors, measure.scratch = check.scratch;
+  auto* const scaled = times.take<Layout::Entry>(tensors);
+  times.write(scaled, ranges);
+  measure.scaled = scaled, measure.squares = times.take<TensorSquares>(tensors);
+  measure.given.own = {rule_step({.kind = RuleKind::lars}, 1), 1, total};
+  times.time(text("add update squares [", tensors, ", ", each, "]"), 3 * count * sizeof(float),
+             tensors * kTensorBlocks * kBlockThreads, measure);
+}
+
 void time_elements(KernelTimes& times, Stored type) {
   constexpr std::uint64_t kCount = std::uint64_t{1} << 22;
   const std::uint64_t tensor = kCount * bytes_of(type);
@@ -336,6 +362,7 @@ void measure_kernels(const GpuCase& what) {
   time_words(times);
   time_update(times, RuleKind::adam, 1800000, false);
   time_update(times, RuleKind::adamw, 10800000, true);
+  time_squares(times, 54, 320000);  // as many tensors as ResNet-50 has
   for (const Stored type : {Stored::f32, Stored::bf16}) {
     if (what.dtype != "both" && (what.dtype == "f32") != (type == Stored::f32)) continue;
     time_elements(times, type);

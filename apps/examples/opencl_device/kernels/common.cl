@@ -46,5 +46,16 @@ typedef struct {
   ulong who;
 } StepSums;
 
+// As in troupe's square_sums.hpp, gradient_check.hpp and tensor_norms.hpp.
+#define SQUARE_PIECE 2048UL
+#define GRADIENT_STRANDS 2048
+#define TENSOR_STRANDS 128
+
+static double fold(double *numbers, uint count) {
+  for (uint half_count = count / 2; half_count > 0; half_count /= 2)
+    for (uint i = 0; i < half_count; ++i) numbers[i] += numbers[half_count + i];
+  return numbers[0];
+}
+
 #define CHUNK_BYTES 65536UL
 #define CHUNK_ELEMENTS 4096UL

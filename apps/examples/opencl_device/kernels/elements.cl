@@ -101,28 +101,34 @@ TASK clear(FAULT, PLACE(to), ulong size) {
 
 #define BAD_RANK_BITS 20  // as troupe::kBadRankBits
 
-// Stream::reduce_with_norm after the reduction: squares in sixteen lanes, as troupe::add_squares, and the first element
-// that is not finite, for which rank `own` is named.
+// Stream::reduce_with_norm after the reduction: squares in strands, as troupe::sum_of_squares, and the first element that
+// is not finite, for which rank `own` is named.
 TASK norm(FAULT, PLACE(sum), PLACE(sums), ulong count, ulong first_element, ulong own,
              uint keeps_squares) {
   RETURN_IF_ENDED;
   global const float *sum = AT(float, sum);
   global StepSums *sums = AT(StepSums, sums);
-  double4 squares[4] = {0, 0, 0, 0};  // not wider: a processor without AVX-512 has no registers of 16 floats
-  ulong i = 0;
-  for (; i + 16 <= count; i += 16) {
-    for (uint four = 0; four < 4; ++four) {
-      const double4 values = convert_double4(vload4(four, sum + i));
-      squares[four] += values * values;
+  double strands[GRADIENT_STRANDS];
+  for (uint s = 0; s < GRADIENT_STRANDS; ++s) strands[s] = 0;
+  for (ulong first = 0; first < count; first += SQUARE_PIECE) {
+    const ulong end = min(first + SQUARE_PIECE, count);
+    double4 squares[4] = {0, 0, 0, 0};  // not wider: a processor without AVX-512 has no registers of 16 floats
+    ulong i = first;
+    for (; i + 16 <= end; i += 16) {
+      for (uint four = 0; four < 4; ++four) {
+        const double4 values = convert_double4(vload4(four, sum + i));
+        squares[four] += values * values;
+      }
     }
+    double lanes[16];
+    for (uint four = 0; four < 4; ++four) vstore4(squares[four], four, lanes);
+    for (ulong lane = 0; i + lane < end; ++lane) {
+      const double value = (double)sum[i + lane];
+      lanes[lane] += value * value;
+    }
+    strands[first / SQUARE_PIECE % GRADIENT_STRANDS] += fold(lanes, 16);
   }
-  double lanes[16], total = 0;
-  for (uint four = 0; four < 4; ++four) vstore4(squares[four], four, lanes);
-  for (ulong lane = 0; i + lane < count; ++lane) {
-    const double value = (double)sum[i + lane];
-    lanes[lane] += value * value;
-  }
-  for (uint lane = 0; lane < 16; ++lane) total += lanes[lane];
+  const double total = fold(strands, GRADIENT_STRANDS);
   if (keeps_squares) sums->squares += total;
   if (isfinite(total)) return;
   ulong at = 0;

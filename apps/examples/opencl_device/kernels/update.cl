@@ -159,28 +159,28 @@ static void update_elements(const Rule *rule, float scale, const Stripe *at, ulo
   update_scaled(rule, scale, at, i, end);
 }
 
-// The squares of a piece of tensor `t`, in sixteen lanes, as troupe::add_piece_squares.
-static void add_piece_squares(const Rule *r, float scale, const Stripe *at, uint t, ulong first, ulong end) {
-  double weights[16], update[16], sum_weights = 0, sum_update = 0;
-  for (uint lane = 0; lane < 16; ++lane) weights[lane] = update[lane] = 0;
-  for (ulong i = first; i < end; ++i) {
-    const uint lane = (uint)((i - first) % 16);
-    const float p = at->p[i], g = at->first[i] * scale;
-    float move = g;
-    if (r->kind == LAMB) {
-      const float m = r->beta1 * at->s0[i] + r->one_minus_beta1 * g;
-      const float v = r->beta2 * at->s1[i] + r->one_minus_beta2 * (g * g);
-      move = m * r->first_scale / (sqrt(v * r->second_scale) + r->epsilon) + r->decay * p;
+// Adds the squares of a range to the strands, as troupe::add_tensor_squares.
+static void add_range_squares(const Rule *r, float scale, const Stripe *at, ulong begin, ulong end,
+                              double *weight_strands, double *update_strands) {
+  for (ulong first = begin; first < end; first += SQUARE_PIECE) {
+    double weights[16], update[16];
+    for (uint lane = 0; lane < 16; ++lane) weights[lane] = update[lane] = 0;
+    for (ulong i = first; i < min(first + SQUARE_PIECE, end); ++i) {
+      const uint lane = (uint)((i - first) % 16);
+      const float p = at->p[i], g = at->first[i] * scale;
+      float move = g;
+      if (r->kind == LAMB) {
+        const float m = r->beta1 * at->s0[i] + r->one_minus_beta1 * g;
+        const float v = r->beta2 * at->s1[i] + r->one_minus_beta2 * (g * g);
+        move = m * r->first_scale / (sqrt(v * r->second_scale) + r->epsilon) + r->decay * p;
+      }
+      weights[lane] += (double)p * (double)p;
+      update[lane] += (double)move * (double)move;
     }
-    weights[lane] += (double)p * (double)p;
-    update[lane] += (double)move * (double)move;
+    const ulong strand = (first - begin) / SQUARE_PIECE % TENSOR_STRANDS;
+    weight_strands[strand] += fold(weights, 16);
+    update_strands[strand] += fold(update, 16);
   }
-  for (uint lane = 0; lane < 16; ++lane) {
-    sum_weights += weights[lane];
-    sum_update += update[lane];
-  }
-  at->squares[2 * t] += (float)sum_weights;
-  at->squares[2 * t + 1] += (float)sum_update;
 }
 
 #define STRIPE_ARGUMENTS                                                                                             \
@@ -204,17 +204,21 @@ TASK add_update_squares(FAULT, STRIPE_ARGUMENTS) {
   const ulong end = min(count, to - at.first_element);
   Rule undecayed = rule;
   undecayed.decay = 0;
+  double weights[TENSOR_STRANDS], update[TENSOR_STRANDS];
+  for (uint s = 0; s < TENSOR_STRANDS; ++s) weights[s] = update[s] = 0;
   for (uint r = 0; r < at.range_count && i < end; ++r) {
     const ulong left = at.ranges[2 * r], right = left + at.ranges[2 * r + 1];
     if (right <= at.first_element + i) continue;
     if (left >= at.first_element + end) break;
     const ulong begin = left > at.first_element + i ? left - at.first_element : i;
     const ulong stop = min(end, right - at.first_element);
-    if (begin > i) add_piece_squares(&rule, scale, &at, t, i, begin);
-    add_piece_squares(&undecayed, scale, &at, t, begin, stop);
+    add_range_squares(&rule, scale, &at, i, begin, weights, update);
+    add_range_squares(&undecayed, scale, &at, begin, stop, weights, update);
     i = stop;
   }
-  if (i < end) add_piece_squares(&rule, scale, &at, t, i, end);
+  add_range_squares(&rule, scale, &at, i, end, weights, update);
+  at.squares[2 * t] += (float)fold(weights, TENSOR_STRANDS);
+  at.squares[2 * t + 1] += (float)fold(update, TENSOR_STRANDS);
 }
 
 // Each item updates one block. It cannot be restarted.
