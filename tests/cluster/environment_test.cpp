@@ -223,7 +223,7 @@ TEST_F(EnvironmentWithMounts, WithAFullDiskForCheckpointsTellsTheCure) {
   const auto start = folder_.rtrun(short_run({"checkpoint.dir=tmp", "checkpoint.every_steps=500"}));
   const std::string said = expect_end(with_mounts(kFull, start), 3);  // its last state is not saved
   EXPECT_THAT(said, HasSubstr("the checkpoint of step 500 was not saved: rank"));
-  EXPECT_THAT(said, HasSubstr("No space left on device; training continues, and later saves are tried too: make room"));
+  EXPECT_THAT(said, HasSubstr("No space left on device; training continues, and later saves are tried, too: free some space"));
 }
 
 TEST_F(Environment, OfAHugeHostFileReadsNoneOfIt) {
