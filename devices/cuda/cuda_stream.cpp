@@ -452,7 +452,8 @@ void CudaStream::reduce_with_norm(Memory to, std::span<const Memory> parts, cons
 }
 
 /// Of the lane on which work is enqueued.
-SquareScratch* CudaStream::square_scratch() const noexcept {
+SquareScratch* CudaStream::square_scratch() const {
+  TROUPE_CHECK(lane_ != Lane::aside, Code::invalid, "no squares are added up on the lane aside");
   return square_scratch_.as<SquareScratch>() + static_cast<std::size_t>(lane_);
 }
 

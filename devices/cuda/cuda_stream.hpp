@@ -124,7 +124,7 @@ class CudaStream final : public Stream, public LibraryStream {
   void note_failure(const Error& error);
   const Layout::Entry* on_device(std::span<const Layout::Entry> ranges);
   void fill(UpdateArgs& args, const RuleStep& rule, const StripeMemory& stripe);
-  SquareScratch* square_scratch() const noexcept;
+  SquareScratch* square_scratch() const;
 
   DeviceState& device_;
   const std::shared_ptr<const Gpu> gpu_;

@@ -10,7 +10,8 @@ namespace troupe::cuda {
 /// A stream's queues. What is enqueued beside or aside runs at the same time as what is enqueued on the main lane,
 /// within what forks and joins order. Beside: the exchange. Aside: what a replica's layer need not wait for.
 enum class Lane : std::uint8_t { main, beside, aside };
-inline constexpr std::size_t kLanes = 2;  // that note times: not aside, where only libraries compute
+inline constexpr std::size_t kLanes =
+    2;  // that note times and have scratch for squares: not aside, where only libraries compute
 
 /// A stream of the driver. Whoever ends it knows that its work is done.
 class DriverStream {

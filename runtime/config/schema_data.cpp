@@ -63,8 +63,8 @@ Keys data_keys() {
       {"data.path", at<&S::data, &D::path>, text_in_quotes(),
        "folder of the data set, or the file with source = \"text\", relative to the folder of app.toml",
        "\"data/mnist\"",
-       "Files are searched in this order: in the folder of --set data.path, and then nowhere else; in the folder of "
-       "this key, if it contains them; in TROUPE_DATA, a folder that contains mnist/ (source = \"idx\") and cifar10/. "
+       "Files are looked for in this order: at --set data.path, and then nowhere else; at this key, if they are there; "
+       "in TROUPE_DATA, a folder that contains mnist/ (source = \"idx\") and cifar10/. "
        "If there are none, idx "
        "uses generated digits; with another source the run ends. The line that begins with `Data:` says which were "
        "used."},

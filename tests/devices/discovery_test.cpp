@@ -332,7 +332,7 @@ TEST(Discovery, ReadsTheProcessorsOfRealMachines) {
       out << packages.size() << " packages, " << topology.numa.size() << " NUMA nodes, " << topology.cores.size()
           << " cores, " << cpus_of(topology).size() << " cpus";
     });
-    // Where a machine tells of no cores every processor is one, and where it tells of no package there is one.
+    // If the file of a machine has no cores, every processor is one; if it has no package, there is one.
     const std::size_t cores = machine.cores != 0 ? machine.cores : machine.cpus;
     const std::size_t packages = std::max<std::size_t>(machine.packages, 1);
     EXPECT_EQ(answer,

@@ -1,5 +1,4 @@
-// rtbench: measurements of Troupe; each result is one JSON line, in the format that the scripts for comparisons
-// read.
+// rtbench: measurements of Troupe. Each result is one JSON line, in the format that scripts for comparisons read.
 
 #include <cstdint>
 

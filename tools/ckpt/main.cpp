@@ -30,7 +30,7 @@ constexpr std::chrono::milliseconds kProgressEvery{200};
 
 constexpr const char* kFooter = R"(Examples:
   ckpt list run/checkpoints                              list the checkpoints
-  ckpt verify run/checkpoints                            check that all of them are complete
+  ckpt verify run/checkpoints                            check that none of them is damaged
   ckpt weights run/checkpoints -o weights.safetensors    weights of the newest one, for any reader of safetensors
   ckpt export run/checkpoints --onnx model.onnx          model and weights of the newest one, for ONNX programs
   rtrun --resume auto app.toml                           resume from the newest one

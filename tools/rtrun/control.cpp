@@ -111,7 +111,7 @@ ControlAnswer parse_control_answer(std::string_view line) {
 std::string control_address(const std::string& folder) {
   struct stat facts {};
   TROUPE_CHECK_ERRNO(::stat(folder.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode), Code::environment,
-                     "cannot look at the run's folder ", folder, "; name the folder of report.dir");
+                     "cannot look at the run's folder ", folder, "; give the folder that report.dir names");
   return text("troupe/control/", facts.st_dev, "/", facts.st_ino);
 }
 

@@ -64,7 +64,7 @@ struct Kernels {
   void (*spread_average_bf16)(std::uint16_t* to, const std::uint16_t* from, std::size_t rows, std::size_t width);
   /// to[i] = factor * (anchor[i] - from[i]); `to` may be one of the others.
   void (*weighted_delta)(float* to, const float* anchor, const float* from, float factor, std::size_t count);
-  /// lanes[i mod 16] += values[i]^2, as troupe::add_squares.
+  /// lanes[i mod 16] += values[i]^2, in ascending order (runtime/compute/rules/square_sums.hpp).
   void (*add_squares)(double* lanes, const float* values, std::size_t count);
   /// to[i] = from[i], 0 where that is below 0.
   void (*relu_f32)(float* to, const float* from, std::size_t count);

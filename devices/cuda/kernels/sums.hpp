@@ -40,6 +40,7 @@ struct SumsPlace {
 
 /// How many blocks have the strands of a gradient. A short gradient has the first ones only.
 inline constexpr unsigned kGradientBlocks = kGradientStrands / kSquareGroups;
+static_assert(kGradientBlocks <= SquareScratch::kMostSums);
 
 struct CheckGradientArgs {
   const StreamState* stream;

@@ -145,7 +145,8 @@ void time_update(KernelTimes& times, RuleKind kind, std::uint64_t count, bool ha
 }
 
 /// Of a gradient, and of the weights and updates of tensors of equal size.
-void time_squares(KernelTimes& times, std::uint64_t tensors, std::uint64_t each) {
+void time_squares(KernelTimes& times, std::uint64_t most_tensors, std::uint64_t each) {
+  const std::uint64_t tensors = std::min<std::uint64_t>(most_tensors, times.processors());  // whose blocks run at once
   const std::uint64_t count = tensors * each;
   times.begin();
   auto* const total = times.take<StepSums>(1);
@@ -362,7 +363,7 @@ void measure_kernels(const GpuCase& what) {
   time_words(times);
   time_update(times, RuleKind::adam, 1800000, false);
   time_update(times, RuleKind::adamw, 10800000, true);
-  time_squares(times, 54, 320000);  // as many tensors as ResNet-50 has
+  time_squares(times, 54, 320000);  // the weights of ResNet-50's convolutions are 54 tensors
   for (const Stored type : {Stored::f32, Stored::bf16}) {
     if (what.dtype != "both" && (what.dtype == "f32") != (type == Stored::f32)) continue;
     time_elements(times, type);

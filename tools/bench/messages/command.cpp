@@ -191,7 +191,7 @@ MessagesCommand::MessagesCommand(CLI::App& app)
   options.list("--sizes", case_.sizes,
                "Bytes of a message, such as 8,1024. 8: a number; 1024: a trivially copyable struct; other sizes up to "
                "that: a byte vector; larger: a tensor; in a flood: strings. Default: 8, 1 KB, 64 KB, 1 MB and 16 MB "
-               "for latency, 100 for flood, otherwise 8");
+               "for latency; 8 to 1 KB and 7.2 MB for shard; 100 for flood; otherwise 8");
   options.list("--impl", case_.impls,
                "What to measure: raw (UCX as Troupe's lanes use it), raw_best (UCX with its fastest settings), inline, "
                "scheduled, "
@@ -219,8 +219,8 @@ MessagesCommand::MessagesCommand(CLI::App& app)
                  "Measured time of each round; default: 150, 1000 for mixed, 3000 for idle; not for flood (--seconds)",
                  1, 600000);
   options.number("--spin-us", each.spin_us,
-                 "How long the control lane polls; default: 200 for latency and rate, otherwise the lane's own", 0,
-                 1000000);
+                 "How long the control lane polls; default: 200 for latency, rate and shard, otherwise the lane's own",
+                 0, 1000000);
   options.list("--cpus", case_.cpus, "CPUs of the two processes, such as 0,1; default: the first two")->expected(2);
   messages_->add_flag("--table", case_.table, "Also print a table of medians and ratios to raw, on stderr");
 }

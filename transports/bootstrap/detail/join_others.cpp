@@ -249,7 +249,7 @@ void JoinServer::drop_strangers(std::size_t most) {
     const bool stranger = candidate->stage != Stage::joined;
     if (stranger && (!candidate->link.open() || candidate->until.passed() || strangers > most)) {
       if (candidate->stage != Stage::leaving)
-        note(text("dropped ", candidate->link.name(), ": it did not send its rank"));
+        note(text("dropped ", candidate->link.name(), ": it did not identify itself"));
       candidate = candidates_.erase(candidate);
       --strangers;
     } else {
