@@ -39,8 +39,9 @@ struct DeviceState {
   std::optional<PolicySettings> policy;  // of the last step
   StepCoordinatorPeer coordinator;       // null: there is none
   std::uint64_t credits = kStepsAhead;
-  std::uint64_t evaluation = 0;        // number of passes that were begun
-  std::uint64_t evaluations_left = 0;  // passes that were begun and whose point was not reached
+  // Both count a pass from its first batch on, so that their difference is the oldest one whose sums were not sent.
+  std::uint64_t evaluations = 0;       // number of passes that were begun
+  std::uint64_t evaluations_left = 0;  // passes that were begun and whose sums were not sent
   bool begun = false;
   bool evaluating = false;  // within a pass
   bool text_open = false;   // the copy of the weights is in use, or will be, for a text
@@ -126,11 +127,15 @@ void enqueue_step(DeviceSelf self, const DeviceParts& parts, BatchLease batch) {
 void enqueue_evaluation(DeviceSelf self, const DeviceParts& parts, BatchLease batch) {
   const TraceSpan span(parts.trace, "enqueue evaluation", {.step = batch.step.value});
   DeviceState& s = self->state;
-  const Memory sums = evaluation_slot(parts, s.evaluation);
-  if (!s.evaluating) {
-    *parts.space.address_of<StepSums>(sums) = {};
+  const bool begins = !s.evaluating;
+  if (begins) {
     s.evaluating = true;
+    ++s.evaluations;
     ++s.evaluations_left;
+  }
+  const Memory sums = evaluation_slot(parts, s.evaluations - 1);
+  if (begins) {
+    *parts.space.address_of<StepSums>(sums) = {};
     parts.exchange.show_evaluated(parts.stream);
   }
   parts.stream.wait(batch.lease.valid_from());
@@ -147,7 +152,6 @@ void enqueue_evaluation(DeviceSelf self, const DeviceParts& parts, BatchLease ba
     parts.evaluations.send_at(parts.exchange.keeps_average() ? parts.stream.mark() : done, DeviceActor{self},
                               EvaluationReached{batch.step, {}});
     s.evaluating = false;
-    ++s.evaluation;
   }
 }
 
@@ -158,6 +162,7 @@ void enqueue_ready(DeviceSelf self, const DeviceParts& parts) {
     const BatchLease& batch = s.ready.front();
     const bool beyond = s.last && (batch.evaluation ? s.stopped && batch.step >= *s.last : batch.step > *s.last);
     if (batch.evaluation && batch.last && s.text_open) return;
+    if (batch.evaluation && !s.evaluating && s.evaluations_left == kEvaluationsKept) return;  // every slot is in use
     if (beyond || (!batch.evaluation && (s.credits == 0 || s.evaluated_step))) return;
     if (!batch.evaluation && !parts.sums_are_common && s.saves.saving() &&
         detail::DeviceSaves::is_wanted(parts, batch.step))
@@ -268,7 +273,7 @@ void begin_text(DeviceSelf self, const DeviceParts& parts, const DeviceReceivers
 void take_evaluation(DeviceSelf self, const DeviceParts& parts, const DeviceReceivers& receivers,
                      const EvaluationReached& reached) {
   DeviceState& s = self->state;
-  const std::uint64_t pass = s.evaluation - s.evaluations_left;
+  const std::uint64_t pass = s.evaluations - s.evaluations_left;
   --s.evaluations_left;
   if (parts.texts) begin_text(self, parts, receivers, reached.step);
   self->send(receivers.evaluated,
@@ -375,6 +380,7 @@ DeviceActor::behavior_type device_actor(DeviceSelf self, DeviceParts parts, Devi
             if (ends_with(reached.status)) return;
             self->state.evaluated_early.push_back(reached);
             take_early(self, parts, receivers);
+            enqueue_ready(self, parts);
             finish_when_done(self, parts, receivers);
           },
           [=](const SnapshotReached& reached) {

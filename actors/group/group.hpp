@@ -115,7 +115,7 @@ class Group {
   std::uint32_t size() const noexcept;
 
   /// Makes an actor of this process findable under a name, as long as it lives. A name that is in use is not given
-  /// again.
+  /// again. Throws Error{invalid} for an empty handle.
   template <class Handle>
   void publish(const std::string& name, const Handle& handle) {
     remote().publish(name, handle);

@@ -45,6 +45,7 @@ class Directory final : public caf::event_based_actor {
   }
 
   void publish(const std::string& name, const caf::actor& actor) {
+    if (!actor) return;                                // any process can send this message
     if (!actors_.emplace(name, actor).second) return;  // the first one stays
     monitor(actor);
     auto waiting = waiting_.extract(name);

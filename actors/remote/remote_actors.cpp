@@ -69,6 +69,7 @@ caf::actor_system& RemoteActors::system() const noexcept { return state_->engine
 std::shared_ptr<InlineExecutor> RemoteActors::inline_executor() const noexcept { return state_->engine.inline_unit(); }
 
 void RemoteActors::publish_any(const std::string& name, caf::strong_actor_ptr actor) {
+  TROUPE_CHECK(actor, Code::invalid, "the handle that is to be published as \"", name, "\" is empty");
   caf::anon_send(state_->engine.own_directory(), remote::Publish::value, name,
                  caf::actor_cast<caf::actor>(std::move(actor)));
 }

@@ -142,7 +142,7 @@ class RemoteActors {
   static caf::node_id node_in(std::span<const std::byte> identity);
 
   /// Makes an actor of this process findable under a name, as long as it lives. A name that is in use is not given
-  /// again.
+  /// again. Throws Error{invalid} for an empty handle.
   template <class Handle>
   void publish(const std::string& name, const Handle& handle) {
     publish_any(name, caf::actor_cast<caf::strong_actor_ptr>(handle));

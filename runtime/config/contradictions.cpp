@@ -32,6 +32,7 @@ class Review {
     synchronized();
     texts();
     generated_text();
+    patience();
     faults();
     const std::string_view policy = is_given("update.time_constant") ? "update.time_constant" : "update.policy";
     if (const std::string wrong = contradiction(settings_.update); !wrong.empty()) add(policy, wrong);
@@ -258,6 +259,16 @@ class Review {
     if (generates) return;
     for (const std::string_view key : {"evaluate.text_prompt", "evaluate.text_temperature", "evaluate.text_top_k"})
       if (is_wished(key)) add_meaningless(key, "evaluate.text_bytes", "a number of bytes, as in text_bytes = 200");
+  }
+
+  /// Evaluations are counted only if there are some, and compared only if they are counted.
+  void patience() {
+    const bool counts = settings_.evaluate.patience != 0;
+    if (counts && settings_.evaluate.every_epochs == 0)
+      add("evaluate.patience", text(told("evaluate.patience"), " counts evaluations, and ",
+                                    told("evaluate.every_epochs"), " makes none; set it, or leave patience out"));
+    if (!counts && is_wished("evaluate.min_change"))
+      add_meaningless("evaluate.min_change", "evaluate.patience", "a number of evaluations, as in patience = 5");
   }
 
   void faults() {

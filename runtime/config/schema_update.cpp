@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 #include <variant>
 
@@ -84,8 +85,9 @@ std::variant<PolicySwitch, Finding> switch_of(const TomlValue& table) {
     }
   }
   if (triggers != 1 || !has_policy) {
-    return wrong(table.place, "has an entry with ", triggers == 0 ? "no" : "more than one", " beginning",
-                 has_policy ? "" : " and no policy",
+    const std::string_view begin = triggers == 0 ? "no beginning" : triggers > 1 ? "more than one beginning" : "";
+    return wrong(table.place, "has an entry with ", begin, !begin.empty() && !has_policy ? " and " : "",
+                 has_policy ? "" : "no policy",
                  "; an entry takes one of at_step, at_epoch, at_samples and at_straggler, and a policy");
   }
   change.policy = settings.update;
@@ -98,10 +100,22 @@ std::variant<PolicySwitch, Finding> switch_of(const TomlValue& table) {
   return change;
 }
 
+/// An entry takes effect only after those before it, so one that begins earlier would be late, or never come. Entries
+/// that begin by something else are not compared: their order depends on the data and the number of ranks.
 std::optional<Finding> check_switches(const TomlValue& value) {
+  std::map<PolicySwitch::Trigger, std::uint64_t> last;
   for (const TomlValue& item : value.items) {
-    auto change = switch_of(item);
-    if (auto* finding = std::get_if<Finding>(&change)) return std::move(*finding);
+    auto found = switch_of(item);
+    if (auto* finding = std::get_if<Finding>(&found)) return std::move(*finding);
+    const auto& change = std::get<PolicySwitch>(found);
+    std::uint64_t& before = last[change.trigger];
+    if (change.at < before) {
+      const std::string_view name = name_of(change.trigger);
+      return invalid(troupe::text("has an entry with ", name, " = ", change.at, " after one with ", name, " = ", before,
+                                  "; write them in the order in which they begin"),
+                     item.place);
+    }
+    before = change.at;
   }
   return std::nullopt;
 }

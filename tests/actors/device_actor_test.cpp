@@ -358,6 +358,23 @@ TEST(DeviceActor, KeepsTheSumsOfEvaluationsApartWhenEveryStepEndsAnEpoch) {
   EXPECT_EQ(w.finished, std::vector<bool>{false});
 }
 
+TEST(DeviceActor, TellsTheSumsOfAnEvaluationThatEndedWhileTheNextOneHasBegun) {
+  World w{Schedule{.train_samples = 2, .test_samples = 4, .rows = 2, .ranks = 1, .steps = 2}};
+  w.begin();
+  w.give(0);
+  w.give(0, true);
+  w.give(0, true, true);
+  w.give(1);
+  w.give(1, true);
+  w.run_device();
+  ASSERT_EQ(w.evaluated.size(), 1u);
+  EXPECT_EQ(w.evaluated[0].sums.samples, 4u);
+  w.give(1, true, true);
+  w.run_device();
+  ASSERT_EQ(w.evaluated.size(), 2u);
+  EXPECT_EQ(w.evaluated[1].sums.samples, 4u);
+}
+
 Schedule steps_with_an_evaluation_each(std::uint64_t steps) {
   return {.train_samples = 2, .test_samples = 2, .rows = 2, .ranks = 1, .steps = steps};
 }

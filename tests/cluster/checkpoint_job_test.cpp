@@ -323,11 +323,17 @@ TEST_F(CheckpointedJob, SaysWhyItCannotGoOn) {
     EXPECT_EQ(program.wait(60s), 2) << program.err();
     return program.err();
   };
-  EXPECT_THAT(error_of(resume({steps(20)}, "nowhere")), HasSubstr("nowhere: there is no such folder"));
   EXPECT_THAT(error_of(resume({steps(20)}, "data")), HasSubstr("no checkpoint is in that folder"));
   EXPECT_THAT(error_of(resume({steps(20), "model.units=[16]"})), HasSubstr("set [model] back"));
   EXPECT_THAT(error_of(resume({steps(20), "train.seed=8"})), HasSubstr("set train.seed back"));
   EXPECT_THAT(error_of(resume({steps(20), "optimizer.rule=\"sgd\""})), HasSubstr("set optimizer.rule back"));
+}
+
+TEST_F(CheckpointedJob, StartsNoRankToResumeFromAFolderThatDoesNotExist) {
+  Program program(job(2, resume({steps(20)}, "nowhere")));
+  EXPECT_EQ(program.wait(60s), 2) << program.err();
+  EXPECT_THAT(program.err(), HasSubstr("checkpoint.resume = \"nowhere\": there is no such folder"));
+  EXPECT_THAT(program.err(), Not(HasSubstr("[rank")));
 }
 
 TEST_F(CheckpointedJob, NamesTheDataAndOnceWhatDiffersWhenTheModelIsTheSame) {

@@ -1,8 +1,10 @@
-// A rank of a job on this machine is stopped (SIGSTOP) before all ranks have joined.
+// A rank of a job on this machine is stopped (SIGSTOP), or its terminal hangs up, before all ranks have joined.
 
 #include <signal.h>
 
+#include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,6 +46,34 @@ TEST_F(StoppedEarly, GoesOnWhenItIsLetGoInTime) {
   EXPECT_TRUE(rtrun_->wait_until(trains, 60s)) << rtrun_->out() << rtrun_->err();
   rtrun_->signal(SIGTERM);
   EXPECT_EQ(rtrun_->wait(60s), 128 + SIGTERM) << rtrun_->err();  // it saves nothing
+}
+
+/// Whether a process blocks SIGHUP; nothing if it cannot be read any more.
+std::optional<bool> blocks_hang_ups(pid_t process) {
+  std::ifstream status{"/proc/" + std::to_string(process) + "/status"};
+  std::string line;
+  while (std::getline(status, line))
+    if (line.starts_with("SigBlk:"))
+      return ((std::stoull(line.substr(line.find_first_not_of(" \t", 7)), nullptr, 16) >> (SIGHUP - 1)) & 1) != 0;
+  return std::nullopt;
+}
+
+using HangUps = ClusterTest;
+
+TEST_F(HangUps, AreHeldForARankFromItsFirstMomentOn) {
+  ::signal(SIGHUP, SIG_DFL);  // rtrun lets it be ignored where it was, as under nohup
+  Program rtrun{folder_.rtrun(JobFolder::endless())};
+  ASSERT_TRUE(becomes_true([&] { return children_of(rtrun.pid()).size() == 2; }, 30s)) << rtrun.err();
+  const pid_t rank = children_of(rtrun.pid())[1];
+  std::size_t open = 0;
+  const auto trains_meanwhile = [&](const Program& program) {
+    for (int i = 0; i < 100; ++i) open += blocks_hang_ups(rank) == false ? 1 : 0;
+    return trains(program);
+  };
+  ASSERT_TRUE(rtrun.wait_until(trains_meanwhile, 60s)) << rtrun.err();
+  EXPECT_EQ(open, 0u) << "times that SIGHUP was seen not to be blocked";
+  rtrun.signal(SIGHUP);
+  EXPECT_EQ(rtrun.wait(60s), 128 + SIGHUP) << rtrun.err();
 }
 
 }  // namespace

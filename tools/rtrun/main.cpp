@@ -57,6 +57,14 @@ void prepare_folders(const Settings& settings, std::uint32_t ranks, bool with_ra
   prepare_folder(folder.empty() ? "." : folder.string(), "the folder of report.trace");
 }
 
+/// A folder that does not exist is refused before any rank is started, so that the message stands alone.
+void check_resume(const std::string& resume) {
+  if (resume == "never" || resume == "auto") return;
+  std::error_code wrong;
+  TROUPE_CHECK(std::filesystem::is_directory(resume, wrong), Code::invalid, "checkpoint.resume = \"", resume,
+               "\": there is no such folder; give a checkpoint's folder, or the one that holds them");
+}
+
 /// Whether this process reports how the job ended: it started the whole job, or another launcher made it rank 0.
 bool tells_the_end() {
   for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"}) {
@@ -152,6 +160,7 @@ int train(const CommandLine& line, const Configuration& configuration, std::vect
   const bool works_here = place || std::any_of(sites.begin(), sites.end(), [](const RankSite& s) { return s.here; });
   // Errors of the plan are reported once, here, before anything is created or started.
   if (!place && works_here) preview(configuration, look_for_data(configuration), here);
+  if (!place && sites.front().here) check_resume(settings.checkpoint.resume);
   const std::uint32_t ranks = place ? place->world_size : static_cast<std::uint32_t>(sites.size());
   prepare_file_limit(ranks);
   if (!place || place->rank == 0) prepare_folders(settings, ranks, place || sites.front().here);

@@ -50,6 +50,7 @@ void Signals::restore_in_child(bool own_program) const noexcept {
   sigset_t mask = former_;
   if (own_program) {
     sigaddset(&mask, SIGUSR1);
+    if (sigismember(&taken_, SIGHUP) == 1) sigaddset(&mask, SIGHUP);
   } else {
     ::signal(SIGPIPE, SIG_DFL);
     ::signal(SIGTTOU, SIG_DFL);

@@ -25,9 +25,10 @@ class Signals {
   void take_suspend_too() const;
   /// The next pending signal, 0 if there is none. Never waits.
   int take() const noexcept;
-  /// Gives a forked child the mask with which this process started, except that SIGUSR1 stays blocked: a rank that is
-  /// asked before it has constructed its own Signals answers afterwards. A program other than rtrun gets everything as
-  /// rtrun found it, with the default action for SIGPIPE and SIGTTOU. Async-signal-safe.
+  /// Gives a forked child the mask with which this process started, except that SIGUSR1 and SIGHUP stay blocked until a
+  /// rank has constructed its own Signals: it then answers the first, and ends by the second, which UCX's library would
+  /// take for itself while it is loaded. A program other than rtrun gets everything as rtrun found it, with the default
+  /// action for SIGPIPE and SIGTTOU. Async-signal-safe.
   void restore_in_child(bool own_program = true) const noexcept;
 
  private:

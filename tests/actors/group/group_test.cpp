@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "actors/caf_error.hpp"
+#include "actors/remote/detail/directory.hpp"
 #include "tests/actors/group/group_world.hpp"
 #include "tests/support/child_process.hpp"
 #include "tests/transports/bootstrap_ranks.hpp"
@@ -91,6 +92,19 @@ TEST(Group, FindsANameAtEveryProcess) {
 TEST(Group, GivesANameOnce) {
   GroupWorld world(2);
   world.group(1).publish("counter", world.group(1).spawn_at(world.blocking, {1}, "idler", long_enough()));
+  EXPECT_EQ(who(world.system(0), world.group(0).lookup(world.blocking, {1}, "counter", long_enough())), 1u);
+}
+
+TEST(Group, RefusesToPublishAnEmptyHandle) {
+  GroupWorld world(2);
+  const Status status = error_of([&] { world.group(0).publish("nobody", caf::actor{}); });
+  EXPECT_EQ(status.code(), Code::invalid) << status.text();
+  EXPECT_THAT(text_of(status), HasSubstr("\"nobody\""));
+}
+
+TEST(Group, IsNotEndedByAPeerThatPublishesAnEmptyHandle) {
+  GroupWorld world(2);
+  caf::anon_send(world.group(0).remote().directory({1}), remote::Publish::value, std::string("nobody"), caf::actor{});
   EXPECT_EQ(who(world.system(0), world.group(0).lookup(world.blocking, {1}, "counter", long_enough())), 1u);
 }
 

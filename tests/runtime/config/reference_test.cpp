@@ -17,6 +17,7 @@ std::vector<std::string> beside(const std::string& key, const std::string& value
   if (key == "update.log" || key == "update.replay") return {"update.policy=async"};
   if (key == "update.error_feedback") return {"update.compress=bf16"};
   if (key == "optimizer.rate.warmup_from") return {"optimizer.rate.warmup_epochs=1"};
+  if (key == "evaluate.min_change") return {"evaluate.patience=5"};
   if (key == "evaluate.text_prompt" || key == "evaluate.text_top_k" || key == "evaluate.text_temperature")
     return {"data.source=text", "evaluate.text_bytes=200"};
   if (key == "model.onnx_output") return {"model.onnx=m.onnx"};
