@@ -599,9 +599,11 @@ TEST(NormKernels, ComputeAsSumsInF64OnEveryInstructionSet) {
 
 TEST(NormKernels, ComputeWideRowsAsSumsInF64) {
   for (const NormKernelSet* set : usable_norm_kernels()) {
-    for (const std::size_t width : {1000U, 2071U}) {
-      compare_norms(set->f32, 29, width, false);
-      compare_norms(set->bf16, 29, width, false);
+    for (const std::size_t width : {200U, 1000U, 2071U, 2240U}) {
+      for (const bool relu : {false, true}) {
+        compare_norms(set->f32, 29, width, relu);
+        compare_norms(set->bf16, 29, width, relu);
+      }
     }
   }
 }
