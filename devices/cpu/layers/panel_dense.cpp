@@ -138,7 +138,7 @@ constexpr std::size_t kFewRows = 8, kFewUnits = 16;
 constexpr std::size_t kVectorsOfShortSums = 4;
 constexpr std::size_t kFewInputsF32 = 64;  // with few units, oneDNN's products of f32 are as fast with more
 /// Of few rows, at once: weights are used so seldom that they are best read in their order.
-constexpr std::size_t kTermsOfFewRows = 64;
+constexpr std::size_t kTermsOfFewRows = 32;
 
 double filled_part(std::size_t count, std::size_t each) {
   return static_cast<double>(count) / static_cast<double>(groups_of(count, each) * each);
