@@ -184,6 +184,10 @@ TEST(Kernels, AddBf16AlsoInPlaceAndRoundEachSumOnce) {
     std::vector<std::uint16_t> sum(77), other(77), expected(77);
     kernels->round(sum.data(), a.data(), 77);
     kernels->round(other.data(), b.data(), 77);
+    sum[4] = to_bf16(NAN);
+    other[5] = to_bf16(-NAN);
+    sum[6] = to_bf16(INFINITY);
+    sum[7] = other[7] = to_bf16(3e38F);
     for (std::size_t i = 0; i < 77; ++i) expected[i] = to_bf16(from_bf16(sum[i]) + from_bf16(other[i]));
     kernels->add_bf16(sum.data(), sum.data(), other.data(), 77);
     EXPECT_EQ(sum, expected) << kernels->name;
