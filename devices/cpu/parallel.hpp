@@ -40,9 +40,14 @@ inline std::size_t usable_threads() noexcept { return static_cast<std::size_t>(o
 /// indices. Returns when all calls have returned; they must not throw.
 template <class Act>
 TROUPE_NOT_FOR_TSAN void for_each_in_parallel(std::size_t threads, std::size_t count, const Act& act) {
+  // OpenMP takes 0.2 us for a parallel region of one thread, as long as a small layer.
+  if (threads <= 1) {
+    for (std::size_t index = 0; index < count; ++index) act(index, std::size_t{0});
+    return;
+  }
   LoopOrder order;
   order.before_loop();
-#pragma omp parallel for schedule(static) num_threads(static_cast <int>(threads)) if (threads > 1)
+#pragma omp parallel for schedule(static) num_threads(static_cast <int>(threads))
   for (std::size_t index = 0; index < count; ++index) {
     order.before_call();
     act(index, static_cast<std::size_t>(omp_get_thread_num()));

@@ -521,6 +521,21 @@ TEST_P(CpuReplicaOf, HasTheGradientsOfTheReferenceForImagesOfOneChannelAndPools)
     compare(key, one_channel_and_pools(GetParam()), bf16 ? 0.15 : 1e-5, bf16 ? 0.02 : 1e-6);
 }
 
+/// Windows of 3 x 3 that overlap, over images of any number of channels and, where convolutions want that, in blocks of
+/// them.
+TEST_F(CpuReplica, HasTheGradientsOfTheReferenceForMaxPoolsThatOverlap) {
+  for (const std::uint32_t filters : {20U, 64U}) {
+    LayerList net;
+    for (int i = 0; i < 2; ++i) {
+      net.add(Conv2d{.filters = filters, .kernel = {3, 3}, .padding = {1, 1}});
+      net.add(Relu{});
+    }
+    net.add(MaxPool{.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}});
+    net.add(Dense{10});
+    compare(1, {"overlapping", Shape{{17, 16, 3}}, DType::f32, net.finish()}, 8, 1e-5, 1e-6);
+  }
+}
+
 TEST_F(CpuReplica, HasTheSameGradientsOfImagesOfOneChannelOnAnyNumberOfThreads) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the thread sanitizer does not see the barriers of OpenMP's threads";

@@ -104,6 +104,35 @@ TEST(MaxPoolKernels, ChooseTheFirstLargestElementOfEachWindowForAnySizeOnEveryIn
   compare_pools<std::uint16_t>();
 }
 
+void compare_overlapping(const OverlappingMaxPool& kernel, const OverlappingWindows& of) {
+  SCOPED_TRACE(testing::Message() << kernel.name << ", " << of.height << " x " << of.width << " x " << of.channels);
+  constexpr std::size_t kGuard = 16;
+  const auto gradient = whole_numbers<float>(1, of.output_elements());
+  std::vector<std::uint8_t> choices(of.output_elements());
+  std::vector<float> wanted(of.input_elements()), found(wanted.size() + kGuard, 77);
+  for (std::size_t o = 0; o < choices.size(); ++o) {
+    const std::size_t c = o % of.channels, x = o / of.channels % of.output_width();
+    const std::size_t y = o / of.channels / of.output_width();
+    std::size_t row = 0, column = 0;
+    for (std::uint64_t key = 2; row == 0 || column == 0 || row > of.height || column > of.width; ++key) {
+      choices[o] = static_cast<std::uint8_t>(random_below(key, o, 9));
+      row = 2 * y + choices[o] / 3;  // counted with the padding
+      column = 2 * x + choices[o] % 3;
+    }
+    wanted[((row - 1) * of.width + column - 1) * of.channels + c] += gradient[o];
+  }
+  kernel.backward(of, gradient.data(), choices.data(), found.data());
+  for (std::size_t i = 0; i < wanted.size(); ++i) ASSERT_EQ(found[i], wanted[i]) << "gradient " << i;
+  for (std::size_t i = 0; i < kGuard; ++i) ASSERT_EQ(found[wanted.size() + i], 77);
+}
+
+TEST(MaxPoolKernels, AddUpTheGradientsOfOverlappingWindowsForAnySizeOnEveryInstructionSet) {
+  for (const OverlappingMaxPool* kernel : usable_overlapping_max_pools())
+    for (const std::size_t channels : {16U, 20U, 32U, 39U})
+      for (const std::size_t height : {1U, 2U, 3U, 8U})
+        for (const std::size_t width : {1U, 2U, 4U, 7U}) compare_overlapping(*kernel, {height, width, channels});
+}
+
 /// One window of elements that are all `value`, with ReLU.
 template <class Element>
 void expect_nan_to_stay(Element value) {

@@ -184,6 +184,10 @@ TEST(Kernels, AddBf16AlsoInPlaceAndRoundEachSumOnce) {
     std::vector<std::uint16_t> sum(77), other(77), expected(77);
     kernels->round(sum.data(), a.data(), 77);
     kernels->round(other.data(), b.data(), 77);
+    sum[4] = to_bf16(NAN);
+    other[5] = to_bf16(-NAN);
+    sum[6] = to_bf16(INFINITY);
+    sum[7] = other[7] = to_bf16(3e38F);
     for (std::size_t i = 0; i < 77; ++i) expected[i] = to_bf16(from_bf16(sum[i]) + from_bf16(other[i]));
     kernels->add_bf16(sum.data(), sum.data(), other.data(), 77);
     EXPECT_EQ(sum, expected) << kernels->name;
@@ -599,9 +603,11 @@ TEST(NormKernels, ComputeAsSumsInF64OnEveryInstructionSet) {
 
 TEST(NormKernels, ComputeWideRowsAsSumsInF64) {
   for (const NormKernelSet* set : usable_norm_kernels()) {
-    for (const std::size_t width : {1000U, 2071U}) {
-      compare_norms(set->f32, 29, width, false);
-      compare_norms(set->bf16, 29, width, false);
+    for (const std::size_t width : {200U, 1000U, 2071U, 2240U}) {
+      for (const bool relu : {false, true}) {
+        compare_norms(set->f32, 29, width, relu);
+        compare_norms(set->bf16, 29, width, relu);
+      }
     }
   }
 }

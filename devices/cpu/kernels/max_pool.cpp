@@ -23,4 +23,13 @@ std::vector<const MaxPoolKernels<std::uint16_t>*> usable_max_pools<std::uint16_t
   return usable;
 }
 
+std::vector<const OverlappingMaxPool*> usable_overlapping_max_pools() {
+  std::vector<const OverlappingMaxPool*> usable;
+#if defined(TROUPE_KERNELS_X86)
+  if (may_use_avx2()) usable.push_back(&kAvx2OverlappingMaxPool);
+  if (may_use_avx512()) usable.push_back(&kAvx512OverlappingMaxPool);
+#endif
+  return usable;
+}
+
 }  // namespace troupe::cpu

@@ -30,15 +30,30 @@ struct Lanes {
   }
   /// NaN stays: max() returns its second operand then.
   static Vector positive(Vector value) { return _mm256_max_ps(_mm256_setzero_ps(), value); }
+
+  /// Of the elements of a window, in memory a byte each.
+  using Choices = __m256i;
+  static Choices choices(unsigned element) { return _mm256_set1_epi32(static_cast<int>(element)); }
+  static Choices load(const std::uint8_t* from) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
+  }
+  static Vector equal(Choices a, Choices b) { return _mm256_castsi256_ps(_mm256_cmpeq_epi32(a, b)); }
+  static Vector zero() { return _mm256_setzero_ps(); }
+  static Vector add_where(Vector mask, Vector sum, Vector value) {
+    return _mm256_add_ps(sum, _mm256_and_ps(mask, value));
+  }
 };
 
 #include "devices/cpu/kernels/max_pool.inc"
+#include "devices/cpu/kernels/overlapping_max_pool.inc"
 
 constexpr MaxPoolKernels<float> kTable{"own:max_pool_avx2", choice_words, forward, backward};
+constexpr OverlappingMaxPool kOverlapping{"own:max_pool_avx2", spread};
 
 }  // namespace
 }  // namespace max_pool_avx2
 
 const MaxPoolKernels<float> kAvx2MaxPool = max_pool_avx2::kTable;
+const OverlappingMaxPool kAvx2OverlappingMaxPool = max_pool_avx2::kOverlapping;
 
 }  // namespace troupe::cpu

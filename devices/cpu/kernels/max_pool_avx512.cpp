@@ -24,15 +24,28 @@ struct Lanes {
   static Vector where(unsigned bits, Vector value) { return _mm512_maskz_mov_ps(static_cast<__mmask16>(bits), value); }
   /// NaN stays: max() returns its second operand then.
   static Vector positive(Vector value) { return _mm512_max_ps(_mm512_setzero_ps(), value); }
+
+  /// Of the elements of a window, in memory a byte each.
+  using Choices = __m128i;
+  static Choices choices(unsigned element) { return _mm_set1_epi8(static_cast<char>(element)); }
+  static Choices load(const std::uint8_t* from) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)); }
+  static __mmask16 equal(Choices a, Choices b) { return _mm_cmpeq_epi8_mask(a, b); }
+  static Vector zero() { return _mm512_setzero_ps(); }
+  static Vector add_where(__mmask16 mask, Vector sum, Vector value) {
+    return _mm512_mask_add_ps(sum, mask, sum, value);
+  }
 };
 
 #include "devices/cpu/kernels/max_pool.inc"
+#include "devices/cpu/kernels/overlapping_max_pool.inc"
 
 constexpr MaxPoolKernels<float> kTable{"own:max_pool_avx512", choice_words, forward, backward};
+constexpr OverlappingMaxPool kOverlapping{"own:max_pool_avx512", spread};
 
 }  // namespace
 }  // namespace max_pool_avx512
 
 const MaxPoolKernels<float> kAvx512MaxPool = max_pool_avx512::kTable;
+const OverlappingMaxPool kAvx512OverlappingMaxPool = max_pool_avx512::kOverlapping;
 
 }  // namespace troupe::cpu

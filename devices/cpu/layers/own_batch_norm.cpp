@@ -34,7 +34,7 @@ struct NormOfBatch : NormTensors {
   std::vector<float> sums, products;  // [channels]
 
   static constexpr std::size_t kPieceBytes = 16384, kLeastRows = 128, kMostRows = 512;
-  static constexpr std::size_t kWrittenBytes = 8192, kBytesInPlace = 65536;  // at a time
+  static constexpr std::size_t kBytesInPlace = 65536;  // that are written at a time
   std::size_t piece_rows() const noexcept {
     return std::min(rows, std::clamp(kPieceBytes / sizeof(Element) / width, kLeastRows, kMostRows));
   }
@@ -73,11 +73,11 @@ struct NormOfBatch : NormTensors {
   void for_pieces(Act&& act) const {
     for_each_in_parallel(threads, pieces(), [&](std::size_t index, std::size_t) { act(index); });
   }
-  /// Calls act(first element, rows) for all rows of a piece. Wide rows are written few at a time, `bytes` if they are
-  /// not wider: the same columns of more rows compete for the same few places of the caches.
+  /// Calls act(first element, rows) for all rows of a piece, few wide rows at a time: the same columns of more rows
+  /// compete for the same few places of the caches.
   template <class Act>
-  void for_rows(const Piece& of, std::size_t bytes, Act&& act) const {
-    const std::size_t each = std::max<std::size_t>(1, bytes / sizeof(Element) / width);
+  void for_rows(const Piece& of, Act&& act) const {
+    const std::size_t each = std::max<std::size_t>(1, kBytesInPlace / sizeof(Element) / width);
     for (std::size_t row = 0; row < of.rows; row += each) act(of.first + row * width, std::min(each, of.rows - row));
   }
   /// A second pass goes backward: it finds the last pieces of the first one in the second-level cache.
@@ -123,10 +123,8 @@ struct NormOfBatch : NormTensors {
   void normalize(const memory& means) const {
     for_pieces_backward([&](std::size_t index) {
       const Piece at = piece(index);
-      for_rows(at, kWrittenBytes, [&](std::size_t first, std::size_t some) {
-        kernels->normalize(address<const Element>(input) + first, address<Element>(output) + first,
-                           columns(means, at.channel), some, width);
-      });
+      kernels->normalize(address<const Element>(input) + at.first, address<Element>(output) + at.first,
+                         columns(means, at.channel), at.rows, width);
     });
   }
 
@@ -149,7 +147,7 @@ struct NormOfBatch : NormTensors {
     if (!to_input) return;
     for_pieces_backward([&](std::size_t index) {
       const Piece at = piece(index);
-      for_rows(at, kBytesInPlace, [&](std::size_t first, std::size_t some) {
+      for_rows(at, [&](std::size_t first, std::size_t some) {
         kernels->to_input(address<const Element>(input) + first, address<Element>(gradient) + first,
                           columns(mean, at.channel), sums.data() + at.channel, products.data() + at.channel, some,
                           width);

@@ -134,9 +134,11 @@ constexpr double kLeastFilledByRows = 0.75;    // of the forward pass's lanes, w
 constexpr std::size_t kForwardTerms = 256;     // at once
 constexpr std::size_t kMostPanelTerms = 1024;  // of a gradient, whose panels shall stay in the second-level cache
 constexpr std::size_t kFewRows = 8, kFewUnits = 16;
+/// With few units, the vectors of longer sums than this are added up faster than operands are transposed.
+constexpr std::size_t kVectorsOfShortSums = 4;
 constexpr std::size_t kFewInputsF32 = 64;  // with few units, oneDNN's products of f32 are as fast with more
 /// Of few rows, at once: weights are used so seldom that they are best read in their order.
-constexpr std::size_t kTermsOfFewRows = 64;
+constexpr std::size_t kTermsOfFewRows = 32;
 
 double filled_part(std::size_t count, std::size_t each) {
   return static_cast<double>(count) / static_cast<double>(groups_of(count, each) * each);
@@ -153,7 +155,9 @@ PanelPasses::PanelPasses(ProgramBuilder& builder, const DenseShape& of)
   if (of.rows > kMostPanelRows) return;
   const std::size_t elements = kernels_->terms_of_word;
   const bool in_blocks = of.in_blocks.channels > 0, few_units = of.units <= kFewUnits;
-  forward_ = !few_units && of.inputs % elements == 0 && filled_part(of.rows, kernels_->lanes) >= kLeastFilledByRows;
+  const bool short_sums = of.inputs <= kVectorsOfShortSums * kernels_->lanes * elements;
+  forward_ = (!few_units || short_sums) && of.inputs % elements == 0 &&
+             filled_part(of.rows, kernels_->lanes) >= kLeastFilledByRows;
   to_weights_ = in_blocks || of.rows <= kFewRows || (few_units && (bf16 || of.inputs <= kFewInputsF32));
   to_input_ = to_weights_ && of.units % elements == 0 && (of.rows <= kFewRows || of.units <= kMostPanelTerms);
 }

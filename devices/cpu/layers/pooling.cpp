@@ -42,53 +42,92 @@ class PoolCalls final : public LayerCalls {
 
   void backward(Calls& calls, Gradients& gradients) override {
     add_backward(builder_, fused_layer_, calls, gradients, [&](const memory& gradient, const memory& input_gradient) {
-      if (is_global_average()) return spread(calls, gradient, input_gradient);
-      auto descriptor =
-          describe_pool_backward(forward_, builder_.engine(), builder_.attributes(), window_.algorithm, input_, output_,
-                                 size(window_.stride), size(window_.kernel), size(window_.padding));
-      builder_.choose(descriptor, fused_layer_, "gradient of the input");
+      if (!input_gradient) return;
+      if (is_global_average()) return spread_average(calls, gradient, input_gradient);
       const auto& engine = builder_.engine();
       const memory from = builder_.operand(calls, {builder_.as_stored(output_), engine, gradient.get_data_handle()});
       const memory kept{builder_.as_stored(input_), engine, input_gradient.get_data_handle()};
       const memory to = builder_.result(kept);
-      calls.emplace_back(BoundPrimitive{pooling_backward{descriptor},
-                                        with_workspace({{DNNL_ARG_DIFF_DST, from},
-                                                        {DNNL_ARG_DIFF_SRC, to},
-                                                        {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}})});
+      if (const OverlappingMaxPool* const kernel = own_backward())
+        backward_by(*kernel, calls, from, to);
+      else
+        backward_by_onednn(calls, from, to);
       builder_.convert(calls, to, kept);
     });
   }
 
  private:
+  void backward_by_onednn(Calls& calls, const memory& from, const memory& to) {
+    auto descriptor =
+        describe_pool_backward(forward_, builder_.engine(), builder_.attributes(), window_.algorithm, input_, output_,
+                               size(window_.stride), size(window_.kernel), size(window_.padding));
+    builder_.choose(descriptor, fused_layer_, "gradient of the input");
+    calls.emplace_back(BoundPrimitive{pooling_backward{descriptor},
+                                      with_workspace({{DNNL_ARG_DIFF_DST, from},
+                                                      {DNNL_ARG_DIFF_SRC, to},
+                                                      {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}})});
+  }
+  /// Null: oneDNN's primitive computes the backward pass. The kernel reads what oneDNN notes in the forward pass: bytes
+  /// in the layout of the output, the numbers of elements in their windows. oneDNN's documentation does not promise
+  /// that; a test compares gradients with the reference.
+  const OverlappingMaxPool* own_backward() const {
+    const auto is = [](const Size2& size, std::uint32_t value) { return size.height == value && size.width == value; };
+    const auto usable = usable_overlapping_max_pools();
+    const bool suits = window_.algorithm == dnnl::algorithm::pooling_max && is(window_.kernel, 3) &&
+                       is(window_.stride, 2) && is(window_.padding, 1) &&
+                       builder_.computed() == ProgramBuilder::Type::f32 &&
+                       fused_layer_.input_shape.extents[2] >= OverlappingMaxPool::kLeastChannels;
+    if (!suits || usable.empty() || forward_.workspace_desc() != with_type(output_, memory::data_type::u8))
+      return nullptr;
+    return usable.back();
+  }
+  void backward_by(const OverlappingMaxPool& kernel, Calls& calls, const memory& from, const memory& to) {
+    builder_.choose_own(fused_layer_, "gradient of the input", kernel.name);
+    const auto& image = fused_layer_.input_shape.extents;
+    const OverlappingWindows of{image[0], image[1], planes().width};
+    for_planes(calls, {from, to, workspace_},
+               [of, from, to, choices = workspace_, &kernel](const Kernels&, std::size_t plane) {
+                 const std::size_t first = plane * of.output_elements();
+                 kernel.backward(of, data_of<float>(from) + first, data_of<std::uint8_t>(choices) + first,
+                                 data_of<float>(to) + plane * of.input_elements());
+               });
+  }
+
   bool is_global_average() const {
     const auto& image = fused_layer_.input_shape.extents;
     return window_.algorithm != dnnl::algorithm::pooling_max && fused_layer_.output_shape.extents.size() == 1 &&
            window_.kernel.height == image[0] && window_.kernel.width == image[1];
   }
-  /// The gradient to a mean over whole images, for each pixel. An image, or where images are in blocks, a block of
-  /// channels of one, is one thread's work.
-  void spread(Calls& calls, const memory& gradient, const memory& input_gradient) {
-    if (!input_gradient) return;
-    builder_.choose_own(fused_layer_, "gradient of the input", "own:spread");
+  /// Matrices of which each is one thread's work: images, or where these are in blocks, blocks of channels of one.
+  struct Planes {
+    std::size_t count, pixels, width;
+  };
+  Planes planes() const {
     const auto& image = fused_layer_.input_shape.extents;
     const std::size_t width = builder_.in_blocks(fused_layer_.inputs.front()) ? kBlockChannels : image[2];
-    const std::size_t pixels = std::size_t{image[0]} * image[1], planes = builder_.rows() * (image[2] / width);
-    calls.emplace_back(OwnWork{{gradient, input_gradient}, [=, threads = usable_threads()](const Kernels& kernels) {
-                                 for_each_in_parallel(threads, planes, [&](std::size_t plane, std::size_t) {
-                                   spread_plane(kernels, gradient, input_gradient, plane, pixels, width);
-                                 });
-                               }});
+    return {builder_.rows() * (image[2] / width), std::size_t{image[0]} * image[1], width};
   }
-  static void spread_plane(const Kernels& kernels, const memory& gradient, const memory& input_gradient,
-                           std::size_t plane, std::size_t pixels, std::size_t width) {
-    void *const from = gradient.get_data_handle(), *const to = input_gradient.get_data_handle();
-    const std::size_t first = plane * width, first_pixel = plane * pixels * width;
-    if (is_f32(gradient))
-      kernels.spread_average_f32(static_cast<float*>(to) + first_pixel, static_cast<const float*>(from) + first, pixels,
-                                 width);
-    else
-      kernels.spread_average_bf16(static_cast<std::uint16_t*>(to) + first_pixel,
-                                  static_cast<const std::uint16_t*>(from) + first, pixels, width);
+  /// Calls act(kernels, plane) for each plane.
+  template <class Act>
+  void for_planes(Calls& calls, std::vector<memory> used, Act act) const {
+    calls.emplace_back(
+        OwnWork{std::move(used), [=, count = planes().count, threads = usable_threads()](const Kernels& kernels) {
+                  for_each_in_parallel(threads, count, [&](std::size_t plane, std::size_t) { act(kernels, plane); });
+                }});
+  }
+
+  /// The gradient to a mean over whole images, for each pixel.
+  void spread_average(Calls& calls, const memory& from, const memory& to) {
+    builder_.choose_own(fused_layer_, "gradient of the input", "own:spread");
+    for_planes(calls, {from, to}, [of = planes(), from, to](const Kernels& kernels, std::size_t plane) {
+      const std::size_t first = plane * of.pixels * of.width;
+      if (is_f32(from))
+        kernels.spread_average_f32(data_of<float>(to) + first, data_of<float>(from) + plane * of.width, of.pixels,
+                                   of.width);
+      else
+        kernels.spread_average_bf16(data_of<std::uint16_t>(to) + first, data_of<std::uint16_t>(from) + plane * of.width,
+                                    of.pixels, of.width);
+    });
   }
   using Arguments = std::vector<std::pair<int, memory>>;
   Arguments with_workspace(Arguments arguments) const {
