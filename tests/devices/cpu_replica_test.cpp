@@ -719,6 +719,21 @@ TEST_P(CpuReplicaOf, HasTheGradientsOfTheReferenceInConvolutionsOfWholeBlocks) {
   compare(1, whole_blocks(GetParam()), 5, bf16 ? 0.15 : 5e-5, bf16 ? 0.02 : 1e-6);
 }
 
+/// Images of 16 channels, the first ones of which are the batch's.
+Graph one_block(DType dtype) {
+  LayerList net;
+  net.add(Conv2d{.filters = 16, .kernel = {3, 3}, .padding = {1, 1}});
+  net.add(Relu{});
+  net.add(Conv2d{.filters = 16, .kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}, .bias = false});
+  net.add(Dense{10});
+  return {"one block", Shape{{9, 11, 16}}, dtype, net.finish()};
+}
+
+TEST_P(CpuReplicaOf, HasTheGradientsOfTheReferenceInConvolutionsOfOneBlockOfChannels) {
+  const bool bf16 = GetParam() == DType::bf16;
+  compare(1, one_block(GetParam()), 5, bf16 ? 0.15 : 5e-5, bf16 ? 0.02 : 1e-6);
+}
+
 TEST_P(CpuReplicaOf, HasTheSameGradientsOfAttentionAndGeluOnAnyNumberOfThreads) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the thread sanitizer does not see the barriers of OpenMP's threads";
