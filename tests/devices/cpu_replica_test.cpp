@@ -652,6 +652,28 @@ TEST_P(CpuReplicaOf, HasTheGradientsOfTheReferenceInConvolutionsOfFewPixels) {
       compare(side, few_pixels(GetParam(), side, bias), 7, bf16 ? 0.15 : 5e-5, bf16 ? 0.02 : 1e-6);
 }
 
+/// Convolutions of few pixels and whole blocks of channels, without bias and ReLU, in images of each height and width.
+Graph few_pixels_in_blocks(DType dtype, std::uint32_t height, std::uint32_t width) {
+  const auto conv = [](std::uint32_t filters, std::uint32_t padding) {
+    return Conv2d{.filters = filters, .kernel = {3, 3}, .padding = {padding, padding}, .bias = false};
+  };
+  LayerList net;
+  net.add(conv(64, 1));
+  net.add(conv(192, 2));
+  net.add(BatchNorm{});
+  net.add(conv(64, 0));
+  net.add(conv(128, 1));
+  net.add(Dense{10});
+  return {"few pixels in blocks", Shape{{height, width, 64}}, dtype, net.finish()};
+}
+
+TEST_P(CpuReplicaOf, HasTheGradientsOfTheReferenceInConvolutionsOfFewPixelsInBlocks) {
+  const bool bf16 = GetParam() == DType::bf16;
+  for (const std::uint32_t height : {1U, 2U, 5U})
+    for (const std::uint32_t width : {1U, 3U, 6U})
+      compare(height, few_pixels_in_blocks(GetParam(), height, width), 3, bf16 ? 0.15 : 5e-5, bf16 ? 0.02 : 1e-6);
+}
+
 TEST_P(CpuReplicaOf, HasTheSameGradientsOfConvolutionsOfFewPixelsOnAnyNumberOfThreads) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the thread sanitizer does not see the barriers of OpenMP's threads";
@@ -664,6 +686,7 @@ TEST_P(CpuReplicaOf, HasTheSameGradientsOfConvolutionsOfFewPixelsOnAnyNumberOfTh
   net.add(Conv2d{.filters = 60, .kernel = {3, 3}, .stride = {2, 2}});
   net.add(GlobalAveragePool{});
   expect_same_gradients_on_any_number_of_threads({"few pixels", Shape{{5, 5, 64}}, GetParam(), net.finish()}, 6);
+  expect_same_gradients_on_any_number_of_threads(few_pixels_in_blocks(GetParam(), 5, 5), 3);
 }
 
 /// Kernels of one element that leave out pixels, and what else may read the same tensor, in each order: nothing, such a
