@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <set>
 #include <sstream>
 
 #include "apps/models/models.hpp"
 #include "devices/cpu/cpu_device.hpp"
+#include "devices/cpu/image_layouts.hpp"
 #include "devices/cpu/kernels/dense.hpp"
 #include "devices/cpu/kernels/image_lanes.hpp"
 #include "devices/cpu/kernels/one_channel_gradient.hpp"
@@ -412,6 +414,26 @@ Graph one_block_and_more(std::uint32_t filters) {
 
 TEST_F(CpuReplica, HasTheGradientsOfTheReferenceWhereOneBlockOfChannelsMeetsMore) {
   compare(1, one_block_and_more(32), 16, 5e-5, 1e-6);
+}
+
+TEST_F(CpuReplica, HasImagesInBlocksOnlyBesideConvolutionsOfTheirSizeThatGain) {
+  constexpr std::uint32_t kRows = 4;
+  const auto conv = [](std::uint32_t filters, std::uint32_t stride) {
+    return Conv2d{.filters = filters, .kernel = {3, 3}, .stride = {stride, stride}, .padding = {1, 1}};
+  };
+  LayerList net;
+  for (const Conv2d& each : {conv(32, 1), conv(32, 1)}) net.add(each);
+  net.add(Relu{});
+  for (const Conv2d& each : {conv(64, 2), conv(64, 1)}) net.add(each);  // too few tiles
+  net.add(Dense{10});
+  const Graph graph{"two sizes", Shape{{16, 16, 3}}, DType::f32, net.finish()};
+  std::vector<std::uint32_t> same(graph.fields().size() + graph.layers().size());
+  std::iota(same.begin(), same.end(), 0);
+  const std::vector<bool> found = cpu::tensors_in_blocks(graph, same, kRows);
+  std::vector<bool> of_layers;
+  for (std::uint32_t layer = 0; layer < 5; ++layer) of_layers.push_back(found[graph.output_tensor(layer)]);
+  EXPECT_EQ(of_layers, (std::vector<bool>{true, true, true, false, false}));
+  compare(1, graph, kRows, 5e-5, 1e-6);
 }
 
 TEST_F(CpuReplica, ConvolvesOneBlockOfChannelsAlikeInGraphsWithAndWithoutWinograd) {
