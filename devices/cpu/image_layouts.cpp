@@ -66,8 +66,8 @@ class Sets {
 
 std::vector<bool> tensors_in_blocks(const Graph& graph, const std::vector<std::uint32_t>& same, std::uint32_t rows) {
   const auto fields = static_cast<std::uint32_t>(graph.fields().size());
-  Sets alike{same.size()};    // have the same layout; marked: not in blocks
-  Sets regions{same.size()};  // likewise, and images of one size behind one another; marked: they gain by blocks
+  Sets alike{same.size()};    // must have the same layout; marked: not in blocks
+  Sets regions{same.size()};  // these, joined by convolutions between images of one size; marked: they gain by blocks
   for (std::uint32_t t = 0; t < same.size(); ++t)
     if (t < fields || (same[t] == t && !may_have_blocks(graph.shape_of(t)))) alike.mark(t);
   for (std::uint32_t l = 0; l < graph.layers().size(); ++l) {

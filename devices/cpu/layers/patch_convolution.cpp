@@ -169,9 +169,9 @@ struct PanelConvolution {
       pack(part * kFilters, words);
       std::fill_n(to, sum_elements(), 0.0F);
       for (std::size_t tap = 0; tap < places.taps(); ++tap) add_tap(tap, words + tap * tap_words(), to);
-      auto* const from = data_of<std::uint16_t>(output) + part * kFilters;
+      auto* const outputs = data_of<std::uint16_t>(output) + part * kFilters;
       for (std::size_t pixel = 0; pixel < places.pixels(); ++pixel)
-        kernels.round(from + pixel * places.of.filters, to + pixel * kFilters, kFilters);
+        kernels.round(outputs + pixel * places.of.filters, to + pixel * kFilters, kFilters);
     });
   }
 
