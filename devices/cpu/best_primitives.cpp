@@ -230,7 +230,7 @@ class Offering {
   }
 
   template <class Primitive, class Descriptor>
-  void add(Offers& to, Descriptor descriptor, const Arguments& given = {}) const {
+  void add(Offers& to, Descriptor descriptor, const Arguments& given = {}) {
     do {
       const std::string name = descriptor.impl_info_str();
       if (is_reference_code(name) || !may_run(descriptor)) continue;
@@ -239,15 +239,23 @@ class Offering {
   }
 
   template <class Descriptor>
-  Arguments arguments_of(const Descriptor& descriptor, const Arguments& given) const {
+  Arguments arguments_of(const Descriptor& descriptor, const Arguments& given) {
     Arguments arguments = given;
     for (const int argument : kArguments) {
       const auto is_given = [&](const auto& one) { return one.first == argument; };
       const memory::desc desc = descriptor.query_md(dnnl::query::exec_arg_md, argument);
       if (desc.get_size() == 0 || std::ranges::any_of(given, is_given)) continue;
-      arguments.emplace_back(argument, filled(desc));
+      arguments.emplace_back(argument, filled(argument, desc));
     }
     return arguments;
+  }
+
+  /// What several primitives of a pass use is in one place, as in a step. A workspace has what one primitive noted.
+  memory filled(int argument, const memory::desc& desc) {
+    if (argument == DNNL_ARG_WORKSPACE) return filled(desc);
+    const auto is_it = [&](const auto& one) { return one.first == argument && one.second.get_desc() == desc; };
+    if (const auto at = std::ranges::find_if(filled_, is_it); at != filled_.end()) return at->second;
+    return filled_.emplace_back(argument, filled(desc)).second;
   }
 
   memory filled(const memory::desc& desc) const {
@@ -279,6 +287,7 @@ class Offering {
   const Type type_;
   const Shape input_, output_;
   const bool trained_;  // the gradient to the input is computed
+  Arguments filled_;
   std::vector<Offers> offers_;
 };
 

@@ -39,19 +39,19 @@ bool may_have_blocks(const Shape& shape) {
   return shape.extents.size() == 3 && shape.extents[2] % kBlockChannels == 0 && shape.extents[2] > kBlockChannels;
 }
 
-/// Sets of tensors that must have the same layout; some of them must not be in blocks.
-class Alike {
+/// Sets of tensors, some of which are marked.
+class Sets {
  public:
-  explicit Alike(std::size_t tensors) : leader_(tensors), forbidden_(tensors) {
+  explicit Sets(std::size_t tensors) : leader_(tensors), marked_(tensors) {
     std::iota(leader_.begin(), leader_.end(), 0);
   }
   void join(std::uint32_t a, std::uint32_t b) {
     const std::uint32_t from = leader_of(a), to = leader_of(b);
     leader_[from] = to;
-    forbidden_[to] = forbidden_[to] || forbidden_[from];
+    marked_[to] = marked_[to] || marked_[from];
   }
-  void forbid(std::uint32_t tensor) { forbidden_[leader_of(tensor)] = true; }
-  bool is_forbidden(std::uint32_t tensor) { return forbidden_[leader_of(tensor)]; }
+  void mark(std::uint32_t tensor) { marked_[leader_of(tensor)] = true; }
+  bool is_marked(std::uint32_t tensor) { return marked_[leader_of(tensor)]; }
 
  private:
   std::uint32_t leader_of(std::uint32_t tensor) {
@@ -59,17 +59,17 @@ class Alike {
     return tensor;
   }
   std::vector<std::uint32_t> leader_;
-  std::vector<bool> forbidden_;  // by leader of a set
+  std::vector<bool> marked_;  // by leader
 };
 
 }  // namespace
 
 std::vector<bool> tensors_in_blocks(const Graph& graph, const std::vector<std::uint32_t>& same, std::uint32_t rows) {
   const auto fields = static_cast<std::uint32_t>(graph.fields().size());
-  Alike alike{same.size()};
+  Sets alike{same.size()};    // must have the same layout; marked: not in blocks
+  Sets regions{same.size()};  // these, joined by convolutions between images of one size; marked: they gain by blocks
   for (std::uint32_t t = 0; t < same.size(); ++t)
-    if (t < fields || (same[t] == t && !may_have_blocks(graph.shape_of(t)))) alike.forbid(t);
-  bool gains = false;
+    if (t < fields || (same[t] == t && !may_have_blocks(graph.shape_of(t)))) alike.mark(t);
   for (std::uint32_t l = 0; l < graph.layers().size(); ++l) {
     const troupe::Operation& operation = graph.layers()[l].operation;
     if (std::holds_alternative<Flatten>(operation)) continue;
@@ -78,16 +78,23 @@ std::vector<bool> tensors_in_blocks(const Graph& graph, const std::vector<std::u
     const bool is_loss = kind_of(operation).is_loss;
     const LayoutDemand demand = is_loss ? LayoutDemand::unblocked : demand_of(operation);
     for (const std::uint32_t input : inputs) {
-      if (demand == LayoutDemand::unblocked) alike.forbid(same[input]);
-      if (demand == LayoutDemand::alike) alike.join(same[input], output);
+      if (demand == LayoutDemand::unblocked) alike.mark(same[input]);
+      if (demand != LayoutDemand::alike) continue;
+      alike.join(same[input], output);
+      regions.join(same[input], output);
     }
-    if (demand == LayoutDemand::unblocked && !is_loss) alike.forbid(output);
+    if (demand == LayoutDemand::unblocked && !is_loss) alike.mark(output);
     const auto* conv = std::get_if<Conv2d>(&operation);
-    gains = gains ||
-            (conv != nullptr && gains_by_winograd(*conv, graph.shape_of(inputs.front()), graph.output_of(l), rows));
+    if (conv == nullptr) continue;
+    const Shape &from = graph.shape_of(inputs.front()), &to = graph.output_of(l);
+    if (from.extents[0] == to.extents[0] && from.extents[1] == to.extents[1])
+      regions.join(same[inputs.front()], output);
+    if (!gains_by_winograd(*conv, from, to, rows)) continue;
+    regions.mark(same[inputs.front()]);
+    regions.mark(output);
   }
   std::vector<bool> blocked;
-  for (const std::uint32_t tensor : same) blocked.push_back(gains && !alike.is_forbidden(tensor));
+  for (const std::uint32_t tensor : same) blocked.push_back(regions.is_marked(tensor) && !alike.is_marked(tensor));
   return blocked;
 }
 

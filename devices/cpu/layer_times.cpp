@@ -48,16 +48,26 @@ TimeOf time_for(std::uint32_t threads, Clock::duration spent) {
   return threads == 1 && spent > kLong ? TimeOf::thread : TimeOf::clock;
 }
 
-/// Something to measure; of the repetitions in a round, the fastest counts.
-template <class Work>
-double best_of_round(std::uint32_t threads, Work&& work) {
+/// Work that was repeated in one round, after one repetition that is not measured.
+struct Repeated {
+  double best = std::numeric_limits<double>::max();  // us
+  std::size_t times = 0;
+  Clock::duration took{};  // all of it
+};
+
+/// Repeats `work` while `more(the state so far)`, and at least once.
+template <class Work, class More>
+Repeated repeat(std::uint32_t threads, Work&& work, More&& more) {
   const auto begun = Clock::now();
   work();
   const TimeOf of = time_for(threads, Clock::now() - begun);
-  double best = std::numeric_limits<double>::max();
-  do best = std::min(best, once(of, work));
-  while (Clock::now() - begun < kRound);
-  return best;
+  Repeated made;
+  do {
+    made.best = std::min(made.best, once(of, work));
+    ++made.times;
+    made.took = Clock::now() - begun;
+  } while (more(made));
+  return made;
 }
 
 /// Whole steps are run between the layers and take about as long as these in all, so that both have the same
@@ -107,32 +117,49 @@ struct Repeats {
   std::uint32_t threads, rounds;
 };
 
-/// Measures the device and oneDNN's primitives alternately; after the first round only those of the latter that were
-/// not far behind the fastest one. Some take a hundred times as long.
+/// Everything that oneDNN offers for one piece of work of a pass.
+struct Offered {
+  const std::vector<cpu::OfferedPrimitive>& primitives;
+  std::vector<double> us;  // of each primitive, the fastest one so far
+
+  const cpu::OfferedPrimitive& fastest() const {
+    return primitives[static_cast<std::size_t>(std::ranges::min_element(us) - us.begin())];
+  }
+};
+
+/// First finds the fastest primitive for each piece of work: after the first round, those that were far behind the
+/// fastest one are not measured again, since some take a hundred times as long. Then measures the device's pass and
+/// these primitives alternately, one after another as the pass runs its pieces, and as often as the pass, since
+/// repetitions make both faster.
 void measure_part(const MeasuredProgram& program, const StepProgram::LayerPass& part,
                   const std::vector<std::vector<cpu::OfferedPrimitive>>& offers, const dnnl::stream& stream,
                   const Repeats& how, LayerTime& to) {
   constexpr double kFarBehind = 2;
-  const auto first_of = [](const std::vector<double>& us) { return us.front(); };
-  std::vector<std::vector<std::vector<double>>> offered(offers.size());
-  for (std::size_t work = 0; work < offers.size(); ++work) offered[work].resize(offers[work].size());
-  program.run(part);
+  const auto for_a_round = [](const Repeated& so_far) { return so_far.took < kRound; };
+  std::vector<Offered> works;
+  for (const auto& primitives : offers)
+    works.push_back({primitives, std::vector<double>(primitives.size(), std::numeric_limits<double>::max())});
   for (std::uint32_t round = 0; round < how.rounds; ++round) {
-    to.us.push_back(best_of_round(how.threads, [&] { program.run(part); }));
-    for (std::size_t work = 0; work < offers.size(); ++work) {
-      const double fastest = round == 0 ? 0 : std::ranges::min(offered[work], {}, first_of).front();
-      for (std::size_t i = 0; i < offers[work].size(); ++i)
-        if (round == 0 || offered[work][i].front() <= kFarBehind * fastest)
-          offered[work][i].push_back(best_of_round(how.threads, [&] { offers[work][i].primitive.execute(stream); }));
+    for (Offered& work : works) {
+      const double most = round == 0 ? std::numeric_limits<double>::max() : kFarBehind * std::ranges::min(work.us);
+      for (std::size_t i = 0; i < work.us.size(); ++i) {
+        if (work.us[i] > most) continue;
+        const auto run = [&] { work.primitives[i].primitive.execute(stream); };
+        work.us[i] = std::min(work.us[i], repeat(how.threads, run, for_a_round).best);
+      }
     }
   }
-  if (!offers.empty()) to.best_us.resize(how.rounds);
-  for (std::size_t work = 0; work < offers.size(); ++work) {
-    const auto fastest =
-        std::ranges::min_element(offered[work], {}, [](const auto& us) { return *std::ranges::min_element(us); });
-    for (std::uint32_t round = 0; round < how.rounds; ++round) to.best_us[round] += (*fastest)[round];
-    to.best += text(to.best.empty() ? "" : " + ",
-                    offers[work][static_cast<std::size_t>(fastest - offered[work].begin())].implementation);
+  for (const Offered& work : works) to.best += text(to.best.empty() ? "" : " + ", work.fastest().implementation);
+  for (std::uint32_t round = 0; round < how.rounds; ++round) {
+    const Repeated ours = repeat(
+        how.threads, [&] { program.run(part); }, for_a_round);
+    to.us.push_back(ours.best);
+    if (works.empty()) continue;
+    const auto run_fastest = [&] {
+      for (const Offered& work : works) work.fastest().primitive.execute(stream);
+    };
+    const auto as_often = [&](const Repeated& so_far) { return so_far.times < ours.times; };
+    to.best_us.push_back(repeat(how.threads, run_fastest, as_often).best);
   }
 }
 

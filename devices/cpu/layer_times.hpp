@@ -28,7 +28,8 @@ struct StepTimes {
 /// rounds, on the calling thread and `threads` - 1 more. With one thread, what takes longer than 0.2 ms is measured by
 /// the thread's CPU time, everything else by the clock. The best primitive is the fastest of all implementations: in
 /// plain layouts, in blocks of channels, in the layout that oneDNN prefers, and by Winograd's algorithm if there is
-/// one. The time for packing is counted for the device, but not for the best primitive. Work that the device fuses into
+/// one. The best primitives of a pass are run one after another, as often as the pass. The time for packing is counted
+/// for the device, but not for the best primitive. Work that the device fuses into
 /// a layer is counted for that layer: the activation after it in its forward pass, the slope of the activation before
 /// it in its backward pass. Afterwards the calling thread flushes denormals to zero. Throws Error{unsupported} if the
 /// CPU device cannot run the graph.

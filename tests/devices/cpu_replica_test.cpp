@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <set>
 #include <sstream>
 
 #include "apps/models/models.hpp"
 #include "devices/cpu/cpu_device.hpp"
+#include "devices/cpu/image_layouts.hpp"
 #include "devices/cpu/kernels/dense.hpp"
 #include "devices/cpu/kernels/image_lanes.hpp"
 #include "devices/cpu/kernels/one_channel_gradient.hpp"
@@ -414,6 +416,26 @@ TEST_F(CpuReplica, HasTheGradientsOfTheReferenceWhereOneBlockOfChannelsMeetsMore
   compare(1, one_block_and_more(32), 16, 5e-5, 1e-6);
 }
 
+TEST_F(CpuReplica, HasImagesInBlocksOnlyBesideConvolutionsOfTheirSizeThatGain) {
+  constexpr std::uint32_t kRows = 4;
+  const auto conv = [](std::uint32_t filters, std::uint32_t stride) {
+    return Conv2d{.filters = filters, .kernel = {3, 3}, .stride = {stride, stride}, .padding = {1, 1}};
+  };
+  LayerList net;
+  for (const Conv2d& each : {conv(32, 1), conv(32, 1)}) net.add(each);
+  net.add(Relu{});
+  for (const Conv2d& each : {conv(64, 2), conv(64, 1)}) net.add(each);  // too few tiles
+  net.add(Dense{10});
+  const Graph graph{"two sizes", Shape{{16, 16, 3}}, DType::f32, net.finish()};
+  std::vector<std::uint32_t> same(graph.fields().size() + graph.layers().size());
+  std::iota(same.begin(), same.end(), 0);
+  const std::vector<bool> found = cpu::tensors_in_blocks(graph, same, kRows);
+  std::vector<bool> of_layers;
+  for (std::uint32_t layer = 0; layer < 5; ++layer) of_layers.push_back(found[graph.output_tensor(layer)]);
+  EXPECT_EQ(of_layers, (std::vector<bool>{true, true, true, false, false}));
+  compare(1, graph, kRows, 5e-5, 1e-6);
+}
+
 TEST_F(CpuReplica, ConvolvesOneBlockOfChannelsAlikeInGraphsWithAndWithoutWinograd) {
   if (!cpu::onednn_has_winograd()) GTEST_SKIP() << "no images are in blocks";
   const auto lines_of = [&](std::uint32_t filters, const std::string& wanted) {
@@ -667,6 +689,28 @@ TEST_P(CpuReplicaOf, HasTheGradientsOfTheReferenceInConvolutionsOfFewPixels) {
       compare(side, few_pixels(GetParam(), side, bias), 7, bf16 ? 0.15 : 5e-5, bf16 ? 0.02 : 1e-6);
 }
 
+/// Convolutions of few pixels and whole blocks of channels, without bias and ReLU, in images of each height and width.
+Graph few_pixels_in_blocks(DType dtype, std::uint32_t height, std::uint32_t width) {
+  const auto conv = [](std::uint32_t filters, std::uint32_t padding) {
+    return Conv2d{.filters = filters, .kernel = {3, 3}, .padding = {padding, padding}, .bias = false};
+  };
+  LayerList net;
+  net.add(conv(64, 1));
+  net.add(conv(192, 2));
+  net.add(BatchNorm{});
+  net.add(conv(64, 0));
+  net.add(conv(128, 1));
+  net.add(Dense{10});
+  return {"few pixels in blocks", Shape{{height, width, 64}}, dtype, net.finish()};
+}
+
+TEST_P(CpuReplicaOf, HasTheGradientsOfTheReferenceInConvolutionsOfFewPixelsInBlocks) {
+  const bool bf16 = GetParam() == DType::bf16;
+  for (const std::uint32_t height : {1U, 2U, 5U})
+    for (const std::uint32_t width : {1U, 3U, 6U})
+      compare(height, few_pixels_in_blocks(GetParam(), height, width), 3, bf16 ? 0.15 : 5e-5, bf16 ? 0.02 : 1e-6);
+}
+
 TEST_P(CpuReplicaOf, HasTheSameGradientsOfConvolutionsOfFewPixelsOnAnyNumberOfThreads) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the thread sanitizer does not see the barriers of OpenMP's threads";
@@ -679,6 +723,7 @@ TEST_P(CpuReplicaOf, HasTheSameGradientsOfConvolutionsOfFewPixelsOnAnyNumberOfTh
   net.add(Conv2d{.filters = 60, .kernel = {3, 3}, .stride = {2, 2}});
   net.add(GlobalAveragePool{});
   expect_same_gradients_on_any_number_of_threads({"few pixels", Shape{{5, 5, 64}}, GetParam(), net.finish()}, 6);
+  expect_same_gradients_on_any_number_of_threads(few_pixels_in_blocks(GetParam(), 5, 5), 3);
 }
 
 /// Kernels of one element that leave out pixels, and what else may read the same tensor, in each order: nothing, such a
@@ -732,6 +777,21 @@ Graph whole_blocks(DType dtype) {
 TEST_P(CpuReplicaOf, HasTheGradientsOfTheReferenceInConvolutionsOfWholeBlocks) {
   const bool bf16 = GetParam() == DType::bf16;
   compare(1, whole_blocks(GetParam()), 5, bf16 ? 0.15 : 5e-5, bf16 ? 0.02 : 1e-6);
+}
+
+/// Images of 16 channels, the first ones of which are the batch's.
+Graph one_block(DType dtype) {
+  LayerList net;
+  net.add(Conv2d{.filters = 16, .kernel = {3, 3}, .padding = {1, 1}});
+  net.add(Relu{});
+  net.add(Conv2d{.filters = 16, .kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}, .bias = false});
+  net.add(Dense{10});
+  return {"one block", Shape{{9, 11, 16}}, dtype, net.finish()};
+}
+
+TEST_P(CpuReplicaOf, HasTheGradientsOfTheReferenceInConvolutionsOfOneBlockOfChannels) {
+  const bool bf16 = GetParam() == DType::bf16;
+  compare(1, one_block(GetParam()), 5, bf16 ? 0.15 : 5e-5, bf16 ? 0.02 : 1e-6);
 }
 
 TEST_P(CpuReplicaOf, HasTheSameGradientsOfAttentionAndGeluOnAnyNumberOfThreads) {

@@ -194,6 +194,27 @@ TEST(Kernels, AddBf16AlsoInPlaceAndRoundEachSumOnce) {
   }
 }
 
+TEST(Kernels, AddBf16OfEveryKindWhateverIsBesideIt) {
+  constexpr std::uint16_t kNaN = 0x7f81;  // becomes infinite if it is rounded as a number
+  const std::vector<std::uint16_t> kinds{0,      0x8000, 0x3f80, 0xbf80, 0x3f81, 0x7f7f,
+                                         0xff7f, 0x7f80, 0xff80, kNaN,   0xffc1};
+  std::vector<std::uint16_t> a, b;
+  for (const std::uint16_t one : kinds)
+    for (const std::uint16_t other : kinds) a.push_back(one), b.push_back(other);
+  const auto is_nan = [](std::uint16_t bits) { return std::isnan(from_bf16(bits)); };
+  for (const Kernels* kernels : usable_kernels()) {
+    for (std::size_t first = 0; first < 2; ++first) {
+      std::vector<std::uint16_t> sum(a.size() - first, 0x1234);
+      kernels->add_bf16(sum.data(), a.data() + first, b.data() + first, sum.size());
+      for (std::size_t i = 0; i < sum.size(); ++i) {
+        const std::uint16_t wanted = to_bf16(from_bf16(a[first + i]) + from_bf16(b[first + i]));
+        EXPECT_TRUE(sum[i] == wanted || (is_nan(sum[i]) && is_nan(wanted)))
+            << kernels->name << ": " << a[first + i] << " + " << b[first + i] << " is " << sum[i];
+      }
+    }
+  }
+}
+
 TEST(Kernels, AddGroupsOfElementsThatLieApart) {
   constexpr std::size_t kCount = 5;
   for (const Kernels* kernels : usable_kernels()) {

@@ -32,6 +32,7 @@ struct PanelProduct {
   std::size_t a_row = 0, a_term = 0;             // words from one row, or one word of terms, to the next
   std::size_t b_row = 0, to_row = 0;             // elements from one row in memory to the next
   bool b_is_transposed = false;                  // b is [columns, terms] in memory, whole words of terms
+  bool b_is_packed = false;                      // b is one panel: [words of terms, columns up to whole vectors]
   bool adds = false;                             // to f32 results that are there
   bool relu = false;                             // of the results, after the bias
   ColumnOrder b_order{}, to_order{};             // of the rows in memory

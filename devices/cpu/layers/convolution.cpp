@@ -333,17 +333,33 @@ class ConvolutionCalls final : public LayerCalls {
     return first;
   }
 
+  /// Whether oneDNN computes the gradient to the weights faster from images that are described as blocks of channels.
+  /// Of one block these are the same bytes.
+  bool is_faster_in_blocks() const {
+    return channels() == kBlockChannels && conv_.filters == kBlockChannels && builder_.computed() == Type::bf16 &&
+           !has_amx_instructions();
+  }
+
   void to_weights(Calls& calls, const memory& gradient) {
     const auto hint = forward_descriptor({input_, strides()}, Activation::none);
-    auto descriptor =
-        best(input_, [&](dnnl::algorithm algorithm, const memory::desc& input, const memory::desc& output) {
-          return describe_backward<convolution_backward_weights>(hint, builder_.engine(), builder_.attributes(),
-                                                                 algorithm, input, weights_in(Type::f32), bias_, output,
-                                                                 strides(), dilations(), padding(), padding());
-        });
+    const auto described = [&](bool in_blocks) {
+      const auto layout = [&](const memory::desc& image) {
+        return in_blocks ? memory::desc{dims_of(image), type_of(image), memory::format_tag::nChw16c} : image;
+      };
+      return best(input_, [&](dnnl::algorithm algorithm, const memory::desc& input, const memory::desc& output) {
+        return describe_backward<convolution_backward_weights>(
+            hint, builder_.engine(), builder_.attributes(), algorithm, layout(input), weights_in(Type::f32), bias_,
+            layout(output), strides(), dilations(), padding(), padding());
+      });
+    };
+    bool in_blocks = is_faster_in_blocks();
+    auto descriptor = described(in_blocks);
+    if (in_blocks && is_reference_code(descriptor.impl_info_str())) descriptor = described(in_blocks = false);
     builder_.choose(descriptor, fused_layer_, "gradient of the weights");
-    const memory input = arranged_input(calls, descriptor.src_desc());
-    const memory from = builder_.arranged(calls, gradient, descriptor.diff_dst_desc());
+    const memory input = in_blocks ? builder_.value_as(fused_layer_.inputs.front(), descriptor.src_desc())
+                                   : arranged_input(calls, descriptor.src_desc());
+    const memory from = in_blocks ? builder_.places().alias(gradient, descriptor.diff_dst_desc())
+                                  : builder_.arranged(calls, gradient, descriptor.diff_dst_desc());
     const Output to = output_of(weights_gradient(), descriptor.diff_weights_desc());
     BoundArguments arguments{{DNNL_ARG_SRC, input},
                              {DNNL_ARG_DIFF_DST, from},

@@ -70,17 +70,19 @@ struct PanelForward {
   void operator()(const Kernels&) const {
     parts.multiply({memory_of<void>(weights), memory_of<void>(input), memory_of<float>(sums), nullptr, nullptr},
                    memory_of<std::uint32_t>(room));
+    PanelOutputs all = outputs;
+    all.sums = memory_of<float>(sums);
+    all.bias = memory_of<float>(bias);
+    if (is_f32(output))
+      all.f32 = memory_of<float>(output);
+    else
+      all.bf16 = memory_of<std::uint16_t>(output);
     const std::size_t each = parts.kernels->lanes, count = groups_of(outputs.units, each);
-    for_each_in_parallel(std::min(parts.threads, count), count, [&](std::size_t index, std::size_t) {
-      PanelOutputs some = outputs;
-      some.first_unit = index * each;
-      some.end_unit = std::min(outputs.units, some.first_unit + each);
-      some.sums = memory_of<float>(sums);
-      some.bias = memory_of<float>(bias);
-      if (is_f32(output))
-        some.f32 = memory_of<float>(output);
-      else
-        some.bf16 = memory_of<std::uint16_t>(output);
+    const std::size_t threads = std::min(parts.threads, count);
+    for_each_in_parallel(threads, threads, [&](std::size_t part, std::size_t) {
+      PanelOutputs some = all;
+      some.first_unit = count * part / threads * each;
+      some.end_unit = std::min(outputs.units, count * (part + 1) / threads * each);
       parts.kernels->finish(some);
     });
   }

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "devices/cpu/kernels/patches.hpp"
+#include "devices/cpu/kernels/weight_layouts.hpp"
 #include "devices/cpu/layers/lane_convolution.hpp"
 #include "devices/cpu/parallel.hpp"
 
@@ -135,6 +136,80 @@ struct PatchesToInput {
   }
 };
 
+/// The outputs, of a row or a column of them, for which an element of a kernel without stride is inside of the image.
+struct Inside {
+  std::size_t first, end;
+
+  Inside(std::size_t element, std::size_t padding, std::size_t inputs, std::size_t outputs)
+      : first(element < padding ? padding - element : 0),
+        end(std::max(first, std::min(outputs, inputs + padding - element))) {}
+  std::size_t count() const { return end - first; }
+};
+
+/// The forward pass in bf16 of a kernel of 3 x 3 without stride, some filters at a time, whose weights stay in the
+/// second-level cache. The elements of the kernel are added one after another, each to the pixels for which it is
+/// inside of the image: of an image of 7 x 7 with padding, a fifth of the products are with zeros.
+struct PanelConvolution {
+  const PanelKernels* panels;
+  const WeightLayoutKernels* layouts;
+  PatchPlaces places;
+  std::size_t threads;
+  memory input, weights, output, packed, sums;
+
+  static constexpr std::size_t kFilters = PanelKernels::kMostColumns;  // at once
+  std::size_t parts() const { return places.of.filters / kFilters; }
+  std::size_t tap_words() const { return places.of.channels / 2 * kFilters; }
+  std::size_t packed_words() const { return places.taps() * tap_words(); }
+  std::size_t sum_elements() const { return places.pixels() * kFilters; }
+
+  void operator()(const Kernels& kernels) const {
+    for_each_in_parallel(std::min(threads, parts()), parts(), [&](std::size_t part, std::size_t thread) {
+      auto* const words = data_of<std::uint32_t>(packed) + thread * packed_words();
+      auto* const to = data_of<float>(sums) + thread * sum_elements();
+      pack(part * kFilters, words);
+      std::fill_n(to, sum_elements(), 0.0F);
+      for (std::size_t tap = 0; tap < places.taps(); ++tap) add_tap(tap, words + tap * tap_words(), to);
+      auto* const outputs = data_of<std::uint16_t>(output) + part * kFilters;
+      for (std::size_t pixel = 0; pixel < places.pixels(); ++pixel)
+        kernels.round(outputs + pixel * places.of.filters, to + pixel * kFilters, kFilters);
+    });
+  }
+
+  void pack(std::size_t filter, std::uint32_t* to) const {
+    const ConvolutionWeights of{kFilters, places.of.channels, places.taps()};
+    const auto* const from = data_of<const std::uint16_t>(weights) + filter * places.columns();
+    for (std::size_t group = 0; group < of.groups(); ++group)
+      layouts->to_pairs_of_channels(of, group, kFilters, from, reinterpret_cast<std::uint16_t*>(to));
+  }
+
+  void add_tap(std::size_t tap, const std::uint32_t* b, float* to) const {
+    const LaneConvolution& of = places.of;
+    const std::size_t top = tap / of.kernel_width, left = tap % of.kernel_width, width = of.output_width();
+    const Inside rows{top, of.padding_height, of.height, of.output_height()};
+    const Inside columns{left, of.padding_width, of.width, width};
+    // Whole rows lie one after another, if they are whole in the input too.
+    const bool whole = columns.count() == width && columns.count() == of.width;
+    const std::size_t at_once = whole ? std::max<std::size_t>(1, rows.count()) : 1;
+    const PanelProduct product{.end_row = at_once * columns.count(),
+                               .end_column = kFilters,
+                               .end_term = of.channels,
+                               .a_row = of.channels / 2,
+                               .a_term = 1,
+                               .to_row = kFilters,
+                               .b_is_packed = true,
+                               .adds = true};
+    for (std::size_t image = 0; image < places.images; ++image) {
+      for (std::size_t y = rows.first; y < rows.end; y += at_once) {
+        const std::size_t from_y = y + top - of.padding_height, from_x = columns.first + left - of.padding_width;
+        const std::size_t from = (image * of.height + from_y) * of.width + from_x;
+        const std::size_t pixel = (image * of.output_height() + y) * width + columns.first;
+        panels->multiply(product, {data_of<const std::uint16_t>(input) + from * of.channels, b, to + pixel * kFilters,
+                                   nullptr, nullptr});
+      }
+    }
+  }
+};
+
 template <class Element>
 void add_gathering(Calls& calls, const PatchPlaces& places, std::size_t threads, const memory& input,
                    const memory& patches, const memory& zeros) {
@@ -178,6 +253,11 @@ PatchPasses::PatchPasses(ProgramBuilder& builder, const FusedLayer& fused_layer,
       (of_.kernel_height == 3 && of_.kernel_width == 3);
   const std::size_t most_pixels = of_.kernel_height == 1 ? kMostPixels : kMostPixelsOfPatches;
   gain_ = is_simple && has_kernel && shape_.rows <= most_pixels && shape_.inputs >= kLeastInputs;
+  const bool has_whole_blocks =
+      conv.filters % PanelConvolution::kFilters == 0 && of_.channels % ConvolutionWeights::kChannels == 0;
+  takes_taps_ = gain_ && bf16 && of_.kernel_height == 3 && of_.stride_height * of_.stride_width == 1 &&
+                has_whole_blocks && !conv.bias && fused_layer.activation == Activation::none &&
+                usable_weight_layouts() != nullptr;
 }
 
 bool PatchPasses::is_plain() const noexcept {
@@ -199,7 +279,24 @@ memory PatchPasses::patches(Calls& calls, const memory& input) const {
 
 void PatchPasses::forward(Calls& calls, const memory& input, const memory& weights, const memory& bias,
                           const memory& output) const {
+  if (takes_taps_) return forward_by_taps(calls, input, weights, output);
   panels_.forward_of_rows(calls, patches(calls, input), weights, bias, output);
+}
+
+void PatchPasses::forward_by_taps(Calls& calls, const memory& input, const memory& weights,
+                                  const memory& output) const {
+  PanelConvolution call{.panels = usable_panel_kernels(true).back(),
+                        .layouts = usable_weight_layouts(),
+                        .places = {of_, builder_.rows()},
+                        .threads = threads_,
+                        .input = input,
+                        .weights = weights,
+                        .output = output,
+                        .packed = {},
+                        .sums = {}};
+  call.packed = builder_.places().take(builder_.matrix(threads_, call.packed_words(), Type::s32));
+  call.sums = builder_.places().take(builder_.matrix(threads_, call.sum_elements(), Type::f32));
+  calls.emplace_back(OwnWork{{input, weights, output, call.packed, call.sums}, call, /*is_product=*/true});
 }
 
 void PatchPasses::to_weights(Calls& calls, const memory& input, const memory& gradient, const memory& weights,

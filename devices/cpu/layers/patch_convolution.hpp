@@ -29,6 +29,9 @@ class PatchPasses {
                 const dnnl::memory& input_gradient) const;
 
  private:
+  /// Without bias and ReLU, and without patches.
+  void forward_by_taps(Calls& calls, const dnnl::memory& input, const dnnl::memory& weights,
+                       const dnnl::memory& output) const;
   /// Whether the patches are the input as it lies.
   bool is_plain() const noexcept;
   /// The patches of the input: itself, or a copy that `calls` make.
@@ -40,6 +43,7 @@ class PatchPasses {
   const std::size_t threads_;
   const PanelPasses panels_;
   bool gain_ = false;
+  bool takes_taps_ = false;  // in the forward pass
 };
 
 }  // namespace troupe::cpu
