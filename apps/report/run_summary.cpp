@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/detail/json.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/topology/reading.hpp"
 
@@ -151,11 +152,11 @@ std::string to_json(const RunSummary& summary) {
   if (summary.loss_scale > 0) out["loss_scale"] = summary.loss_scale;
   if (!summary.generated_text.empty()) out["generated_text"] = summary.generated_text;
   out["notes"] = summary.notes;
-  return out.dump(1, ' ', false, ordered_json::error_handler_t::replace) + '\n';
+  return json_text(out, 1) + '\n';
 }
 
 RunSummary summary_from_json(std::string_view text, std::string_view source) {
-  const ordered_json json = ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const ordered_json json = json_from(text);
   TROUPE_CHECK(!json.is_discarded(), Code::invalid, source,
                ": no JSON, or not all of it; every run writes such a file, report.json in report.dir");
   const Keys keys{json, source};

@@ -15,6 +15,7 @@
 
 #include "apps/report/chart.hpp"
 #include "apps/report/words.hpp"
+#include "runtime/base/detail/json.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/new_file.hpp"
 #include "runtime/base/printable.hpp"
@@ -161,12 +162,8 @@ std::vector<TimelineRow> read_timeline(const std::filesystem::path& file) {
   refuse_special_file(file.string());
   std::ifstream in{file};
   TROUPE_CHECK(in.good(), Code::invalid, "cannot read the trace ", file.string());
-  json events;
-  try {
-    events = json::parse(in);
-  } catch (const json::exception& error) {
-    fail(Code::corrupt, text(file.string(), " is not a trace: ", error.what()));
-  }
+  const json events = json_from(std::string{std::istreambuf_iterator<char>{in}, {}});
+  TROUPE_CHECK(!events.is_discarded(), Code::corrupt, file.string(), " is not a trace: no JSON, or not all of it");
   std::map<std::uint64_t, std::string> processes;
   std::map<std::pair<std::uint64_t, std::uint64_t>, TimelineRow> rows;
   std::size_t place = 0;

@@ -14,6 +14,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "runtime/base/detail/json.hpp"
 #include "runtime/base/error.hpp"
 
 namespace troupe {
@@ -62,7 +63,7 @@ constexpr std::size_t kMostWaitingRows = 4096;
 
 /// A line of the array, with a comma before it.
 std::string array_line(const Json& json) {
-  std::string entry = json.dump(kIndent, ' ', false, Json::error_handler_t::replace);
+  std::string entry = json_text(json, kIndent);
   for (std::size_t line = entry.find('\n'); line != entry.npos; line = entry.find('\n', line + 1))
     entry.insert(line + 1, kIndent, ' ');
   return "," + std::string{kBeforeLine} + entry;
@@ -152,9 +153,7 @@ void cut(const std::string& path, std::size_t size, std::string_view end) {
 
 }  // namespace
 
-std::string epoch_json(const EpochReport& report) {
-  return to_json(report).dump(-1, ' ', false, Json::error_handler_t::replace);
-}
+std::string epoch_json(const EpochReport& report) { return json_text(to_json(report)); }
 
 bool is_log_key(const std::string& name) {
   if (name == "switches" || name == "ranks" || name == "event" || name == "generated_text" || name == kLossScale)

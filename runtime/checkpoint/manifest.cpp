@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "runtime/base/detail/json.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/hash.hpp"
 
@@ -251,7 +252,7 @@ std::string format_manifest(const CheckpointManifest& manifest) {
   for (const CheckpointFile& file : manifest.files) files.push_back(to_json(file));
   json["files"] = std::move(files);
   // Text from users may not be UTF-8.
-  const std::string body = json.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + '\n';
+  const std::string body = json_text(json, 1) + '\n';
   return first_line(body) + body;
 }
 

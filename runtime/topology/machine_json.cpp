@@ -1,9 +1,9 @@
 #include "runtime/topology/machine_json.hpp"
 
-#include <array>
 #include <nlohmann/json.hpp>
 #include <type_traits>
 
+#include "runtime/base/detail/json.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/topology/detail/bounds.hpp"
 #include "runtime/topology/detail/details.hpp"
@@ -18,60 +18,6 @@ using detail::fields;
 using detail::Of;
 using detail::Words;
 using nlohmann::ordered_json;
-
-/// Chooses the overload of Schema::schema_of() for a type.
-template <class T>
-struct Kind {};
-
-template <class X>
-class Schema {
- public:
-  explicit Schema(ordered_json& properties) : properties_(properties) {}
-  template <class T>
-  void operator()(const char* name, T X::*) {
-    properties_[name] = schema_of(Kind<T>{});
-  }
-
- private:
-  template <class T>
-  static ordered_json schema_of(Kind<T>) {
-    if constexpr (std::is_enum_v<T>) {
-      return {{"enum", Words<T>::kAll}};
-    } else if constexpr (std::is_same_v<T, bool>) {
-      return {{"type", "boolean"}};
-    } else if constexpr (std::is_floating_point_v<T>) {
-      return {{"type", "number"}};
-    } else if constexpr (std::is_unsigned_v<T>) {
-      return {{"type", "integer"}, {"minimum", 0}};
-    } else if constexpr (std::is_integral_v<T>) {
-      return {{"type", "integer"}};
-    } else if constexpr (std::is_same_v<T, std::string>) {
-      return {{"type", "string"}};
-    } else if constexpr (std::is_same_v<T, CpuSet>) {
-      return {{"type", "string"}, {"pattern", "^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"}};
-    } else if constexpr (std::is_same_v<T, Info>) {
-      return {{"type", "array"}, {"items", {{"type", "string"}}}, {"minItems", 2}, {"maxItems", 2}};
-    } else {
-      ordered_json object{{"type", "object"}, {"properties", ordered_json::object()}, {"additionalProperties", false}};
-      Schema<T> schema{object["properties"]};
-      fields(schema, Of<T>{});
-      return object;
-    }
-  }
-  template <class T>
-  static ordered_json schema_of(Kind<std::optional<T>>) {
-    return schema_of(Kind<T>{});
-  }
-  template <class T>
-  static ordered_json schema_of(Kind<std::vector<T>>) {
-    return {{"type", "array"}, {"items", schema_of(Kind<T>{})}};
-  }
-  template <class K>
-  static ordered_json schema_of(Kind<std::map<K, std::uint64_t>>) {
-    return {{"type", "object"}, {"additionalProperties", schema_of(Kind<std::uint64_t>{})}};
-  }
-  ordered_json& properties_;
-};
 
 /// A part of another machine, with its index there.
 struct ChangedPart {
@@ -96,15 +42,10 @@ void fields(V& v, Of<Details>) {
 }
 
 template <class X>
-class Writer {
- public:
-  Writer(ordered_json& to, const X& from) : to_(to), from_(from) {}
-  template <class T>
-  void operator()(const char* name, T X::*member) {
-    if (from_.*member != fresh_.*member) to_[name] = json_of(from_.*member);
-  }
+class Writer;
 
- private:
+/// Values as JSON. Not in Writer: each type's Writer would have functions of its own.
+struct Written {
   template <class T>
   static ordered_json json_of(const std::optional<T>& value) {
     return json_of(*value);  // an empty value equals that of a new object, which is omitted
@@ -140,28 +81,29 @@ class Writer {
     for (const auto& [key, value] : map) object[text(key)] = value;
     return object;
   }
+};
+
+template <class X>
+class Writer {
+ public:
+  Writer(ordered_json& to, const X& from) : to_(to), from_(from) {}
+  template <class T>
+  void operator()(const char* name, T X::*member) {
+    if (from_.*member != fresh_.*member) to_[name] = Written::json_of(from_.*member);
+  }
+
+ private:
   ordered_json& to_;
   const X& from_;
   const X fresh_{};
 };
 
 template <class X>
-class Reader {
- public:
-  Reader(const ordered_json& from, std::string path, std::size_t& budget, X& to)
-      : from_(from), path_(std::move(path)), budget_(budget), to_(to) {}
-  template <class T>
-  void operator()(const char* name, T X::*member) {
-    if (const auto at = from_.find(name); at != from_.end()) take(*at, path_ + '/' + name, to_.*member);
-  }
+class Reader;
 
- private:
-  [[noreturn]] static void wrong(const std::string& path, const char* wanted) {
-    fail(Code::invalid, text(path, " is not ", wanted));
-  }
-  void spend(const std::string& path) {
-    if (budget_-- == 0) fail(Code::invalid, text(path, ": there are more than ", detail::kMostInfos, " values"));
-  }
+/// Takes values from JSON; not in Reader, as above.
+class Taken {
+ public:
   template <class T>
   void take(const ordered_json& from, const std::string& path, std::optional<T>& value) {
     take(from, path, value.emplace());
@@ -187,26 +129,9 @@ class Reader {
       value = CpuSet::from_list(from.get_ref<const std::string&>());
     } else {
       if (!from.is_object()) wrong(path, "an object");
-      Reader<T> reader{from, path, budget_, value};
+      Reader<T> reader{from, path, *this, value};
       fields(reader, Of<T>{});
     }
-  }
-  template <class T>
-  static void take_whole(const ordered_json& from, const std::string& path, T& value) {
-    if (from.is_number_unsigned()) {
-      const auto number = from.get<std::uint64_t>();
-      if (std::in_range<T>(number)) return void(value = static_cast<T>(number));
-    } else if (from.is_number_integer()) {
-      const auto number = from.get<std::int64_t>();
-      if (std::in_range<T>(number)) return void(value = static_cast<T>(number));
-    }
-    wrong(path, "a whole number within its range");
-  }
-  template <class T>
-  static void take_word(const std::string& word, const std::string& path, T& value) {
-    for (std::size_t i = 0; i < Words<T>::kAll.size(); ++i)
-      if (Words<T>::kAll[i] == word) return void(value = static_cast<T>(i));
-    fail(Code::invalid, text(path, ": unknown word \"", word.substr(0, 40), '"'));
   }
   void take(const ordered_json& from, const std::string& path, std::vector<Info>& infos) {
     if (!from.is_array()) wrong(path, "an array");
@@ -244,32 +169,52 @@ class Reader {
     }
   }
 
+ private:
+  [[noreturn]] static void wrong(const std::string& path, const char* wanted) {
+    fail(Code::invalid, text(path, " is not ", wanted));
+  }
+  void spend(const std::string& path) {
+    if (left_-- == 0) fail(Code::invalid, text(path, ": there are more than ", detail::kMostInfos, " values"));
+  }
+  template <class T>
+  static void take_whole(const ordered_json& from, const std::string& path, T& value) {
+    if (from.is_number_unsigned()) {
+      const auto number = from.get<std::uint64_t>();
+      if (std::in_range<T>(number)) return void(value = static_cast<T>(number));
+    } else if (from.is_number_integer()) {
+      const auto number = from.get<std::int64_t>();
+      if (std::in_range<T>(number)) return void(value = static_cast<T>(number));
+    }
+    wrong(path, "a whole number within its range");
+  }
+  template <class T>
+  static void take_word(const std::string& word, const std::string& path, T& value) {
+    for (std::size_t i = 0; i < Words<T>::kAll.size(); ++i)
+      if (Words<T>::kAll[i] == word) return void(value = static_cast<T>(i));
+    fail(Code::invalid, text(path, ": unknown word \"", word.substr(0, 40), '"'));
+  }
+
+  std::size_t left_ = detail::kMostInfos;
+};
+
+template <class X>
+class Reader {
+ public:
+  Reader(const ordered_json& from, std::string path, Taken& taken, X& to)
+      : from_(from), path_(std::move(path)), taken_(taken), to_(to) {}
+  template <class T>
+  void operator()(const char* name, T X::*member) {
+    if (const auto at = from_.find(name); at != from_.end()) taken_.take(*at, path_ + '/' + name, to_.*member);
+  }
+
+ private:
   const ordered_json& from_;
   const std::string path_;
-  std::size_t& budget_;
+  Taken& taken_;
   X& to_;
 };
 
 }  // namespace
-
-std::string json_schema() {
-  ordered_json counts{{"type", "object"}, {"properties", ordered_json::object()}, {"additionalProperties", false}};
-  for (const char* const name : {"packages", "numa", "cores", "pus", "gpu_pci", "nic_pci", "nvlink_or_xgmi"}) {
-    counts["properties"][name] = {{"type", "integer"}, {"minimum", 0}};
-    counts["required"].push_back(name);
-  }
-  ordered_json out{{"$schema", "https://json-schema.org/draft/2020-12/schema"},
-                   {"title", "A machine's topology, as `rttopo show --json` prints it"},
-                   {"type", "object"},
-                   {"required", {"schema", "version", "counts"}},
-                   {"additionalProperties", false}};
-  ordered_json& properties = out["properties"];
-  properties = {{"schema", {{"const", kJsonSchema}}}, {"version", {{"const", kJsonVersion}}}, {"counts", counts}};
-  Schema<Machine> schema{properties};
-  fields(schema, Of<Machine>{});
-  properties["measurements"] = {{"type", "object"}};  // of `rttopo bench`, where there are some
-  return out.dump(1) + '\n';
-}
 
 void check_json_depth(std::string_view text, std::string_view source) {
   std::size_t depth = 0;
@@ -305,7 +250,7 @@ std::string to_json(const Machine& machine, int indent) {
                    {"nvlink_or_xgmi", counts.nvlink_or_xgmi}};
   Writer<Machine> writer{out, machine};
   fields(writer, Of<Machine>{});
-  return out.dump(indent, ' ', false, ordered_json::error_handler_t::replace) + '\n';
+  return json_text(out, indent) + '\n';
 }
 
 namespace {
@@ -314,19 +259,17 @@ ordered_json parsed(std::string_view text, std::string_view source) {
   TROUPE_CHECK(text.size() <= detail::kMostBytes, Code::invalid, source, " has ", text.size(), " bytes; at most ",
                detail::kMostBytes, " are read");
   check_json_depth(text, source);
-  try {
-    return ordered_json::parse(text);
-  } catch (const ordered_json::exception&) {
-    fail(Code::invalid, troupe::text(source, ": no JSON, or not all of it"));
-  }
+  ordered_json json = json_from(text);
+  TROUPE_CHECK(!json.is_discarded(), Code::invalid, source, ": no JSON, or not all of it");
+  return json;
 }
 
 template <class X>
 X read_fields(const ordered_json& json, std::string_view source) {
   X value;
-  std::size_t budget = detail::kMostInfos;
+  Taken taken;
   try {
-    Reader<X> reader{json, "", budget, value};
+    Reader<X> reader{json, "", taken, value};
     fields(reader, Of<X>{});
   } catch (const Error& error) {
     fail(error.code(), text(source, ": ", error.what()));
@@ -363,7 +306,7 @@ std::string detail::details_json(const Machine& whole, const Machine& seen) {
   ordered_json out = ordered_json::object();
   Writer<Details> writer{out, details};
   fields(writer, Of<Details>{});
-  return out.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  return json_text(out);
 }
 
 void detail::apply_details(Machine& seen, std::string_view json, std::string_view source) {

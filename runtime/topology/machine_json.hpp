@@ -16,8 +16,6 @@ std::string to_json(const Machine& machine, int indent = 1);
 /// Reads the output of to_json(); unknown fields, and "counts", are skipped. Throws Error{invalid}, whose text begins
 /// with `source`.
 Machine machine_from_json(std::string_view text, std::string_view source);
-/// The JSON Schema (draft 2020-12) of what to_json() writes, and of what `rttopo show --json` adds to it.
-std::string json_schema();
 /// Limits the depth of brackets, so that a parser's stack stays small. Throws Error{invalid}, whose text begins with
 /// `source`.
 void check_json_depth(std::string_view text, std::string_view source);

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "runtime/base/detail/json.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/user_cache.hpp"
 #include "runtime/topology/reading.hpp"
@@ -171,13 +172,13 @@ std::string to_json(const Measurements& measurements) {
   ordered_json out{{"schema", kMeasurementsSchema}, {"version", kMeasurementsVersion}};
   Measurements copy = measurements;  // the list of fields is also used for reading, so it takes no constant
   each_field(FieldWriter{out}, copy);
-  return out.dump(1, ' ', false, ordered_json::error_handler_t::replace) + '\n';
+  return json_text(out, 1) + '\n';
 }
 
 Measurements measurements_from_json(std::string_view text, std::string_view source) {
   TROUPE_CHECK(text.size() <= kMostMeasurementBytes, Code::invalid, source, " has ", text.size(), " bytes; at most ",
                kMostMeasurementBytes, " are read");
-  const ordered_json json = ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const ordered_json json = json_from(text);
   TROUPE_CHECK(!json.is_discarded(), Code::invalid, source,
                ": no JSON, or not all of it; `rttopo bench` makes such a file");
   const auto is = [&](const char* name, const ordered_json& value) {

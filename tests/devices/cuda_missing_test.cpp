@@ -3,6 +3,7 @@
 #include "devices/cuda/cuda_device.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/memory/arena.hpp"
+#include "transports/nccl/nccl_communicator.hpp"
 
 namespace troupe {
 namespace {
@@ -25,6 +26,12 @@ TEST(BuildWithoutGpus, FindsNoneAndSaysWhy) {
   EXPECT_TRUE(found.gpus.empty());
   EXPECT_EQ(found.refusal.code(), Code::unsupported);
   EXPECT_THAT(std::string{found.refusal.text()}, HasSubstr("-DTROUPE_WITH_GPU_DEVICE=ON"));
+}
+
+TEST(BuildWithoutGpus, FindsNoNcclAndSaysWhy) {
+  const FoundNccl found = find_nccl();
+  EXPECT_EQ(found.version, 0);
+  EXPECT_THAT(found.why, HasSubstr("-DTROUPE_WITH_GPU_DEVICE=ON"));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/session/run_log.hpp"
+#include "runtime/base/detail/json.hpp"
 #include "runtime/base/words.hpp"
 #include "tools/rtrun/messages.hpp"
 #include "tools/rtrun/progress_text.hpp"
@@ -19,9 +20,7 @@ double samples_per_s(const RunTotal& total) {
 }
 
 /// One line; bytes that are not UTF-8, for example in a path, do not make it fail.
-std::string text_of(const nlohmann::ordered_json& json) {
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-}
+std::string text_of(const nlohmann::ordered_json& json) { return json_text(json) + "\n"; }
 
 std::string last_line(const RunResult& result, const EpochReport* best, const std::string& folder) {
   if (result.total.samples == 0 && !result.stopped)
@@ -63,7 +62,7 @@ std::string progress_json(const RunProgress& progress) {
 /// With LogReport's names, after the kind of line.
 std::string epoch_line(const EpochReport& report) {
   nlohmann::ordered_json line{{"event", "epoch"}};
-  line.update(nlohmann::ordered_json::parse(epoch_json(report)));
+  line.update(json_from(epoch_json(report)));
   return text_of(line);
 }
 

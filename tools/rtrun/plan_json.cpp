@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "runtime/base/detail/json.hpp"
 #include "runtime/planning/detail/amounts.hpp"
 
 namespace troupe::rtrun {
@@ -12,9 +13,7 @@ using nlohmann::ordered_json;
 
 constexpr double kMilli = 1e3;
 
-std::string printed(const ordered_json& json) {
-  return json.dump(1, ' ', false, ordered_json::error_handler_t::replace) + '\n';
-}
+std::string printed(const ordered_json& json) { return json_text(json, 1) + '\n'; }
 
 /// {"ms": {"all": 7.8, "load": 0, ...}, "modelled": {"all": true, ...}}
 ordered_json parts_json(const PredictedStep& step) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "devices/discovery/machine_discovery.hpp"
+#include "runtime/base/detail/json.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/topology/machine_json.hpp"
 #include "runtime/topology/reading.hpp"
@@ -29,7 +30,7 @@ namespace {
 /// Whether it is what `rttopo show --json` prints of several machines.
 bool is_cluster(const std::string& text) {
   if (text.find("\"troupe.cluster\"") == std::string::npos) return false;  // before it is read a second time
-  const auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::ordered_json json = json_from(text);
   return json.is_object() && json.value("schema", nlohmann::ordered_json{}) == "troupe.cluster";
 }
 
@@ -64,7 +65,7 @@ std::vector<Node> nodes_of(std::span<const FileCount> files, Blocking* watch) {
 
 std::vector<Node> nodes_from_json(const std::string& text, const std::string& source) {
   topology::check_json_depth(text, source);
-  const auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::ordered_json json = json_from(text);
   const auto is = [&](const char* name, const nlohmann::ordered_json& value) {
     return json.is_object() && json.contains(name) && json[name] == value;
   };
@@ -81,7 +82,7 @@ std::vector<Node> nodes_from_json(const std::string& text, const std::string& so
     Node& node = nodes.emplace_back();
     node.source = each["source"].get<std::string>();
     node.count = each["count"].get<std::uint32_t>();
-    node.machine = topology::machine_from_json(each["machine"].dump(), source + ", " + node.source);
+    node.machine = topology::machine_from_json(json_text(each["machine"]), source + ", " + node.source);
   }
   TROUPE_CHECK(!nodes.empty(), Code::invalid, source, ": there is no machine");
   return nodes;

@@ -18,6 +18,7 @@
 #include "runtime/topology/exports.hpp"
 #include "runtime/topology/hwloc_xml.hpp"
 #include "runtime/topology/machine_json.hpp"
+#include "runtime/topology/machine_schema.hpp"
 #include "runtime/topology/measurements.hpp"
 #include "runtime/topology/nccl_xml.hpp"
 #include "tools/rttopo/answers.hpp"

@@ -3,6 +3,7 @@
 #include "devices/cpu/kernels/norms.hpp"
 
 namespace troupe::cpu {
+namespace norms_avx2 {
 namespace {
 
 struct Lanes {
@@ -96,10 +97,13 @@ struct Lanes {
 
 #include "devices/cpu/kernels/norms.inc"
 
-}  // namespace
-
-const NormKernelSet kAvx2Norms{{"own:norm_avx2", moments, normalize, gradient_sums, to_input},
+constexpr NormKernelSet kTable{{"own:norm_avx2", moments, normalize, gradient_sums, to_input},
                                {"own:norm_avx2", moments, normalize, gradient_sums, to_input},
                                {add, add_squares, multiply, scale, finish_gradients}};
+
+}  // namespace
+}  // namespace norms_avx2
+
+const NormKernelSet kAvx2Norms = norms_avx2::kTable;
 
 }  // namespace troupe::cpu

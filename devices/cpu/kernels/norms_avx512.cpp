@@ -3,6 +3,7 @@
 #include "devices/cpu/kernels/norms.hpp"
 
 namespace troupe::cpu {
+namespace norms_avx512 {
 namespace {
 
 #include "devices/cpu/kernels/norm_lanes_512.inc"
@@ -36,10 +37,13 @@ struct Lanes : Lanes512 {
 
 #include "devices/cpu/kernels/norms.inc"
 
-}  // namespace
+constexpr NormKernelSet kTable{{"own:norm_avx512", moments, normalize, gradient_sums, to_input},
+                               {"own:norm_avx512", moments, normalize, gradient_sums, to_input},
+                               {add, add_squares, multiply, scale, finish_gradients}};
 
-const NormKernelSet kAvx512Norms{{"own:norm_avx512", moments, normalize, gradient_sums, to_input},
-                                 {"own:norm_avx512", moments, normalize, gradient_sums, to_input},
-                                 {add, add_squares, multiply, scale, finish_gradients}};
+}  // namespace
+}  // namespace norms_avx512
+
+const NormKernelSet kAvx512Norms = norms_avx512::kTable;
 
 }  // namespace troupe::cpu

@@ -3,6 +3,7 @@
 #include "devices/cpu/kernels/norms.hpp"
 
 namespace troupe::cpu {
+namespace norms_avx512_bf16 {
 namespace {
 
 #include "devices/cpu/kernels/norm_lanes_512.inc"
@@ -29,10 +30,13 @@ struct Lanes : Lanes512 {
 
 #include "devices/cpu/kernels/norms.inc"
 
-}  // namespace
+constexpr NormKernelSet kTable{{"own:norm_avx512", moments, normalize, gradient_sums, to_input},
+                               {"own:norm_avx512_bf16", moments, normalize, gradient_sums, to_input},
+                               {add, add_squares, multiply, scale, finish_gradients}};
 
-const NormKernelSet kAvx512Bf16Norms{{"own:norm_avx512", moments, normalize, gradient_sums, to_input},
-                                     {"own:norm_avx512_bf16", moments, normalize, gradient_sums, to_input},
-                                     {add, add_squares, multiply, scale, finish_gradients}};
+}  // namespace
+}  // namespace norms_avx512_bf16
+
+const NormKernelSet kAvx512Bf16Norms = norms_avx512_bf16::kTable;
 
 }  // namespace troupe::cpu

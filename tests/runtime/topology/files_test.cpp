@@ -16,6 +16,7 @@
 #include "runtime/topology/exports.hpp"
 #include "runtime/topology/hwloc_xml.hpp"
 #include "runtime/topology/machine_json.hpp"
+#include "runtime/topology/machine_schema.hpp"
 #include "runtime/topology/nccl_xml.hpp"
 #include "runtime/topology/reading.hpp"
 #include "tests/runtime/topology/machines.hpp"
