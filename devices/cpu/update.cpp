@@ -36,14 +36,6 @@ void reduce(const Kernels& kernels, float* to, std::span<const float* const> par
   }
 }
 
-void reduce_with_norm(const Kernels& kernels, float* to, std::span<const float* const> parts, std::uint64_t count,
-                      StepSums& sums, const NormCheck& what) {
-  reduce(kernels, to, parts, count);
-  SquareLanes lanes{};
-  kernels.add_squares(lanes.data(), to, count);
-  note_gradient(sums, fold(lanes), to, parts, count, what);
-}
-
 void add_update_squares(const Kernels& kernels, const RuleStep& rule, const UpdateAddresses& at, const float* sum,
                         const StepSums& total) {
   const float scale = gradient_scale(rule, total);

@@ -7,7 +7,7 @@
 
 #include "runtime/compute/stream.hpp"
 
-// The arithmetic of Stream::reduce_with_norm, which all devices repeat exactly.
+// The arithmetic of Stream::reduce with a check, which all devices repeat exactly.
 namespace troupe {
 
 /// Squares are added up in lanes: element i in lane i mod 16, then the lanes from first to last, so that vectors of any
