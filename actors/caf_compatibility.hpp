@@ -7,14 +7,19 @@
 #include <caf/meta/type_name.hpp>
 #include <caf/sec.hpp>
 #include <caf/typed_actor.hpp>
+#include <concepts>
 #include <cstdint>
+#include <type_traits>
 #include <typeinfo>
 
 // All syntax that depends on the version of CAF (0.17): this file, and those in actors/remote, are the only ones that
 // change with it.
 
-/// Marks a type as a message that never leaves its process. Use it outside of any namespace.
-#define TROUPE_LOCAL_MESSAGE(Type) CAF_ALLOW_UNSAFE_MESSAGE_TYPE(Type)
+/// Marks types as messages that never leave their process. Use it outside of any namespace.
+#define TROUPE_LOCAL_MESSAGE(...)            \
+  template <class T>                         \
+  requires troupe::is_one_of<T, __VA_ARGS__> \
+  struct caf::allowed_unsafe_message_type<T> : std::true_type {};
 
 /// Defines how CAF reads and writes a message that may be sent to other processes, and shows it: by these fields of the
 /// message `x`. Use it in the message's namespace.
@@ -24,7 +29,18 @@
     return f(caf::meta::type_name("troupe." #Type) __VA_OPT__(, ) __VA_ARGS__); \
   }
 
+/// The same for a message that is refused where `valid`, a condition on `x`, is false.
+#define TROUPE_CHECKED_MESSAGE_FIELDS(Type, valid, ...)                                                          \
+  template <class Inspector>                                                                                     \
+  auto inspect(Inspector& f, Type& x) {                                                                          \
+    auto loaded = [&]() -> caf::error { return valid ? caf::error{} : caf::error{caf::sec::invalid_argument}; }; \
+    return f(caf::meta::type_name("troupe." #Type), __VA_ARGS__, caf::meta::load_callback(loaded));              \
+  }
+
 namespace troupe {
+
+template <class T, class... Ts>
+concept is_one_of = (std::same_as<T, Ts> || ...);
 
 /// A handle to an actor that accepts the listed messages.
 template <class... Signatures>

@@ -347,14 +347,8 @@ auto inspect(Inspector& f, PolicySettings& x) {
 TROUPE_MESSAGE_FIELDS(JoinView, x.rank)
 TROUPE_MESSAGE_FIELDS(ViewBegins, x.view)
 TROUPE_MESSAGE_FIELDS(MemberFinished, x.rank)
-template <class Inspector>
-auto inspect(Inspector& f, LeaveView& x) {
-  auto loaded = [&]() -> caf::error {
-    return x.unsaved_code > Code::corrupt ? caf::error{caf::sec::invalid_argument} : caf::error{};
-  };
-  return f(caf::meta::type_name("troupe.LeaveView"), x.view, x.saved_steps, x.unsaved_code, x.unsaved,
-           caf::meta::load_callback(loaded));
-}
+TROUPE_CHECKED_MESSAGE_FIELDS(LeaveView, x.unsaved_code <= Code::corrupt, x.view, x.saved_steps, x.unsaved_code,
+                              x.unsaved)
 TROUPE_MESSAGE_FIELDS(MemberLost, x.rank, x.why)
 TROUPE_MESSAGE_FIELDS(TestPart, x.rank, x.step, NumberBits{x.loss}, x.correct, x.samples)
 
@@ -365,14 +359,7 @@ TROUPE_MESSAGE_FIELDS(LedgerUpdate, x.first, x.until, x.rows)
 /// Balancer to rank 0's: what its device did in some steps.
 TROUPE_MESSAGE_FIELDS(RankTimes, x.rank, x.first, x.samples, x.spent_ns, x.waits_us)
 
-template <class Inspector>
-auto inspect(Inspector& f, PartSaved& x) {
-  auto loaded = [&]() -> caf::error {
-    return x.code > Code::corrupt ? caf::error{caf::sec::invalid_argument} : caf::error{};
-  };
-  return f(caf::meta::type_name("troupe.PartSaved"), x.rank, x.number, x.steps, x.file, x.wrong, x.code,
-           caf::meta::load_callback(loaded));
-}
+TROUPE_CHECKED_MESSAGE_FIELDS(PartSaved, x.code <= Code::corrupt, x.rank, x.number, x.steps, x.file, x.wrong, x.code)
 
 TROUPE_MESSAGE_FIELDS(JoinSteps, x.rank)
 TROUPE_MESSAGE_FIELDS(HoldSteps, x.number, x.about, x.policy)
@@ -383,44 +370,15 @@ TROUPE_MESSAGE_FIELDS(EndRequest, x.rank)
 /// Device to rank 0's DigestActor.
 TROUPE_MESSAGE_FIELDS(RankDigest, x.rank, x.step, x.tensors)
 TROUPE_MESSAGE_FIELDS(RankSums, x.rank, x.step, NumberBits{x.loss}, x.correct, x.samples)
-template <class Inspector>
-auto inspect(Inspector& f, ValueSum& x) {
-  auto loaded = [&]() -> caf::error {
-    return is_value_name(x.name) ? caf::error{} : caf::error{caf::sec::invalid_argument};
-  };
-  return f(caf::meta::type_name("troupe.ValueSum"), x.name, NumberBits{x.sum}, x.count,
-           caf::meta::load_callback(loaded));
-}
+TROUPE_CHECKED_MESSAGE_FIELDS(ValueSum, is_value_name(x.name), x.name, NumberBits{x.sum}, x.count)
 TROUPE_MESSAGE_FIELDS(RankValues, x.rank, x.step, x.last, x.values)
 
 }  // namespace troupe
 
-TROUPE_LOCAL_MESSAGE(troupe::PolicyRequest)
-TROUPE_LOCAL_MESSAGE(troupe::RebuildRequest)
-TROUPE_LOCAL_MESSAGE(troupe::AnswersOverdue)
-TROUPE_LOCAL_MESSAGE(troupe::OrderOverdue)
-TROUPE_LOCAL_MESSAGE(troupe::SnapshotReached)
-TROUPE_LOCAL_MESSAGE(troupe::SnapshotTaken)
-TROUPE_LOCAL_MESSAGE(troupe::SnapshotFree)
-TROUPE_LOCAL_MESSAGE(troupe::FileWritten)
-TROUPE_LOCAL_MESSAGE(troupe::CheckpointPublished)
-TROUPE_LOCAL_MESSAGE(troupe::CheckpointsDone)
-TROUPE_LOCAL_MESSAGE(troupe::SaveOverdue)
-TROUPE_LOCAL_MESSAGE(troupe::BatchLease)
-TROUPE_LOCAL_MESSAGE(troupe::SlotFree)
-TROUPE_LOCAL_MESSAGE(troupe::BatchFilled)
-TROUPE_LOCAL_MESSAGE(troupe::StepReached)
-TROUPE_LOCAL_MESSAGE(troupe::EvaluationReached)
-TROUPE_LOCAL_MESSAGE(troupe::Committed)
-TROUPE_LOCAL_MESSAGE(troupe::Evaluated)
-TROUPE_LOCAL_MESSAGE(troupe::TestResult)
-TROUPE_LOCAL_MESSAGE(troupe::TextGenerated)
-TROUPE_LOCAL_MESSAGE(troupe::StopRequest)
-TROUPE_LOCAL_MESSAGE(troupe::Begin)
-TROUPE_LOCAL_MESSAGE(troupe::DeviceFinished)
-TROUPE_LOCAL_MESSAGE(troupe::PeerLost)
-TROUPE_LOCAL_MESSAGE(troupe::Reported)
-TROUPE_LOCAL_MESSAGE(troupe::ValuesOverdue)
-TROUPE_LOCAL_MESSAGE(troupe::LocalFailure)
-TROUPE_LOCAL_MESSAGE(troupe::StartOverdue)
-TROUPE_LOCAL_MESSAGE(troupe::EndOverdue)
+TROUPE_LOCAL_MESSAGE(troupe::PolicyRequest, troupe::RebuildRequest, troupe::AnswersOverdue, troupe::OrderOverdue,
+                     troupe::SnapshotReached, troupe::SnapshotTaken, troupe::SnapshotFree, troupe::FileWritten,
+                     troupe::CheckpointPublished, troupe::CheckpointsDone, troupe::SaveOverdue, troupe::BatchLease,
+                     troupe::SlotFree, troupe::BatchFilled, troupe::StepReached, troupe::EvaluationReached,
+                     troupe::Committed, troupe::Evaluated, troupe::TestResult, troupe::TextGenerated,
+                     troupe::StopRequest, troupe::Begin, troupe::DeviceFinished, troupe::PeerLost, troupe::Reported,
+                     troupe::ValuesOverdue, troupe::LocalFailure, troupe::StartOverdue, troupe::EndOverdue)

@@ -55,7 +55,4 @@ HostedShard spawn_hosted_shard(caf::actor_system& system, HostedParts parts, Rem
 
 }  // namespace troupe
 
-TROUPE_LOCAL_MESSAGE(troupe::StartHosting)
-TROUPE_LOCAL_MESSAGE(troupe::PauseHosting)
-TROUPE_LOCAL_MESSAGE(troupe::EndHosting)
-TROUPE_LOCAL_MESSAGE(troupe::HostingReached)
+TROUPE_LOCAL_MESSAGE(troupe::StartHosting, troupe::PauseHosting, troupe::EndHosting, troupe::HostingReached)

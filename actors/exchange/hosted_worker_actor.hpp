@@ -66,8 +66,5 @@ HostedWorkerActor spawn_hosted_worker(caf::actor_system& system, HostedWorkerPar
 
 }  // namespace troupe
 
-TROUPE_LOCAL_MESSAGE(troupe::ContributionReady)
-TROUPE_LOCAL_MESSAGE(troupe::SetShards)
-TROUPE_LOCAL_MESSAGE(troupe::BeginHosting)
-TROUPE_LOCAL_MESSAGE(troupe::LeaveShards)
-TROUPE_LOCAL_MESSAGE(troupe::CheckProgress)
+TROUPE_LOCAL_MESSAGE(troupe::ContributionReady, troupe::SetShards, troupe::BeginHosting, troupe::LeaveShards,
+                     troupe::CheckProgress)

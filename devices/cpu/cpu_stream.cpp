@@ -17,6 +17,7 @@
 #include "runtime/base/blocking.hpp"
 #include "runtime/base/hash.hpp"
 #include "runtime/base/thread.hpp"
+#include "runtime/compute/rules/gradient_check.hpp"
 
 namespace troupe::cpu {
 namespace {
@@ -141,25 +142,15 @@ void CpuStream::sum_up(Memory total, std::span<const Memory> parts) {
   push(SumUp{to, resolve(parts, sizeof(StepSums), "parts of sums")});
 }
 
-void CpuStream::reduce(Memory to, std::span<const Memory> parts) {
+void CpuStream::reduce(Memory to, std::span<const Memory> parts, const NormCheck& check) {
   TROUPE_CHECK(to.size_bytes % sizeof(float) == 0, Code::invalid, "a reduction over ", to.size_bytes,
                " bytes, which are not whole f32");
   auto* target = space_.address_of<float>(to);
-  push(Reduce{target, to.size_bytes / sizeof(float), resolve(parts, to.size_bytes, "parts of a reduction")});
-}
-
-void CpuStream::reduce_with_norm(Memory to, std::span<const Memory> parts, const NormCheck& what) {
-  TROUPE_CHECK(to.size_bytes % sizeof(float) == 0, Code::invalid, "a measured reduction over ", to.size_bytes,
-               " bytes, which are not whole f32");
-  auto* target = space_.address_of<float>(to);
-  auto* found = address_of<StepSums>(space_, what.sums, sizeof(StepSums), "the sums of a measured reduction");
-  const Operands added = resolve(parts, to.size_bytes, "parts of a measured reduction");
-  push(ReduceWithNorm{{target, to.size_bytes / sizeof(float), added},
-                      found,
-                      what.first_element,
-                      what.ranks.data(),
-                      what.ranks.size(),
-                      what.squares});
+  auto* found = check.sums.size_bytes == 0
+                    ? nullptr
+                    : address_of<StepSums>(space_, check.sums, sizeof(StepSums), "the sums of a measured reduction");
+  push(Reduce{target, to.size_bytes / sizeof(float), resolve(parts, to.size_bytes, "parts of a reduction"), found,
+              check.first_element, check.ranks.data(), check.ranks.size(), check.squares});
 }
 
 void CpuStream::weighted_delta(Memory to, Memory anchor, Memory from, Memory sums) {
@@ -170,23 +161,13 @@ void CpuStream::weighted_delta(Memory to, Memory anchor, Memory from, Memory sum
                      address_of<StepSums>(space_, sums, sizeof(StepSums), "the sums of weights")});
 }
 
-void CpuStream::convert(Memory to, DType to_type, Memory from, DType from_type) {
-  const std::uint64_t count = from.size_bytes / size_bytes(from_type);
-  auto* target = address_of<std::byte>(space_, to, count * size_bytes(to_type), "the target of a conversion");
-  push(ConvertElements{target, space_.address(from), count, to_type, from_type, nullptr});
-}
-
-void CpuStream::convert_with_residual(Memory to, DType to_type, Memory from, Memory residual) {
-  const std::uint64_t count = from.size_bytes / sizeof(float);
-  auto* target = address_of<std::byte>(space_, to, count * size_bytes(to_type), "the target of a conversion");
-  auto* kept = address_of<float>(space_, residual, from.size_bytes, "the residual of a conversion");
-  push(ConvertElements{target, space_.address(from), count, to_type, DType::f32, kept});
-}
-
-void CpuStream::add_converted(Memory to, Memory from, DType from_type) {
-  const std::uint64_t count = from.size_bytes / size_bytes(from_type);
-  auto* target = address_of<float>(space_, to, count * sizeof(float), "what converted numbers are added to");
-  push(AddConverted{target, space_.address(from), count, from_type});
+void CpuStream::convert(const NumberConversion& what) {
+  const auto& [to, to_type, from, from_type, residual, adds] = what;
+  auto* target = address_of<std::byte>(space_, to, what.count() * size_bytes(to_type), "the target of a conversion");
+  auto* kept = residual.size_bytes == 0
+                   ? nullptr
+                   : address_of<float>(space_, residual, from.size_bytes, "the residual of a conversion");
+  push(ConvertElements{target, space_.address(from), what.count(), to_type, from_type, kept, adds});
 }
 
 void CpuStream::clear(Memory memory) { push(ClearBytes{space_.address_of<std::byte>(memory), memory.size_bytes}); }
@@ -349,11 +330,9 @@ struct PhaseOf {
   const char* operator()(const SignalPoint&) const noexcept { return "signal"; }
   const char* operator()(const CopyBytes&) const noexcept { return "copy"; }
   const char* operator()(const SumUp&) const noexcept { return "sum up"; }
-  const char* operator()(const Reduce&) const noexcept { return "reduce"; }
-  const char* operator()(const ReduceWithNorm&) const noexcept { return "reduce with norm"; }
+  const char* operator()(const Reduce& o) const noexcept { return o.sums == nullptr ? "reduce" : "reduce with norm"; }
   const char* operator()(const WeightedDelta&) const noexcept { return "weighted delta"; }
-  const char* operator()(const ConvertElements&) const noexcept { return "convert"; }
-  const char* operator()(const AddConverted&) const noexcept { return "add converted"; }
+  const char* operator()(const ConvertElements& o) const noexcept { return o.adds ? "add converted" : "convert"; }
   const char* operator()(const ClearBytes&) const noexcept { return "clear"; }
   const char* operator()(const Digest&) const noexcept { return "digest"; }
   const char* operator()(const AddUpdateSquares&) const noexcept { return "add update squares"; }
@@ -392,19 +371,25 @@ struct Compute {
     *operation.total = total;
   }
   void operator()(const Reduce& operation) const {
-    reduce(kernels, operation.to, operation.parts.of<float>(), operation.count);
-  }
-  void operator()(const ReduceWithNorm& operation) const {
-    const Reduce& what = operation.reduce;
-    reduce_with_norm(kernels, what.to, what.parts.of<float>(), what.count, *operation.sums,
-                     {{}, operation.first_element, {operation.ranks, operation.count_ranks}, operation.squares});
+    const std::span<const float* const> parts = operation.parts.of<float>();
+    reduce(kernels, operation.to, parts, operation.count);
+    if (operation.sums == nullptr) return;
+    const double squares = sum_of_squares(operation.to, operation.count, kernels.add_squares);
+    note_gradient(*operation.sums, squares, operation.to, parts, operation.count,
+                  {{}, operation.first_element, {operation.ranks, operation.count_ranks}, operation.squares});
   }
   void operator()(const WeightedDelta& operation) const {
     const auto samples = static_cast<float>(operation.sums->samples);
     kernels.weighted_delta(operation.to, operation.anchor, operation.from, samples, operation.count);
   }
   void operator()(const ConvertElements& operation) const {
-    if (operation.residual != nullptr && operation.to_type == DType::bf16) {
+    if (operation.adds && operation.from_type == DType::bf16) {
+      kernels.add_widened(static_cast<float*>(operation.to), static_cast<const std::uint16_t*>(operation.from),
+                          operation.count);
+    } else if (operation.adds) {
+      auto* const to = static_cast<float*>(operation.to);
+      kernels.add(to, to, static_cast<const float*>(operation.from), operation.count);
+    } else if (operation.residual != nullptr && operation.to_type == DType::bf16) {
       kernels.round_with_residual(static_cast<std::uint16_t*>(operation.to), static_cast<const float*>(operation.from),
                                   operation.residual, operation.count);
     } else if (operation.residual != nullptr) {
@@ -418,13 +403,6 @@ struct Compute {
     } else {
       kernels.widen(static_cast<float*>(operation.to), static_cast<const std::uint16_t*>(operation.from),
                     operation.count);
-    }
-  }
-  void operator()(const AddConverted& operation) const {
-    if (operation.from_type == DType::bf16) {
-      kernels.add_widened(operation.to, static_cast<const std::uint16_t*>(operation.from), operation.count);
-    } else {
-      kernels.add(operation.to, operation.to, static_cast<const float*>(operation.from), operation.count);
     }
   }
   void operator()(const ClearBytes& operation) const { std::memset(operation.at, 0, operation.size_bytes); }

@@ -59,16 +59,12 @@ struct Reduce {
   float* to;
   std::uint64_t count;
   Operands parts;
-  friend bool operator==(const Reduce&, const Reduce&) = default;
-};
-struct ReduceWithNorm {
-  Reduce reduce;
-  StepSums* sums;
+  StepSums* sums;  // of a NormCheck, as are the fields below; null: nothing is reported
   std::uint64_t first_element;
   const Rank* ranks;
   std::uint64_t count_ranks;
   bool squares;
-  friend bool operator==(const ReduceWithNorm&, const ReduceWithNorm&) = default;
+  friend bool operator==(const Reduce&, const Reduce&) = default;
 };
 struct WeightedDelta {
   float* to;
@@ -84,14 +80,8 @@ struct ConvertElements {
   std::uint64_t count;
   DType to_type, from_type;
   float* residual;  // null: no residual is kept
+  bool adds;        // to f32
   friend bool operator==(const ConvertElements&, const ConvertElements&) = default;
-};
-struct AddConverted {
-  float* to;
-  const void* from;
-  std::uint64_t count;
-  DType from_type;
-  friend bool operator==(const AddConverted&, const AddConverted&) = default;
 };
 struct ClearBytes {
   std::byte* at;
@@ -138,9 +128,8 @@ struct Replay {
   void* block;
   friend bool operator==(const Replay&, const Replay&) = default;
 };
-using Operation =
-    std::variant<AwaitPoint, SignalPoint, CopyBytes, SumUp, Reduce, ReduceWithNorm, WeightedDelta, ConvertElements,
-                 AddConverted, ClearBytes, Digest, AddUpdateSquares, Update, RunProgram, Replay>;
+using Operation = std::variant<AwaitPoint, SignalPoint, CopyBytes, SumUp, Reduce, WeightedDelta, ConvertElements,
+                               ClearBytes, Digest, AddUpdateSquares, Update, RunProgram, Replay>;
 static_assert(std::is_trivially_copyable_v<Operation>);
 
 /// Operations from one enqueuing thread to the stream's thread, in memory that is allocated once.

@@ -15,76 +15,44 @@
 namespace troupe::cpu {
 
 /// An operation's operands; null: it has none.
-template <class T>
-Operands* operands_of(T&) noexcept {
-  return nullptr;
-}
+Operands* operands_of(auto&) noexcept { return nullptr; }
 inline Operands* operands_of(SumUp& o) noexcept { return &o.parts; }
 inline Operands* operands_of(Reduce& o) noexcept { return &o.parts; }
-inline Operands* operands_of(ReduceWithNorm& o) noexcept { return &o.reduce.parts; }
 inline Operands* operands_of(Update& o) noexcept { return &o.contributions; }
 
 // The fields of each operation that may differ between replays: `visit` is called with them, always in the same order.
 // Everything else is the form. A step's sums are in rings, so their addresses differ, too.
-template <class Visit>
-void for_values(AwaitPoint& o, Visit&& visit) {
-  visit(o.value);
-}
-template <class Visit>
-void for_values(SignalPoint& o, Visit&& visit) {
-  visit(o.value);
-}
-template <class Visit>
-void for_values(CopyBytes& o, Visit&& visit) {
+template <class T>
+void for_values(T&, auto&&) {}
+void for_values(AwaitPoint& o, auto&& visit) { visit(o.value); }
+void for_values(SignalPoint& o, auto&& visit) { visit(o.value); }
+void for_values(CopyBytes& o, auto&& visit) {
   if (o.size_bytes != sizeof(StepSums)) return;
   visit(o.to);
   visit(o.from);
 }
-template <class Visit>
-void for_values(SumUp& o, Visit&& visit) {
+void for_values(SumUp& o, auto&& visit) {
   visit(o.total);
   visit(o.parts);
 }
-template <class Visit>
-void for_values(Reduce&, Visit&&) {}
-template <class Visit>
-void for_values(ReduceWithNorm& o, Visit&& visit) {
-  visit(o.sums);
-}
-template <class Visit>
-void for_values(WeightedDelta& o, Visit&& visit) {
-  visit(o.sums);
-}
-template <class Visit>
-void for_values(ConvertElements&, Visit&&) {}
-template <class Visit>
-void for_values(AddConverted&, Visit&&) {}
-template <class Visit>
-void for_values(ClearBytes&, Visit&&) {}
-template <class Visit>
-void for_values(Digest& o, Visit&& visit) {
-  visit(o.to);
-}
-template <class Visit>
-void for_values(AddUpdateSquares& o, Visit&& visit) {
+void for_values(Reduce& o, auto&& visit) { visit(o.sums); }
+void for_values(WeightedDelta& o, auto&& visit) { visit(o.sums); }
+void for_values(Digest& o, auto&& visit) { visit(o.to); }
+void for_values(AddUpdateSquares& o, auto&& visit) {
   visit(o.rule);
   visit(o.total);
 }
-template <class Visit>
-void for_values(Update& o, Visit&& visit) {
+void for_values(Update& o, auto&& visit) {
   visit(o.rule);
   visit(o.number);
   visit(o.total);
 }
-template <class Visit>
-void for_values(RunProgram& o, Visit&& visit) {
+void for_values(RunProgram& o, auto&& visit) {
   visit(o.batch);
   visit(o.sums);
   visit(o.rows);
   visit(o.computed);
 }
-template <class Visit>
-void for_values(Replay&, Visit&&) {}
 
 /// Moves the values of operations to the end of `words`.
 struct TakeValues {

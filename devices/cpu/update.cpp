@@ -37,12 +37,6 @@ void reduce(const Kernels& kernels, float* to, std::span<const float* const> par
   }
 }
 
-void reduce_with_norm(const Kernels& kernels, float* to, std::span<const float* const> parts, std::uint64_t count,
-                      StepSums& sums, const NormCheck& what) {
-  reduce(kernels, to, parts, count);
-  note_gradient(sums, sum_of_squares(to, count, kernels.add_squares), to, parts, count, what);
-}
-
 void add_update_squares(const Kernels& kernels, const RuleStep& rule, const UpdateAddresses& at, const float* sum,
                         const StepSums& total) {
   const float scale = gradient_scale(rule, total);

@@ -10,10 +10,6 @@ namespace troupe::cpu {
 /// to[i] = sum of parts[.][i], in the order of `parts` (at least one); `to` may be one of them.
 void reduce(const Kernels& kernels, float* to, std::span<const float* const> parts, std::uint64_t count);
 
-/// Stream::reduce_with_norm on addresses.
-void reduce_with_norm(const Kernels& kernels, float* to, std::span<const float* const> parts, std::uint64_t count,
-                      StepSums& sums, const NormCheck& what);
-
 /// Stream::add_update_squares on addresses.
 void add_update_squares(const Kernels& kernels, const RuleStep& rule, const UpdateAddresses& at, const float* sum,
                         const StepSums& total);

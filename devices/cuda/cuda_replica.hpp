@@ -12,9 +12,6 @@
 
 namespace troupe::cuda {
 
-/// Batches that a replica brings to the GPU's memory while the steps before them are under way.
-inline constexpr std::size_t kAnnouncedBatches = 3;
-
 /// A replica of a graph, by kernels of ours and a library's products. Sums are in one order, so the same batch gives
 /// the same bits. All layers' outputs are kept until the backward pass; a gradient has its memory from the first layer
 /// that writes it to the one that reads it.
@@ -120,7 +117,7 @@ class CudaReplica final : public Replica {
   const std::byte* read_aside_ = nullptr;  // the gradient that work aside is reading; null: none
   std::unique_ptr<Math> math_;
   DeviceMemory memory_;
-  std::array<Upload, kAnnouncedBatches> uploads_;
+  std::array<Upload, kMostAnnounced> uploads_;
   std::size_t next_upload_ = 0;
   std::unique_ptr<CudaStream> upload_stream_;  // last: its end waits for its copies
 };

@@ -422,33 +422,30 @@ void CudaStream::sum_up(Memory total, std::span<const Memory> parts) {
   launch_blocks(args, 1);
 }
 
-void CudaStream::reduce(Memory to, std::span<const Memory> parts) {
-  begin_work(WorkKind::exchange, "reduce");
+void CudaStream::reduce(Memory to, std::span<const Memory> parts, const NormCheck& check) {
+  const bool reports = check.sums.size_bytes != 0;
+  begin_work(WorkKind::exchange, reports ? "reduce with norm" : "reduce");
   ReduceArgs args{};
   args.count = whole_floats(to, "the target of a reduction");
   args.to = device_.memory().address_of<float>(to, to.size_bytes, "the target of a reduction");
   args.count_parts = parts.size();
   fill_parts<const float>(device_.memory(), parts, to.size_bytes, "parts of a reduction", args.parts);
-  launch(args, args.count);
-}
-
-void CudaStream::reduce_with_norm(Memory to, std::span<const Memory> parts, const NormCheck& what) {
-  begin_work(WorkKind::exchange, "reduce with norm");
-  CheckGradientArgs args{};
-  args.given.own.sums =
-      device_.memory().address_of<StepSums>(what.sums, sizeof(StepSums), "the sums of a measured reduction");
-  args.count = whole_floats(to, "the target of a measured reduction");
-  args.sum = device_.memory().address_of<float>(to, to.size_bytes, "the target of a measured reduction");
-  args.first_element = what.first_element;
-  args.count_parts = static_cast<std::uint32_t>(parts.size());
-  args.squares = what.squares ? 1 : 0;
-  fill_parts<const float>(device_.memory(), parts, to.size_bytes, "parts of a measured reduction", args.parts);
-  for (std::size_t p = 0; p < parts.size(); ++p) args.ranks[p] = static_cast<std::uint32_t>(what.rank_of(p));
-  if (parts.size() > 1 || args.parts[0] != args.sum) reduce(to, parts);
-  if (!what.squares) return launch(args, args.count);
-  args.scratch = square_scratch();
-  if (const std::uint64_t pieces = count_square_pieces(args.count); pieces != 0)
-    launch_blocks(args, static_cast<std::uint32_t>(std::min<std::uint64_t>(pieces, kGradientBlocks)));
+  if (!reports) return launch(args, args.count);
+  CheckGradientArgs found{};
+  found.given.own.sums =
+      device_.memory().address_of<StepSums>(check.sums, sizeof(StepSums), "the sums of a measured reduction");
+  found.sum = args.to;
+  found.count = args.count;
+  found.first_element = check.first_element;
+  found.count_parts = static_cast<std::uint32_t>(parts.size());
+  found.squares = check.squares ? 1 : 0;
+  std::copy_n(args.parts, parts.size(), found.parts);
+  for (std::size_t p = 0; p < parts.size(); ++p) found.ranks[p] = static_cast<std::uint32_t>(check.rank_of(p));
+  if (parts.size() > 1 || args.parts[0] != args.to) launch(args, args.count);
+  if (!check.squares) return launch(found, found.count);
+  found.scratch = square_scratch();
+  if (const std::uint64_t pieces = count_square_pieces(found.count); pieces != 0)
+    launch_blocks(found, static_cast<std::uint32_t>(std::min<std::uint64_t>(pieces, kGradientBlocks)));
 }
 
 /// Of the lane on which work is enqueued.
@@ -492,34 +489,25 @@ void CudaStream::weighted_delta(Memory to, Memory anchor, Memory from, Memory su
   launch(args, args.count);
 }
 
-void CudaStream::convert(Memory to, DType to_type, Memory from, DType from_type) {
-  begin_work(WorkKind::exchange, "convert");
-  const std::uint64_t count = from.size_bytes / size_bytes(from_type);
-  auto* const target =
-      device_.memory().address_of<std::byte>(to, count * size_bytes(to_type), "the target of a conversion");
-  ConvertArgs args{nullptr, target, device_.memory().address(from), count, stored(to_type), stored(from_type)};
-  launch(args, count);
-}
-
-void CudaStream::convert_with_residual(Memory to, DType to_type, Memory from, Memory residual) {
-  begin_work(WorkKind::exchange, "convert");
-  ConvertWithResidualArgs args{};
-  args.count = from.size_bytes / sizeof(float);
-  args.to_type = stored(to_type);
-  args.to = device_.memory().address_of<std::byte>(to, args.count * size_bytes(to_type), "the target of a conversion");
-  args.from = device_.memory().address_of<float>(from, from.size_bytes, "the source of a conversion");
-  args.residual = device_.memory().address_of<float>(residual, from.size_bytes, "the residual of a conversion");
-  launch(args, args.count);
-}
-
-void CudaStream::add_converted(Memory to, Memory from, DType from_type) {
-  begin_work(WorkKind::exchange, "add converted");
-  AddConvertedArgs args{};
-  args.count = from.size_bytes / size_bytes(from_type);
-  args.from_type = stored(from_type);
-  args.to = device_.memory().address_of<float>(to, args.count * sizeof(float), "what converted numbers are added to");
-  args.from = device_.memory().address(from);
-  launch(args, args.count);
+void CudaStream::convert(const NumberConversion& what) {
+  begin_work(WorkKind::exchange, what.adds ? "add converted" : "convert");
+  const std::uint64_t count = what.count();
+  auto* const to =
+      device_.memory().address_of<std::byte>(what.to, count * size_bytes(what.to_type), "the target of a conversion");
+  const std::byte* const from = device_.memory().address(what.from);
+  const Stored to_type = stored(what.to_type), from_type = stored(what.from_type);
+  if (what.adds) {
+    AddConvertedArgs args{nullptr, reinterpret_cast<float*>(to), from, count, from_type, 0};
+    launch(args, count);
+  } else if (what.residual.size_bytes != 0) {
+    auto* const residual =
+        device_.memory().address_of<float>(what.residual, what.from.size_bytes, "the residual of a conversion");
+    ConvertWithResidualArgs args{nullptr, to, reinterpret_cast<const float*>(from), residual, count, to_type, 0};
+    launch(args, count);
+  } else {
+    ConvertArgs args{nullptr, to, from, count, to_type, from_type};
+    launch(args, count);
+  }
 }
 
 void CudaStream::digest(Memory to, Memory of) {

@@ -39,13 +39,10 @@ class CudaStream final : public Stream, public LibraryStream {
   void signal(Point point) override;
   void copy(Memory to, Memory from) override;
   void sum_up(Memory total, std::span<const Memory> parts) override;
-  void reduce(Memory to, std::span<const Memory> parts) override;
-  void reduce_with_norm(Memory to, std::span<const Memory> parts, const NormCheck& what) override;
+  void reduce(Memory to, std::span<const Memory> parts, const NormCheck& check) override;
   void weighted_delta(Memory to, Memory anchor, Memory from, Memory sums) override;
   void clear(Memory memory) override;
-  void convert(Memory to, DType to_type, Memory from, DType from_type) override;
-  void convert_with_residual(Memory to, DType to_type, Memory from, Memory residual) override;
-  void add_converted(Memory to, Memory from, DType from_type) override;
+  void convert(const NumberConversion& what) override;
   void digest(Memory to, Memory of) override;
   void add_update_squares(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) override;
   void adapt_loss_scale(Memory state, const LossScaling& how, ScaleVerdict verdict, Memory sums,

@@ -3,25 +3,15 @@
 #include <vector>
 
 #include "devices/discovery/detail/cgroup.hpp"
+#include "runtime/base/words.hpp"
 
 namespace troupe::detail {
 namespace {
 
 /// Whether the comma-separated `list` contains `word`.
 bool lists(std::string_view list, std::string_view word) {
-  while (!list.empty()) {
-    const auto comma = list.find(',');
-    if (list.substr(0, comma) == word) return true;
-    list = comma == std::string_view::npos ? std::string_view{} : list.substr(comma + 1);
-  }
-  return false;
-}
-
-std::vector<std::string> lines_of(std::string_view text) {
-  std::vector<std::string> lines;
-  std::istringstream in{std::string{text}};
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
+  const std::vector<std::string> words = split(list, ',');
+  return std::find(words.begin(), words.end(), word) != words.end();
 }
 
 /// Replaces mountinfo's escapes such as \040.
@@ -47,7 +37,7 @@ struct Mount {
 
 /// Finds the mount of version 2, or of version 1 with this controller.
 std::optional<Mount> find_mount(std::string_view mounts, bool version_2, std::string_view controller) {
-  for (const std::string& line : lines_of(mounts)) {
+  for (const std::string& line : split(mounts, '\n')) {
     // 36 35 98:0 ROOT FOLDER options [more fields] - TYPE source superoptions
     std::istringstream in{line};
     std::string id, parent, device, root, folder, field, type, source, options;
@@ -63,7 +53,7 @@ std::optional<Mount> find_mount(std::string_view mounts, bool version_2, std::st
 
 /// The process's group in a hierarchy: "0::/path", or "4:cpu,cpuacct:/path".
 std::optional<std::string> own_group(std::string_view own_groups, bool version_2, std::string_view controller) {
-  for (const std::string& line : lines_of(own_groups)) {
+  for (const std::string& line : split(own_groups, '\n')) {
     const auto first = line.find(':');
     const auto second = line.find(':', first == std::string::npos ? first : first + 1);
     if (second == std::string::npos) continue;

@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -31,14 +30,6 @@ struct Seen {
   std::string address;
   int worth = 0;  // of the address: 3 IPv4, 2 IPv6, 1 link-local IPv6
 };
-
-std::optional<std::int64_t> number_in(const std::string& path) {
-  const auto content = read_small_file(path);
-  std::int64_t number = 0;
-  if (!content) return std::nullopt;
-  const auto [end, error] = std::from_chars(content->data(), content->data() + content->size(), number);
-  return error == std::errc{} ? std::optional{number} : std::nullopt;
-}
 
 std::string hardware_text(const sockaddr_ll& link) {
   std::string out;
@@ -78,7 +69,7 @@ void take(Seen& seen, const ifaddrs& entry) {
 
 /// /sys shows the namespace that it was mounted in; after setns(2) alone that is another one, with its own eth0.
 bool shows_same(const std::string& folder, const std::string& name, const Seen& seen) {
-  const auto index = number_in(folder + "/ifindex");
+  const auto index = number_in_file<std::int64_t>(folder + "/ifindex");
   const auto hardware = read_small_file(folder + "/address");
   return index && *index == static_cast<std::int64_t>(::if_nametoindex(name.c_str())) && hardware &&
          hardware->substr(0, seen.hardware.size()) == seen.hardware;  // longer for InfiniBand
@@ -96,10 +87,11 @@ std::string first_name_in(const std::string& folder) {
 }
 
 void add_from_sys(Nic& nic, const std::string& folder, const std::vector<NumaNode>& numa) {
-  if (const auto megabits = number_in(folder + "/speed"); megabits && *megabits > 0) {  // -1: unknown
+  if (const auto megabits = number_in_file<std::int64_t>(folder + "/speed");
+      megabits && *megabits > 0) {  // -1: unknown
     nic.bits_per_second = static_cast<std::uint64_t>(*megabits) * 1'000'000;
   }
-  if (const auto node = number_in(folder + "/device/numa_node"); node && *node >= 0) {
+  if (const auto node = number_in_file<std::int64_t>(folder + "/device/numa_node"); node && *node >= 0) {
     const auto at = std::find_if(numa.begin(), numa.end(), [&](const NumaNode& n) { return n.os_index == *node; });
     if (at != numa.end()) nic.numa = static_cast<std::int32_t>(at - numa.begin());
   }

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <map>
 #include <optional>
-#include <sstream>
 #include <thread>
 
 #include "devices/discovery/detail/files.hpp"
@@ -24,14 +23,6 @@ constexpr const char* kCounters[] = {"out_of_sequence",        "packet_seq_err",
                                      "rnr_nak_retry_err",      "rx_icrc_encapsulated", "roce_adp_retrans",
                                      "roce_slow_restart_cnps", "rp_cnp_handled"};
 constexpr const char* kErrorCounters[] = {"symbol_error", "link_downed", "port_rcv_errors", "port_xmit_discards"};
-
-std::optional<std::uint64_t> number_in(const std::string& path) {
-  const auto content = read_small_file(path);
-  std::uint64_t value = 0;
-  if (!content || std::from_chars(content->data(), content->data() + content->size(), value).ec != std::errc{})
-    return std::nullopt;
-  return value;
-}
 
 std::vector<std::string> names_in(const std::string& folder) {
   std::vector<std::string> names;
@@ -58,7 +49,7 @@ double leading_number(const std::optional<std::string>& text) {
 PciLink read_link(const std::string& folder, const char* which) {
   PciLink link;
   link.gigatransfers = leading_number(read_small_file(folder + '/' + which + "_link_speed"));
-  const auto lanes = number_in(folder + '/' + which + "_link_width");
+  const auto lanes = number_in_file<std::uint64_t>(folder + '/' + which + "_link_width");
   link.lanes = lanes && *lanes <= 64 ? static_cast<std::uint32_t>(*lanes) : 0;  // 255: unknown
   return link;
 }
@@ -83,9 +74,9 @@ using Counters = std::map<std::string, std::uint64_t>;
 Counters read_counters(const std::string& port) {
   Counters all;
   for (const char* name : kCounters)
-    if (const auto value = number_in(port + "/hw_counters/" + name)) all[name] = *value;
+    if (const auto value = number_in_file<std::uint64_t>(port + "/hw_counters/" + name)) all[name] = *value;
   for (const char* name : kErrorCounters)
-    if (const auto value = number_in(port + "/counters/" + name)) all[name] = *value;
+    if (const auto value = number_in_file<std::uint64_t>(port + "/counters/" + name)) all[name] = *value;
   return all;
 }
 
@@ -117,13 +108,6 @@ void read_nic(Nic& nic, const std::string& bus, const std::string& root) {
       if (known == nic.ports.end()) nic.ports.push_back({.device = device, .port = port});
     }
   }
-}
-
-std::vector<std::string> split(const std::string& text, char at) {
-  std::vector<std::string> parts;
-  std::istringstream in{text};
-  for (std::string part; std::getline(in, part, at);) parts.push_back(part);
-  return parts;
 }
 
 using Environment = std::map<std::string, std::string>;
@@ -212,8 +196,9 @@ void add_nic_files(Machine& machine, const std::string& root, Blocking* watch) {
     if (pci && !pci->bus.empty()) read_nic(nic, pci->bus, root);
     for (Interface& interface : nic.interfaces) {
       const std::string folder = root + "/sys/class/net/" + interface.name;
-      if (const auto megabits = number_in(folder + "/speed")) interface.bits_per_second = *megabits * 1'000'000;
-      if (const auto mtu = number_in(folder + "/mtu"); mtu && *mtu <= 1 << 20)
+      if (const auto megabits = number_in_file<std::uint64_t>(folder + "/speed"))
+        interface.bits_per_second = *megabits * 1'000'000;
+      if (const auto mtu = number_in_file<std::uint64_t>(folder + "/mtu"); mtu && *mtu <= 1 << 20)
         interface.mtu_bytes = static_cast<std::uint32_t>(*mtu);
       if (const auto state = read_small_file(folder + "/operstate"); state && *state != "unknown")
         interface.up = *state == "up";

@@ -64,27 +64,21 @@ void LoopStream::sum_up(Memory total, std::span<const Memory> parts) {
         }});
 }
 
-void LoopStream::reduce(Memory to, std::span<const Memory> parts) {
+void LoopStream::reduce(Memory to, std::span<const Memory> parts, const NormCheck& check) {
   TROUPE_CHECK(to.size_bytes % sizeof(float) == 0, Code::invalid, "a reduction over ", to.size_bytes,
                " bytes, which are not whole f32");
   auto* sum = address_of<float>(to);
   const std::uint64_t count = to.size_bytes / sizeof(float);
   const auto from = resolve<float>(parts, to.size_bytes);
-  Words form{PieceKind::reduce, sum, count};
+  StepSums* found = nullptr;
+  if (check.sums.size_bytes != 0) {
+    check_size(check.sums, sizeof(StepSums), "the sums of a measured reduction");
+    found = address_of<StepSums>(check.sums);
+  }
+  Words form{PieceKind::reduce, sum, count, check.first_element, check.ranks.data(), check.ranks.size(), check.squares};
   for (const float* part : from) form.put(part);
-  push({std::move(form), {}, [=](WordReader) { reference::reduce(sum, from, count); }});
-}
-
-void LoopStream::reduce_with_norm(Memory to, std::span<const Memory> parts, const NormCheck& what) {
-  check_size(what.sums, sizeof(StepSums), "the sums of a measured reduction");
-  auto* sum = address_of<float>(to);
-  const std::uint64_t count = to.size_bytes / sizeof(float);
-  const auto from = resolve<float>(parts, to.size_bytes);
-  Words form{PieceKind::reduce_with_norm, sum,         count, what.first_element, what.ranks.data(),
-             what.ranks.size(),           what.squares};
-  for (const float* part : from) form.put(part);
-  push({std::move(form), Words{address_of<StepSums>(what.sums)},
-        [=](WordReader values) { reference::reduce_with_norm(sum, from, count, *values.take<StepSums*>(), what); }});
+  push({std::move(form), Words{found},
+        [=](WordReader values) { reference::reduce(sum, from, count, values.take<StepSums*>(), check); }});
 }
 
 void LoopStream::weighted_delta(Memory to, Memory anchor, Memory from, Memory sums) {
@@ -110,35 +104,26 @@ void LoopStream::clear(Memory memory) {
   push({Words{PieceKind::clear, at, bytes}, {}, [=](WordReader) { std::fill_n(at, bytes, std::byte{}); }});
 }
 
-void LoopStream::convert(Memory to, DType to_type, Memory from, DType from_type) {
-  const std::uint64_t count = from.size_bytes / size_bytes(from_type);
-  check_size(to, count * size_bytes(to_type), "the target of a conversion");
-  std::byte* target = address(to);
-  const std::byte* source = address(from);
-  push({Words{PieceKind::convert, target, to_type, source, from_type, count}, {}, [=](WordReader) {
-          convert_elements(target, to_type, source, from_type, count);
-        }});
-}
-
-void LoopStream::convert_with_residual(Memory to, DType to_type, Memory from, Memory residual) {
-  const std::uint64_t count = from.size_bytes / sizeof(float);
-  check_size(to, count * size_bytes(to_type), "the target of a conversion");
-  check_size(residual, from.size_bytes, "the residual of a conversion");
-  std::byte* target = address(to);
-  const auto* source = address_of<const float>(from);
-  auto* kept = address_of<float>(residual);
-  push({Words{PieceKind::convert_with_residual, target, to_type, source, kept, count}, {}, [=](WordReader) {
-          convert_elements_with_residual(target, to_type, source, kept, count);
-        }});
-}
-
-void LoopStream::add_converted(Memory to, Memory from, DType from_type) {
-  const std::uint64_t count = from.size_bytes / size_bytes(from_type);
-  check_size(to, count * sizeof(float), "what converted numbers are added to");
-  auto* target = address_of<float>(to);
-  const std::byte* source = address(from);
-  push({Words{PieceKind::add_converted, target, source, from_type, count}, {}, [=](WordReader) {
-          add_converted_elements(target, source, from_type, count);
+void LoopStream::convert(const NumberConversion& what) {
+  const DType to_type = what.to_type, from_type = what.from_type;
+  const std::uint64_t count = what.count();
+  check_size(what.to, count * size_bytes(to_type), "the target of a conversion");
+  std::byte* target = address(what.to);
+  const std::byte* source = address(what.from);
+  float* kept = nullptr;
+  if (what.residual.size_bytes != 0) {
+    check_size(what.residual, what.from.size_bytes, "the residual of a conversion");
+    kept = address_of<float>(what.residual);
+  }
+  push({Words{PieceKind::convert, target, to_type, source, from_type, kept, what.adds, count},
+        {},
+        [=, adds = what.adds](WordReader) {
+          if (adds)
+            add_converted_elements(reinterpret_cast<float*>(target), source, from_type, count);
+          else if (kept != nullptr)
+            convert_elements_with_residual(target, to_type, reinterpret_cast<const float*>(source), kept, count);
+          else
+            convert_elements(target, to_type, source, from_type, count);
         }});
 }
 

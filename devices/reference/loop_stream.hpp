@@ -24,13 +24,10 @@ class LoopStream : public Stream {
   void signal(Point point) final;
   void copy(Memory to, Memory from) final;
   void sum_up(Memory total, std::span<const Memory> parts) final;
-  void reduce(Memory to, std::span<const Memory> parts) final;
-  void reduce_with_norm(Memory to, std::span<const Memory> parts, const NormCheck& what) final;
+  void reduce(Memory to, std::span<const Memory> parts, const NormCheck& check) final;
   void weighted_delta(Memory to, Memory anchor, Memory from, Memory sums) final;
   void clear(Memory memory) final;
-  void convert(Memory to, DType to_type, Memory from, DType from_type) final;
-  void convert_with_residual(Memory to, DType to_type, Memory from, Memory residual) final;
-  void add_converted(Memory to, Memory from, DType from_type) final;
+  void convert(const NumberConversion& what) final;
   void digest(Memory to, Memory of) final;
   void add_update_squares(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) final;
   void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,

@@ -66,21 +66,16 @@ void add_update_squares(const RuleStep& rule, const UpdateAddresses& at, const f
   add_tensor_squares(at, rule, scale, sum);
 }
 
-void reduce_with_norm(float* to, std::span<const float* const> parts, std::uint64_t count, StepSums& sums,
-                      const NormCheck& what) {
-  reduce(to, parts, count);
-  const FlushDenormals flush;
-  check_gradient(sums, to, parts, count, what);
-}
-
 void weighted_delta(float* to, const float* anchor, const float* from, float samples, std::uint64_t count) {
   const FlushDenormals flush;
   for (std::uint64_t i = 0; i < count; ++i) to[i] = samples * (anchor[i] - from[i]);
 }
 
-void reduce(float* to, std::span<const float* const> parts, std::uint64_t count) {
+void reduce(float* to, std::span<const float* const> parts, std::uint64_t count, StepSums* sums,
+            const NormCheck& check) {
   const FlushDenormals flush;
   for (std::uint64_t i = 0; i < count; ++i) to[i] = add_up(parts, i);
+  if (sums != nullptr) check_gradient(*sums, to, parts, count, check);
 }
 
 }  // namespace troupe::reference

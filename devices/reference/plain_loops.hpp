@@ -28,12 +28,10 @@ bool update(const RuleStep& rule, std::uint64_t number, const UpdateAddresses& a
 
 /// Stream::add_update_squares as plain loops.
 void add_update_squares(const RuleStep& rule, const UpdateAddresses& at, const float* sum, const StepSums& total);
-/// Stream::reduce_with_norm as plain loops.
-void reduce_with_norm(float* to, std::span<const float* const> parts, std::uint64_t count, StepSums& sums,
-                      const NormCheck& what);
 /// Stream::weighted_delta as plain loops.
 void weighted_delta(float* to, const float* anchor, const float* from, float samples, std::uint64_t count);
-/// Stream::reduce as plain loops.
-void reduce(float* to, std::span<const float* const> parts, std::uint64_t count);
+/// Stream::reduce as plain loops. `sums`: those of the check; null: nothing is reported.
+void reduce(float* to, std::span<const float* const> parts, std::uint64_t count, StepSums* sums,
+            const NormCheck& check);
 
 }  // namespace troupe::reference

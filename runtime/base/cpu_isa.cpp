@@ -22,20 +22,17 @@ MaxCpuIsa max_cpu_isa() {
   return most;
 }
 
-bool may_use_avx2() {
+bool may_use(CpuIsa isa) {
+  if (isa == CpuIsa::baseline) return true;
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  return max_cpu_isa() >= MaxCpuIsa::avx2 && __builtin_cpu_supports("avx2");
-#else
-  return false;
-#endif
-}
-
-bool may_use_avx512() {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
+  if (isa == CpuIsa::avx2 || isa == CpuIsa::avx2_fma) {
+    return max_cpu_isa() >= MaxCpuIsa::avx2 && __builtin_cpu_supports("avx2") &&
+           (isa == CpuIsa::avx2 || __builtin_cpu_supports("fma"));
+  }
   return max_cpu_isa() >= MaxCpuIsa::avx512 && __builtin_cpu_supports("avx512f") &&
-         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl") && (isa == CpuIsa::avx512 || __builtin_cpu_supports("avx512bf16"));
 #else
   return false;
 #endif

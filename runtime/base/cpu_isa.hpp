@@ -10,9 +10,9 @@ enum class MaxCpuIsa : std::uint8_t { baseline, avx2, avx512, all };
 MaxCpuIsa parse_max_cpu_isa(const char* text);
 MaxCpuIsa max_cpu_isa();
 
-/// Whether this processor has, and max_cpu_isa() allows, the instructions that files compiled for AVX2 use.
-bool may_use_avx2();
-/// The same for AVX-512 with its parts F, BW, DQ and VL.
-bool may_use_avx512();
+/// Instruction sets that files of kernels are compiled for. avx512: its parts F, BW, DQ and VL.
+enum class CpuIsa : std::uint8_t { baseline, avx2, avx2_fma, avx512, avx512_bf16 };
+/// Whether this processor has, and max_cpu_isa() allows, these instructions.
+bool may_use(CpuIsa isa);
 
 }  // namespace troupe

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <sstream>
 
 namespace troupe {
 
@@ -15,6 +16,13 @@ std::string_view trimmed(std::string_view words) noexcept {
   constexpr std::string_view kSpace = " \t\r\n";
   const auto first = words.find_first_not_of(kSpace);
   return first == words.npos ? std::string_view{} : words.substr(first, words.find_last_not_of(kSpace) - first + 1);
+}
+
+std::vector<std::string> split(std::string_view words, char at) {
+  std::vector<std::string> parts;
+  std::istringstream in{std::string{words}};
+  for (std::string part; std::getline(in, part, at);) parts.push_back(std::move(part));
+  return parts;
 }
 
 std::string seconds(Clock::duration span) {

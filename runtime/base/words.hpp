@@ -8,6 +8,7 @@
 #include <string_view>
 #include <system_error>
 #include <type_traits>
+#include <vector>
 
 #include "runtime/base/clock.hpp"
 #include "runtime/base/error.hpp"
@@ -19,6 +20,8 @@ namespace troupe {
 std::string lower_case(std::string_view words);
 /// Removes spaces, tabs and line ends at both ends.
 std::string_view trimmed(std::string_view words) noexcept;
+/// The parts of `words` before each character `at`, and what is left behind the last one, if anything is.
+std::vector<std::string> split(std::string_view words, char at);
 /// The number that the whole text is, an integer in `base` or a decimal one; nothing: it is something else, or a Number
 /// does not hold it.
 template <class Number>

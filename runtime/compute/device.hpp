@@ -36,6 +36,9 @@ class BucketSink {
   ~BucketSink() = default;
 };
 
+/// How many announced batches a replica may have in its device's memory at once, and a plan counts on.
+inline constexpr std::size_t kMostAnnounced = 3;
+
 /// A copy of a model on a device. It knows no policy: it computes gradients of batches. Threads: one caller at a time.
 class Replica {
  public:

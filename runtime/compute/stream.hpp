@@ -28,7 +28,7 @@ struct StepSums {
   // Over ranks.
   std::uint64_t stop_requests = 0;  // number of ranks that ask to end the run after this step
   std::uint64_t still_saving = 0;   // number of ranks that are still writing a checkpoint when they begin this step
-  // Over the elements that reduce_with_norm() saw.
+  // Over the elements that reduce() checked.
   double gradient_squares = 0;
   std::uint64_t bad_gradient = 0;  // bad_at() of the first element that is not finite; 0: all are
   /// A rank's own sums: its rank + 1, whatever its loss. A total: the first rank with a non-finite loss, + 1; 0: none.
@@ -118,14 +118,28 @@ struct StripeMemory {
   Memory squares;  // as many TensorSquares: those of whole tensors by the time when an update begins
 };
 
-/// What Stream::reduce_with_norm computes, and where it writes the result.
+/// What Stream::reduce reports about its result: the sum of its squares (in f64, as check_gradient), and its first
+/// element that is not finite, with the rank that caused it.
 struct NormCheck {
-  Memory sums;                      // a StepSums, to which the result is added
+  Memory sums;                      // a StepSums, to which that is added; empty: nothing is reported
   std::uint64_t first_element = 0;  // first measured element, counted in the group
   std::span<const Rank> ranks{};    // the ranks of the parts; outlives the work. Empty: part r is rank r's
   bool squares = true;              // whether to add up squares; otherwise only the finite check is made
 
   std::uint64_t rank_of(std::uint64_t part) const noexcept { return ranks.empty() ? part : ranks[part].value; }
+};
+
+/// What Stream::convert does: to[i] = from[i] + residual[i], rounded to the nearest value of `to_type`, ties to even;
+/// NaN stays NaN. The same number of elements everywhere.
+struct NumberConversion {
+  Memory to;
+  DType to_type;
+  Memory from;
+  DType from_type;
+  Memory residual{};  // f32, as is `from` then: becomes the rounding error, or 0 where that is not finite. Empty: none
+  bool adds = false;  // to[i] += from[i] instead; `to` is f32, and there is no residual
+
+  std::uint64_t count() const noexcept { return from.size_bytes / size_bytes(from_type); }
 };
 
 /// A queue of work on one device, executed in the order of enqueueing; every call only enqueues and returns. The first
@@ -147,28 +161,18 @@ class Stream {
   /// them.
   virtual void sum_up(Memory total, std::span<const Memory> parts) = 0;
   /// to[i] = sum of parts[.][i] in the order of `parts`; f32, all of the same size. `to` may be one of the parts.
-  virtual void reduce(Memory to, std::span<const Memory> parts) = 0;
-  /// Like reduce, and reports about the result in `to`: the sum of its squares (in f64, as check_gradient), and its
-  /// first element that is not finite, with the rank that caused it.
-  virtual void reduce_with_norm(Memory to, std::span<const Memory> parts, const NormCheck& what) = 0;
+  virtual void reduce(Memory to, std::span<const Memory> parts, const NormCheck& check) = 0;
+  void reduce(Memory to, std::span<const Memory> parts) { reduce(to, parts, {}); }
   /// to[i] = samples * (anchor[i] - from[i]), with the samples of the StepSums at `sums`; f32, all of the same size.
   /// `to` may be one of the others.
   virtual void weighted_delta(Memory to, Memory anchor, Memory from, Memory sums) = 0;
   /// Writes zero bytes.
   virtual void clear(Memory memory) = 0;
-  /// to[i] = from[i], rounded to the nearest value of `to_type`, ties to even; NaN stays NaN. The same number of
-  /// elements. Throws Error{unsupported} if the device cannot do it.
-  virtual void convert(Memory /*to*/, DType /*to_type*/, Memory /*from*/, DType /*from_type*/) {
-    fail(Code::unsupported, "this device converts no numbers; leave update.compress out");
-  }
-  /// to[i] = from[i] + residual[i], rounded as by convert(); residual[i] = the rounding error, or 0 where that is not
-  /// finite. `from` and `residual` are f32. Throws like convert().
-  virtual void convert_with_residual(Memory /*to*/, DType /*to_type*/, Memory /*from*/, Memory /*residual*/) {
-    fail(Code::unsupported, "this device keeps no residual of what it converts; leave update.error_feedback out");
-  }
-  /// to[i] += from[i]; `to` is f32. Throws like convert().
-  virtual void add_converted(Memory /*to*/, Memory /*from*/, DType /*from_type*/) {
-    fail(Code::unsupported, "this device converts no numbers; leave update.compress out");
+  /// Throws Error{unsupported} if the device cannot do it.
+  virtual void convert(const NumberConversion& what) {
+    fail(Code::unsupported, what.residual.size_bytes == 0
+                                ? "this device converts no numbers; leave update.compress out"
+                                : "this device keeps no residual of what it converts; leave update.error_feedback out");
   }
   /// Writes the xxh3 of the bytes at `of` to `to`, as a u64. Throws Error{unsupported} if the device cannot do
   /// it.

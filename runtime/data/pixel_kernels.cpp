@@ -7,8 +7,8 @@ namespace troupe::detail {
 std::vector<const PixelKernels*> usable_pixel_kernels() {
   std::vector<const PixelKernels*> usable{&kBaselinePixelKernels};
 #if defined(TROUPE_PIXEL_KERNELS_X86)
-  if (may_use_avx2()) usable.push_back(&kAvx2PixelKernels);
-  if (may_use_avx512()) usable.push_back(&kAvx512PixelKernels);
+  if (may_use(CpuIsa::avx2)) usable.push_back(&kAvx2PixelKernels);
+  if (may_use(CpuIsa::avx512)) usable.push_back(&kAvx512PixelKernels);
 #endif
   return usable;
 }

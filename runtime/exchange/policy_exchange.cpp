@@ -574,8 +574,8 @@ class PolicyExchange final : public Exchange {
   /// Looks for a number in this rank's gradients that is not finite; the sums tell of it.
   void check_own(Stream& stream) {
     self_ = memory_.mine.front().stripe.owner;
-    stream.reduce_with_norm(memory_.gradients, std::array{memory_.gradients},
-                            {sums_, 0, std::span{&self_, 1}, /*squares=*/false});
+    stream.reduce(memory_.gradients, std::array{memory_.gradients},
+                  {sums_, 0, std::span{&self_, 1}, /*squares=*/false});
   }
 
   /// A shard takes what it gets, so what is not finite is replaced by nothing: no gradient of no samples.

@@ -64,10 +64,10 @@ float from_bf16(std::uint16_t value) noexcept;
 /// Converts `count` elements, or copies them if the types are the same.
 void convert_elements(std::byte* to, DType to_type, const std::byte* from, DType from_type,
                       std::uint64_t count) noexcept;
-/// Like Stream::convert_with_residual.
+/// Like Stream::convert with a residual.
 void convert_elements_with_residual(std::byte* to, DType to_type, const float* from, float* residual,
                                     std::uint64_t count) noexcept;
-/// Like Stream::add_converted.
+/// Like Stream::convert that adds.
 void add_converted_elements(float* to, const std::byte* from, DType from_type, std::uint64_t count) noexcept;
 
 /// The layout of one batch in a slot of a pool: field after field, each [rows, its shape] row-major, beginning at a

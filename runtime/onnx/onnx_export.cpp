@@ -191,7 +191,7 @@ class OnnxGraph {
     return name;
   }
 
-  std::uint32_t input_tensor(std::size_t index = 0) const { return graph_.inputs_of(layer_)[index]; }
+  std::uint32_t input_tensor() const { return graph_.inputs_of(layer_).front(); }
   const Shape& input_shape() const { return graph_.shape_of(input_tensor()); }
   Tensor& output_tensor() { return tensors_[graph_.output_tensor(layer_)]; }
   std::string plain(std::uint32_t tensor) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "runtime/compute/device.hpp"
 #include "runtime/memory/lifetimes.hpp"
 #include "runtime/model/curves_before_pools.hpp"
 #include "runtime/model/fused_relu_gradients.hpp"
@@ -29,9 +30,6 @@ constexpr std::uint64_t kLossOfRow = 16, kNumbersOfRow = 8, kMomentsOfChannel = 
                         kLinkOfToken = 8;
 /// The largest window of a max pool whose index has one byte.
 constexpr std::uint64_t kWindowOfAByte = 256;
-
-/// Batches that are brought to the GPU's memory ahead of their steps.
-constexpr std::uint64_t kAnnounced = 3;
 
 std::uint64_t on_a_boundary(std::uint64_t bytes) noexcept { return (bytes + 255) / 256 * 256; }
 
@@ -69,7 +67,7 @@ class ReplicaMemoryOf {
     }
     activations += gradients() + on_a_boundary(scratch) + on_a_boundary(sizeof(std::uint64_t));
     activations +=
-        kAnnounced * on_a_boundary(BatchLayout{static_cast<std::uint32_t>(rows_), graph_.fields()}.size_bytes());
+        kMostAnnounced * on_a_boundary(BatchLayout{static_cast<std::uint32_t>(rows_), graph_.fields()}.size_bytes());
     return {activations, kProductParts, 2 * kWorkspace + landing() + relu_masks(), dnn()};
   }
 

@@ -62,15 +62,13 @@ std::string CpuSet::list() const { return ranges(numbers()); }
 
 CpuSet CpuSet::from_list(std::string_view text) {
   CpuSet set;
-  for (std::string_view left = text; !left.empty();) {
-    const auto comma = left.find(',');
-    const std::string_view part = left.substr(0, comma);
+  for (const std::string& words : split(text, ',')) {
+    const std::string_view part = words;
     const auto dash = part.find('-');
     const auto first = parsed<std::uint32_t>(part.substr(0, dash), 10, text);
     const auto last = dash == std::string_view::npos ? first : parsed<std::uint32_t>(part.substr(dash + 1), 10, text);
     TROUPE_CHECK(first <= last && last < kEnd, Code::invalid, '"', text.substr(0, 80), "\" is not a set of processors");
     for (std::uint32_t cpu = first; cpu <= last; ++cpu) set.add(cpu);
-    left = comma == std::string_view::npos ? std::string_view{} : left.substr(comma + 1);
   }
   return set;
 }

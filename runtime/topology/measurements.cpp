@@ -24,39 +24,32 @@ constexpr std::size_t kMostMeasurementBytes = std::size_t{4} << 20;
 constexpr std::size_t kMostFigures = 65'536;  // of each kind
 constexpr std::size_t kMostWordBytes = 256;
 
-template <class Visit>
-void each_field(Visit&& visit, Repeats& of) {
+void each_field(auto&& visit, Repeats& of) {
   visit("median", of.median), visit("least", of.least), visit("most", of.most);
 }
-template <class Visit>
-void each_field(Visit&& visit, CopyFigure& of) {
+void each_field(auto&& visit, CopyFigure& of) {
   visit("cores_numa", of.cores_numa), visit("memory_numa", of.memory_numa), visit("cores", of.cores);
   visit("bytes", of.bytes), visit("bytes_per_second", of.bytes_per_second);
 }
-template <class Visit>
-void each_field(Visit&& visit, ComputeFigure& of) {
+void each_field(auto&& visit, ComputeFigure& of) {
   visit("dtype", of.dtype), visit("rows", of.rows), visit("layers", of.layers), visit("units", of.units);
   visit("devices", of.devices), visit("threads", of.threads), visit("flops_per_second", of.flops_per_second);
 }
-template <class Visit>
-void each_field(Visit&& visit, MessageFigure& of) {
+void each_field(auto&& visit, MessageFigure& of) {
   visit("means", of.means), visit("from", of.from), visit("to", of.to), visit("same_node", of.same_node);
   visit("bytes", of.bytes), visit("seconds", of.seconds), visit("bytes_per_second", of.bytes_per_second);
   visit("bytes_per_second_both_ways", of.both_ways);
 }
-template <class Visit>
-void each_field(Visit&& visit, GpuFigure& of) {
+void each_field(auto&& visit, GpuFigure& of) {
   visit("bus", of.bus), visit("model", of.model), visit("products", of.products);
   visit("bytes_per_second", of.bytes_per_second), visit("launch_seconds", of.launch_seconds);
   visit("kernel_seconds", of.kernel_seconds), visit("compute", of.compute), visit("own", of.own);
 }
-template <class Visit>
-void each_field(Visit&& visit, GpuLinkFigure& of) {
+void each_field(auto&& visit, GpuLinkFigure& of) {
   visit("from", of.from), visit("to", of.to), visit("bytes", of.bytes);
   visit("seconds", of.seconds), visit("bytes_per_second", of.bytes_per_second);
 }
-template <class Visit>
-void each_field(Visit&& visit, Measurements& of) {
+void each_field(auto&& visit, Measurements& of) {
   visit("date", of.date), visit("versions", of.versions), visit("host", of.host), visit("cpu_model", of.cpu_model);
   visit("cores", of.cores), visit("busy", of.busy), visit("winograd", of.winograd), visit("copies", of.copies);
   visit("compute", of.compute), visit("messages", of.messages);

@@ -125,8 +125,8 @@ Ring find_ring(const RateMatrix& rates) {
   return ring;
 }
 
-Tree find_tree(const RateMatrix& rates, std::size_t root) {
-  Tree tree{.parent = std::vector<std::size_t>(rates.count, root), .slowest = std::numeric_limits<double>::infinity()};
+Tree find_tree(const RateMatrix& rates) {
+  Tree tree{.parent = std::vector<std::size_t>(rates.count), .slowest = std::numeric_limits<double>::infinity()};
   if (rates.count == 0) return tree;
   std::vector<bool> in(rates.count);
   std::vector<double> best(rates.count, -1);  // by member outside of the tree: its fastest edge, from its parent
@@ -139,7 +139,7 @@ Tree find_tree(const RateMatrix& rates, std::size_t root) {
       tree.parent[j] = member;
     }
   };
-  take(root);
+  take(0);
   for (std::size_t step = 1; step < rates.count; ++step) {
     std::size_t next = rates.count;
     for (std::size_t j = 0; j < rates.count; ++j) {

@@ -28,12 +28,12 @@ struct Ring {
 /// 100,000 steps, and not every rate is tried where there are many.
 Ring find_ring(const RateMatrix& rates);
 
-/// A tree over all members from `root`, parent[root] = root, whose slowest edge is the fastest (a maximum spanning
+/// A tree over all members from the first one, parent[0] = 0, whose slowest edge is the fastest (a maximum spanning
 /// tree).
 struct Tree {
   std::vector<std::size_t> parent;
   double slowest = 0;
 };
-Tree find_tree(const RateMatrix& rates, std::size_t root = 0);
+Tree find_tree(const RateMatrix& rates);
 
 }  // namespace troupe::topology

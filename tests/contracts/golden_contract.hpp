@@ -170,8 +170,7 @@ class GoldenContract : public DeviceWorld {
     for (std::size_t p = 0; p < entries.size() && needs_verdict(rule); ++p) {
       if (parameters[p].is_statistic()) continue;
       const Memory gradient = part_of(model.memory.gradients, p, sizeof(float));
-      stream.reduce_with_norm(gradient, std::span{&gradient, 1},
-                              {.sums = model.sums, .first_element = entries[p].first});
+      stream.reduce(gradient, std::span{&gradient, 1}, {.sums = model.sums, .first_element = entries[p].first});
     }
     for (std::size_t p = 0; p < entries.size(); ++p) {
       StripeMemory stripe;

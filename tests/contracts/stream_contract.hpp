@@ -257,7 +257,7 @@ TEST_P(StreamContract, ReducesWithNormWithTheBitsOfTheDefinition) {
       StepSums expected{.loss = 3, .samples = 2, .gradient_squares = 0.5};
       check_gradient(expected, sum.data(), {}, count, {{}, 70});
       const Memory sums = put_sums(StepSums{.loss = 3, .samples = 2, .gradient_squares = 0.5});
-      stream->reduce_with_norm(parts.back(), parts, {sums, 70});
+      stream->reduce(parts.back(), parts, {sums, 70});
       finish(*stream);
       EXPECT_EQ(get(parts.back()), sum);
       EXPECT_EQ(value<StepSums>(sums).gradient_squares, expected.gradient_squares);
@@ -276,7 +276,7 @@ TEST_P(StreamContract, NamesTheFirstElementThatIsNotFiniteAndWhoMadeItSo) {
     values[0][where] = first, values[1][where] = second, values[2][where] = third;
     const std::vector<Memory> parts{put(values[0]), put(values[1]), put(values[2])};
     const Memory sums = put_sums(StepSums{.samples = 2});
-    stream->reduce_with_norm(parts[1], parts, {sums, 5000});
+    stream->reduce(parts[1], parts, {sums, 5000});
     finish(*stream);
     EXPECT_FALSE(std::isfinite(value<StepSums>(sums).gradient_squares));
     return value<StepSums>(sums).bad_gradient;
@@ -301,7 +301,7 @@ TEST_P(StreamContract, NamesTheRankWhoseThePartIsAndLeavesSquaresOutWhereTheyAre
   const auto found = [&](std::uint64_t first) {
     write_sums(sums, {.samples = 2, .gradient_squares = 0.25});
     const std::vector<Memory> some{in(parts[0], first), in(parts[1], first), in(parts[2], first)};
-    stream->reduce_with_norm(some[0], some, {sums, first, ranks, /*squares=*/false});
+    stream->reduce(some[0], some, {sums, first, ranks, /*squares=*/false});
     finish(*stream);
     EXPECT_EQ(value<StepSums>(sums).gradient_squares, 0.25);
     return value<StepSums>(sums).bad_gradient;
@@ -370,12 +370,12 @@ TEST_P(StreamContract, ConvertsNumbersToTheNearestOfTheOtherTypeAndBack) {
   const Memory from = put(values), back = put(std::vector<float>(values.size(), 7.0F));
   const Memory packed = put(std::span<const std::uint16_t>{std::vector<std::uint16_t>(values.size(), 7)});
   try {
-    stream->convert(packed, DType::bf16, from, DType::f32);
+    stream->convert({packed, DType::bf16, from, DType::f32});
   } catch (const Error& error) {
     ASSERT_EQ(error.code(), Code::unsupported);
     GTEST_SKIP() << error.what();
   }
-  stream->convert(back, DType::f32, packed, DType::bf16);
+  stream->convert({back, DType::f32, packed, DType::bf16});
   finish(*stream);
   const std::vector<float> found = get(back);
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -396,12 +396,12 @@ TEST_P(StreamContract, KeepsWhatRoundingTakesAwayForTheNextTime) {
   const Memory packed = put(std::span<const std::uint16_t>{std::vector<std::uint16_t>(values.size(), 7)});
   const Memory back = put(std::vector<float>(values.size(), 7.0F));
   try {
-    stream->convert_with_residual(packed, DType::bf16, from, residual);
+    stream->convert({packed, DType::bf16, from, DType::f32, residual});
   } catch (const Error& error) {
     ASSERT_EQ(error.code(), Code::unsupported);
     GTEST_SKIP() << error.what();
   }
-  stream->convert(back, DType::f32, packed, DType::bf16);
+  stream->convert({back, DType::f32, packed, DType::bf16});
   finish(*stream);
   const std::vector<float> found = get(back), left = get(residual);
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -422,8 +422,8 @@ TEST_P(StreamContract, AddsNumbersOfAnotherType) {
   }
   const Memory to = put(sums), from = put(std::span<const std::uint16_t>{halves}), plain = put(values);
   try {
-    stream->add_converted(to, from, DType::bf16);
-    stream->add_converted(to, plain, DType::f32);
+    stream->convert({.to = to, .to_type = DType::f32, .from = from, .from_type = DType::bf16, .adds = true});
+    stream->convert({.to = to, .to_type = DType::f32, .from = plain, .from_type = DType::f32, .adds = true});
   } catch (const Error& error) {
     ASSERT_EQ(error.code(), Code::unsupported);
     GTEST_SKIP() << error.what();

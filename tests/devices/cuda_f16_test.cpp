@@ -83,7 +83,7 @@ class CudaF16 : public contracts::DeviceWorld {
     for (std::uint64_t step = 1; step <= steps; ++step) {
       stream->clear(sums);
       replica->step(*stream, batch, kRows, sums, sink);
-      stream->reduce_with_norm(memory.gradients, std::array{memory.gradients}, {sums, 0, {}, /*squares=*/false});
+      stream->reduce(memory.gradients, std::array{memory.gradients}, {sums, 0, {}, /*squares=*/false});
       stream->update(rule_step(rule, step), step, stripe, std::array{memory.gradients}, sums);
       if (scaling) stream->adapt_loss_scale(memory.loss_scale, *scaling, ScaleVerdict::common, sums, 1);
       finish(*stream);
@@ -183,7 +183,7 @@ TEST_P(CudaF16, PushesNothingOfAGradientThatOverflows) {
   const std::array ranks{Rank{3}};
   const auto stream = device().stream();
   for (const auto& [gradient, of] : {std::pair{gradients, sums}, std::pair{fine, others}}) {
-    stream->reduce_with_norm(gradient, std::array{gradient}, {of, 10, ranks, /*squares=*/false});
+    stream->reduce(gradient, std::array{gradient}, {of, 10, ranks, /*squares=*/false});
     stream->leave_out_bad(gradient, of);
   }
   finish(*stream);

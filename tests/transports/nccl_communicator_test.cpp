@@ -56,37 +56,7 @@ Status end_of(WorkingGroup& group, std::uint32_t rank) {
 }
 
 TEST(NcclCommunicator, ReplaysRecordedStepsWithItsCalls) {
-  constexpr std::uint64_t kSteps = 12;
-  const GroupSpec spec = plain_group(3);
-  std::vector<Programs> programs(spec.ranks);
-  WorkingGroup group{spec, with({})};
-  std::vector<std::vector<Memory>> seen(spec.ranks);
-  for (std::uint64_t step = 0; step < kSteps; ++step)
-    for (std::uint32_t r = 0; r < spec.ranks; ++r) {
-      RankView& view = group.world->rank(r);
-      const Bucket& bucket = spec.buckets[0];
-      group.enqueue_gradients(r, step, bucket, WorkingGroup::put(view, SerialRun::gradients(spec, r, step)));
-      const StripeMemory mine = group.part_of(r, bucket);
-      view.stream->enqueue(programs[r], [&] {
-        const Point updated = view.communicator->reduce_update_gather(
-            *view.stream, group.work_of(r, step, bucket, {&mine, 1}), rule_step(spec.rule, step + 1));
-        view.stream->wait(updated);
-      });
-      seen[r].push_back(view.arena->allocate(spec.elements * sizeof(float)));
-      view.stream->copy(seen[r].back(), view.parameters);
-    }
-  ASSERT_TRUE(group.finish());
-  SerialRun serial{spec};
-  for (std::uint64_t step = 0; step < kSteps; ++step) {
-    serial.take_step(step);
-    for (std::uint32_t r = 0; r < spec.ranks; ++r)
-      ASSERT_EQ(WorkingGroup::get<float>(group.world->rank(r), seen[r][step]), serial.parameters)
-          << "step " << step << ", rank " << r;
-  }
-  for (const Programs& kept : programs) EXPECT_GE(kept.replayed(), kSteps / 2);
-  // NCCL's graphs end before its communicators.
-  for (std::uint32_t r = 0; r < spec.ranks; ++r) ASSERT_TRUE(end_of(group, r).ok());
-  for (Programs& kept : programs) kept = {};
+  expect_bits_of_a_serial_run(plain_group(3), with({}), /*as_pieces=*/true);
 }
 
 /// A group with two buckets.

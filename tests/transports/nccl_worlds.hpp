@@ -84,4 +84,45 @@ class NcclWorld final : public DeviceGroup {
   std::vector<std::unique_ptr<NcclCommunicator>> communicators_;
 };
 
+/// Steps of a group with one bucket, whose exchanges are enqueued `as_pieces` of recorded work or call by call; after
+/// each, all ranks have the bits of a serial run.
+inline void expect_bits_of_a_serial_run(const GroupSpec& spec, const CommunicatorCase& with, bool as_pieces) {
+  constexpr std::uint64_t kSteps = 12;
+  std::vector<Programs> programs(spec.ranks);
+  WorkingGroup group{spec, with};
+  std::vector<std::vector<Memory>> seen(kSteps);
+  for (std::uint64_t step = 0; step < kSteps; ++step)
+    for (std::uint32_t r = 0; r < spec.ranks; ++r) {
+      RankView& view = group.world->rank(r);
+      const Bucket& bucket = spec.buckets[0];
+      group.enqueue_gradients(r, step, bucket, WorkingGroup::put(view, SerialRun::gradients(spec, r, step)));
+      const StripeMemory mine = group.part_of(r, bucket);
+      const auto exchange = [&] {
+        view.stream->wait(view.communicator->reduce_update_gather(
+            *view.stream, group.work_of(r, step, bucket, {&mine, 1}), rule_step(spec.rule, step + 1)));
+      };
+      if (as_pieces)
+        view.stream->enqueue(programs[r], exchange);
+      else
+        exchange();
+      seen[step].push_back(view.arena->allocate(spec.elements * sizeof(float)));
+      view.stream->copy(seen[step].back(), view.parameters);
+    }
+  ASSERT_TRUE(group.finish());
+  SerialRun serial{spec};
+  for (std::uint64_t step = 0; step < kSteps; ++step) {
+    serial.take_step(step);
+    for (std::uint32_t r = 0; r < spec.ranks; ++r)
+      ASSERT_EQ(WorkingGroup::get<float>(group.world->rank(r), seen[step][r]), serial.parameters)
+          << "step " << step << ", rank " << r;
+  }
+  for (const Programs& kept : programs) EXPECT_TRUE(!as_pieces || kept.replayed() >= kSteps / 2);
+  // NCCL's graphs end before its communicators.
+  for (std::uint32_t r = 0; r < spec.ranks; ++r) {
+    const auto statuses = group.reach({{r, group.world->rank(r).stream->mark()}});
+    ASSERT_TRUE(statuses && statuses->front().ok());
+  }
+  programs.clear();
+}
+
 }  // namespace troupe::contracts

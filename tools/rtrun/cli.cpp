@@ -168,8 +168,7 @@ void add_common(CLI::App& app, CommandLine& line) {
 /// Reads "ranks=16,nodes=4"; throws Error{invalid}.
 void take_what_if(const std::vector<std::string>& wishes, WhatIf& what_if) {
   for (const std::string& wish : wishes) {
-    std::istringstream words{wish};
-    for (std::string word; std::getline(words, word, ',');) {
+    for (const std::string& word : split(wish, ',')) {
       const std::size_t equals = std::min(word.find('='), word.size());
       const std::string name = word.substr(0, equals);
       std::uint32_t* const to = name == "nodes"   ? &what_if.nodes
@@ -182,14 +181,6 @@ void take_what_if(const std::vector<std::string>& wishes, WhatIf& what_if) {
                    ", and not ", word);
       *to = number;
     }
-  }
-}
-
-void take_nodes(const std::string& nodes, CommandLine& line) {
-  std::istringstream words{nodes};
-  for (std::string word; std::getline(words, word, ',');) {
-    TROUPE_CHECK(!word.empty(), Code::invalid, "--nodes has an empty entry; write FILE:N,FILE:N");
-    line.nodes.push_back(rttopo::file_count(word));
   }
 }
 
@@ -287,7 +278,7 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
     app.parse(argc, argv);
     TROUPE_CHECK(plan.count("--nodes") == 0 || !nodes.empty(), Code::invalid,
                  "--nodes is empty; write FILE:N,FILE:N, or leave it out for this host");
-    take_nodes(nodes, line);
+    line.nodes = rttopo::file_counts(nodes);
     take_what_if(what_if, line.what_if);
   } catch (const CLI::ParseError& error) {
     return usage_error(app, error, words, out, err);

@@ -1,9 +1,9 @@
 #include "tools/rtrun/plan_json.hpp"
 
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "runtime/base/detail/json.hpp"
+#include "runtime/base/words.hpp"
 #include "runtime/planning/detail/amounts.hpp"
 
 namespace troupe::rtrun {
@@ -33,8 +33,7 @@ void add_basis(ordered_json& to, const PredictedJob& job) {
     to["figures"].push_back(
         {{"what", figure.what}, {"value", figure.value}, {"unit", figure.unit}, {"modelled", figure.is_modelled}});
   to["basis"] = job.prediction.basis;
-  std::istringstream lines{job.remarks};
-  for (std::string line; std::getline(lines, line);)
+  for (const std::string& line : split(job.remarks, '\n'))
     to["basis"].push_back(line.starts_with("- ") ? line.substr(2) : line);
 }
 

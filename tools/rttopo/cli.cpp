@@ -162,11 +162,7 @@ void refuse_empty(const CLI::App& app) {
 void take_sources(const Sources& sources, CommandLine& line) {
   if (!sources.input.empty()) line.files.push_back({sources.input});
   line.run = sources.run;
-  std::istringstream words{sources.nodes};
-  for (std::string word; std::getline(words, word, ',');) {
-    TROUPE_CHECK(!word.empty(), Code::invalid, "--nodes has an empty entry; write FILE:N,FILE:N");
-    line.files.push_back(file_count(word));
-  }
+  for (FileCount& each : file_counts(sources.nodes)) line.files.push_back(std::move(each));
 }
 
 }  // namespace

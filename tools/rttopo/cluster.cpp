@@ -9,6 +9,7 @@
 #include "devices/discovery/machine_discovery.hpp"
 #include "runtime/base/detail/json.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/base/words.hpp"
 #include "runtime/topology/machine_json.hpp"
 #include "runtime/topology/reading.hpp"
 
@@ -23,6 +24,15 @@ FileCount file_count(const std::string& word) {
   TROUPE_CHECK(error == std::errc{} && count >= 1 && count <= kMostNodes, Code::invalid, "\"", word,
                "\": the number of machines must be from 1 to ", kMostNodes);
   return {word.substr(0, colon), count};
+}
+
+std::vector<FileCount> file_counts(const std::string& words) {
+  std::vector<FileCount> all;
+  for (const std::string& word : split(words, ',')) {
+    TROUPE_CHECK(!word.empty(), Code::invalid, "--nodes has an empty entry; write FILE:N,FILE:N");
+    all.push_back(file_count(word));
+  }
+  return all;
 }
 
 namespace {

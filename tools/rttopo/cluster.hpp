@@ -25,6 +25,8 @@ struct FileCount {
 };
 /// Throws Error{invalid} for 0 and for more than kMostNodes.
 FileCount file_count(const std::string& word);
+/// Of --nodes: "a.xml:4,b.xml". Throws Error{invalid} also for an empty entry.
+std::vector<FileCount> file_counts(const std::string& words);
 inline constexpr std::uint32_t kMostNodes = 65'536;
 
 /// Reads the files ("-": stdin), each of which describes one machine or, as `rttopo show --json` prints them, several;

@@ -106,7 +106,7 @@ Point ArenaCommunicator::gather_gradients(Stream& stream, const BucketWork& work
     if (part.stripe.count == 0) continue;
     collect_gradients(group_, work, part.stripe, parts_);
     // No other rank reads this rank's gradients over the stripe that it updates itself.
-    stream.reduce_with_norm(parts_[group_.rank.value], parts_, {work.sums, part.stripe.first, {}, work.squares});
+    stream.reduce(parts_[group_.rank.value], parts_, {work.sums, part.stripe.first, {}, work.squares});
   }
   return {};
 }

@@ -131,8 +131,8 @@ Point HierarchicalCommunicator::gather_gradients(Stream& stream, const BucketWor
   if (work.first) node_stream_.clear(group_.found);
   for_each_range(sets_, work, rank(), [&](Counterparts& set, BucketWork& part) {
     if (part.bucket.count > 0)
-      node_stream_.reduce_with_norm(part.gradients, of_members(part.gradients),
-                                    {group_.found, part.bucket.first, group_.names, /*squares=*/false});
+      node_stream_.reduce(part.gradients, of_members(part.gradients),
+                          {group_.found, part.bucket.first, group_.names, /*squares=*/false});
     points_.push_back(set.communicator->gather_gradients(node_stream_, part));
   });
   const Point all = joined(work.bucket.index);

@@ -107,8 +107,8 @@ void NestedCommunicator::give_out(const Behind& next) {
                       shares(bucket.index, elements(group_.parameters, bucket.first, bucket.count, sizeof(float))));
   for (const Stripe& part : shares_[bucket.index]) {
     if (group_.half.size_bytes == 0 || part.owner == within_->rank()) continue;
-    node_stream_.convert(elements(group_.half, part.first, part.count, size_bytes(group_.copy_type)), group_.copy_type,
-                         elements(group_.parameters, part.first, part.count, sizeof(float)), DType::f32);
+    node_stream_.convert({elements(group_.half, part.first, part.count, size_bytes(group_.copy_type)), group_.copy_type,
+                          elements(group_.parameters, part.first, part.count, sizeof(float)), DType::f32});
   }
   node_stream_.signal({group_.updated, ++given_out_});
   const Point done = node_stream_.mark();
@@ -140,8 +140,8 @@ Point NestedCommunicator::gather_gradients(Stream& stream, const BucketWork& wor
   give_out_all();
   take_over(stream, work);
   if (work.first) node_stream_.clear(group_.found);
-  node_stream_.reduce_with_norm(work.gradients, {&work.gradients, 1},
-                                {group_.found, work.bucket.first, {&group_.rank, 1}, /*squares=*/false});
+  node_stream_.reduce(work.gradients, {&work.gradients, 1},
+                      {group_.found, work.bucket.first, {&group_.rank, 1}, /*squares=*/false});
   within_->reduce_scatter(node_stream_, shares(work.bucket.index, work.gradients));
   std::vector<Point> gathered;
   for_each_range(sets_, work, rank(), [&](Counterparts& set, BucketWork& part) {

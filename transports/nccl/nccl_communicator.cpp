@@ -368,8 +368,8 @@ void NcclCommunicator::publish(Stream& stream, const Bucket& bucket) {
   for (std::uint32_t r = 0; r < ranks(); ++r) {
     const Stripe& part = owned(bucket)[r];
     if (Rank{r} == group_.rank || part.count == 0) continue;
-    stream.convert(elements(group_.half, part.first, part.count, size_bytes(group_.copy_type)), group_.copy_type,
-                   parts[r], DType::f32);
+    stream.convert({elements(group_.half, part.first, part.count, size_bytes(group_.copy_type)), group_.copy_type,
+                    parts[r], DType::f32});
   }
 }
 
@@ -394,8 +394,8 @@ Point NcclCommunicator::gather_gradients(Stream& stream, const BucketWork& work)
     add_gradients(stream, work, parts, true);
     if (link_ != nullptr) call(stream, Kind::measure, work.bucket.index, sizes_of(parts));
     if (part.stripe.count > 0)
-      stream.reduce_with_norm(parts[group_.rank.value], contributions_,
-                              {work.sums, part.stripe.first, group_.names, work.squares});
+      stream.reduce(parts[group_.rank.value], contributions_,
+                    {work.sums, part.stripe.first, group_.names, work.squares});
   });
 }
 

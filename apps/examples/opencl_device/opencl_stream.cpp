@@ -156,36 +156,32 @@ void OpenClStream::sum_up(Memory total, std::span<const Memory> parts) {
   });
 }
 
-void OpenClStream::reduce(Memory to, std::span<const Memory> parts) {
+void OpenClStream::reduce(Memory to, std::span<const Memory> parts, const NormCheck& check) {
   TROUPE_CHECK(to.size_bytes % sizeof(float) == 0, Code::invalid, "a reduction over ", to.size_bytes,
                " bytes, which are not whole f32");
   check_size(to, to.size_bytes);
   check_parts(parts, to.size_bytes);
+  if (check.sums.size_bytes != 0) check_size(check.sums, sizeof(StepSums));
   const cl_ulong count = to.size_bytes / sizeof(float);
   if (count == 0) return;
   unless_ended([&] {
     in_fours(use(to), parts, to.size_bytes, [&](Place target, const std::array<Place, 4>& four, cl_uint added) {
       run(Kernel::reduce, {pieces(count, kChunkElements), 1}, target, four[0], four[1], four[2], four[3], added, count);
     });
+    if (check.sums.size_bytes != 0) report(to, parts, check);
   });
 }
 
-void OpenClStream::reduce_with_norm(Memory to, std::span<const Memory> parts, const NormCheck& what) {
-  const Memory& sums = what.sums;
-  check_size(sums, sizeof(StepSums));
-  reduce(to, parts);
-  const cl_ulong count = to.size_bytes / sizeof(float), first = what.first_element;
-  if (count == 0) return;
+void OpenClStream::report(Memory to, std::span<const Memory> parts, const NormCheck& check) {
+  const cl_ulong count = to.size_bytes / sizeof(float), first = check.first_element;
   const auto place = std::find(parts.begin(), parts.end(), to);
   const std::size_t taken = place == parts.end() ? parts.size() - 1 : static_cast<std::size_t>(place - parts.begin());
-  const cl_ulong own = what.rank_of(taken);
-  unless_ended([&] {
-    run(Kernel::norm, {1, 1}, use(to), use(sums), count, first, own, cl_uint{what.squares});
-    for (std::size_t part = 0; part < parts.size(); ++part) {
-      const cl_ulong rank = what.rank_of(part);
-      if (part != taken) run(Kernel::blame, {1, 1}, use(parts[part]), use(sums), count, first, own, rank);
-    }
-  });
+  const cl_ulong own = check.rank_of(taken);
+  run(Kernel::norm, {1, 1}, use(to), use(check.sums), count, first, own, cl_uint{check.squares});
+  for (std::size_t part = 0; part < parts.size(); ++part) {
+    const cl_ulong rank = check.rank_of(part);
+    if (part != taken) run(Kernel::blame, {1, 1}, use(parts[part]), use(check.sums), count, first, own, rank);
+  }
 }
 
 void OpenClStream::weighted_delta(Memory to, Memory anchor, Memory from, Memory sums) {
@@ -197,34 +193,22 @@ void OpenClStream::weighted_delta(Memory to, Memory anchor, Memory from, Memory 
   });
 }
 
-void OpenClStream::convert(Memory to, DType to_type, Memory from, DType from_type) {
-  if (to_type == from_type) return copy(to, from);
+void OpenClStream::convert(const NumberConversion& what) {
+  const auto& [to, to_type, from, from_type, residual, adds] = what;
+  const bool keeps = residual.size_bytes != 0;
   TROUPE_CHECK(to_type != DType::i32 && from_type != DType::i32, Code::invalid, "numbers are converted, not labels");
-  const cl_ulong count = from.size_bytes / size_bytes(from_type);
+  TROUPE_CHECK(!keeps || to_type == DType::bf16, Code::unsupported, "a residual is kept of bf16 alone");
+  if (to_type == from_type) return adds ? reduce(to, std::array{to, from}, {}) : copy(to, from);
+  const cl_ulong count = what.count();
   check_size(from, count * size_bytes(from_type));
   check_size(to, count * size_bytes(to_type));
-  const Kernel kernel = to_type == DType::bf16 ? Kernel::pack_bf16 : Kernel::unpack_bf16;
-  unless_ended([&] { run(kernel, {pieces(count, kChunkElements), 1}, use(to), use(from), count); });
-}
-
-void OpenClStream::convert_with_residual(Memory to, DType to_type, Memory from, Memory residual) {
-  TROUPE_CHECK(to_type == DType::bf16, Code::unsupported, "a residual is kept of bf16 alone");
-  const cl_ulong count = from.size_bytes / sizeof(float);
-  check_size(from, count * sizeof(float));
-  check_size(residual, count * sizeof(float));
-  check_size(to, count * size_bytes(to_type));
+  if (keeps) check_size(residual, count * sizeof(float));
+  const std::array<std::size_t, 2> items{pieces(count, kChunkElements), 1};
   unless_ended([&] {
-    run(Kernel::pack_bf16_with_residual, {pieces(count, kChunkElements), 1}, use(to), use(from), use(residual), count);
+    if (keeps) return run(Kernel::pack_bf16_with_residual, items, use(to), use(from), use(residual), count);
+    const Kernel kernel = adds ? Kernel::add_bf16 : to_type == DType::bf16 ? Kernel::pack_bf16 : Kernel::unpack_bf16;
+    run(kernel, items, use(to), use(from), count);
   });
-}
-
-void OpenClStream::add_converted(Memory to, Memory from, DType from_type) {
-  if (from_type == DType::f32) return reduce(to, std::array{to, from});
-  TROUPE_CHECK(from_type == DType::bf16, Code::invalid, "numbers are converted, not labels");
-  const cl_ulong count = from.size_bytes / size_bytes(from_type);
-  check_size(from, count * size_bytes(from_type));
-  check_size(to, count * sizeof(float));
-  unless_ended([&] { run(Kernel::add_bf16, {pieces(count, kChunkElements), 1}, use(to), use(from), count); });
 }
 
 void OpenClStream::clear(Memory memory) {

@@ -54,12 +54,9 @@ class OpenClStream final : public Stream {
   void signal(Point point) override;
   void copy(Memory to, Memory from) override;
   void sum_up(Memory total, std::span<const Memory> parts) override;
-  void reduce(Memory to, std::span<const Memory> parts) override;
-  void reduce_with_norm(Memory to, std::span<const Memory> parts, const NormCheck& what) override;
+  void reduce(Memory to, std::span<const Memory> parts, const NormCheck& check) override;
   void weighted_delta(Memory to, Memory anchor, Memory from, Memory sums) override;
-  void convert(Memory to, DType to_type, Memory from, DType from_type) override;
-  void convert_with_residual(Memory to, DType to_type, Memory from, Memory residual) override;
-  void add_converted(Memory to, Memory from, DType from_type) override;
+  void convert(const NumberConversion& what) override;
   void clear(Memory memory) override;
   void add_update_squares(const RuleStep& rule, const StripeMemory& stripe, Memory sum, Memory total) override;
   void update(const RuleStep& rule, std::uint64_t number, const StripeMemory& stripe,
@@ -99,6 +96,7 @@ class OpenClStream final : public Stream {
     set(kernel, index, place.offset);
   }
   void launch(cl_kernel kernel, std::array<std::size_t, 2> items);
+  void report(Memory to, std::span<const Memory> parts, const NormCheck& check);
   void check_parts(std::span<const Memory> parts, std::uint64_t size_bytes) const;
   void check_size(const Memory& memory, std::uint64_t size_bytes) const;
   template <class... More>

@@ -8,14 +8,7 @@
 
 namespace troupe::cpu {
 
-bool may_convolve_one_channel() {
-#if defined(TROUPE_KERNELS_X86)
-  __builtin_cpu_init();
-  return may_use_avx512() && __builtin_cpu_supports("avx512bf16");
-#else
-  return false;
-#endif
-}
+bool may_convolve_one_channel() { return may_use(CpuIsa::avx512_bf16); }
 
 /// [kernel row, pair, lane]: the weights of a pair's two elements in one word. Where pairs overlap, the element that
 /// both have counts in the first one.

@@ -21,9 +21,9 @@ struct ChannelTiles {
   std::uint32_t rounds;  // in which a block meets all rows of a part
   std::uint32_t reserved;
 };
-/// At most. 128 bytes side by side are enough for memory, and leave several threads for each channel where parts are
+/// At most: 128 bytes side by side are enough for memory, and leave several threads for each channel where parts are
 /// joined.
-inline constexpr unsigned kMostPack = 8, kMostAcross = 8;
+inline constexpr unsigned kMostAcross = 8;
 /// Rows that a thread has on their way at once; parts have at least so many for each thread.
 inline constexpr unsigned kRowsAtOnce = 4;
 /// Parts that a thread has on their way at once when it joins them.
@@ -37,7 +37,7 @@ constexpr std::uint32_t count_blocks(const ChannelTiles& of) noexcept { return t
 /// For about `blocks` blocks. `are_short`: all tensors have 16 bits an element.
 constexpr ChannelTiles channel_tiles(std::uint64_t rows, std::uint32_t channels, bool are_short, std::uint32_t blocks) {
   ChannelTiles tiles{rows, channels, 1, 1, 1, 1, 0};
-  if (channels % 4 == 0) tiles.pack = are_short && channels % kMostPack == 0 ? kMostPack : 4;
+  if (channels % 4 == 0) tiles.pack = are_short && channels % kShortPack == 0 ? kShortPack : 4;
   const std::uint32_t packs = channels / tiles.pack;
   tiles.across = packs < kMostAcross ? packs : kMostAcross;
   const std::uint64_t most = rows / (std::uint64_t{rows_of_block(tiles)} * kRowsAtOnce);
@@ -48,62 +48,13 @@ constexpr ChannelTiles channel_tiles(std::uint64_t rows, std::uint32_t channels,
   return tiles;
 }
 
-/// Neighbouring channels as they are stored, and as numbers.
+/// Like widened(), of short packs, too. With a loop for each type the compiler unrolls the loops around it, so that the
+/// rows on their way stay in registers.
 template <unsigned kCount>
-struct StoredPack {
-  std::uint32_t words[kCount == kMostPack ? kCount / 2 : kCount];
-};
-template <unsigned kCount>
-struct Pack {
-  float of[kCount];
-};
-template <unsigned kWords>
-struct alignas(4 * kWords) PackWords {
-  std::uint32_t of[kWords];
-};
-
-// In one access at a multiple of its size. A host's compiler may order accesses by their types, so not by pointers.
-template <unsigned kWords>
-TROUPE_KERNEL_BODY PackWords<kWords> bring_words(const void* at, std::uint64_t index) {
-#if defined(__CUDACC__)
-  return static_cast<const PackWords<kWords>*>(at)[index];
-#else
-  PackWords<kWords> words;
-  memcpy(&words, static_cast<const std::byte*>(at) + index * sizeof words, sizeof words);
-  return words;
-#endif
-}
-template <unsigned kWords>
-TROUPE_KERNEL_BODY void put_words(void* at, std::uint64_t index, const PackWords<kWords>& words) {
-#if defined(__CUDACC__)
-  static_cast<PackWords<kWords>*>(at)[index] = words;
-#else
-  memcpy(static_cast<std::byte*>(at) + index * sizeof words, &words, sizeof words);
-#endif
-}
-
-/// The pack whose first element is `index`. What makes numbers of it comes apart, so that a thread can wait for
-/// several.
-template <unsigned kCount>
-TROUPE_KERNEL_BODY StoredPack<kCount> bring_pack(const void* from, Stored type, std::uint64_t index) {
-  StoredPack<kCount> found{};
-  if constexpr (kCount == 1) {
-    found.words[0] = type == Stored::f32 ? static_cast<const std::uint32_t*>(from)[index]
-                                         : std::uint32_t{static_cast<const std::uint16_t*>(from)[index]};
-  } else if (kCount == kMostPack || type == Stored::f32) {
-    const auto words = bring_words<4>(from, index / kCount);
-    for (unsigned w = 0; w < 4; ++w) found.words[w] = words.of[w];
-  } else {
-    const auto words = bring_words<2>(from, index / kCount);
-    for (unsigned w = 0; w < 2; ++w) found.words[w] = words.of[w];
-  }
-  return found;
-}
-template <unsigned kCount>
-TROUPE_KERNEL_BODY Pack<kCount> numbers_of(const StoredPack<kCount>& stored, Stored type) {
-  Pack<kCount> found{};
-  if (kCount != kMostPack && type == Stored::f32) {
-    for (unsigned k = 0; k < kCount; ++k) found.of[k] = float_of(stored.words[kCount == kMostPack ? 0 : k]);
+TROUPE_KERNEL_BODY Numbers<kCount> numbers_of(const StoredNumbers<kCount>& stored, Stored type) {
+  Numbers<kCount> found{};
+  if (kCount != kShortPack && type == Stored::f32) {
+    for (unsigned k = 0; k < kCount; ++k) found.of[k] = float_of(stored.words[kCount == kShortPack ? 0 : k]);
   } else if (type == Stored::f16) {
     for (unsigned k = 0; k < kCount; ++k)
       found.of[k] = from_f16(static_cast<std::uint16_t>(stored.words[k / 2] >> 16 * (k % 2)));
@@ -113,29 +64,15 @@ TROUPE_KERNEL_BODY Pack<kCount> numbers_of(const StoredPack<kCount>& stored, Sto
   }
   return found;
 }
-template <unsigned kCount>
-TROUPE_KERNEL_BODY void put_pack(void* to, Stored type, std::uint64_t index, const Pack<kCount>& all) {
-  if constexpr (kCount == 1) {
-    store(to, type, index, all.of[0]);
-  } else if (kCount != kMostPack && type == Stored::f32) {
-    PackWords<4> words{};
-    for (unsigned k = 0; k < 4; ++k) words.of[k] = bits_of(all.of[k]);
-    put_words(to, index / kCount, words);
-  } else {
-    PackWords<kCount / 2> words{};
-    for (unsigned k = 0; k < kCount; ++k) words.of[k / 2] |= std::uint32_t{rounded(all.of[k], type)} << 16 * (k % 2);
-    put_words(to, index / kCount, words);
-  }
-}
 /// Of f32 numbers of channels, from `channel` on.
 template <unsigned kCount>
-TROUPE_KERNEL_BODY Pack<kCount> of_channels(const float* from, std::uint32_t channel) {
-  Pack<kCount> found{};
+TROUPE_KERNEL_BODY Numbers<kCount> of_channels(const float* from, std::uint32_t channel) {
+  Numbers<kCount> found{};
   if constexpr (kCount == 1) {
     found.of[0] = from[channel];
   } else {
     for (unsigned first = 0; first < kCount; first += 4) {
-      const auto words = bring_words<4>(from, (channel + first) / 4);
+      const auto words = word_at<Words<4>>(from, (channel + first) / 4);
       for (unsigned w = 0; w < 4; ++w) found.of[first + w] = float_of(words.of[w]);
     }
   }
@@ -183,9 +120,9 @@ TROUPE_KERNEL_BODY void for_each_tile(const Block& block, const ChannelTiles& ti
 /// act(Pack's width).
 template <class Act>
 TROUPE_KERNEL_BODY void with_pack(const ChannelTiles& tiles, Act&& act) {
-  if (tiles.pack == kMostPack) return act(std::integral_constant<unsigned, kMostPack>{});
-  if (tiles.pack == 4) return act(std::integral_constant<unsigned, 4>{});
-  act(std::integral_constant<unsigned, 1>{});
+  if (tiles.pack == kShortPack) return act(Width<kShortPack>{});
+  if (tiles.pack == kPack) return act(Width<kPack>{});
+  act(Width<1>{});
 }
 
 /// act(kept, left) while more than one of `count` are left, of which those from `kept` on are then added to the others.
@@ -208,7 +145,7 @@ struct SumPair {
 template <class Sum, unsigned kCount, class Add, class End, class Finish>
 TROUPE_KERNEL_BODY void sum_tiles(const Block& block, const ChannelTiles& tiles, const StreamState* stream,
                                   Sum* partial, Add&& add, End&& end, Finish&& finish) {
-  SumPair* const pairs = block.shared<SumPair, kMostPack * kBlockThreads>();
+  SumPair* const pairs = block.shared<SumPair, kShortPack * kBlockThreads>();
   Sum* const sums = block.shared<Sum, kBlockThreads>();
   const std::uint32_t channels = tiles.across * kCount, lanes = kBlockThreads / channels;
   for_each_tile(block, tiles, [&](std::uint32_t part, std::uint32_t tile) {
@@ -303,14 +240,14 @@ TROUPE_KERNEL_BODY std::uint64_t count_rows(const ChannelTiles& tiles, std::uint
 }
 template <unsigned kCount>
 TROUPE_KERNEL_BODY void sum_moments_of(const Block& block, const SumMomentsArgs& args) {
+  constexpr Width<kCount> width{};
   const void* const from = block.at(args.from);
   Moments* const partial = block.at(args.partial);
   const ChannelTiles& tiles = args.tiles;
   const NormMoments to = norm_moments(block.at(args.to), tiles.channels);
   const auto at = [&](std::uint32_t channel) {
-    return [&, channel](std::uint64_t row) {
-      return bring_pack<kCount>(from, args.from_type, row * tiles.channels + channel);
-    };
+    return
+        [&, channel](std::uint64_t row) { return bring(width, from, args.from_type, row * tiles.channels + channel); };
   };
   const auto first_row = [&](std::uint32_t channel, std::uint32_t part) {
     return numbers_of(at(channel)(row_of(tiles, part, 0, 0)), args.from_type);
@@ -318,10 +255,10 @@ TROUPE_KERNEL_BODY void sum_moments_of(const Block& block, const SumMomentsArgs&
   sum_tiles<Moments, kCount>(
       block, tiles, args.stream, partial,
       [&](SumPair(&sums)[kCount], const ChannelThread& thread, std::uint32_t part) {
-        const Pack<kCount> origin = first_row(thread.channel, part);
+        const Numbers<kCount> origin = first_row(thread.channel, part);
         for_each_row(tiles, part, thread.lane, /*from_last=*/false, at(thread.channel),
-                     [&](std::uint64_t, const StoredPack<kCount>& stored) {
-                       const Pack<kCount> x = numbers_of(stored, args.from_type);
+                     [&](std::uint64_t, const StoredNumbers<kCount>& stored) {
+                       const Numbers<kCount> x = numbers_of(stored, args.from_type);
                        for (unsigned k = 0; k < kCount; ++k) {
                          const float distance = x.of[k] - origin.of[k];
                          sums[k].first += distance, sums[k].second += distance * distance;
@@ -329,7 +266,7 @@ TROUPE_KERNEL_BODY void sum_moments_of(const Block& block, const SumMomentsArgs&
                      });
       },
       [&](const SumPair(&sums)[kCount], std::uint32_t channel, std::uint32_t part) {
-        const Pack<kCount> origin = first_row(channel, part);
+        const Numbers<kCount> origin = first_row(channel, part);
         const auto count = static_cast<float>(count_rows(tiles, part));
         for (unsigned k = 0; k < kCount; ++k) {
           const float distance = sums[k].first / count, squares = sums[k].second - sums[k].first * distance;
@@ -365,7 +302,7 @@ TROUPE_KERNEL_BODY void running_moments(const Block& block, const RunningMoments
 /// How a thread normalizes its channels: both passes alike, so that both know where a ReLU lets numbers pass.
 template <unsigned kCount>
 struct Normalizer {
-  Pack<kCount> mean, factor, shift;
+  Numbers<kCount> mean, factor, shift;
 
   TROUPE_KERNEL_MEMBER float operator()(unsigned k, float x) const {
     return (x - mean.of[k]) * factor.of[k] + shift.of[k];
@@ -376,7 +313,7 @@ TROUPE_KERNEL_BODY Normalizer<kCount> normalizer(const NormMoments& moments, con
                                                  std::uint32_t channel) {
   Normalizer<kCount> found{of_channels<kCount>(moments.mean, channel), of_channels<kCount>(scale, channel),
                            of_channels<kCount>(shift, channel)};
-  const Pack<kCount> inverse = of_channels<kCount>(moments.inverse, channel);
+  const Numbers<kCount> inverse = of_channels<kCount>(moments.inverse, channel);
   for (unsigned k = 0; k < kCount; ++k) found.factor.of[k] *= inverse.of[k];
   return found;
 }
@@ -397,8 +334,9 @@ struct NormalizeBatchArgs {
 };
 template <unsigned kCount>
 TROUPE_KERNEL_BODY void normalize_batch_of(const Block& block, const NormalizeBatchArgs& args) {
+  constexpr Width<kCount> width{};
   struct Brought {
-    StoredPack<kCount> from, added;
+    StoredNumbers<kCount> from, added;
   };
   void* const to = block.at(args.to);
   const void* const from = block.at(args.from);
@@ -412,23 +350,24 @@ TROUPE_KERNEL_BODY void normalize_batch_of(const Block& block, const NormalizeBa
       const ChannelThread thread = channel_thread(tiles, tile, t);
       if (thread.is_idle) return;
       const auto normal = normalizer<kCount>(moments, scale, shift, thread.channel);
-      const auto bring = [&](std::uint64_t row) {
+      const auto bring_row = [&](std::uint64_t row) {
         const std::uint64_t i = row * tiles.channels + thread.channel;
-        Brought found{bring_pack<kCount>(from, args.from_type, i), {}};
-        if (added != nullptr) found.added = bring_pack<kCount>(added, args.added_type, i);
+        Brought found{bring(width, from, args.from_type, i), {}};
+        if (added != nullptr) found.added = bring(width, added, args.added_type, i);
         return found;
       };
-      for_each_row(tiles, part, thread.lane, /*from_last=*/true, bring, [&](std::uint64_t row, const Brought& brought) {
-        Pack<kCount> y = numbers_of(brought.from, args.from_type);
-        for (unsigned k = 0; k < kCount; ++k) y.of[k] = normal(k, y.of[k]);
-        if (added != nullptr) {
-          const Pack<kCount> other = numbers_of(brought.added, args.added_type);
-          for (unsigned k = 0; k < kCount; ++k) y.of[k] += other.of[k];
-        }
-        if (args.with_relu != 0)
-          for (unsigned k = 0; k < kCount; ++k) y.of[k] = y.of[k] > 0 ? y.of[k] : 0.0F;
-        put_pack(to, args.to_type, row * tiles.channels + thread.channel, y);
-      });
+      for_each_row(tiles, part, thread.lane, /*from_last=*/true, bring_row,
+                   [&](std::uint64_t row, const Brought& brought) {
+                     Numbers<kCount> y = numbers_of(brought.from, args.from_type);
+                     for (unsigned k = 0; k < kCount; ++k) y.of[k] = normal(k, y.of[k]);
+                     if (added != nullptr) {
+                       const Numbers<kCount> other = numbers_of(brought.added, args.added_type);
+                       for (unsigned k = 0; k < kCount; ++k) y.of[k] += other.of[k];
+                     }
+                     if (args.with_relu != 0)
+                       for (unsigned k = 0; k < kCount; ++k) y.of[k] = y.of[k] > 0 ? y.of[k] : 0.0F;
+                     store(width, to, args.to_type, row * tiles.channels + thread.channel, y);
+                   });
     });
   });
 }
@@ -484,8 +423,9 @@ TROUPE_KERNEL_BODY void end_slopes(const Block& block, const SumSlopesArgs& args
 }
 template <unsigned kCount>
 TROUPE_KERNEL_BODY void sum_slopes_of(const Block& block, const SumSlopesArgs& args) {
+  constexpr Width<kCount> width{};
   struct Brought {
-    StoredPack<kCount> gradient, from, kept;
+    StoredNumbers<kCount> gradient, from, kept;
   };
   const void* const gradient = block.at(args.gradient);
   const void* const from = block.at(args.from);
@@ -500,21 +440,20 @@ TROUPE_KERNEL_BODY void sum_slopes_of(const Block& block, const SumSlopesArgs& a
       block, tiles, args.stream, partial,
       [&](SumPair(&sums)[kCount], const ChannelThread& thread, std::uint32_t part) {
         const auto normal = normalizer<kCount>(moments, scale, shift, thread.channel);
-        const auto bring = [&](std::uint64_t row) {
+        const auto bring_row = [&](std::uint64_t row) {
           const std::uint64_t i = row * tiles.channels + thread.channel;
-          Brought found{
-              bring_pack<kCount>(gradient, args.gradient_type, i), bring_pack<kCount>(from, args.from_type, i), {}};
-          if (args.relu == NormRelu::kept) found.kept = bring_pack<kCount>(kept, args.kept_type, i);
+          Brought found{bring(width, gradient, args.gradient_type, i), bring(width, from, args.from_type, i), {}};
+          if (args.relu == NormRelu::kept) found.kept = bring(width, kept, args.kept_type, i);
           return found;
         };
-        for_each_row(tiles, part, thread.lane, /*from_last=*/false, bring,
+        for_each_row(tiles, part, thread.lane, /*from_last=*/false, bring_row,
                      [&](std::uint64_t row, const Brought& brought) {
-                       Pack<kCount> slope = numbers_of(brought.gradient, args.gradient_type);
-                       const Pack<kCount> x = numbers_of(brought.from, args.from_type);
+                       Numbers<kCount> slope = numbers_of(brought.gradient, args.gradient_type);
+                       const Numbers<kCount> x = numbers_of(brought.from, args.from_type);
                        if (args.relu == NormRelu::kept) {
-                         const Pack<kCount> y = numbers_of(brought.kept, args.kept_type);
+                         const Numbers<kCount> y = numbers_of(brought.kept, args.kept_type);
                          for (unsigned k = 0; k < kCount; ++k) slope.of[k] = y.of[k] > 0 ? slope.of[k] : 0.0F;
-                         put_pack(to, args.gradient_type, row * tiles.channels + thread.channel, slope);
+                         store(width, to, args.gradient_type, row * tiles.channels + thread.channel, slope);
                        } else if (args.relu == NormRelu::again) {
                          for (unsigned k = 0; k < kCount; ++k)
                            slope.of[k] = normal(k, x.of[k]) > 0 ? slope.of[k] : 0.0F;
@@ -526,7 +465,7 @@ TROUPE_KERNEL_BODY void sum_slopes_of(const Block& block, const SumSlopesArgs& a
                      });
       },
       [&](const SumPair(&sums)[kCount], std::uint32_t channel, std::uint32_t part) {
-        const Pack<kCount> inverse = of_channels<kCount>(moments.inverse, channel);
+        const Numbers<kCount> inverse = of_channels<kCount>(moments.inverse, channel);
         for (unsigned k = 0; k < kCount; ++k)
           partial[std::uint64_t{part} * tiles.channels + channel + k] = {sums[k].first, sums[k].second * inverse.of[k]};
       },
@@ -554,8 +493,9 @@ struct NormalizeBatchBackArgs {
 };
 template <unsigned kCount>
 TROUPE_KERNEL_BODY void normalize_batch_back_of(const Block& block, const NormalizeBatchBackArgs& args) {
+  constexpr Width<kCount> width{};
   struct Brought {
-    StoredPack<kCount> gradient, from, to;
+    StoredNumbers<kCount> gradient, from, to;
   };
   void* const to = block.at(args.to.at);
   const void* const gradient = block.at(args.gradient);
@@ -571,32 +511,32 @@ TROUPE_KERNEL_BODY void normalize_batch_back_of(const Block& block, const Normal
       const ChannelThread thread = channel_thread(tiles, tile, t);
       if (thread.is_idle) return;
       const auto normal = normalizer<kCount>(moments, scale, shift, thread.channel);
-      Pack<kCount> slopes = of_channels<kCount>(sums, thread.channel);
-      Pack<kCount> by_distance = of_channels<kCount>(sums + tiles.channels, thread.channel);
-      const Pack<kCount> inverse = of_channels<kCount>(moments.inverse, thread.channel);
+      Numbers<kCount> slopes = of_channels<kCount>(sums, thread.channel);
+      Numbers<kCount> by_distance = of_channels<kCount>(sums + tiles.channels, thread.channel);
+      const Numbers<kCount> inverse = of_channels<kCount>(moments.inverse, thread.channel);
       for (unsigned k = 0; k < kCount; ++k) slopes.of[k] *= share, by_distance.of[k] *= share * inverse.of[k];
-      const auto bring = [&](std::uint64_t row) {
+      const auto bring_row = [&](std::uint64_t row) {
         const std::uint64_t i = row * tiles.channels + thread.channel;
-        Brought found{
-            bring_pack<kCount>(gradient, args.gradient_type, i), bring_pack<kCount>(from, args.from_type, i), {}};
-        if (args.to.adds != 0) found.to = bring_pack<kCount>(to, args.to.type, i);
+        Brought found{bring(width, gradient, args.gradient_type, i), bring(width, from, args.from_type, i), {}};
+        if (args.to.adds != 0) found.to = bring(width, to, args.to.type, i);
         return found;
       };
-      for_each_row(tiles, part, thread.lane, /*from_last=*/true, bring, [&](std::uint64_t row, const Brought& brought) {
-        Pack<kCount> slope = numbers_of(brought.gradient, args.gradient_type);
-        const Pack<kCount> x = numbers_of(brought.from, args.from_type);
-        if (args.relu == NormRelu::again)
-          for (unsigned k = 0; k < kCount; ++k) slope.of[k] = normal(k, x.of[k]) > 0 ? slope.of[k] : 0.0F;
-        for (unsigned k = 0; k < kCount; ++k) {
-          const float rest = slope.of[k] - slopes.of[k] - (x.of[k] - normal.mean.of[k]) * by_distance.of[k];
-          slope.of[k] = normal.factor.of[k] * rest;
-        }
-        if (args.to.adds != 0) {
-          const Pack<kCount> before = numbers_of(brought.to, args.to.type);
-          for (unsigned k = 0; k < kCount; ++k) slope.of[k] += before.of[k];
-        }
-        put_pack(to, args.to.type, row * tiles.channels + thread.channel, slope);
-      });
+      for_each_row(
+          tiles, part, thread.lane, /*from_last=*/true, bring_row, [&](std::uint64_t row, const Brought& brought) {
+            Numbers<kCount> slope = numbers_of(brought.gradient, args.gradient_type);
+            const Numbers<kCount> x = numbers_of(brought.from, args.from_type);
+            if (args.relu == NormRelu::again)
+              for (unsigned k = 0; k < kCount; ++k) slope.of[k] = normal(k, x.of[k]) > 0 ? slope.of[k] : 0.0F;
+            for (unsigned k = 0; k < kCount; ++k) {
+              const float rest = slope.of[k] - slopes.of[k] - (x.of[k] - normal.mean.of[k]) * by_distance.of[k];
+              slope.of[k] = normal.factor.of[k] * rest;
+            }
+            if (args.to.adds != 0) {
+              const Numbers<kCount> before = numbers_of(brought.to, args.to.type);
+              for (unsigned k = 0; k < kCount; ++k) slope.of[k] += before.of[k];
+            }
+            store(width, to, args.to.type, row * tiles.channels + thread.channel, slope);
+          });
     });
   });
 }

@@ -129,35 +129,45 @@ constexpr ProductExtents extents_of(const ConvolveArgs& args) noexcept {
   return {s.groups, std::uint64_t{s.images} * s.out_height * s.out_width, s.filters_of_group(),
           s.taps() * s.channels_of_group()};
 }
-/// Rows: the pixels of the output; terms: taps, and channels in each.
-struct OutputProduct : ConvolutionElements {
+/// Rows: the pixels of the output, or of the images; terms: taps, and channels or filters in each.
+template <bool kToImages>
+struct PixelProduct : ConvolutionElements {
   TROUPE_KERNEL_MEMBER bool left_by_terms() const { return true; }
-  TROUPE_KERNEL_MEMBER bool right_by_terms() const { return true; }
-  TROUPE_KERNEL_MEMBER Stored left_type() const { return args.images_type; }
+  TROUPE_KERNEL_MEMBER bool right_by_terms() const { return !kToImages; }
+  TROUPE_KERNEL_MEMBER Stored left_type() const { return kToImages ? args.gradient_type : args.images_type; }
   TROUPE_KERNEL_MEMBER Stored right_type() const { return args.weights_type; }
-  TROUPE_KERNEL_MEMBER ConvolutionPixel left_row(std::uint64_t, std::uint64_t row) const { return reading(row); }
+  TROUPE_KERNEL_MEMBER ConvolutionPixel left_row(std::uint64_t, std::uint64_t row) const {
+    return kToImages ? read_by(row) : reading(row);
+  }
   TROUPE_KERNEL_MEMBER ConvolutionTap left_term(std::uint64_t group, std::uint64_t term) const {
-    return tap(group, term, args.shape.by_channels);
+    return tap(group, term, kToImages ? args.shape.by_filters : args.shape.by_channels);
   }
   TROUPE_KERNEL_MEMBER Element left(const ConvolutionPixel& row, const ConvolutionTap& term) const {
-    return image(row, term);
+    return kToImages ? slope(row, term) : image(row, term);
   }
-  TROUPE_KERNEL_MEMBER std::uint64_t right_column(std::uint64_t group, std::uint64_t filter) const {
-    return column(group, filter) * args.shape.taps() * args.shape.channels_of_group();
+  TROUPE_KERNEL_MEMBER std::uint64_t right_column(std::uint64_t group, std::uint64_t filter_or_channel) const {
+    if constexpr (kToImages) return filter_or_channel;
+    return column(group, filter_or_channel) * args.shape.taps() * args.shape.channels_of_group();
   }
-  TROUPE_KERNEL_MEMBER std::uint64_t right_term(std::uint64_t, std::uint64_t term) const { return term; }
+  TROUPE_KERNEL_MEMBER std::uint64_t right_term(std::uint64_t group, std::uint64_t term) const {
+    if constexpr (!kToImages) return term;
+    auto filter = static_cast<std::uint32_t>(term);
+    const std::uint32_t tap = divide(filter, args.shape.by_filters);
+    const std::uint64_t row = (group * args.shape.filters_of_group() + filter) * args.shape.taps() + tap;
+    return row * args.shape.channels_of_group();
+  }
   TROUPE_KERNEL_MEMBER Element right(std::uint64_t column, std::uint64_t term) const {
-    return element_at(weights, args.weights_type, column + term);
+    return element_at(weights, args.weights_type, kToImages ? term + column : column + term);
   }
   TROUPE_KERNEL_MEMBER std::uint64_t column(std::uint64_t group, std::uint64_t column) const {
-    return group * args.shape.filters_of_group() + column;
+    return group * (kToImages ? args.shape.channels_of_group() : args.shape.filters_of_group()) + column;
   }
-  TROUPE_KERNEL_MEMBER std::uint64_t index(std::uint64_t group, std::uint64_t row, std::uint64_t filter) const {
-    return row * args.shape.filters + column(group, filter);
+  TROUPE_KERNEL_MEMBER std::uint64_t index(std::uint64_t group, std::uint64_t row, std::uint64_t of_group) const {
+    return row * (kToImages ? args.shape.channels : args.shape.filters) + column(group, of_group);
   }
 };
 TROUPE_KERNEL_BODY void convolve(const Block& block, const ConvolveArgs& args) {
-  multiply_elements<OutputProduct>(block, args);
+  multiply_elements<PixelProduct</*kToImages=*/false>>(block, args);
 }
 
 constexpr ProductExtents extents_of(const ConvolveToImagesArgs& args) noexcept {
@@ -165,38 +175,8 @@ constexpr ProductExtents extents_of(const ConvolveToImagesArgs& args) noexcept {
   return {s.groups, std::uint64_t{s.images} * s.height * s.width, s.channels_of_group(),
           s.taps() * s.filters_of_group()};
 }
-/// Rows: the pixels of the images; terms: taps, and filters in each.
-struct ToImagesProduct : ConvolutionElements {
-  TROUPE_KERNEL_MEMBER bool left_by_terms() const { return true; }
-  TROUPE_KERNEL_MEMBER bool right_by_terms() const { return false; }
-  TROUPE_KERNEL_MEMBER Stored left_type() const { return args.gradient_type; }
-  TROUPE_KERNEL_MEMBER Stored right_type() const { return args.weights_type; }
-  TROUPE_KERNEL_MEMBER ConvolutionPixel left_row(std::uint64_t, std::uint64_t row) const { return read_by(row); }
-  TROUPE_KERNEL_MEMBER ConvolutionTap left_term(std::uint64_t group, std::uint64_t term) const {
-    return tap(group, term, args.shape.by_filters);
-  }
-  TROUPE_KERNEL_MEMBER Element left(const ConvolutionPixel& row, const ConvolutionTap& term) const {
-    return slope(row, term);
-  }
-  TROUPE_KERNEL_MEMBER std::uint64_t right_column(std::uint64_t, std::uint64_t channel) const { return channel; }
-  TROUPE_KERNEL_MEMBER std::uint64_t right_term(std::uint64_t group, std::uint64_t term) const {
-    auto filter = static_cast<std::uint32_t>(term);
-    const std::uint32_t tap = divide(filter, args.shape.by_filters);
-    const std::uint64_t row = (group * args.shape.filters_of_group() + filter) * args.shape.taps() + tap;
-    return row * args.shape.channels_of_group();
-  }
-  TROUPE_KERNEL_MEMBER Element right(std::uint64_t column, std::uint64_t term) const {
-    return element_at(weights, args.weights_type, term + column);
-  }
-  TROUPE_KERNEL_MEMBER std::uint64_t column(std::uint64_t group, std::uint64_t column) const {
-    return group * args.shape.channels_of_group() + column;
-  }
-  TROUPE_KERNEL_MEMBER std::uint64_t index(std::uint64_t group, std::uint64_t row, std::uint64_t channel) const {
-    return row * args.shape.channels + column(group, channel);
-  }
-};
 TROUPE_KERNEL_BODY void convolve_to_images(const Block& block, const ConvolveToImagesArgs& args) {
-  multiply_elements<ToImagesProduct>(block, args);
+  multiply_elements<PixelProduct</*kToImages=*/true>>(block, args);
 }
 
 constexpr ProductExtents extents_of(const ConvolveToWeightsArgs& args) noexcept {

@@ -61,8 +61,10 @@ TROUPE_KERNEL_BODY void store(void* to, Stored type, std::uint64_t index, float 
 
 /// How many neighbouring elements a thread handles at once, where tensors allow it: 16 bytes of f32.
 inline constexpr unsigned kPack = 4;
+/// The same of 16 bits each, where all tensors have such.
+inline constexpr unsigned kShortPack = 8;
 template <unsigned kCount>
-using Width = std::integral_constant<unsigned, kCount>;  // 1 or kPack, as an argument of what is written for both
+using Width = std::integral_constant<unsigned, kCount>;  // 1 or one of them, as an argument of what is written for all
 
 /// Neighbouring elements.
 template <unsigned kCount>
@@ -72,7 +74,7 @@ struct Numbers {
 /// As they are stored, in as few words as they fill: of f32 one each.
 template <unsigned kCount>
 struct StoredNumbers {
-  std::uint32_t words[kCount];
+  std::uint32_t words[kCount == kShortPack ? kCount / 2 : kCount];
 };
 template <unsigned kCount>
 struct alignas(4 * kCount) Words {
@@ -114,12 +116,12 @@ TROUPE_KERNEL_BODY StoredNumbers<kCount> bring(Width<kCount>, const void* from, 
   StoredNumbers<kCount> found{};
   if constexpr (kCount == 1) {
     found.words[0] = type == Stored::f32 ? word_at<std::uint32_t>(from, index) : word_at<std::uint16_t>(from, index);
-  } else if (type == Stored::f32) {
-    const auto all = word_at<Words<kPack>>(from, index / kPack);
-    for (unsigned k = 0; k < kPack; ++k) found.words[k] = all.of[k];
+  } else if (kCount == kShortPack || type == Stored::f32) {
+    const auto all = word_at<Words<4>>(from, index / kCount);
+    for (unsigned k = 0; k < 4; ++k) found.words[k] = all.of[k];
   } else {
-    const auto all = word_at<Words<kPack / 2>>(from, index / kPack);
-    for (unsigned k = 0; k < kPack / 2; ++k) found.words[k] = all.of[k];
+    const auto all = word_at<Words<2>>(from, index / kCount);
+    for (unsigned k = 0; k < 2; ++k) found.words[k] = all.of[k];
   }
   return found;
 }
@@ -144,14 +146,14 @@ template <unsigned kCount>
 TROUPE_KERNEL_BODY void store(Width<kCount>, void* to, Stored type, std::uint64_t index, const Numbers<kCount>& all) {
   if constexpr (kCount == 1) {
     store(to, type, index, all.of[0]);
-  } else if (type == Stored::f32) {
-    Words<kPack> words{};
-    for (unsigned k = 0; k < kPack; ++k) words.of[k] = bits_of(all.of[k]);
-    put_word(to, index / kPack, words);
+  } else if (kCount != kShortPack && type == Stored::f32) {
+    Words<4> words{};
+    for (unsigned k = 0; k < 4; ++k) words.of[k] = bits_of(all.of[k]);
+    put_word(to, index / kCount, words);
   } else {
-    Words<kPack / 2> words{};
-    for (unsigned k = 0; k < kPack; ++k) words.of[k / 2] |= std::uint32_t{rounded(all.of[k], type)} << 16 * (k % 2);
-    put_word(to, index / kPack, words);
+    Words<kCount / 2> words{};
+    for (unsigned k = 0; k < kCount; ++k) words.of[k / 2] |= std::uint32_t{rounded(all.of[k], type)} << 16 * (k % 2);
+    put_word(to, index / kCount, words);
   }
 }
 

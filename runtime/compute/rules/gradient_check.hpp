@@ -7,7 +7,7 @@
 #include "runtime/compute/rules/square_sums.hpp"
 #include "runtime/compute/stream.hpp"
 
-// The arithmetic of Stream::reduce_with_norm, which all devices repeat exactly.
+// The arithmetic of Stream::reduce with a check, which all devices repeat exactly.
 namespace troupe {
 
 inline constexpr std::size_t kGradientStrands = 2048;

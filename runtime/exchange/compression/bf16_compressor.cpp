@@ -7,14 +7,13 @@ class Bf16Compressor final : public Compressor {
  public:
   std::uint64_t packed_bytes() const noexcept override { return size_bytes(DType::bf16); }
   void pack(Stream& stream, Memory to, Memory from, Memory residual) const override {
-    if (residual.size_bytes == 0) return stream.convert(to, DType::bf16, from, DType::f32);
-    stream.convert_with_residual(to, DType::bf16, from, residual);
+    stream.convert({to, DType::bf16, from, DType::f32, residual});
   }
   void unpack(Stream& stream, Memory to, Memory from) const override {
-    stream.convert(to, DType::f32, from, DType::bf16);
+    stream.convert({to, DType::f32, from, DType::bf16});
   }
   void unpack_add(Stream& stream, Memory to, Memory from) const override {
-    stream.add_converted(to, from, DType::bf16);
+    stream.convert({.to = to, .to_type = DType::f32, .from = from, .from_type = DType::bf16, .adds = true});
   }
 };
 

@@ -38,17 +38,14 @@ struct Words<PartKind> {
       "core",    "pu",      "host_bridge", "pci_bridge", "pci_switch", "pci_function", "misc"};
 };
 
-template <class V>
-void fields(V& v, Of<PciLink>) {
+void fields(auto& v, Of<PciLink>) {
   v("gigatransfers", &PciLink::gigatransfers), v("lanes", &PciLink::lanes), v("gigabytes", &PciLink::gigabytes);
 }
-template <class V>
-void fields(V& v, Of<CacheAttributes>) {
+void fields(auto& v, Of<CacheAttributes>) {
   v("level", &CacheAttributes::level), v("holds", &CacheAttributes::holds),
       v("line_bytes", &CacheAttributes::line_bytes), v("ways", &CacheAttributes::ways);
 }
-template <class V>
-void fields(V& v, Of<PciAttributes>) {
+void fields(auto& v, Of<PciAttributes>) {
   v("bus", &PciAttributes::bus), v("below", &PciAttributes::below), v("class", &PciAttributes::class_code),
       v("vendor", &PciAttributes::vendor), v("device", &PciAttributes::device);
   v("subsystem_vendor", &PciAttributes::subsystem_vendor), v("subsystem_device", &PciAttributes::subsystem_device),
@@ -57,21 +54,18 @@ void fields(V& v, Of<PciAttributes>) {
       v("physical_function", &PciAttributes::physical_function);
   v("acs_redirect", &PciAttributes::acs_redirect);
 }
-template <class V>
-void fields(V& v, Of<OsDevice>) {
+void fields(auto& v, Of<OsDevice>) {
   v("kind", &OsDevice::kind), v("name", &OsDevice::name), v("backend", &OsDevice::backend),
       v("infos", &OsDevice::infos);
 }
-template <class V>
-void fields(V& v, Of<Part>) {
+void fields(auto& v, Of<Part>) {
   v("kind", &Part::kind), v("parent", &Part::parent), v("os_index", &Part::os_index), v("name", &Part::name),
       v("subtype", &Part::subtype);
   v("bytes", &Part::bytes), v("cache", &Part::cache), v("pci", &Part::pci), v("cpus", &Part::cpus),
       v("faces", &Part::os_devices);
   v("infos", &Part::infos);
 }
-template <class V>
-void fields(V& v, Of<Gpu>) {
+void fields(auto& v, Of<Gpu>) {
   v("part", &Gpu::part), v("vendor", &Gpu::vendor), v("model", &Gpu::model), v("memory_bytes", &Gpu::memory_bytes);
   v("architecture", &Gpu::architecture), v("uuid", &Gpu::uuid), v("serial", &Gpu::serial),
       v("firmware", &Gpu::firmware);
@@ -81,48 +75,40 @@ void fields(V& v, Of<Gpu>) {
   v("throttle_reasons", &Gpu::throttle_reasons);
   v("uncorrected_errors", &Gpu::uncorrected_errors), v("mig", &Gpu::mig), v("infos", &Gpu::infos);
 }
-template <class V>
-void fields(V& v, Of<Interface>) {
+void fields(auto& v, Of<Interface>) {
   v("name", &Interface::name), v("address", &Interface::address), v("bits_per_second", &Interface::bits_per_second),
       v("mtu_bytes", &Interface::mtu_bytes);
   v("up", &Interface::up);
 }
-template <class V>
-void fields(V& v, Of<RdmaPort>) {
+void fields(auto& v, Of<RdmaPort>) {
   v("device", &RdmaPort::device), v("port", &RdmaPort::port), v("active", &RdmaPort::active),
       v("link_layer", &RdmaPort::link_layer);
   v("bits_per_second", &RdmaPort::bits_per_second), v("mtu_bytes", &RdmaPort::mtu_bytes), v("guid", &RdmaPort::guid),
       v("rising", &RdmaPort::rising);
   v("infos", &RdmaPort::infos);
 }
-template <class V>
-void fields(V& v, Of<Nic>) {
+void fields(auto& v, Of<Nic>) {
   v("part", &Nic::part), v("driver", &Nic::driver), v("firmware", &Nic::firmware), v("interfaces", &Nic::interfaces);
   v("ports", &Nic::ports);
 }
-template <class V>
-void fields(V& v, Of<AcceleratorLink>) {
+void fields(auto& v, Of<AcceleratorLink>) {
   v("from", &AcceleratorLink::from), v("kind", &AcceleratorLink::kind), v("to", &AcceleratorLink::to),
       v("to_class", &AcceleratorLink::to_class), v("lanes", &AcceleratorLink::lanes);
   v("lanes_down", &AcceleratorLink::lanes_down), v("bytes_per_second", &AcceleratorLink::bytes_per_second);
 }
-template <class V>
-void fields(V& v, Of<Distances>) {
+void fields(auto& v, Of<Distances>) {
   v("name", &Distances::name), v("kind", &Distances::kind), v("parts", &Distances::parts),
       v("values", &Distances::values);
 }
-template <class V>
-void fields(V& v, Of<CpuKind>) {
+void fields(auto& v, Of<CpuKind>) {
   v("cpus", &CpuKind::cpus), v("efficiency", &CpuKind::efficiency), v("infos", &CpuKind::infos);
 }
-template <class V>
-void fields(V& v, Of<Limits>) {
+void fields(auto& v, Of<Limits>) {
   v("cpu_quota", &Limits::cpu_quota), v("memory_bytes", &Limits::memory_bytes),
       v("locked_bytes", &Limits::locked_bytes);
   v("open_files", &Limits::open_files), v("allowed", &Limits::allowed);
 }
-template <class V>
-void fields(V& v, Of<SystemFacts>) {
+void fields(auto& v, Of<SystemFacts>) {
   v("kernel", &SystemFacts::kernel), v("gpu_driver", &SystemFacts::gpu_driver), v("governor", &SystemFacts::governor);
   v("numa_balancing", &SystemFacts::numa_balancing), v("clock_synchronized", &SystemFacts::clock_synchronized);
   v("peer_memory", &SystemFacts::peer_memory), v("iommu_translates", &SystemFacts::iommu_translates);
@@ -130,33 +116,28 @@ void fields(V& v, Of<SystemFacts>) {
   v("gpus_without_file", &SystemFacts::gpus_without_file), v("nccl_file", &SystemFacts::nccl_file);
   v("nccl_file_not_found", &SystemFacts::nccl_file_not_found);
 }
-template <class V>
-void fields(V& v, Of<ThreadPlace>) {
+void fields(auto& v, Of<ThreadPlace>) {
   v("name", &ThreadPlace::name), v("cpus", &ThreadPlace::cpus), v("planned", &ThreadPlace::planned);
 }
-template <class V>
-void fields(V& v, Of<Placement>) {
+void fields(auto& v, Of<Placement>) {
   v("threads", &Placement::threads), v("planned_numa", &Placement::planned_numa), v("pages", &Placement::pages),
       v("memory_refused", &Placement::memory_refused);
   v("planned_devices", &Placement::planned_devices), v("chosen_devices", &Placement::chosen_devices),
       v("open_devices", &Placement::open_devices);
 }
-template <class V>
-void fields(V& v, Of<RankSteps>) {
+void fields(auto& v, Of<RankSteps>) {
   v("steps", &RankSteps::steps), v("last", &RankSteps::last), v("load_ms", &RankSteps::load_ms),
       v("compute_ms", &RankSteps::compute_ms), v("update_ms", &RankSteps::update_ms);
   v("copy_ms", &RankSteps::copy_ms), v("exchange_ms", &RankSteps::exchange_ms),
       v("slower_part", &RankSteps::slower_part), v("others_part_ms", &RankSteps::others_part_ms);
 }
-template <class V>
-void fields(V& v, Of<RankPlace>) {
+void fields(auto& v, Of<RankPlace>) {
   v("rank", &RankPlace::rank), v("pid", &RankPlace::pid), v("cpus", &RankPlace::cpus),
       v("numa_bytes", &RankPlace::numa_bytes), v("gpu", &RankPlace::gpu);
   v("nic", &RankPlace::nic), v("transports", &RankPlace::transports), v("placement", &RankPlace::placement),
       v("steps", &RankPlace::steps);
 }
-template <class V>
-void fields(V& v, Of<Machine>) {
+void fields(auto& v, Of<Machine>) {
   v("host", &Machine::host), v("parts", &Machine::parts), v("gpus", &Machine::gpus), v("nics", &Machine::nics),
       v("links", &Machine::links);
   v("distances", &Machine::distances), v("cpu_kinds", &Machine::cpu_kinds), v("limits", &Machine::limits),

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <limits>
+#include <string>
+#include <vector>
 
 namespace troupe {
 namespace {
@@ -16,6 +18,12 @@ TEST(Words, HaveANumberOnlyIfAllOfThemIsOneThatTheTypeHolds) {
   for (const char* wrong : {"", "65536", "-1", "+1", " 1", "1 ", "1x", "0x1"})
     EXPECT_EQ(number_in<std::uint16_t>(wrong), std::nullopt) << wrong;
   EXPECT_EQ(number_in<double>("1,5"), std::nullopt);
+}
+
+TEST(Words, AreSplitAtACharacterWithNothingBehindTheLastOne) {
+  EXPECT_EQ(split("a,b,,c", ','), (std::vector<std::string>{"a", "b", "", "c"}));
+  EXPECT_EQ(split("a,", ','), std::vector<std::string>{"a"});
+  EXPECT_TRUE(split("", ',').empty());
 }
 
 TEST(Words, GroupTheDigitsOfANumberByThrees) {

@@ -23,8 +23,7 @@ class QuietStream : public Stream {
   void signal(Point) override {}
   void copy(Memory, Memory) override {}
   void sum_up(Memory, std::span<const Memory>) override {}
-  void reduce(Memory, std::span<const Memory>) override {}
-  void reduce_with_norm(Memory, std::span<const Memory>, const NormCheck&) override {}
+  void reduce(Memory, std::span<const Memory>, const NormCheck&) override {}
   void weighted_delta(Memory, Memory, Memory, Memory) override {}
   void clear(Memory) override {}
   void update(const RuleStep&, std::uint64_t, const StripeMemory&, std::span<const Memory>, Memory) override {}

@@ -72,8 +72,7 @@ void OwnWork::add_up_packed_with_norm(std::uint32_t bucket, const Memory& mine, 
     const bool last = r + 1 == plan_.ranks();
     if (r > 0) {
       const Memory to = last ? mine : staging_.summed(own.count);
-      exchange_.reduce_with_norm(to, std::array{so_far, part},
-                                 {work.sums, own.first, blamed_so_far_[r], last && work.squares});
+      exchange_.reduce(to, std::array{so_far, part}, {work.sums, own.first, blamed_so_far_[r], last && work.squares});
       so_far = to;
     } else {
       so_far = part;
@@ -141,8 +140,8 @@ void OwnWork::reduce_with_norm(CollectiveCall& call) {
   if (plan_.is_compressed(shape))
     add_up_packed_with_norm(shape.bucket, sum, own, call.work);
   else
-    exchange_.reduce_with_norm(sum, gradients_of(shape, call.data, own),
-                               {call.work.sums, own.first, group_.blamed, call.work.squares});
+    exchange_.reduce(sum, gradients_of(shape, call.data, own),
+                     {call.work.sums, own.first, group_.blamed, call.work.squares});
   const Point done = exchange_.mark();
   for (Round& round : call.rounds)
     if (plan_.has_own_work(round)) space_.timeline(done.line).wake(done.value, round);

@@ -101,7 +101,7 @@ TASK clear(FAULT, PLACE(to), ulong size) {
 
 #define BAD_RANK_BITS 20  // as troupe::kBadRankBits
 
-// Stream::reduce_with_norm after the reduction: squares in strands, as troupe::sum_of_squares, and the first element that
+// Stream::reduce with a NormCheck, after the reduction: squares in strands, as troupe::sum_of_squares, and the first element that
 // is not finite, for which rank `own` is named.
 TASK norm(FAULT, PLACE(sum), PLACE(sums), ulong count, ulong first_element, ulong own,
              uint keeps_squares) {
