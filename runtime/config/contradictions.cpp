@@ -265,7 +265,7 @@ class Review {
   void patience() {
     const bool counts = settings_.evaluate.patience != 0;
     if (counts && settings_.evaluate.every_epochs == 0)
-      add("evaluate.patience", text(told("evaluate.patience"), " counts evaluations, and ",
+      add("evaluate.patience", text("evaluate.patience = ", value_of("evaluate.patience"), " counts evaluations, and ",
                                     told("evaluate.every_epochs"), " makes none; set it, or leave patience out"));
     if (!counts && is_wished("evaluate.min_change"))
       add_meaningless("evaluate.min_change", "evaluate.patience", "a number of evaluations, as in patience = 5");

@@ -184,6 +184,15 @@ TEST_F(HostileNames, APipeInThePlaceOfAManifestIsADamagedCheckpoint) {
   EXPECT_THAT(resumed.err, HasSubstr("manifest.json: is no regular file"));
 }
 
+TEST_F(HostileNames, WrongUseOfCkptIsToldWithItsName) {
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {}, {"list"}, {"list", "run", "-x"}, {"weights", "run"}, {"lits", "run"}}) {
+    const Said said = run(CKPT_PROGRAM, words);
+    EXPECT_EQ(said.code, 2);
+    EXPECT_THAT(said.err, ::testing::StartsWith("ckpt: error: "));
+  }
+}
+
 TEST_F(HostileNames, AnExportToStdoutIsTheFileAndNothingElse) {
   ASSERT_EQ(rtrun({"train.steps=10", "checkpoint.every_steps=10"}).code, 0);
   for (const std::vector<std::string>& to :

@@ -11,6 +11,7 @@
 #include <iostream>
 #include <map>
 #include <optional>
+#include <sstream>
 
 #include "runtime/base/clock.hpp"
 #include "runtime/base/new_file.hpp"
@@ -269,7 +270,12 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     const std::string_view near =
         argc > 1 ? detail::nearest(argv[1], {"list", "verify", "weights", "export", "--help"}) : std::string_view{};
-    if (near.empty() || near == argv[1]) return app.exit(error) == 0 ? 0 : 2;
+    if (near.empty() || near == argv[1]) {
+      std::ostringstream what;
+      if (app.exit(error, std::cout, what) == 0) return 0;
+      std::cerr << "ckpt: error: " << what.str();
+      return 2;
+    }
     std::cerr << "ckpt: error: unknown command " << argv[1] << "; did you mean " << near
               << "?\nRun with --help for more information.\n";
     return 2;

@@ -182,7 +182,7 @@ inline const std::vector<WrongConfiguration>& wrong_configurations() {
       {"[evaluate]\nmin_change = 0.1\n",
        {"app.toml:2:14: evaluate.min_change is not used by evaluate.patience = 0 (default)", "patience = 5"}},
       {"[evaluate]\npatience = 3\nevery_epochs = 0\n",
-       {"app.toml:2:12: evaluate.patience = 3 (app.toml:2:12) counts evaluations", "evaluate.every_epochs = 0"}},
+       {"app.toml:2:12: evaluate.patience = 3 counts evaluations", "evaluate.every_epochs = 0"}},
       {"[data]\nsource = \"text\"\n[evaluate]\ntext_bytes = 9\nevery_epochs = 0\n",
        {"app.toml:4:14: evaluate.text_bytes = 9 (app.toml:4:14) follows an evaluation",
         "evaluate.every_epochs = 0 (app.toml:5:16) makes none"}},
