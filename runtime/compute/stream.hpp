@@ -139,7 +139,16 @@ struct NumberConversion {
   Memory residual{};  // f32, as is `from` then: becomes the rounding error, or 0 where that is not finite. Empty: none
   bool adds = false;  // to[i] += from[i] instead; `to` is f32, and there is no residual
 
-  std::uint64_t count() const noexcept { return from.size_bytes / size_bytes(from_type); }
+  /// How many numbers it has. Throws Error{invalid} if what must be f32 is not: every device asks, so none reads or
+  /// writes past its memory.
+  std::uint64_t count() const {
+    const bool keeps = residual.size_bytes != 0;
+    TROUPE_CHECK(!adds || (to_type == DType::f32 && !keeps), Code::invalid,
+                 "converted numbers are added to f32, without a residual; leave `adds` or the rest out");
+    TROUPE_CHECK(!keeps || from_type == DType::f32, Code::invalid,
+                 "a residual is kept of f32; convert from f32, or leave it out");
+    return from.size_bytes / size_bytes(from_type);
+  }
 };
 
 /// A queue of work on one device, executed in the order of enqueueing; every call only enqueues and returns. The first

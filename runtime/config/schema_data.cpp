@@ -64,10 +64,8 @@ Keys data_keys() {
        "folder of the data set, or the file with source = \"text\", relative to the folder of app.toml",
        "\"data/mnist\"",
        "Files are looked for in this order: at --set data.path, and then nowhere else; at this key, if they are there; "
-       "in TROUPE_DATA, a folder that contains mnist/ (source = \"idx\") and cifar10/. "
-       "If there are none, idx "
-       "uses generated digits; with another source the run ends. The line that begins with `Data:` says which were "
-       "used."},
+       "in TROUPE_DATA, a folder that contains mnist/ (source = \"idx\") and cifar10/. If there are none, idx uses "
+       "generated digits; with another source the run ends. The line that begins with `Data:` says which were used."},
       {"data.batch", Custom{store_batches, show_batches}, array_of(K::batches, 1, 64, {1, 1e6}),
        "samples per rank and step, or a schedule of them", "100",
        "A step takes this number times the number of ranks. With placement.split = \"measured\" it is the mean over "

@@ -433,6 +433,25 @@ TEST_P(StreamContract, AddsNumbersOfAnotherType) {
   EXPECT_EQ(get(to), sums);
 }
 
+TEST_P(StreamContract, RefusesConversionsWhoseSumOrResidualIsNotF32) {
+  const auto stream = device().stream();
+  const Memory whole = put(std::vector<float>(8, 1.0F)), half = put(std::vector<float>(4, 1.0F));
+  const auto code_of = [&](const NumberConversion& what) {
+    try {
+      stream->convert(what);
+    } catch (const Error& error) {
+      return error.code();
+    }
+    return Code::ok;
+  };
+  if (code_of({half, DType::bf16, whole, DType::f32}) == Code::unsupported) GTEST_SKIP() << "it converts no numbers";
+  EXPECT_EQ(code_of({.to = half, .to_type = DType::bf16, .from = whole, .from_type = DType::f32, .adds = true}),
+            Code::invalid);
+  EXPECT_EQ(code_of({whole, DType::f32, half, DType::bf16, half}), Code::invalid);
+  EXPECT_EQ(code_of({whole, DType::f32, whole, DType::f32, whole, /*adds=*/true}), Code::invalid);
+  finish(*stream);
+}
+
 TEST_P(StreamContract, DigestsWhatStandsThereWhenItsTurnComes) {
   const auto stream = device().stream();
   const Memory memory = put(std::vector<float>(100, 5.0F)), result = put(std::vector<float>(2, 0.0F));

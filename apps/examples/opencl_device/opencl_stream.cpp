@@ -195,11 +195,11 @@ void OpenClStream::weighted_delta(Memory to, Memory anchor, Memory from, Memory 
 
 void OpenClStream::convert(const NumberConversion& what) {
   const auto& [to, to_type, from, from_type, residual, adds] = what;
+  const cl_ulong count = what.count();
   const bool keeps = residual.size_bytes != 0;
   TROUPE_CHECK(to_type != DType::i32 && from_type != DType::i32, Code::invalid, "numbers are converted, not labels");
   TROUPE_CHECK(!keeps || to_type == DType::bf16, Code::unsupported, "a residual is kept of bf16 alone");
   if (to_type == from_type) return adds ? reduce(to, std::array{to, from}, {}) : copy(to, from);
-  const cl_ulong count = what.count();
   check_size(from, count * size_bytes(from_type));
   check_size(to, count * size_bytes(to_type));
   if (keeps) check_size(residual, count * sizeof(float));

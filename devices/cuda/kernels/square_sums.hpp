@@ -8,8 +8,6 @@
 // folded first. The last block folds what all blocks have found.
 namespace troupe::cuda {
 
-inline constexpr unsigned kSquareLanes = 16;
-static_assert(kSquareLanes == std::tuple_size_v<SquareLanes>);
 inline constexpr unsigned kSquareGroups = kBlockThreads / kSquareLanes;  // of a block
 
 /// What blocks leave for the last one; of one lane of a stream, in device memory.

@@ -55,7 +55,7 @@ inline void note_gradient(StepSums& sums, double squares, const float* sum, std:
 inline void check_gradient(StepSums& sums, const float* sum, std::span<const float* const> parts, std::uint64_t count,
                            const NormCheck& what) noexcept {
   const double squares = sum_of_squares(sum, count, [](double* lanes, const float* values, std::uint64_t some) {
-    for (std::uint64_t i = 0; i < some; ++i) lanes[i % 16] += static_cast<double>(values[i]) * values[i];
+    for (std::uint64_t i = 0; i < some; ++i) lanes[i % kSquareLanes] += static_cast<double>(values[i]) * values[i];
   });
   note_gradient(sums, squares, sum, parts, count, what);
 }

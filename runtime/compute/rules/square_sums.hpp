@@ -7,15 +7,17 @@
 #include <cstdint>
 
 // The order in which squares are added up, so that all devices find the same bits with as many threads as they have. A
-// range of elements is divided into pieces. The squares of a piece are added in lanes: its element i in lane i mod 16,
-// in ascending order; then the lanes are folded. The sums of pieces are added in strands: piece j in strand j mod the
-// number of strands, in ascending order; then the strands are folded. To fold numbers: the upper half is added to the
-// lower half, until one is left. The square of an f32 is exact in f64.
+// range of elements is divided into pieces. The squares of a piece are added in lanes: its element i in lane i mod 16
+// (kSquareLanes), in ascending order; then the lanes are folded. The sums of pieces are added in strands: piece j in
+// strand j mod the number of strands, in ascending order; then the strands are folded. To fold numbers: the upper half
+// is added to the lower half, until one is left. The square of an f32 is exact in f64.
 namespace troupe {
 
 inline constexpr std::uint64_t kSquarePiece = 2048;  // elements
 
-using SquareLanes = std::array<double, 16>;
+inline constexpr unsigned kSquareLanes = 16;
+
+using SquareLanes = std::array<double, kSquareLanes>;
 
 constexpr std::uint64_t count_square_pieces(std::uint64_t elements) noexcept {
   return (elements + kSquarePiece - 1) / kSquarePiece;
@@ -28,7 +30,9 @@ inline double fold(double* numbers, std::size_t count) noexcept {
   return numbers[0];
 }
 
+/// The same, without a loop that a compiler leaves as one: each piece comes here.
 inline double fold(SquareLanes& lanes) noexcept {
+  static_assert(kSquareLanes == 16);
   for (std::size_t i = 0; i < 8; ++i) lanes[i] += lanes[8 + i];
   for (std::size_t i = 0; i < 4; ++i) lanes[i] += lanes[4 + i];
   return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);

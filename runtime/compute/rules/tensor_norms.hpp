@@ -24,8 +24,8 @@ inline void add_piece_squares(const RuleStep& rule, float scale, const float* su
     const auto weight = static_cast<double>(p[i]);
     const auto move =
         static_cast<double>(update_direction<kKind>(rule, scale, sum[i], p[i], s0 ? s0[i] : 0.0F, s1 ? s1[i] : 0.0F));
-    weights[i % 16] += weight * weight;
-    update[i % 16] += move * move;
+    weights[i % kSquareLanes] += weight * weight;
+    update[i % kSquareLanes] += move * move;
   }
 }
 
