@@ -620,7 +620,9 @@ TEST_P(StreamContract, AddsUpTheSquaresOfTensorsWithTheBitsOfTheDefinition) {
       }
       EXPECT_EQ(get(made.stripe.parameters), p) << "measuring changes nothing";
       EXPECT_GT(found[0].weights, 2);
-      if (scaled.size() == kScaled.size()) EXPECT_EQ(found[4].weights, 2) << "of a tensor elsewhere";
+      if (scaled.size() == kScaled.size()) {
+        EXPECT_EQ(found[4].weights, 2) << "of a tensor elsewhere";
+      }
     }
   }
 }
