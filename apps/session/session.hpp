@@ -136,7 +136,7 @@ struct RunResult {
   RunTotal total;        // at rank 0; at the other ranks only the number of steps
   std::vector<EpochReport> epochs;
   std::uint64_t saved_steps = 0;      // of the newest checkpoint that the run saved; 0: none
-  std::uint64_t parameters_hash = 0;  // xxh3 of the f32 parameters' bytes at the end
+  std::uint64_t parameters_hash = 0;  // xxh3 of the f32 parameters' bytes at the end; 0 after a failure
 };
 
 /// How a run changed to another view (Session::rebuild).
@@ -229,7 +229,8 @@ class Session {
   /// Error{peer_lost}; Error{environment} if a rank could not examine its machine; Error{unsupported} if
   /// SessionOptions::group is the app's.
   virtual std::string machines(Blocking& blocking, Deadline deadline) = 0;
-  /// The current parameters as f32 in the layout's order; only when run() has ended.
+  /// The current parameters as f32 in the layout's order; only when run() has ended. After a failure their values are
+  /// unspecified, since the exchange may still write some.
   virtual std::vector<float> parameters() const = 0;
 };
 

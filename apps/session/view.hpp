@@ -195,6 +195,7 @@ class View {
   // Running and ending.
   void begin(Blocking& blocking, bool owned);
   RunResult wait_for_end(Blocking& blocking);
+  void hash_parameters(RunResult& result);
   void note_staleness() const;
   void note_overlap() const;
   // Values that the app reports, in reported.cpp.

@@ -136,6 +136,18 @@ void View::note_overlap() const {
   if (beside.count() > 0 && steps > before) note(overlap_text(beside, work_.stream->times().exchange, steps - before));
 }
 
+/// Of a run without a failure: the device's stream has joined the exchange behind the last step. After a failure other
+/// streams, or NCCL's kernels for other ranks, may still write parameters.
+void View::hash_parameters(RunResult& result) {
+  try {
+    copies_->read(memory_.parameters, [&](std::span<const std::byte> parameters) {
+      result.parameters_hash = XXH3_64bits(parameters.data(), parameters.size());
+    });
+  } catch (const Error& error) {
+    result.status = error.status();
+  }
+}
+
 RunResult View::wait_for_end(Blocking& blocking) {
   RunEnd end = end_.take(blocking);
   over_ = true;
@@ -159,14 +171,8 @@ RunResult View::wait_for_end(Blocking& blocking) {
   }
   take_down(blocking);
   if (listener_ != nullptr) listener_->flush();
+  if (result.status.ok()) hash_parameters(result);
   if (result.status.ok() && !end.unsaved.ok()) result.status = {end.unsaved.code(), not_saved(end)};
-  try {
-    copies_->read(memory_.parameters, [&](std::span<const std::byte> parameters) {
-      result.parameters_hash = XXH3_64bits(parameters.data(), parameters.size());
-    });
-  } catch (const Error& error) {  // a device that has failed does not read any more
-    if (result.status.ok()) result.status = error.status();
-  }
   return std::move(result);
 }
 

@@ -312,6 +312,25 @@ TEST_F(NcclJob, WithinNodesEndsAllRanksWhenAnyOfThemIsKilled) {
   }
 }
 
+/// Each of the calls of a step. A call that fails may have written some of the new parameters, which no rank may use.
+TEST_F(NcclJob, WithinNodesEndsWithTheReasonWhicheverCallOfAStepFails) {
+  if (const std::string reason = why_no_namespaces(); !reason.empty()) GTEST_SKIP() << reason;
+  const NamespaceCluster nodes{2};
+  const Settings settings{"train.epochs=100000", "data.batch=20", "evaluate.every_epochs=0", kNcclInNodes};
+  for (int call = 40; call < 45; ++call) {
+    const std::string fault = "nccl_collective:" + std::to_string(call) + "=nccl_remote_error";
+    SCOPED_TRACE(fault);
+    const ProgramStart start = with_variable(job(4, 4, on("cuda", settings)), "TROUPE_CUDA_HOST_FAULT", fault);
+    std::string told;
+    for (const auto& rank : start_ranks(std::vector<ProgramStart>(4, start), &nodes)) {
+      EXPECT_EQ(rank->wait(60s), 4) << rank->err();
+      told += rank->err();
+    }
+    EXPECT_THAT(told, HasSubstr("NCCL, in the background: "));
+    EXPECT_THAT(told, Not(HasSubstr("cuda stand-in")));
+  }
+}
+
 TEST_F(NcclJob, EndsWithTheReasonWhenNcclReportsAnError) {
   Program rtrun{with_variable(job(2, 2, on("cuda", endless())), "TROUPE_CUDA_HOST_FAULT",
                               "nccl_collective:40=nccl_remote_error")};

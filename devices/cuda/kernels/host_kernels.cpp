@@ -44,8 +44,13 @@ void declare_on_host(Accesses& touched, const void* given) {
   if (!has_failed(args, touched.at(args.stream))) declare(touched, args);
 }
 
+template <class Args>
+const StreamState* stream_on_host(const void* given) {
+  return static_cast<const Args*>(given)->stream;
+}
+
 #define TROUPE_HOST_KERNEL(name, Args) \
-  HostKernel{"troupe_" #name, sizeof(Args), run_on_host<Args, name>, declare_on_host<Args>},
+  HostKernel{"troupe_" #name, sizeof(Args), run_on_host<Args, name>, declare_on_host<Args>, stream_on_host<Args>},
 constexpr HostKernel kKernels[] = {TROUPE_CUDA_KERNELS(TROUPE_HOST_KERNEL)};
 
 }  // namespace

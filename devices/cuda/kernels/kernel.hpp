@@ -395,6 +395,8 @@ struct HostKernel {
   void (*run)(const Block& block, const void* args);
   /// What the kernel will touch now: right before its first block, in its stream's order.
   void (*declare)(Accesses& touched, const void* args);
+  /// The stream that a launch with these arguments belongs to; null: such kernels belong to none.
+  const StreamState* (*stream)(const void* args) = nullptr;
 };
 
 /// All kernels of list.hpp.

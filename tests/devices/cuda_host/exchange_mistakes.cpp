@@ -23,6 +23,13 @@ struct OneRank : Rig {
     for (const DevicePointer pointer : {bucket, other}) fill(pointer, kCount, step);
     must(driver.stream_synchronize, step);
   }
+  /// What follows on the step's stream comes behind a failure: Troupe's kernels do nothing, those of libraries run.
+  [[gnu::always_inline]] void end_step(std::uint64_t* word = nullptr) {
+    constexpr std::size_t kWords = sizeof(StreamState) / 8;
+    const DevicePointer state = memory(kWords);
+    fill(state, kWords, step, 0);
+    (void)launch("end", EndArgs{reinterpret_cast<StreamState*>(state), word}, step);
+  }
   void finish() {
     must(driver.stream_synchronize, step);
     must(driver.stream_synchronize, transport);
@@ -93,6 +100,52 @@ int result_landed_while_the_step_reads() {
   return 0;
 }
 
+/// What libraries write there is still in others' way.
+int result_written_behind_a_failure_and_read_elsewhere() {
+  OneRank rig;
+  rig.end_step();
+  rig.must(rig.driver.memcpy_async, rig.bucket, rig.other, kBytes, rig.step);
+  rig.add("reader", rig.other, rig.bucket, kCount, rig.transport);
+  rig.finish();
+  return 0;
+}
+
+int memory_freed_while_it_is_read_behind_a_failure() {
+  OneRank rig;
+  rig.end_step();
+  const DevicePointer data = rig.memory(kCount);
+  rig.must(rig.driver.memcpy_async, rig.bucket, data, kBytes, rig.step);
+  rig.must(rig.driver.stream_synchronize, rig.transport);  // not the step's
+  rig.must(rig.driver.mem_free, data);
+  rig.forget(data);
+  (void)rig.driver.stream_synchronize(rig.step);
+  _exit(rig.reports(nullptr, 0) > 0 ? host::kMistakesExitCode : 0);
+}
+
+/// Nothing was signalled, so what stands in the word says nothing of the work before the failure.
+int read_behind_a_signal_that_a_failure_has_left_out() {
+  OneRank rig;
+  std::uint64_t* const word = rig.pinned(1);
+  rig.add("writer", rig.bucket, rig.other, kCount, rig.step);
+  rig.end_step(word);
+  (void)rig.launch("await", WordArgs{word, 0}, rig.transport);
+  rig.add("reader", rig.other, rig.bucket, kCount, rig.transport);
+  rig.must(rig.driver.stream_synchronize, rig.transport);
+  rig.finish();
+  return 0;
+}
+
+/// The failure of a stream says nothing of those that the CPU has ordered behind it.
+int read_by_a_stream_that_is_behind_anothers_failure_only_for_the_cpu() {
+  OneRank rig;
+  rig.end_step();
+  rig.must(rig.driver.stream_synchronize, rig.step);
+  rig.add("writer", rig.bucket, rig.other, kCount, rig.step);
+  rig.must(rig.driver.memcpy_async, rig.other, rig.bucket, kBytes, rig.transport);
+  rig.finish();
+  return 0;
+}
+
 /// Two GPUs, of which the second reads what the first one's rank has lent.
 struct Lenders : Rig {
   const StreamHandle owners = stream();
@@ -144,6 +197,14 @@ std::vector<Mistake> mistakes_of_exchanges() {
   return {
       TROUPE_MISTAKE(read_behind_a_poisoned_word, {"race, ", kWriter, kReader}),
       TROUPE_MISTAKE(read_behind_an_earlier_signal_and_a_poison, {"race, ", kWriter, kReader}),
+      TROUPE_MISTAKE(result_written_behind_a_failure_and_read_elsewhere,
+                     {"race, ", "cuMemcpyAsync on stream 1", kReader}),
+      TROUPE_MISTAKE(
+          memory_freed_while_it_is_read_behind_a_failure,
+          {"use after free|race, write after read: cuMemFree_v2", "cuMemFree_v2", "cuMemcpyAsync on stream 1"}),
+      TROUPE_MISTAKE(read_behind_a_signal_that_a_failure_has_left_out, {"race, ", kWriter, kReader}),
+      TROUPE_MISTAKE(read_by_a_stream_that_is_behind_anothers_failure_only_for_the_cpu,
+                     {"race, ", kWriter, "cuMemcpyAsync on stream 2"}),
       TROUPE_MISTAKE(bucket_sent_before_its_kernel_is_done, {"race, ", kWriter, kSends}),
       TROUPE_MISTAKE(staged_bucket_sent_before_its_kernel_is_done,
                      {"race, ", kWriter, "the transport sends the bucket"}),

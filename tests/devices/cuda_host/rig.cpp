@@ -71,8 +71,17 @@ void run_await(const Block& block, const void* given) {
 void declare_await(Accesses& touched, const void* given) {
   touched.acquires(static_cast<const WordArgs*>(given)->word);
 }
+void run_end(const Block& block, const void* given) {
+  (void)Block::claim(&block.at(static_cast<const EndArgs*>(given)->stream)->failed, 1);
+}
+void declare_end(Accesses& touched, const void* given) {
+  const auto& args = *static_cast<const EndArgs*>(given);
+  touched.shares(args.stream, sizeof(StreamState));
+  if (args.word != nullptr) touched.releases(args.word);
+}
+const StreamState* stream_of_end(const void* given) { return static_cast<const EndArgs*>(given)->stream; }
 
-constexpr std::array<HostKernel, 8> kKernels{{
+constexpr std::array<HostKernel, 9> kKernels{{
     {"writer", sizeof(AddArgs), run_add, declare_add},
     {"reader", sizeof(AddArgs), run_add, declare_add},
     {"other", sizeof(AddArgs), run_add, declare_add},
@@ -81,6 +90,7 @@ constexpr std::array<HostKernel, 8> kKernels{{
     {"add_block", sizeof(AddBlockArgs), run_add_block, declare_add_block},
     {"publish", sizeof(WordArgs), run_publish, declare_publish},
     {"await", sizeof(WordArgs), run_await, declare_await},
+    {"end", sizeof(EndArgs), run_end, declare_end, stream_of_end},
 }};
 
 Driver load() {

@@ -35,6 +35,11 @@ struct WordArgs {
   std::uint64_t* word;
   std::uint64_t value;
 };
+/// Ends the stream, as a kernel of Troupe does whose wait has failed.
+struct EndArgs {
+  StreamState* stream;
+  std::uint64_t* word = nullptr;  // that it would have signalled
+};
 
 /// All kernels, in the place of an image for GPUs.
 const host::TestImage& image();

@@ -391,6 +391,40 @@ int a_poisoned_word_still_orders_what_its_value_does() {
   return all_are(host, 2 * kOnes) ? 0 : 1;
 }
 
+/// As a product of cuBLASLt reads weights that NCCL writes: the wait between them has failed, so nobody uses the
+/// result. The failure is also that of what an event or a graph orders behind it.
+int work_behind_a_failure_reads_what_is_written_meanwhile() {
+  Rig rig;
+  const std::array<StreamHandle, 3> streams{rig.stream(), rig.stream(), rig.stream()};
+  constexpr std::size_t kWords = sizeof(StreamState) / 8;
+  const DevicePointer data = rig.memory(kCount), state = rig.memory(kWords);
+  const std::array<DevicePointer, 3> results{rig.memory(kCount), rig.memory(kCount), rig.memory(kCount)};
+  const EventHandle border = rig.event();
+  rig.fill(data, kCount, streams[0]);
+  rig.fill(state, kWords, streams[0], 0);
+  rig.must(rig.driver.stream_synchronize, streams[0]);
+  GraphHandle graph = nullptr;
+  GraphExec exec = nullptr;
+  rig.must(rig.driver.stream_begin_capture, streams[0], CaptureMode::thread_local_);
+  rig.must(rig.driver.memcpy_async, results[0], data, kCount * 8, streams[0]);
+  rig.must(rig.driver.stream_end_capture, streams[0], &graph);
+  rig.must(rig.driver.graph_instantiate_with_flags, &exec, graph, 0ULL);
+  rig.must(rig.driver.graph_destroy, graph);
+
+  rig.add("writer", data, data, kCount, streams[1]);
+  if (rig.launch("end", EndArgs{.stream = reinterpret_cast<StreamState*>(state)}, streams[0]) != Result::success)
+    return 2;
+  rig.must(rig.driver.memcpy_async, results[1], data, kCount * 8, streams[0]);
+  rig.must(rig.driver.event_record, border, streams[0]);
+  rig.must(rig.driver.stream_wait_event, streams[2], border, 0U);
+  rig.must(rig.driver.memcpy_async, results[2], data, kCount * 8, streams[2]);
+  rig.must(rig.driver.graph_launch, exec, streams[0]);
+  rig.add("writer", data, data, kCount, streams[1]);
+  for (const StreamHandle stream : streams) rig.must(rig.driver.stream_synchronize, stream);
+  rig.must(rig.driver.graph_exec_destroy, exec);
+  return 0;
+}
+
 int registered_memory_is_copied_and_given_back() {
   Rig rig;
   const StreamHandle stream = rig.stream();
@@ -442,6 +476,7 @@ constexpr Right kRight[] = {
     {"EventQueries", events_tell_how_far_a_stream_is},
     {"PoisonedWord", a_poisoned_word_ends_a_wait},
     {"PoisonedWordInOrder", a_poisoned_word_still_orders_what_its_value_does},
+    {"BehindAFailure", work_behind_a_failure_reads_what_is_written_meanwhile},
     {"RegisteredMemory", registered_memory_is_copied_and_given_back},
 };
 INSTANTIATE_TEST_SUITE_P(All, CudaHost, ::testing::ValuesIn(kRight),

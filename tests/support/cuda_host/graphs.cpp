@@ -44,7 +44,7 @@ void run_chain(const ExecState& exec, const ExecState::Chain& chain, Progress& p
     const GraphState::Node& node = exec.nodes[i];
     for (const std::size_t earlier : node.after) {
       all.changed.wait(lock, [&] { return progress.done[earlier]; });
-      clock.join(progress.clocks[earlier]);
+      clock.follow(progress.clocks[earlier]);
     }
     perform(*node.operation, lock, clock, chain.lane, device);
     progress.clocks[i] = clock;
@@ -68,7 +68,7 @@ void run_graph(Run& run, ExecState& exec) {
   run.lock.unlock();
   for (std::thread& other : others) other.join();
   run.lock.lock();
-  for (const Clock& clock : progress.clocks) run.clock.join(clock);
+  for (const Clock& clock : progress.clocks) run.clock.follow(clock);
 }
 
 }  // namespace

@@ -88,8 +88,7 @@ TROUPE_EXPORT Result cuIpcCloseMemHandle(DevicePointer pointer) {
     return Result::invalid_value;
   }
   found->freeing = place;
-  all.races.writes(found->range, all.cpu.tick(kCpu), all.cpu, place);
-  all.races.forget(found->range);
+  all.races.frees(found->range, all.cpu.tick(kCpu), all.cpu, place);
   all.memory.release(found);
   return Result::success;
 }

@@ -17,8 +17,7 @@ bool has_space(Process& all, const DeviceState& device, std::uint64_t size_bytes
 void take_away(Entry& entry, const AllocationPtr& found, const PlacePtr& place) {
   Process& all = entry.all();
   found->freeing = place;
-  all.races.writes(found->range, all.cpu.tick(kCpu), all.cpu, place);
-  all.races.forget(found->range);
+  all.races.frees(found->range, all.cpu.tick(kCpu), all.cpu, place);
   all.words.forget(found->range);
   all.memory.release(found);
 }

@@ -178,6 +178,12 @@ void acquire(Run& run, const Uses& uses) {
       all.words.acquired(address_of(use.at), load_word(address_of(use.at)), all.cpu, run.clock);
 }
 
+/// Whether kernels behind this one do nothing: it, or one before it, has ended its stream.
+bool has_failed(const LaunchMemory& memory, const HostKernel& kernel, const void* args) {
+  const StreamState* const stream = kernel.stream == nullptr ? nullptr : kernel.stream(args);
+  return stream != nullptr && HostWords::glance(&static_cast<const StreamState*>(memory.at(stream))->failed) != 0;
+}
+
 void run_kernel(Run& run, const PlacePtr& place, const HostKernel& kernel, const std::vector<std::byte>& args,
                 unsigned blocks) {
   Process& all = process();
@@ -199,6 +205,7 @@ void run_kernel(Run& run, const PlacePtr& place, const HostKernel& kernel, const
   }
   acquire(run, touched.ranges());
   releases.end(run);
+  if (has_failed(memory, kernel, args.data())) run.clock.fail();
 }
 
 bool wait_is_over(std::uint64_t value, std::uint64_t wanted, unsigned flags) {
@@ -244,7 +251,10 @@ bool may_use(Run& run, const PlacePtr& place, const Uses& uses) {
   }
   for (const Accesses::Range& use : uses) {
     const Range range{address_of(use.at), use.size_bytes};
-    if (use.access == Access::reads || use.access == Access::shares) all.races.reads(range, run.now, run.clock, place);
+    if (use.access == Access::reads && run.clock.is_behind_failure())
+      all.races.reads_in_vain(range, run.now, place);
+    else if (use.access == Access::reads || use.access == Access::shares)
+      all.races.reads(range, run.now, run.clock, place);
     if (use.access == Access::writes) all.races.writes(range, run.now, run.clock, place);
   }
   return true;
@@ -328,8 +338,7 @@ OperationPtr free_operation(PlacePtr place, AllocationPtr allocation) {
   return std::make_shared<Operation>(Operation{place,
                                                [=](Run& run) {
                                                  Process& all = process();
-                                                 all.races.writes(allocation->range, run.now, run.clock, place);
-                                                 all.races.forget(allocation->range);
+                                                 all.races.frees(allocation->range, run.now, run.clock, place);
                                                  all.words.forget(allocation->range);
                                                  all.memory.release(allocation);
                                                },

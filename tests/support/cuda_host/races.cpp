@@ -60,7 +60,17 @@ void Races::writes(Range range, Moment now, const Clock& clock, const PlacePtr& 
   segments_.erase(std::next(first), segments_.lower_bound(range.end()));
 }
 
-void Races::forget(Range range) {
+void Races::reads_in_vain(Range range, Moment now, const PlacePtr& place) {
+  vain_reads_.push_back({range, {now, place}});
+}
+
+void Races::frees(Range range, Moment now, const Clock& clock, const PlacePtr& place) {
+  writes(range, now, clock, place);
+  std::erase_if(vain_reads_, [&](const VainRead& past) {
+    const bool overlaps = past.range.begin < range.end() && range.begin < past.range.end();
+    if (overlaps) check("race, write after read", past.use, range, clock, place);
+    return overlaps;
+  });
   cut_at(range.end());
   segments_.erase(cut_at(range.begin), segments_.lower_bound(range.end()));
 }

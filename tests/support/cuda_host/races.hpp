@@ -23,8 +23,11 @@ class Races {
  public:
   void reads(Range range, Moment now, const Clock& clock, const PlacePtr& place);
   void writes(Range range, Moment now, const Clock& clock, const PlacePtr& place);
-  /// The memory is gone; what comes to lie there next starts anew.
-  void forget(Range range);
+  /// A read by work of a library behind a failure of its stream. Nothing that it computes is used, so others may write
+  /// there meanwhile; but the memory must be there.
+  void reads_in_vain(Range range, Moment now, const PlacePtr& place);
+  /// The memory is taken away; what comes to lie there next starts anew.
+  void frees(Range range, Moment now, const Clock& clock, const PlacePtr& place);
 
  private:
   struct Use {
@@ -38,6 +41,10 @@ class Races {
     Use write;  // without a place: never
     std::vector<Use> reads;
   };
+  struct VainRead {
+    Range range;
+    Use use;
+  };
   using Segments = std::map<Address, Segment>;
 
   Segments::iterator cut_at(Address at);
@@ -47,6 +54,7 @@ class Races {
   static void check(const char* kind, const Use& past, Range range, const Clock& clock, const PlacePtr& place);
 
   Segments segments_;
+  std::vector<VainRead> vain_reads_;  // few: streams that have failed get no further steps
 };
 
 }  // namespace troupe::cuda::host

@@ -70,7 +70,7 @@ OperationPtr wait_event_operation(PlacePtr place, std::shared_ptr<Record> record
   return std::make_shared<Operation>(Operation{std::move(place),
                                                [record](Run& run) {
                                                  process().changed.wait(run.lock, [&] { return record->done; });
-                                                 run.clock.join(record->clock);
+                                                 run.clock.follow(record->clock);
                                                },
                                                true});
 }

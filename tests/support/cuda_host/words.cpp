@@ -25,12 +25,16 @@ std::uint64_t Words::will_release(Address word, std::uint64_t present, const Clo
 void Words::released(Address word, std::uint64_t number, std::uint64_t value, const Clock& clock) {
   const auto found = writes_.find(word);
   if (found == writes_.end()) return;  // the memory is gone
-  for (Write& write : found->second) {
-    if (write.number != number) continue;
-    write.under_way = false;
-    write.value = value;
-    write.clock.join(clock);
+  std::deque<Write>& writes = found->second;
+  const auto write = std::ranges::find(writes, number, &Write::number);
+  if (write == writes.end()) return;  // many have come since
+  if (value == write->value) {        // a kernel that has ended its stream instead
+    writes.erase(write);
+    return;
   }
+  write->under_way = false;
+  write->value = value;
+  write->clock.join(clock);
 }
 
 void Words::acquired(Address word, std::uint64_t value, Clock& cpu, Clock& waiter) {

@@ -227,19 +227,18 @@ bool fails_on_command(Run& run, CommState& comm) {
 void run_group(Run& run, CommState& comm, const std::vector<Call>& calls, const PlacePtr& place) {
   if (comm.aborted) return;
   ++comm.running;
-  if (!fails_on_command(run, comm)) {
-    if (comm.last_place != nullptr && !run.clock.sees(comm.last))
-      reports().add("unordered collectives",
-                    place->text() + " is not ordered behind " + comm.last_place->text() + " of the same communicator");
-    comm.last = run.now;
-    comm.last_place = place;
-    bool goes_on = std::all_of(calls.begin(), calls.end(), [&](const Call& call) {
-      return cuda::host::may_use(run, call.place, uses_of(comm, call));
-    });
-    for (const Call& call : calls)
-      if (goes_on && call.is_collective()) goes_on = run_collective(run, comm, call);
-    if (goes_on) run_messages(run, comm, calls);
-  }
+  if (comm.last_place != nullptr && !run.clock.sees(comm.last))
+    reports().add("unordered collectives",
+                  place->text() + " is not ordered behind " + comm.last_place->text() + " of the same communicator");
+  comm.last = run.now;
+  comm.last_place = place;
+  bool goes_on = std::all_of(calls.begin(), calls.end(), [&](const Call& call) {
+    return cuda::host::may_use(run, call.place, uses_of(comm, call));
+  });
+  goes_on = goes_on && !fails_on_command(run, comm);  // what fails in the background may have written some
+  for (const Call& call : calls)
+    if (goes_on && call.is_collective()) goes_on = run_collective(run, comm, call);
+  if (goes_on) run_messages(run, comm, calls);
   --comm.running;
   process().changed.notify_all();
 }
