@@ -9,6 +9,8 @@ that nothing is left of it (processes, System V segments, /dev/shm, files), that
 that where the policy promises it the last checkpoint's tensors have the bits of a job that was not disturbed.
 
 Prints a line a run and a table; ends with 1 when a run did not end as it should. `--seed S --runs 1` makes run S again.
+With --gpus the ranks compute on the GPUs of the stand-in for the CUDA driver, whose seed differs from run to run: 1 to 5
+ranks with a GPU each, or 4 on two nodes, over NCCL or own collectives. Then nothing may be reported by the stand-in.
 As root it works in namespaces of its own, so that what other programs leave in shared memory is not taken for the job's.
 """
 
@@ -54,7 +56,12 @@ POLICIES = {
     "async": ("", "sgd", "never"),
     "easgd": ("every_steps = 4", "sgd", "never"),
 }
-LAYOUTS = {"local:2": 2, "local:4": 4, "namespaces": 2}
+# Never reached: a job is prepared for these, and so for requests of other policies. The second one needs own collectives.
+LATER = ['{ at_step = 1000000000, policy = "local_sgd", every_steps = 4 }', '{ at_step = 1000000001, policy = "ssp", staleness = 2 }']
+
+LAYOUTS = {"local:2": 2, "local:4": 4, "namespaces": 2}  # and their ranks
+GPU_LAYOUTS = {f"local:{ranks}": ranks for ranks in range(1, 6)} | {"namespaces": 2, "namespaces:4": 4}
+HOSTED = ["ssp-0", "ssp", "async", "easgd"]  # their exchange is not over NCCL
 # What happens, and how often compared to the others.
 KINDS = {
     "kill a rank": 6,
@@ -98,9 +105,10 @@ deterministic = true
 [update]
 policy = "{policy}"
 {settings}
-switch = [{{ at_step = 1000000000, policy = "local_sgd", every_steps = 4 }}, {{ at_step = 1000000001, policy = "ssp", staleness = 2 }}]
+switch = [{switches}]
 [placement]
 cores = 0
+device = "{device}"
 [evaluate]
 every_epochs = 4
 [checkpoint]
@@ -226,17 +234,21 @@ def tensors(checkpoint):
 class Job:
     """One job in a folder of its own."""
 
-    def __init__(self, options, folder, mark, layout, policy, namespaces):
+    def __init__(self, options, folder, mark, layout, policy, collectives, namespaces, stand_in_seed=1):
         self.options, self.folder, self.mark, self.layout, self.policy = options, folder, mark, layout, policy
-        self.namespaces = namespaces
+        self.namespaces, self.stand_in_seed = namespaces, stand_in_seed
         self.processes, self.started = [], None
         (folder / "tmp").mkdir(parents=True)
         settings, rule, self.promise = POLICIES[policy]
         name = policy.split("-")[0]
-        local = layout.startswith("local")
+        cluster = [f'nodes = "{layout}"'] if layout.startswith("local") else []
+        if collectives:
+            cluster.append(f'collectives = "{collectives}"')
         (folder / "app.toml").write_text(
             JOB.format(
-                cluster=f'nodes = "{layout}"' if local else "",
+                cluster="\n".join(cluster),
+                switches=", ".join(LATER[:1] if "nccl" in collectives else LATER),
+                device="cuda" if options.gpus else "cpu",
                 data=options.data,
                 rule=rule,
                 policy=name,
@@ -253,6 +265,10 @@ class Job:
     def environment(self):
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("TROUPE_", "MASTER_")) and k not in ("RANK", "WORLD_SIZE")}
         temporary = str(self.folder / "tmp")
+        if self.options.gpus:
+            kept["LD_LIBRARY_PATH"] = self.options.gpus
+            for name, value in (("DEVICES", GPU_LAYOUTS[self.layout]), ("SEED", self.stand_in_seed), ("CLOSED", 1)):
+                kept[f"TROUPE_CUDA_HOST_{name}"] = str(value)
         return dict(kept, TMPDIR=temporary, XDG_CACHE_HOME=temporary, **{MARK: self.mark})
 
     def start(self, turn, *arguments):
@@ -267,8 +283,10 @@ class Job:
         secret.write_text("of a measurement")
         secret.chmod(0o600)
         port = random.Random(self.mark + turn).randint(20000, 30000)
-        for rank, name in enumerate(self.namespaces.names):
-            place = dict(RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK="0", MASTER_PORT=str(port))
+        ranks = GPU_LAYOUTS[self.layout]
+        for rank in range(ranks):
+            name = self.namespaces.names[rank * 2 // ranks]
+            place = dict(RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK=str(rank % (ranks // 2)), MASTER_PORT=str(port))
             place.update(MASTER_ADDR=self.namespaces.addresses[0], TROUPE_SECRET_FILE=str(secret))
             self.begin(f"{turn}-rank-{rank}", ["ip", "netns", "exec", name, *command], dict(self.environment(), **place))
 
@@ -321,19 +339,32 @@ class Run:
         self.dice = random.Random(seed)
         dice = self.dice
         self.seed, self.options = seed, options
-        layouts = [each for each in LAYOUTS if each != "namespaces" or namespaces is not None]
+        all_layouts = GPU_LAYOUTS if options.gpus else LAYOUTS
+        layouts = [each for each in all_layouts if not each.startswith("namespaces") or namespaces is not None]
         self.layout = options.layout or dice.choice(layouts)
+        self.has_nodes = self.layout.startswith("namespaces")
+        self.ranks = GPU_LAYOUTS[self.layout]
         self.policy = options.policy or dice.choice(list(POLICIES))
         kinds = dict(KINDS)
-        if self.layout == "namespaces":  # each rank is an rtrun of its own there
+        if self.ranks == 1:  # rtrun is the rank
+            kinds = {kind: often for kind, often in kinds.items() if not re.search("(a|two) ranks?$", kind)}
+        if self.has_nodes:  # each rank is an rtrun of its own there
             for kind in ("kill rtrun", "pause rtrun", "kill two ranks", "SIGINT to rtrun", "SIGTERM to rtrun, then kill a rank"):
                 del kinds[kind]
         self.kind = options.what or dice.choices(list(kinds), list(kinds.values()))[0]
-        self.victims = dice.sample(range(LAYOUTS[self.layout]), 2 if self.kind == "kill two ranks" else 1)
-        self.reference = references(self.layout, self.policy)
+        self.victims = dice.sample(range(self.ranks), 2 if self.kind == "kill two ranks" else 1)
+        self.limit, self.collectives, stand_in_seed = LIMIT, "", 1
+        if options.gpus:
+            self.limit = 2 * LIMIT  # its GPUs are threads of the host
+            stand_in_seed = dice.randint(1, 50)
+            means = ["own"] if self.policy in HOSTED or self.ranks == 1 else ["own", "nccl"]
+            if self.layout == "namespaces:4" and len(means) > 1:
+                means.append("nccl_in_nodes")
+            self.collectives = options.collectives or dice.choice(means)
+        self.reference = references(self.layout, self.policy, self.collectives)
         # A moment between the start and the end, or one in training, which other load does not shift.
         self.at = dice.uniform(0, 1.05) * self.reference["seconds"]
-        last_epoch = options.steps * 20 * LAYOUTS[self.layout] // 2000
+        last_epoch = options.steps * 20 * self.ranks // 2000
         self.epoch = dice.randint(1, last_epoch) if dice.random() < 0.6 else None
         self.after_epoch = dice.uniform(0, 0.02)
         self.pause = dice.uniform(0.05, 0.5 * DEAD)
@@ -341,7 +372,8 @@ class Run:
         self.switch_epoch = dice.randint(1, self.epoch or last_epoch)
         rebuild = ["rebuild"] if dice.random() < 0.3 else None
         self.request = ["switch", *self.switch] if self.switch else rebuild
-        self.job = Job(options, folder, f"{folder}", self.layout, self.policy, namespaces if self.layout == "namespaces" else None)
+        place = namespaces if self.has_nodes else None
+        self.job = Job(options, folder, f"{folder}", self.layout, self.policy, self.collectives, place, stand_in_seed)
         self.faults, self.notes = [], []
         self.seconds = 0.0
         self.codes = []
@@ -392,10 +424,10 @@ class Run:
     def target(self):
         """Process ids of the victims; nothing for what has ended already."""
         rtrun = self.job.processes[0].pid
-        if "rtrun" in self.kind and self.layout != "namespaces":
+        if "rtrun" in self.kind and not self.has_nodes:
             return [rtrun]
         if self.kind == "SIGTERM to rtrun":  # a scheduler tells all of them
-            victims = range(2)
+            victims = range(self.ranks)
         else:
             victims = self.victims
         found = {}
@@ -427,7 +459,7 @@ class Run:
         for pid in pids:
             send(pid, number)
         if not pids:
-            return LIMIT if self.kind != "SIGTERM to a rank" else STOP + LIMIT
+            return self.limit if self.kind != "SIGTERM to a rank" else STOP + self.limit
         if self.kind.startswith("pause"):
             time.sleep(self.pause)
             for pid in pids:
@@ -440,12 +472,12 @@ class Run:
                 send(ranks[self.victims[0]], signal.SIGKILL)
         if self.kind.startswith("stop"):
             # Before the ranks have met its silence is not counted, after its end the others' patience is.
-            return max(START, EXCHANGE, 1.5 * DEAD) + LIMIT
-        return self.patience() + LIMIT
+            return max(START, EXCHANGE, 1.5 * DEAD) + self.limit
+        return self.patience() + self.limit
 
     def patience(self):
         """How long a rank in a namespace waits for one that it has not met; nobody tells it of a death there."""
-        return START if self.layout == "namespaces" and not self.met else 0.0
+        return START if self.has_nodes and not self.met else 0.0
 
     def expected(self):
         """Exit codes of rtrun, or of each rank in the namespaces."""
@@ -473,7 +505,7 @@ class Run:
         allowed = self.expected()
         self.codes = codes
         for rank, code in enumerate(codes):
-            if self.layout == "namespaces":
+            if self.has_nodes:
                 if rank in self.victims and self.kind in ("kill a rank", "stop a rank") and code == 137:
                     continue
                 if code == 3 and self.patience() and self.victims == [0]:
@@ -496,13 +528,14 @@ class Run:
     def judge_names(self, codes):
         if not (self.kind.startswith(("kill", "stop")) and self.kind != "kill rtrun") or 4 not in codes:
             return
-        if self.layout == "namespaces":
-            said = self.job.outputs[1 - self.victims[0]].read_text(errors="replace")
+        if self.has_nodes:
+            others = [path for rank, path in enumerate(self.job.outputs) if rank not in self.victims]
+            said = "".join(path.read_text(errors="replace") for path in others)
             named = [int(rank) for line in said.splitlines() if "error" in line for rank in re.findall(r"(?:rank|peer) (\d+)", line)]
         else:
             last = [line for line in self.job.said().splitlines() if line.startswith("rtrun: error: ")]
             named = [int(rank) for line in last[-1:] for rank in re.findall(r"rank (\d+)", line)]
-        found = named if self.layout == "namespaces" else named[:1]  # a rank there names itself first
+        found = named if self.has_nodes else named[:1]  # a rank there names itself first
         if not set(found) & set(self.victims):
             self.fault(f"the victim is rank {self.victims}, named is {found or 'nobody'}")
         elif len(self.victims) == 2 and not set(self.victims) <= set(named):
@@ -512,7 +545,7 @@ class Run:
         def gone():
             return not marked(self.job.mark)
 
-        if not becomes_true(gone, LIMIT):
+        if not becomes_true(gone, self.limit):
             left = [f"{pid} ({stat_of(pid)[0] if stat_of(pid) else '?'})" for pid in marked(self.job.mark)]
             self.fault("processes left: " + " ".join(left))
         if left := shared_memory() - before:
@@ -563,9 +596,9 @@ class Run:
             event = time.monotonic()
             if not self.hit:
                 limit = WHOLE_RUN
-            if self.kind == "stop a rank" and self.layout == "namespaces" and self.hit:
-                other = self.job.processes[1 - self.victims[0]]
-                if becomes_true(lambda: other.poll() is not None, max(limit, 30)):
+            if self.kind == "stop a rank" and self.has_nodes and self.hit:
+                others = [process for rank, process in enumerate(self.job.processes) if rank not in self.victims]
+                if becomes_true(lambda: all(other.poll() is not None for other in others), max(limit, 30)):
                     self.seconds = time.monotonic() - event
                     send(self.job.processes[self.victims[0]].pid, signal.SIGKILL)  # nobody there kills what is stopped
             codes = self.job.wait(limit)
@@ -575,7 +608,7 @@ class Run:
             if not self.seconds:
                 self.seconds = time.monotonic() - event
             if self.kind == "kill rtrun":
-                becomes_true(lambda: not marked(self.job.mark), LIMIT)
+                becomes_true(lambda: not marked(self.job.mark), self.limit)
                 self.seconds = time.monotonic() - event
             if codes is None:
                 self.fault(f"it had not ended after {self.seconds:.1f} s")
@@ -587,7 +620,7 @@ class Run:
             if asking:
                 asking.join()
             said = self.job.said()
-            if crash := re.search(r"killed by (SIGSEGV|SIGABRT|SIGBUS|SIGFPE|SIGILL)|not finite|Assertion", said):
+            if crash := re.search(r"killed by (SIGSEGV|SIGABRT|SIGBUS|SIGFPE|SIGILL)|not finite|Assertion|cuda stand-in: .*", said):
                 self.fault(f"it says \"{crash.group(0)}\"")
             if codes is not None:
                 self.judge_remains(before)
@@ -606,6 +639,8 @@ class Run:
     def line(self):
         found = {"bench": "kills", "seed": self.seed, "layout": self.layout, "policy": self.policy, "what": self.kind}
         found.update(victims=self.victims, at_s=round(self.at, 3), codes=self.codes, seconds=round(self.seconds, 3))
+        if self.collectives:
+            found.update(collectives=self.collectives, stand_in_seed=self.job.stand_in_seed)
         found.update(request=self.request, bits=self.bits, notes=self.notes, faults=self.faults)
         return found
 
@@ -616,23 +651,25 @@ class References:
     def __init__(self, options, folder, namespaces):
         self.options, self.folder, self.namespaces, self.known = options, folder, namespaces, {}
 
-    def __call__(self, layout, policy):
-        if (layout, policy) in self.known:
-            return self.known[layout, policy]
-        folder = self.folder / f"reference-{layout.replace(':', '-')}-{policy}"
-        job = Job(self.options, folder, str(folder), layout, policy, self.namespaces if layout == "namespaces" else None)
+    def __call__(self, *kind):
+        if kind in self.known:
+            return self.known[kind]
+        layout, policy, collectives = kind
+        folder = self.folder / f"reference-{layout.replace(':', '-')}-{policy}-{collectives}"
+        place = self.namespaces if layout.startswith("namespaces") else None
+        job = Job(self.options, folder, str(folder), layout, policy, collectives, place)
         try:
             job.start("first")
             codes = job.wait(WHOLE_RUN)
             seconds = time.monotonic() - job.started
             if codes is None or any(codes):
-                sys.exit(f"a job of {policy} on {layout} that nobody disturbs ends with {codes}:\n{job.said()}")
+                sys.exit(f"a job of {policy} on {layout} {collectives} that nobody disturbs ends with {codes}:\n{job.said()}")
             found = checkpoints(folder)
             result = {"seconds": seconds, "saves": set(found), "tensors": tensors(found[self.options.steps])}
         finally:
             job.end()
         shutil.rmtree(folder)
-        self.known[layout, policy] = result
+        self.known[kind] = result
         return result
 
 
@@ -659,7 +696,9 @@ def main():
     parser.add_argument("rtrun", help="the program, as build/release/bin/rtrun")
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1, help="of the first run; the next has the next number")
-    parser.add_argument("--layout", choices=list(LAYOUTS), help="of all runs, instead of one by the seed")
+    parser.add_argument("--gpus", metavar="FOLDER", help="of the stand-in for the CUDA driver, as build/release/cuda_host")
+    parser.add_argument("--collectives", choices=["own", "nccl", "nccl_in_nodes"], help="of all runs on GPUs")
+    parser.add_argument("--layout", choices=list(GPU_LAYOUTS), help="of all runs, instead of one by the seed")
     parser.add_argument("--policy", choices=list(POLICIES), help="of all runs")
     parser.add_argument("--what", choices=list(KINDS), help="happens to all runs")
     parser.add_argument("--steps", type=int, default=2000, help="of each job")
@@ -668,6 +707,8 @@ def main():
     parser.add_argument("--keep", help="a folder for what is left of runs that did not end as they should")
     options = parser.parse_args()
     options.rtrun = str(pathlib.Path(options.rtrun).resolve())
+    if options.gpus:
+        options.gpus = str(pathlib.Path(options.gpus).resolve())
     if os.geteuid() == 0 and OWN_NAMESPACES not in os.environ and shutil.which("unshare"):
         os.environ[OWN_NAMESPACES] = "1"
         enter = ["unshare", "--ipc", "--mount", "--propagation", "private", "sh", "-c"]
@@ -695,7 +736,7 @@ def main():
                 if options.json:
                     print(json.dumps(lines[-1]), flush=True)
                 else:
-                    what = f"{run.layout}, {run.policy}, {run.kind} {run.victims if 'a rank' in run.kind or 'two' in run.kind else ''}"
+                    what = f"{run.layout}, {run.policy}, {run.collectives + ', ' if run.collectives else ''}{run.kind} {run.victims if 'a rank' in run.kind or 'two' in run.kind else ''}"
                     print(f"seed {seed}: {what} at {run.at:.2f} s: {run.codes} after {run.seconds:.2f} s {'; '.join(run.notes)}", flush=True)
                 for fault in run.faults:
                     print(f"seed {seed}: {fault}", file=sys.stderr, flush=True)
