@@ -340,6 +340,17 @@ TEST_F(NcclJob, EndsWithTheReasonWhenNcclReportsAnError) {
   EXPECT_THAT(rtrun.err(), Not(HasSubstr("cuda stand-in")));
 }
 
+/// Under a policy whose exchange is enqueued call by call in each step.
+TEST_F(NcclJob, EndsWithTheReasonWhenNcclDoesNotTakeAGroup) {
+  Settings settings = endless();
+  settings.emplace_back("update.policy=\"double_buffered\"");
+  Program rtrun{
+      with_variable(job(2, 2, on("cuda", settings)), "TROUPE_CUDA_HOST_FAULT", "ncclGroupEnd:26=nccl_system_error")};
+  EXPECT_EQ(rtrun.wait(20s), 4) << rtrun.err();
+  EXPECT_THAT(rtrun.err(), HasSubstr("NCCL, a group of calls: "));
+  EXPECT_THAT(rtrun.err(), Not(HasSubstr("cuda stand-in")));
+}
+
 /// Of one of the ranks, so the other one waits for it in vain.
 TEST_F(NcclJob, EndsAtItsDeadlineWithAWayOutWhenAPeerNeverConnects) {
   Settings settings = endless();

@@ -545,6 +545,23 @@ TEST(CudaHostFaults, FailTheCallsAndKernelsThatTheyName) {
   EXPECT_EQ(ending.code, 0) << ending.text;
 }
 
+/// As the driver's errors do: the capture is over, and its stream may be destroyed.
+int a_capture_ends_with_an_error() {
+  Rig rig;
+  const StreamHandle stream = rig.stream();
+  const DevicePointer data = rig.memory(kCount);
+  rig.must(rig.driver.stream_begin_capture, stream, CaptureMode::thread_local_);
+  rig.fill(data, kCount, stream);
+  GraphHandle graph = nullptr;
+  return rig.driver.stream_end_capture(stream, &graph) == Result::out_of_memory && graph == nullptr ? 0 : 1;
+}
+
+TEST(CudaHostFaults, LeaveNoCaptureOpen) {
+  const Ending ending = run_apart(a_capture_ends_with_an_error, {"FAULT=cuStreamEndCapture=out_of_memory"});
+  EXPECT_EQ(ending.code, 0) << ending.text;
+  EXPECT_EQ(ending.text, "");
+}
+
 TEST(CudaHostFaults, LeaveNoDevice) {
   EXPECT_EQ(run_apart(has_no_device, {"FAULT=cuInit=no_device"}).code, 0);
   EXPECT_EQ(run_apart(has_no_device, {"DEVICES=0"}).code, 0);

@@ -15,10 +15,16 @@ TROUPE_EXPORT Result cuStreamBeginCapture_v2(StreamHandle stream, CaptureMode mo
 }
 
 TROUPE_EXPORT Result cuStreamEndCapture(StreamHandle stream, GraphHandle* graph) {
-  TROUPE_ENTER(cuStreamEndCapture, context);
+  Entry entry{"cuStreamEndCapture", __builtin_return_address(0), Needs::context};
   TROUPE_STREAM(on, stream);
   const PlacePtr place = entry.place_on(on->number);
   Result result = Result::success;
+  if (entry.refused() != Result::success) {  // the capture ends all the same
+    if (on->capture != nullptr) on->capture->invalid = true;
+    (void)end_capture(*on, place, result);
+    *graph = nullptr;
+    return entry.refused();
+  }
   auto made = end_capture(*on, place, result);
   *graph = made == nullptr ? nullptr : entry.all().graphs.add(std::move(made), place);
   return result;

@@ -297,10 +297,14 @@ TROUPE_EXPORT Result ncclGroupStart() {
 }
 
 TROUPE_EXPORT Result ncclGroupEnd() {
-  TROUPE_NCCL_ENTER(ncclGroupEnd, nothing);
+  Entry entry{"ncclGroupEnd", __builtin_return_address(0), Needs::nothing};
   if (group.depth == 0) return misuse("no group", entry.place()->text() + " ends a group that was not begun");
-  if (--group.depth > 0) return Result::success;
+  if (--group.depth > 0) return refusal(entry);
   open_group() = nullptr;
+  if (const Result refused = refusal(entry); refused != Result::success) {  // the group ends all the same
+    group.calls.clear();
+    return refused;
+  }
   return launch_group(entry);
 }
 
