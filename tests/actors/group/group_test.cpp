@@ -95,6 +95,22 @@ TEST(Group, GivesANameOnce) {
   EXPECT_EQ(who(world.system(0), world.group(0).lookup(world.blocking, {1}, "counter", long_enough())), 1u);
 }
 
+TEST(Group, GivesANameAgainAsSoonAsItsActorHasEnded) {
+  GroupWorld world(2);
+  const auto spawn = [&] { return world.group(1).spawn_at(world.blocking, {1}, "idler", long_enough()); };
+  const caf::actor first = spawn(), second = spawn();
+  world.group(1).publish("served", first);
+  EXPECT_EQ(world.group(1).lookup(world.blocking, {1}, "served", long_enough()), first);
+  // Called before the directory is told of the end, since it was attached later.
+  caf::actor_cast<caf::abstract_actor*>(first)->attach_functor(
+      [&](const caf::error&) { world.group(1).publish("served", second); });
+  caf::scoped_actor self(world.system(1));
+  caf::anon_send_exit(first, caf::exit_reason::user_shutdown);
+  self->wait_for(first);
+  EXPECT_EQ(world.group(1).lookup(world.blocking, {1}, "served", long_enough()), second);
+  EXPECT_EQ(world.group(0).lookup(world.blocking, {1}, "served", long_enough()).id(), second.id());
+}
+
 TEST(Group, RefusesToPublishAnEmptyHandle) {
   GroupWorld world(2);
   const Status status = error_of([&] { world.group(0).publish("nobody", caf::actor{}); });
