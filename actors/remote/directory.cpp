@@ -75,8 +75,7 @@ class Directory final : public caf::event_based_actor {
   /// Also true of an empty handle.
   template <class Handle>
   static bool has_ended(const Handle& actor) {
-    const auto* const its = caf::actor_cast<caf::abstract_actor*>(actor);
-    return its == nullptr || its->getf(caf::abstract_actor::is_terminated_flag);
+    return !actor || caf::actor_cast<caf::abstract_actor*>(actor)->getf(caf::abstract_actor::is_terminated_flag);
   }
   /// A name is free as soon as its actor has ended, and whoever learns that may publish it again: the DOWN message may
   /// come later.

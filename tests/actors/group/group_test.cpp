@@ -124,6 +124,13 @@ TEST(Group, IsNotEndedByAPeerThatPublishesAnEmptyHandle) {
   EXPECT_EQ(who(world.system(0), world.group(0).lookup(world.blocking, {1}, "counter", long_enough())), 1u);
 }
 
+TEST(Group, IsNotEndedByAPeerThatLooksForANameAndIsNobody) {
+  GroupWorld world(2);
+  const caf::actor directory = world.group(0).remote().directory({1});
+  for (int i = 0; i < 2; ++i) caf::anon_send(directory, RemoteActors::Find::value, std::string("nobody"));
+  EXPECT_EQ(who(world.system(0), world.group(0).lookup(world.blocking, {1}, "counter", long_enough())), 1u);
+}
+
 TEST(Group, FindsNothingAtAKilledProcess) {
   GroupWorld world(2);
   world.kill(1);
