@@ -18,8 +18,9 @@ caf::span<const caf::byte> as_caf(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-BoundedReader::BoundedReader(caf::execution_unit* unit, std::span<const std::byte> bytes)
-    : caf::deserializer(unit), inner_(unit, as_caf(bytes)) {}
+BoundedReader::BoundedReader(caf::execution_unit& unit, std::span<const std::byte> bytes,
+                             std::span<const std::byte> own_node)
+    : caf::deserializer(&unit), inner_(&unit, as_caf(bytes)), ended_(unit.system(), own_node) {}
 
 caf::error BoundedReader::begin_object(std::uint16_t& type, std::string& name) {
   if (++depth_ > kDeepest) refusal_ = caf::make_error(caf::sec::invalid_argument, "a message nested too deeply");
@@ -61,7 +62,12 @@ caf::error BoundedReader::apply_impl(std::uint16_t& x) { return inner_(x); }
 caf::error BoundedReader::apply_impl(std::int32_t& x) { return inner_(x); }
 caf::error BoundedReader::apply_impl(std::uint32_t& x) { return inner_(x); }
 caf::error BoundedReader::apply_impl(std::int64_t& x) { return inner_(x); }
-caf::error BoundedReader::apply_impl(std::uint64_t& x) { return inner_(x); }
+caf::error BoundedReader::apply_impl(std::uint64_t& x) {
+  if (auto error = inner_(x)) return error;
+  const auto next = inner_.remainder();
+  if (ended_.note(x, {reinterpret_cast<const std::byte*>(next.data()), next.size()})) return caf::none;
+  return refusal_ = caf::make_error(caf::sec::invalid_argument, "a message with too many actors that have ended");
+}
 // As ExactWriter writes it.
 caf::error BoundedReader::apply_impl(float& x) { return inner_.apply_raw(sizeof x, &x); }
 caf::error BoundedReader::apply_impl(double& x) { return inner_.apply_raw(sizeof x, &x); }

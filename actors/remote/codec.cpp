@@ -161,7 +161,7 @@ void Codec::encode(const caf::error& error, std::vector<char>& bytes) {
 
 Status Codec::decode(std::span<const std::byte> bytes, bool has_stages, Decoded& to) {
   return guarded("reading", [&]() -> caf::error {
-    BoundedReader source(&unit_, bytes);
+    BoundedReader source(unit_, bytes, own_node_);
     if (has_stages) {
       if (auto error = source(to.stages)) return error;
     }
@@ -172,7 +172,7 @@ Status Codec::decode(std::span<const std::byte> bytes, bool has_stages, Decoded&
 
 Status Codec::decode(std::span<const std::byte> bytes, caf::error& to) {
   return guarded("reading", [&]() -> caf::error {
-    BoundedReader source(&unit_, bytes);
+    BoundedReader source(unit_, bytes, own_node_);
     if (auto error = source(to)) return error;
     return source.refusal();
   });

@@ -45,7 +45,8 @@ class Directory final : public caf::event_based_actor {
   }
 
   void publish(const std::string& name, const caf::actor& actor) {
-    if (!actor) return;                                // any process can send this message
+    if (has_ended(actor)) return;  // or is empty: any process can send this message
+    forget_ended(name);
     if (!actors_.emplace(name, actor).second) return;  // the first one stays
     monitor(actor);
     auto waiting = waiting_.extract(name);
@@ -60,12 +61,26 @@ class Directory final : public caf::event_based_actor {
   }
 
   caf::result<caf::actor> find(const std::string& name, const std::optional<Takes>& takes) {
+    forget_ended(name);
     if (const auto found = actors_.find(name); found != actors_.end()) {
       if (const Status status = fits(found->second, takes); !status.ok()) return to_caf(status);
       return found->second;
     }
-    waiting_[name].push_back({make_response_promise(), takes});
+    auto& waiting = waiting_[name];
+    std::erase_if(waiting, [](const Waiting& each) { return has_ended(each.request.source()); });  // who gave up
+    waiting.push_back({make_response_promise(), takes});
     return caf::delegated<caf::actor>{};
+  }
+
+  /// Also true of an empty handle.
+  template <class Handle>
+  static bool has_ended(const Handle& actor) {
+    return !actor || caf::actor_cast<caf::abstract_actor*>(actor)->getf(caf::abstract_actor::is_terminated_flag);
+  }
+  /// A name is free as soon as its actor has ended, and whoever learns that may publish it again: the DOWN message may
+  /// come later.
+  void forget_ended(const std::string& name) {
+    if (const auto found = actors_.find(name); found != actors_.end() && has_ended(found->second)) actors_.erase(found);
   }
 
   /// Whether a handle with the messages `takes` may refer to this actor. For an actor of another process this cannot be

@@ -155,7 +155,7 @@ void Engine::lose(PeerState& of, const Status& why) {
   context_.transport.fence(of.number, Lane::control, why);
   auto cut = std::make_unique<BulkCut>(*this, of.number, why);
   if (context_.bulk.post(*cut)) cut.release();
-  requests_.fail(actors_, of.number, 0, to_caf(why));
+  requests_.fail(actors_, of.number, to_caf(why));
   calls_.fail_all(of.number, why);
   backlog_.drop(of, to_caf(why));
   proxies_.end_all(of, Proxies::unreachable(why));
@@ -191,7 +191,7 @@ void Engine::finish() {
   calls_.fail_all(ended());
   const caf::error why = to_caf(ended());
   for (auto& [number, of] : context_.peers) {
-    requests_.fail(actors_, number, 0, why);
+    requests_.fail(actors_, number, why);
     backlog_.drop(*of, why);
     of->order.last_sender = nullptr;
     proxies_.end_all(*of, why);

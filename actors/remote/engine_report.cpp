@@ -83,8 +83,8 @@ std::string Engine::report() {
     if (early > 0) out << ", " << early << " before their turn";
     out << '\n';
   }
-  requests_.each([&](caf::actor_id requester, const OpenRequests::Request& request) {
-    out << "actor " << requester << " waits for an answer of actor " << request.target << " at peer "
+  requests_.each([&](const OpenRequest& request) {
+    out << "actor " << request.requester << " waits for an answer of actor " << request.target << " at peer "
         << request.peer.value << '\n';
   });
   return out.str();

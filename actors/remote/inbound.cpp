@@ -289,8 +289,11 @@ void Inbound::take_in_down(PeerState& from, const wire::Header& header, const Ar
 /// answers after it.
 void Inbound::end_remote(PeerState& from, const Ended& ended) {
   const caf::error down = caf::make_error(caf::sec::request_receiver_down);
-  requests_.fail(actors_, from.number, ended.actor, down);
-  if (const auto proxy = proxies_.find(from, ended.actor)) backlog_.drop(static_cast<Proxy&>(*proxy->get()), down);
+  if (const auto found = proxies_.find(from, ended.actor)) {
+    auto& proxy = static_cast<Proxy&>(*found->get());
+    requests_.fail(actors_, proxy, down);
+    backlog_.drop(proxy, down);
+  }
   if (from.order.last_sender && from.order.last_sender->id() == ended.actor) from.order.last_sender = nullptr;
   proxies_.end(from, ended.actor, ended.reason);
 }
@@ -309,7 +312,7 @@ void Inbound::actor_ended(KnownActor&& actor, caf::actor_id id, const caf::error
       handled(*of, header.order);
     }
   }
-  requests_.forget(id);
+  requests_.forget(actor);
 }
 
 void Inbound::forget(PeerState& of) {

@@ -116,7 +116,7 @@ void Outbound::send_now(Proxy& proxy, caf::mailbox_element& message) {
   header.tensors = static_cast<std::uint8_t>(tensors_.records.size());  // plan() accepts at most kMaxTensors
   header.source = source_of(message.sender, header);
   if (message.mid.is_request() && header.source != 0 && header.source_peer == context_.self.value)
-    requests_.open(header.source, message.mid, to.number, proxy.id());
+    requests_.open(actors_.make_sender_known(message.sender), message.mid, proxy);
   context_.counts.sent.add();
   send_encoded(proxy, header);
 }

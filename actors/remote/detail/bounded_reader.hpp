@@ -6,13 +6,17 @@
 #include <span>
 #include <string>
 
+#include "actors/remote/detail/ended_actors.hpp"
+
 namespace troupe::remote {
 
 /// Reads the same as caf::binary_deserializer, but limits what a few bytes can cause: that class makes a vector of 4
-/// GiB for five bytes, and calls itself once for each message within a message.
+/// GiB for five bytes, and calls itself once for each message within a message. Handles of actors of this process that
+/// have ended are handles of ended actors, and not empty ones (EndedActors); they end with this object.
 class BoundedReader final : public caf::deserializer {
  public:
-  BoundedReader(caf::execution_unit* unit, std::span<const std::byte> bytes);
+  /// `own_node`: as for EndedActors.
+  BoundedReader(caf::execution_unit& unit, std::span<const std::byte> bytes, std::span<const std::byte> own_node);
 
   /// The limit that was exceeded: CAF loses errors of messages within messages.
   const caf::error& refusal() const noexcept { return refusal_; }
@@ -43,6 +47,7 @@ class BoundedReader final : public caf::deserializer {
   caf::binary_deserializer inner_;
   unsigned depth_ = 0;  // of nested objects
   caf::error refusal_;
+  EndedActors ended_;
 };
 
 }  // namespace troupe::remote

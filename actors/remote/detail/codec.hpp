@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "actors/plain_messages.hpp"
+#include "actors/remote/detail/ended_actors.hpp"
 #include "actors/remote/tensor.hpp"
 #include "runtime/base/error.hpp"
 
@@ -19,7 +20,7 @@ namespace troupe::remote {
 class Codec {
  public:
   /// `unit` belongs to the actor system with the proxies, and outlives the codec.
-  explicit Codec(caf::execution_unit& unit) noexcept : unit_(unit) {}
+  explicit Codec(caf::execution_unit& unit) : unit_(unit), own_node_(EndedActors::bytes_of(unit.system())) {}
 
   /// Appends a message with one plain value: its id and its bytes. Returns false, and writes nothing, for any other
   /// message.
@@ -50,6 +51,7 @@ class Codec {
   Status check(const caf::type_erased_tuple& content);
 
   caf::execution_unit& unit_;
+  const std::vector<std::byte> own_node_;
   std::unordered_map<const std::type_info*, bool> known_;
   // Caches of the last results of the next two members, since most messages have the type of the previous one.
   std::uintptr_t last_type_ = 0;

@@ -11,6 +11,7 @@
 
 #include "actors/remote/detail/body_assembler.hpp"
 #include "actors/remote/detail/context.hpp"
+#include "actors/remote/detail/request_list.hpp"
 #include "actors/remote/inline_executor.hpp"
 
 namespace troupe::remote {
@@ -47,6 +48,7 @@ struct KnownActor {
   bool (*at_rest)(caf::abstract_actor&) = nullptr;          // whether it has looked at its whole mailbox; null: none
   std::vector<Peer> watchers;                               // are told of its end
   std::map<Peer, Edge> edges;
+  RequestsOf requests;  // its own that are open
 };
 
 /// The actors of this process that others know. An actor stays in CAF's registry, which keeps it alive, until it ends,
@@ -60,10 +62,12 @@ class KnownActors {
   /// Makes an actor known, if it is not already.
   KnownActor& make_known(const caf::strong_actor_ptr& actor);
   /// The same; most messages have the same sender as the previous one.
-  void make_sender_known(const caf::strong_actor_ptr& sender) {
-    if (sender->id() == last_sender_) return;
-    make_known(sender);
-    last_sender_ = sender->id();
+  KnownActor& make_sender_known(const caf::strong_actor_ptr& sender) {
+    if (last_sender_ == nullptr || last_sender_->first != sender->id()) {
+      make_known(sender);
+      last_sender_ = &*actors_.find(sender->id());
+    }
+    return last_sender_->second;
   }
   /// An actor that is known, or that is in CAF's registry and becomes known by this call; null: it has ended, or never
   /// existed. Most messages have the same receiver as the previous one.
@@ -88,8 +92,9 @@ class KnownActors {
   Context& context_;
   const EndedHere ended_;
   Actors actors_;
-  caf::actor_id last_sender_ = 0;             // it is known
-  Actors::value_type* last_found_ = nullptr;  // an element of actors_, which does not move until it is removed
+  // Elements of actors_, which do not move until they are removed.
+  Actors::value_type* last_sender_ = nullptr;
+  Actors::value_type* last_found_ = nullptr;
 };
 
 }  // namespace troupe::remote

@@ -9,6 +9,8 @@
 #include <unordered_map>
 
 #include "actors/remote/detail/known_actors.hpp"
+#include "actors/remote/detail/proxy.hpp"
+#include "actors/remote/detail/request_list.hpp"
 
 namespace troupe::remote {
 
@@ -16,66 +18,89 @@ namespace troupe::remote {
 /// answer, or here, when the receiver or its process has ended. Threads: the control lane's.
 class OpenRequests {
  public:
-  struct Key {
-    caf::actor_id requester = 0;
-    std::uint64_t request = 0;
-    friend bool operator==(const Key&, const Key&) = default;
-  };
-  struct Request {
-    caf::message_id id;
-    Peer peer;
-    caf::actor_id target = 0;
-    Clock::time_point sent;  // for requests that are timed
-  };
-
-  static Key key_of(caf::actor_id requester, caf::message_id id) noexcept {
-    return {requester, id.request_id().integer_value()};
-  }
   std::size_t size() const noexcept { return open_.size(); }
-  void open(caf::actor_id requester, caf::message_id id, Peer peer, caf::actor_id target) {
+  void open(KnownActor& requester, caf::message_id id, Proxy& target) {
+    const auto [entry, fresh] = open_.try_emplace(key_of(requester.actor->id(), id));
+    OpenRequest& request = entry->second;
+    if (!fresh) leave_lists(request);  // it was passed on, and comes through this process again
     const bool timed = ++count_ % kTimed == 0;
-    open_.insert_or_assign(key_of(requester, id),
-                           Request{id, peer, target, timed ? Clock::now() : Clock::time_point{}});
+    request = {.requester = requester.actor->id(),
+               .id = id,
+               .peer = target.peer().number,
+               .target = target.id(),
+               .sent = timed ? Clock::now() : Clock::time_point{}};
+    requester.requests.add(request);
+    target.requests.add(request);
   }
   /// Removes and returns the request to which `answer` belongs; nothing if none is open.
-  std::optional<Request> close(caf::actor_id requester, caf::message_id answer) {
-    auto request = open_.extract(key_of(requester, answer));
-    if (request.empty()) return {};
-    return std::move(request.mapped());
+  std::optional<OpenRequest> close(caf::actor_id requester, caf::message_id answer) {
+    auto entry = open_.extract(key_of(requester, answer));
+    if (entry.empty()) return {};
+    leave_lists(entry.mapped());
+    return entry.mapped();
   }
   /// Adds the time of an answer to the peer's counters, if that request was timed.
-  static void note_time(PeerState& by, const Request& request) {
+  static void note_time(PeerState& by, const OpenRequest& request) {
     if (request.sent == Clock::time_point{}) return;
     const auto took = static_cast<std::uint64_t>(std::chrono::nanoseconds(Clock::now() - request.sent).count());
     auto& histogram = by.counts.answer_ns_log2;
     histogram[std::min<std::size_t>(std::bit_width(took | 1) - 1, histogram.size() - 1)].add();
   }
-  /// Answers all requests to `target` of that peer with an error; `target` 0: to all its actors.
-  void fail(KnownActors& actors, Peer peer, caf::actor_id target, const caf::error& error) {
+  /// Answers all requests to an actor with an error.
+  void fail(KnownActors& actors, Proxy& target, const caf::error& error) {
+    while (OpenRequest* const request = target.requests.first()) {
+      const OpenRequest failed = *request;
+      leave_lists(*request);
+      open_.erase(key_of(failed.requester, failed.id));
+      tell(actors, failed, error);
+    }
+  }
+  /// The same for all actors of a peer.
+  void fail(KnownActors& actors, Peer peer, const caf::error& error) {
     std::erase_if(open_, [&](const auto& entry) {
-      const auto& [key, request] = entry;
-      if (request.peer != peer || (target != 0 && request.target != target)) return false;
-      if (const KnownActor* const requester = actors.find_known(key.requester))
-        answer(requester->actor, request.id, error);
+      const OpenRequest& request = entry.second;
+      if (request.peer != peer) return false;
+      leave_lists(request);
+      tell(actors, request, error);
       return true;
     });
   }
   /// An actor of this process has ended.
-  void forget(caf::actor_id requester) {
-    std::erase_if(open_, [requester](const auto& entry) { return entry.first.requester == requester; });
+  void forget(KnownActor& requester) {
+    while (OpenRequest* const request = requester.requests.first()) {
+      leave_lists(*request);
+      open_.erase(key_of(request->requester, request->id));
+    }
   }
   template <class Visit>
   void each(Visit visit) const {
-    for (const auto& [key, request] : open_) visit(key.requester, request);
+    for (const auto& [key, request] : open_) visit(request);
   }
 
  private:
   /// One in this number of requests is timed.
   static constexpr unsigned kTimed = 16;
+  struct Key {
+    caf::actor_id requester = 0;
+    std::uint64_t request = 0;
+    friend bool operator==(const Key&, const Key&) = default;
+  };
   struct KeyHash {
     std::size_t operator()(const Key& key) const noexcept { return key.requester * 0x9e3779b97f4a7c15 + key.request; }
   };
-  std::unordered_map<Key, Request, KeyHash> open_;
+  static Key key_of(caf::actor_id requester, caf::message_id id) noexcept {
+    return {requester, id.request_id().integer_value()};
+  }
+  static void leave_lists(const OpenRequest& request) noexcept {
+    RequestsOf::remove(request);
+    RequestsTo::remove(request);
+  }
+  static void tell(KnownActors& actors, const OpenRequest& request, const caf::error& error) {
+    if (const KnownActor* const requester = actors.find_known(request.requester))
+      answer(requester->actor, request.id, error);
+  }
+
+  std::unordered_map<Key, OpenRequest, KeyHash> open_;  // its elements do not move
   unsigned count_ = 0;
 };
 

@@ -11,6 +11,7 @@
 
 #include "actors/remote/detail/budget.hpp"
 #include "actors/remote/detail/lane_access.hpp"
+#include "actors/remote/detail/request_list.hpp"
 #include "actors/remote/detail/send_window.hpp"
 #include "actors/remote/detail/window.hpp"
 #include "runtime/base/mpsc_stack.hpp"
@@ -75,6 +76,7 @@ class Proxy final : public caf::actor_proxy, public LaneTask {
   std::uint32_t next_sequence = 0;  // of the next message to this actor
   bool watched = false;             // its process was asked to report its end
   SenderCredit credit;              // for this actor
+  RequestsTo requests;              // open ones to this actor
   struct Blocked {
     std::uint64_t ticket;  // orders what is blocked for one peer
     caf::mailbox_element_ptr message;

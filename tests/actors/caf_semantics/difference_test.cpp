@@ -29,6 +29,7 @@ namespace {
 using Join = caf::atom_constant<caf::atom("join")>;      // (Join, group): then (Note, text) is logged
 using Keep = caf::atom_constant<caf::atom("keep")>;      // a promise that the actor takes with it
 using Stream = caf::atom_constant<caf::atom("stream")>;  // (Stream, actor, n): 0 ... n-1 to it
+using Pass = caf::atom_constant<caf::atom("pass")>;      // (Pass, actor): delegates (Wait) to it, and ends
 using Wait = caf::atom_constant<caf::atom("wait")>;      // the sum of a stream, when it has ended
 
 /// A type that is not registered.
@@ -78,6 +79,11 @@ caf::behavior odd(caf::stateful_actor<OddState>* self) {
                   tell();
                 });
           },
+          [=](Pass, const caf::actor& to) -> caf::result<std::int64_t> {
+            self->delegate(to, Wait::value);
+            self->quit();
+            return caf::delegated<std::int64_t>{};
+          },
           [=](Wait) -> caf::result<std::int64_t> {
             self->state.waiting = self->make_response_promise();
             tell();
@@ -113,6 +119,19 @@ TEST_P(Differences, RequestsThatAnActorKeptAreAnsweredWhenItEnds) {
   std::string why;
   kept.receive([](std::int32_t) {}, [&](const caf::error& error) { why = brief(error); });
   EXPECT_EQ(why, one_process() ? "system request_timeout" : "system request_receiver_down");
+}
+
+TEST_P(Differences, RequestsThatAnActorPassedOnAreAnsweredWithAnErrorWhenItEnds) {
+  const auto passing = far("odd");
+  const auto sink = far("odd");
+  auto passed = (*self)->request(passing, kLong, Pass::value, sink);
+  (*self)->monitor(passing);
+  EXPECT_EQ(next_down(), "normal");
+  EXPECT_EQ(order(near("odd"), Stream::value, sink, 10), "normal");
+  std::string answer;
+  passed.receive([&](std::int64_t sum) { answer = std::to_string(sum); },
+                 [&](const caf::error& error) { answer = brief(error); });
+  EXPECT_EQ(answer, one_process() ? "45" : "system request_receiver_down");
 }
 
 TEST_P(Differences, ActorsThatOtherProcessesKnowLiveUntilTheyEnd) {

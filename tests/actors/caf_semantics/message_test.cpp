@@ -218,6 +218,25 @@ TEST_P(Messages, CarryAddresses) {
   EXPECT_TRUE(log_becomes(here, "called "));
 }
 
+TEST_P(Messages, CarryHandlesOfActorsThatHaveEnded) {
+  const std::vector<caf::actor> ended{near("mate"), far("mate")};
+  for (const caf::actor& one : ended) {
+    (*self)->send(one, Quit::value, own_error(5, "ended"));
+    EXPECT_EQ(end_of(one), "semantics 5");
+  }
+  const std::string why = one_process() ? "semantics 5" : "exit unknown";
+  const auto back = ask<std::vector<caf::actor>>(mirror_, ended);
+  ASSERT_TRUE(back) << brief(back.error());
+  ASSERT_EQ(*back, ended);
+  for (const caf::actor& one : *back) {
+    EXPECT_EQ(end_of(one), why);
+    EXPECT_EQ(order(one, Trap::value), "system request_receiver_down");
+  }
+  const auto watching = far("mate");
+  for (const caf::actor& one : ended) EXPECT_EQ(order(watching, Watch::value, one), "normal");
+  EXPECT_TRUE(log_becomes(watching, "down:" + why + " down:" + why + " "));
+}
+
 TEST_P(Messages, CarryHandlesThatAreNone) {
   expect_back(caf::strong_actor_ptr{});
   expect_back(std::vector<caf::actor>{});

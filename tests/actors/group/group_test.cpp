@@ -95,6 +95,22 @@ TEST(Group, GivesANameOnce) {
   EXPECT_EQ(who(world.system(0), world.group(0).lookup(world.blocking, {1}, "counter", long_enough())), 1u);
 }
 
+TEST(Group, GivesANameAgainAsSoonAsItsActorHasEnded) {
+  GroupWorld world(2);
+  const auto spawn = [&] { return world.group(1).spawn_at(world.blocking, {1}, "idler", long_enough()); };
+  const caf::actor first = spawn(), second = spawn();
+  world.group(1).publish("served", first);
+  EXPECT_EQ(world.group(1).lookup(world.blocking, {1}, "served", long_enough()), first);
+  // Called before the directory is told of the end, since it was attached later.
+  caf::actor_cast<caf::abstract_actor*>(first)->attach_functor(
+      [&](const caf::error&) { world.group(1).publish("served", second); });
+  caf::scoped_actor self(world.system(1));
+  caf::anon_send_exit(first, caf::exit_reason::user_shutdown);
+  self->wait_for(first);
+  EXPECT_EQ(world.group(1).lookup(world.blocking, {1}, "served", long_enough()), second);
+  EXPECT_EQ(world.group(0).lookup(world.blocking, {1}, "served", long_enough()).id(), second.id());
+}
+
 TEST(Group, RefusesToPublishAnEmptyHandle) {
   GroupWorld world(2);
   const Status status = error_of([&] { world.group(0).publish("nobody", caf::actor{}); });
@@ -105,6 +121,13 @@ TEST(Group, RefusesToPublishAnEmptyHandle) {
 TEST(Group, IsNotEndedByAPeerThatPublishesAnEmptyHandle) {
   GroupWorld world(2);
   caf::anon_send(world.group(0).remote().directory({1}), remote::Publish::value, std::string("nobody"), caf::actor{});
+  EXPECT_EQ(who(world.system(0), world.group(0).lookup(world.blocking, {1}, "counter", long_enough())), 1u);
+}
+
+TEST(Group, IsNotEndedByAPeerThatLooksForANameAndIsNobody) {
+  GroupWorld world(2);
+  const caf::actor directory = world.group(0).remote().directory({1});
+  for (int i = 0; i < 2; ++i) caf::anon_send(directory, RemoteActors::Find::value, std::string("nobody"));
   EXPECT_EQ(who(world.system(0), world.group(0).lookup(world.blocking, {1}, "counter", long_enough())), 1u);
 }
 

@@ -227,7 +227,7 @@ TEST(BoundedReader, RefusesASequenceThatItsBytesCannotHold) {
   caf::scoped_execution_unit unit(&system);
   const std::array<std::byte, 5> four_gib{std::byte{0xff}, std::byte{0xff}, std::byte{0xff}, std::byte{0xff},
                                           std::byte{0x0f}};
-  remote::BoundedReader source(&unit, four_gib);
+  remote::BoundedReader source(unit, four_gib, {});
   std::vector<char> to;
   EXPECT_TRUE(static_cast<bool>(source(to)));
   EXPECT_LT(to.capacity(), 100000u);
@@ -243,7 +243,7 @@ TEST(BoundedReader, RefusesMessagesNestedTooDeeply) {
     std::vector<char> bytes;
     caf::binary_serializer sink(&unit, bytes);
     EXPECT_FALSE(static_cast<bool>(sink(message)));
-    remote::BoundedReader source(&unit, std::as_bytes(std::span(bytes)));
+    remote::BoundedReader source(unit, std::as_bytes(std::span(bytes)), {});
     caf::message back;
     return !source(back) && !source.refusal();
   };
@@ -259,7 +259,7 @@ TEST(BoundedReader, ReadsManyEmptyMessages) {
   std::vector<char> bytes;
   caf::binary_serializer sink(&unit, bytes);
   ASSERT_FALSE(static_cast<bool>(sink(many)));
-  remote::BoundedReader source(&unit, std::as_bytes(std::span(bytes)));
+  remote::BoundedReader source(unit, std::as_bytes(std::span(bytes)), {});
   std::vector<caf::message> back;
   EXPECT_FALSE(static_cast<bool>(source(back)));
   EXPECT_EQ(back.size(), 300u);
