@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include "apps/capi/tensors.hpp"
@@ -62,6 +63,7 @@ DLDataType dlpack_type(DType type) noexcept { return type == DType::f32 ? kF32 :
 struct troupe_session {
   Heard heard;
   std::unique_ptr<Session> session;
+  pid_t process = getpid();  // whose threads the session has; a child of fork() has only a copy of their memory
   Rank self;
   std::optional<BatchView> batch;  // the one that troupe_next returned
   std::uint64_t steps = 0;         // steps taken here
@@ -104,9 +106,20 @@ T& given(T* pointer, const char* what) {
   return *pointer;
 }
 
+/// Whether the calling process started the session. In a child of fork() a call would wait for threads that are not
+/// there, or write to sockets of the parent.
+bool is_at_home(const troupe_session& session) noexcept { return session.process == getpid(); }
+
+troupe_session& at_home(troupe_session* session) {
+  troupe_session& found = given(session, "session");
+  TROUPE_CHECK(is_at_home(found), Code::invalid, "the session belongs to process ", found.process,
+               ", and this is a child that fork() made of it; start a session of its own here");
+  return found;
+}
+
 /// The session; throws if its run was ended.
 troupe_session& running(troupe_session* session) {
-  troupe_session& found = given(session, "session");
+  troupe_session& found = at_home(session);
   TROUPE_CHECK(!found.result, Code::invalid, "the session is finished; start another one");
   return found;
 }
@@ -365,7 +378,7 @@ troupe_result troupe_gradients(troupe_session* session, size_t index, DLManagedT
 troupe_result troupe_report(troupe_session* session, const char** json) {
   return guarded([&] {
     given(json, "json") = nullptr;
-    troupe_session& asked = given(session, "session");
+    troupe_session& asked = at_home(session);
     asked.report = report_of(asked);
     *json = asked.report.c_str();
     return TROUPE_OK;
@@ -380,7 +393,7 @@ troupe_result troupe_report_value(troupe_session* session, const char* name, dou
 }
 
 void troupe_request_stop(troupe_session* session) {
-  if (session != nullptr) session->session->request_stop();
+  if (session != nullptr && is_at_home(*session)) session->session->request_stop();
 }
 
 troupe_result troupe_finish(troupe_session* session) {
@@ -394,4 +407,6 @@ troupe_result troupe_finish(troupe_session* session) {
   });
 }
 
-void troupe_free(troupe_session* session) { delete session; }
+void troupe_free(troupe_session* session) {
+  if (session != nullptr && is_at_home(*session)) delete session;  // the memory of a child's copy ends with the child
+}
