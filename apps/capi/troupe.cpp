@@ -203,8 +203,9 @@ const SessionTensor& tensor_of(const troupe_session& session, std::size_t index)
 void take_gradients(const troupe_session& session, DLManagedTensor* const* gradients, std::size_t count) {
   if (gradients == nullptr && count == 0) return;
   const auto& tensors = session.session->tensors();
-  TROUPE_CHECK(gradients != nullptr && count == tensors.size(), Code::invalid, count,
-               " gradients were given, the model has ", tensors.size(), " parameters");
+  TROUPE_CHECK(gradients != nullptr, Code::invalid, "gradients is NULL, but gradients_count is ", count);
+  TROUPE_CHECK(count == tensors.size(), Code::invalid, count, " gradients were given, the model has ", tensors.size(),
+               " parameters");
   std::vector<std::span<const float>> found;
   for (const SessionTensor& tensor : tensors) check_in_reach(tensor.gradients.data(), tensor);
   for (std::size_t i = 0; i < count; ++i)
@@ -321,7 +322,7 @@ troupe_result troupe_field(troupe_session* session, size_t index, DLManagedTenso
     const troupe_session& asked = running(session);
     DLManagedTensor*& to = given(tensor, "tensor");
     TROUPE_CHECK(asked.batch.has_value(), Code::invalid, "there is no batch; call troupe_next first");
-    TROUPE_CHECK(index < asked.batch->fields().size(), Code::invalid, "field ", index, " of a batch with ",
+    TROUPE_CHECK(index < asked.batch->fields().size(), Code::invalid, "there is no field ", index, "; the batch has ",
                  asked.batch->fields().size());
     const BatchLayout::Entry& entry = asked.batch->fields()[index];
     std::vector<std::int64_t> extents{static_cast<std::int64_t>(asked.batch->rows())};
@@ -362,7 +363,8 @@ const char* troupe_tensor_name(const troupe_session* session, size_t index) {
 troupe_result troupe_parameters(troupe_session* session, size_t index, DLManagedTensor** tensor) {
   return guarded([&] {
     const SessionTensor& found = tensor_of(given(session, "session"), index);
-    given(tensor, "tensor") = borrow_tensor(found.parameters.data(), found);
+    DLManagedTensor*& to = given(tensor, "tensor");
+    to = borrow_tensor(found.parameters.data(), found);
     return TROUPE_OK;
   });
 }
@@ -370,7 +372,8 @@ troupe_result troupe_parameters(troupe_session* session, size_t index, DLManaged
 troupe_result troupe_gradients(troupe_session* session, size_t index, DLManagedTensor** tensor) {
   return guarded([&] {
     const SessionTensor& found = tensor_of(given(session, "session"), index);
-    given(tensor, "tensor") = borrow_tensor(found.gradients.data(), found);
+    DLManagedTensor*& to = given(tensor, "tensor");
+    to = borrow_tensor(found.gradients.data(), found);
     return TROUPE_OK;
   });
 }
