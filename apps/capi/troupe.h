@@ -43,7 +43,8 @@ typedef enum troupe_result {
   TROUPE_PEERS_LOST = 4
 } troupe_result;
 
-/* Sums over samples. */
+/* Sums over samples. With policies whose ranks do not exchange in every step, the total of a step without an exchange
+ * has zeros, and its samples are in the total of the next exchange. */
 typedef struct troupe_sums {
   double loss;
   uint64_t correct;

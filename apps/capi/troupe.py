@@ -313,7 +313,8 @@ class Session:
             yield batch
 
     def step(self):
-        """Trains on the batch of next(); returns the Sums over all ranks. None: the run was over before."""
+        """Trains on the batch of next(); returns the Sums over all ranks. None: the run was over before. With policies
+        whose ranks do not exchange in every step the Sums of a step without an exchange are zeros."""
         total = _Sums()
         going = _check(_library.troupe_step(self._pointer, ctypes.byref(total)))
         return Sums(total.loss, total.correct, total.samples) if going else None
