@@ -210,6 +210,8 @@ TEST_F(ProgramJob, IsToldWhenItsSessionFindsNoDataAndDrawsDigits) {
   Program program{start};
   EXPECT_EQ(program.wait(60s), 0) << program.err();
   EXPECT_THAT(program.err(), AllOf(HasSubstr("troupe: the run trains on generated digits"), HasSubstr("nowhere")));
+  std::filesystem::remove(folder_.path() / "lost.toml");
+  std::filesystem::remove_all(folder_.path() / "tmp/troupe");
 }
 
 TEST_F(ProgramJob, IsRefusedInARankOfAnotherLauncher) {
