@@ -85,7 +85,7 @@ using BuildGraph = std::function<Graph(const Settings&, const std::vector<Field>
 struct OwnData {
   std::string description;        // for people
   DataFacts facts;                // the same at all ranks
-  std::function<DataSet()> read;  // called at each rank that makes batches (data.loader)
+  std::function<DataSet()> read;  // both sets; called at each rank that makes batches (data.loader)
 };
 
 /// The most samples that an epoch, or a rank's step, may have.
