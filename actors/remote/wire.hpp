@@ -71,7 +71,7 @@ constexpr std::uint64_t cost_of(std::uint64_t body_bytes, std::uint64_t copied_b
 /// The form in a header: 11 bits for a number of units, and the number of bits by which to shift it; rounded up.
 constexpr std::uint16_t charge_of(std::uint64_t body_bytes, std::uint64_t copied_bytes) noexcept {
   std::uint64_t units = (cost_of(body_bytes, copied_bytes) + kChargeBytes - 1) / kChargeBytes;
-  std::uint16_t shift = 0;
+  std::uint64_t shift = 0;
   for (; units >= (1u << 11); ++shift) units = (units + 1) / 2;
   return static_cast<std::uint16_t>(shift << 11 | units);
 }

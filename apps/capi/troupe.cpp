@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include "apps/capi/tensors.hpp"
@@ -62,6 +63,7 @@ DLDataType dlpack_type(DType type) noexcept { return type == DType::f32 ? kF32 :
 struct troupe_session {
   Heard heard;
   std::unique_ptr<Session> session;
+  pid_t process = getpid();  // whose threads the session has; a child of fork() has only a copy of their memory
   Rank self;
   std::optional<BatchView> batch;  // the one that troupe_next returned
   std::uint64_t steps = 0;         // steps taken here
@@ -104,9 +106,20 @@ T& given(T* pointer, const char* what) {
   return *pointer;
 }
 
+/// Whether the calling process started the session. In a child of fork() a call would wait for threads that are not
+/// there, or write to sockets of the parent.
+bool is_at_home(const troupe_session& session) noexcept { return session.process == getpid(); }
+
+troupe_session& at_home(troupe_session* session) {
+  troupe_session& found = given(session, "session");
+  TROUPE_CHECK(is_at_home(found), Code::invalid, "the session belongs to process ", found.process,
+               ", and this is a child that fork() made of it; start a session of its own here");
+  return found;
+}
+
 /// The session; throws if its run was ended.
 troupe_session& running(troupe_session* session) {
-  troupe_session& found = given(session, "session");
+  troupe_session& found = at_home(session);
   TROUPE_CHECK(!found.result, Code::invalid, "the session is finished; start another one");
   return found;
 }
@@ -190,8 +203,9 @@ const SessionTensor& tensor_of(const troupe_session& session, std::size_t index)
 void take_gradients(const troupe_session& session, DLManagedTensor* const* gradients, std::size_t count) {
   if (gradients == nullptr && count == 0) return;
   const auto& tensors = session.session->tensors();
-  TROUPE_CHECK(gradients != nullptr && count == tensors.size(), Code::invalid, count,
-               " gradients were given, the model has ", tensors.size(), " parameters");
+  TROUPE_CHECK(gradients != nullptr, Code::invalid, "gradients is NULL, but gradients_count is ", count);
+  TROUPE_CHECK(count == tensors.size(), Code::invalid, count, " gradients were given, the model has ", tensors.size(),
+               " parameters");
   std::vector<std::span<const float>> found;
   for (const SessionTensor& tensor : tensors) check_in_reach(tensor.gradients.data(), tensor);
   for (std::size_t i = 0; i < count; ++i)
@@ -308,7 +322,7 @@ troupe_result troupe_field(troupe_session* session, size_t index, DLManagedTenso
     const troupe_session& asked = running(session);
     DLManagedTensor*& to = given(tensor, "tensor");
     TROUPE_CHECK(asked.batch.has_value(), Code::invalid, "there is no batch; call troupe_next first");
-    TROUPE_CHECK(index < asked.batch->fields().size(), Code::invalid, "field ", index, " of a batch with ",
+    TROUPE_CHECK(index < asked.batch->fields().size(), Code::invalid, "there is no field ", index, "; the batch has ",
                  asked.batch->fields().size());
     const BatchLayout::Entry& entry = asked.batch->fields()[index];
     std::vector<std::int64_t> extents{static_cast<std::int64_t>(asked.batch->rows())};
@@ -349,7 +363,8 @@ const char* troupe_tensor_name(const troupe_session* session, size_t index) {
 troupe_result troupe_parameters(troupe_session* session, size_t index, DLManagedTensor** tensor) {
   return guarded([&] {
     const SessionTensor& found = tensor_of(given(session, "session"), index);
-    given(tensor, "tensor") = borrow_tensor(found.parameters.data(), found);
+    DLManagedTensor*& to = given(tensor, "tensor");
+    to = borrow_tensor(found.parameters.data(), found);
     return TROUPE_OK;
   });
 }
@@ -357,7 +372,8 @@ troupe_result troupe_parameters(troupe_session* session, size_t index, DLManaged
 troupe_result troupe_gradients(troupe_session* session, size_t index, DLManagedTensor** tensor) {
   return guarded([&] {
     const SessionTensor& found = tensor_of(given(session, "session"), index);
-    given(tensor, "tensor") = borrow_tensor(found.gradients.data(), found);
+    DLManagedTensor*& to = given(tensor, "tensor");
+    to = borrow_tensor(found.gradients.data(), found);
     return TROUPE_OK;
   });
 }
@@ -365,7 +381,7 @@ troupe_result troupe_gradients(troupe_session* session, size_t index, DLManagedT
 troupe_result troupe_report(troupe_session* session, const char** json) {
   return guarded([&] {
     given(json, "json") = nullptr;
-    troupe_session& asked = given(session, "session");
+    troupe_session& asked = at_home(session);
     asked.report = report_of(asked);
     *json = asked.report.c_str();
     return TROUPE_OK;
@@ -380,7 +396,7 @@ troupe_result troupe_report_value(troupe_session* session, const char* name, dou
 }
 
 void troupe_request_stop(troupe_session* session) {
-  if (session != nullptr) session->session->request_stop();
+  if (session != nullptr && is_at_home(*session)) session->session->request_stop();
 }
 
 troupe_result troupe_finish(troupe_session* session) {
@@ -394,4 +410,6 @@ troupe_result troupe_finish(troupe_session* session) {
   });
 }
 
-void troupe_free(troupe_session* session) { delete session; }
+void troupe_free(troupe_session* session) {
+  if (session != nullptr && is_at_home(*session)) delete session;  // the memory of a child's copy ends with the child
+}

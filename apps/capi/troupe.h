@@ -6,7 +6,8 @@
  *
  * Every function that can fail returns a troupe_result; troupe_error() says what was wrong and what to do. Nothing is
  * printed, no signal handler is installed, exit() is never called. Threads: a session's functions may be called by one
- * thread at a time, except troupe_request_stop(), which any may call. A process may have several sessions.
+ * thread at a time, except troupe_request_stop(), which any may call. A process may have several sessions. A child of
+ * fork() cannot use its parent's sessions, and troupe_free() does nothing to them there; it may start its own.
  *
  * Tensors are DLPack's (dlpack/dlpack.h): in host memory, row-major. Tensors that a function returns borrow the
  * session's memory, for as long as the function says; call their deleter once: it frees only the description. */
@@ -42,7 +43,8 @@ typedef enum troupe_result {
   TROUPE_PEERS_LOST = 4
 } troupe_result;
 
-/* Sums over samples. */
+/* Sums over samples. With policies whose ranks do not exchange in every step, the total of a step without an exchange
+ * has zeros, and its samples are in the total of the next exchange. */
 typedef struct troupe_sums {
   double loss;
   uint64_t correct;

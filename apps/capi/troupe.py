@@ -17,6 +17,7 @@ import json
 import logging
 import os
 from collections import namedtuple
+from collections.abc import Mapping
 
 import numpy
 
@@ -167,7 +168,7 @@ def _c_text(text):
     """As C has it: bytes without a zero."""
     made = os.fsencode(text)
     if b"\0" in made:
-        raise Invalid(f"{text!r} has a zero character, which neither a path nor a setting can have: leave it out")
+        raise Invalid(f"{text!r} has a zero character, which no path, setting or name can have: leave it out")
     return made
 
 
@@ -201,12 +202,42 @@ def _in_place(handle, tensor, writable=False):
     return numpy.asarray(_Memory(handle, tensor, writable))
 
 
+class _Arrays(Mapping):
+    """Arrays in the session's memory by name. An assignment writes into the array, since another array in its place
+    would have no effect on the session."""
+
+    def __init__(self, arrays):
+        self._arrays = arrays
+
+    def __getitem__(self, name):
+        return self._arrays[name]
+
+    def __setitem__(self, name, value):
+        self._arrays[name][...] = value
+
+    def __iter__(self):
+        return iter(self._arrays)
+
+    def __len__(self):
+        return len(self._arrays)
+
+    def __repr__(self):
+        return repr(self._arrays)
+
+
+def _plain(value):
+    """A value that JSON does not know, as one that it knows: a path, or a number of NumPy."""
+    return os.fspath(value) if isinstance(value, os.PathLike) else value.item()
+
+
 def _texts(settings):
     """`settings` as "a.b=c" texts, from such texts or from a dict {"a.b": value}."""
+    if isinstance(settings, str):
+        return [settings]
     if not isinstance(settings, dict):
         return [str(setting) for setting in settings]
-    # Numbers, booleans, strings and lists are the same in JSON and TOML.
-    return [f"{key}={json.dumps(value)}" for key, value in settings.items()]
+    # Numbers, booleans, strings and lists are the same in JSON and TOML, except for JSON's escapes of rare characters.
+    return [f"{key}={json.dumps(value, default=_plain, ensure_ascii=False)}" for key, value in settings.items()]
 
 
 class Session:
@@ -216,9 +247,10 @@ class Session:
     parameters: a model with gradients that the app computes, as Parameter or (name, shape[, deviation]).
     own_samples: not 0: the app has its own samples, this number per epoch over all ranks; no data set is read.
 
-    `parameters` and `gradients` are dicts of arrays by name, in the session's own memory: parameters change in step()
-    and exchange() and cannot be written; gradients must be written before exchange(). In a `with` statement, finish() is
-    called at the end of the block, unless the block raises: then the other ranks count this one as lost.
+    `parameters` and `gradients` are mappings from names to arrays in the session's own memory: parameters change in
+    step() and exchange() and cannot be written; gradients must be written before exchange(). `gradients["w"] = g` copies
+    g into that memory. In a `with` statement, finish() is called at the end of the block, unless the block raises: then
+    the other ranks count this one as lost. A child of fork() must start a session of its own.
     """
 
     def __init__(self, file=None, settings=(), *, model="own", parameters=(), own_samples=0):
@@ -226,11 +258,11 @@ class Session:
         listed = [Parameter(*one) for one in parameters]
         extents = [(ctypes.c_uint64 * len(one.shape))(*one.shape) for one in listed]
         described = (_Parameter * len(listed))(
-            *(_Parameter(one.name.encode(), ctypes.cast(shape, ctypes.POINTER(ctypes.c_uint64)), len(one.shape),
+            *(_Parameter(_c_text(one.name), ctypes.cast(shape, ctypes.POINTER(ctypes.c_uint64)), len(one.shape),
                          one.deviation) for one, shape in zip(listed, extents)))
         options = _Options(size=ctypes.sizeof(_Options), file=_c_text(file) if file is not None else None,
                            settings=(ctypes.c_char_p * len(texts))(*texts), settings_count=len(texts),
-                           model=model.encode() if listed else None, parameters=described if listed else None,
+                           model=_c_text(model) if listed else None, parameters=described if listed else None,
                            parameters_count=len(listed), own_samples=own_samples)
         self._handle = _Handle()
         self._finished = False
@@ -239,10 +271,18 @@ class Session:
         _check(_library.troupe_rank(self._pointer, ctypes.byref(rank), ctypes.byref(ranks)))
         self.rank, self.ranks = rank.value, ranks.value
         tensors = _library.troupe_tensor_count, _library.troupe_tensor_name
-        self.parameters = self._named(*tensors, _library.troupe_parameters, False)
-        self.gradients = self._named(*tensors, _library.troupe_gradients, True)
+        self._parameters = _Arrays(self._named(*tensors, _library.troupe_parameters, False))
+        self._gradients = _Arrays(self._named(*tensors, _library.troupe_gradients, True))
         for note in self.summary()["notes"]:
             _log.warning("%s", note)
+
+    @property
+    def parameters(self):
+        return self._parameters
+
+    @property
+    def gradients(self):
+        return self._gradients
 
     @property
     def _pointer(self):
@@ -273,7 +313,8 @@ class Session:
             yield batch
 
     def step(self):
-        """Trains on the batch of next(); returns the Sums over all ranks. None: the run was over before."""
+        """Trains on the batch of next(); returns the Sums over all ranks. None: the run was over before. With policies
+        whose ranks do not exchange in every step the Sums of a step without an exchange are zeros."""
         total = _Sums()
         going = _check(_library.troupe_step(self._pointer, ctypes.byref(total)))
         return Sums(total.loss, total.correct, total.samples) if going else None
@@ -300,7 +341,7 @@ class Session:
         belongs to the exchange() that follows it, and after the last one to that. A value that is not finite makes the
         line's value None. name: up to 64 characters of a-z, 0-9, "_", ".", "/" and "-", not a key of the log itself; at
         most 256 names. Not after finish()."""
-        _check(_library.troupe_report_value(self._pointer, str(name).encode(), float(value)))
+        _check(_library.troupe_report_value(self._pointer, _c_text(str(name)), float(value)))
 
     def request_stop(self):
         """Asks the whole job to end after the steps that are in progress. Any thread."""

@@ -30,7 +30,8 @@ int main(int argc, char** argv) {
     even += (uint64_t)count_even(labels);
     troupe_sums sums;
     if (troupe_step(session, &sums) != TROUPE_OK) break;
-    if (++steps % 100 == 0) printf("step %llu: loss %g\n", (unsigned long long)steps, sums.loss / (double)sums.samples);
+    if (++steps % 100 == 0 && sums.samples > 0)
+      printf("step %llu: loss %g\n", (unsigned long long)steps, sums.loss / (double)sums.samples);
   }
   printf("%llu even digits seen\n", (unsigned long long)even);
 

@@ -9,7 +9,7 @@ try:
     with troupe.Session(sys.argv[1], sys.argv[2:]) as session:
         for step, batch in enumerate(session.batches(), 1):
             sums = session.step()
-            if step % 100 == 0 and session.rank == 0:
+            if step % 100 == 0 and session.rank == 0 and sums and sums.samples > 0:
                 print(f"step {step}: loss {sums.loss / sums.samples:.4f}, images {batch['image'].shape}", flush=True)
     if session.rank == 0:
         print("test accuracy", session.summary()["epochs"][-1]["test_accuracy"])

@@ -18,7 +18,7 @@ int train(const std::string& file, const std::vector<std::string>& settings) {
   while (session->next(blocking)) {
     const auto sums = session->step(blocking);
     if (!sums) break;
-    if (leads && ++steps % 100 == 0)
+    if (++steps % 100 == 0 && leads && sums->samples > 0)
       std::cout << "step " << steps << ": loss " << sums->loss / static_cast<double>(sums->samples) << std::endl;
   }
 

@@ -94,7 +94,6 @@ SessionOptions checked(SessionOptions options) {
                "SessionOptions::group and ::place: the ranks are the group's processes; leave place out");
   if (options.group != nullptr) check_knows_sessions(options.group->system().config());
   if (options.own_data) options.data = DataPlace{.folder = {}, .description = options.own_data->description};
-  if (!options.data && options.own_samples == 0) options.data = find_data(data_request(options.configuration));
   return options;
 }
 

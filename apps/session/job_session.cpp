@@ -314,22 +314,36 @@ std::string JobSession::machines(Blocking& blocking, Deadline deadline) {
 
 namespace {
 
-/// A program that its user started without a launcher has one rank, whatever cluster.nodes says. If there is no
-/// listener, this is the only thing that a session prints.
+bool is_first_rank(const SessionOptions& options) {
+  return options.group != nullptr ? options.group->self().value == 0 : !options.place || options.place->rank == 0;
+}
+
+/// To the listener. Without one it is printed, since the user has most likely made a mistake.
+void warn(const SessionOptions& options, const std::string& what) {
+  if (options.listener != nullptr)
+    options.listener->note(what);
+  else
+    std::cerr << printable(text("troupe: ", what, "\n"));
+}
+
+/// Looks for the data that the settings describe, unless the app has said where they are or brings its own.
+void find_data_of(SessionOptions& options) {
+  if (options.data || options.own_data || options.own_samples != 0) return;
+  options.data = find_data(data_request(options.configuration));
+  if (options.data->generated && options.configuration.settings.data.source != "generated" && is_first_rank(options))
+    warn(options, text("the run trains on ", options.data->description));
+}
+
+/// A program that its user started without a launcher has one rank, whatever cluster.nodes says.
 void note_lone_rank(const SessionOptions& options) {
   if (options.place || options.group != nullptr) return;
   const Settings::Cluster& cluster = options.configuration.settings.cluster;
   std::uint32_t ranks = cluster.local;
   for (const HostSlots& host : host_list(options.configuration).hosts) ranks += host.slots;
   if (ranks <= 1) return;
-  const std::string what =
-      text("cluster.nodes asks for ", ranks,
-           " ranks, but no launcher started this process: it is a job of one rank; `rtrun app.toml "
-           "-- PROGRAM ARGUMENTS` starts a program as all of them");
-  if (options.listener != nullptr)
-    options.listener->note(what);
-  else
-    std::cerr << printable(text("troupe: ", what, "\n"));
+  warn(options, text("cluster.nodes asks for ", ranks,
+                     " ranks, but no launcher started this process: it is a job of one rank; `rtrun app.toml "
+                     "-- PROGRAM ARGUMENTS` starts a program as all of them"));
 }
 
 }  // namespace
@@ -337,10 +351,9 @@ void note_lone_rank(const SessionOptions& options) {
 std::unique_ptr<Session> Session::start(Blocking& blocking, SessionOptions options) {
   check_folders(blocking, options.configuration);
   note_lone_rank(options);
+  find_data_of(options);
   std::unique_ptr<LogWriter> log;
-  const bool first =
-      options.group != nullptr ? options.group->self().value == 0 : !options.place || options.place->rank == 0;
-  if (options.log && first) {
+  if (options.log && is_first_rank(options)) {
     log = std::make_unique<LogWriter>(options.configuration.settings, options.listener);
     if (!options.report_locked && !options.place && options.group == nullptr) log->lock(blocking);
     options.listener = log.get();

@@ -111,7 +111,11 @@ DataFacts facts_of(const DataSet& data) {
 DataFacts find_facts(const SessionOptions& options, bool reads, DataSet& data, SessionListener* listener) {
   if (options.own_samples != 0) return {.fields = {}, .train_samples = options.own_samples};
   if (options.own_data) {
-    if (reads) data = options.own_data->read();
+    if (reads) {
+      data = options.own_data->read();
+      TROUPE_CHECK(data.train && data.test, Code::invalid, "SessionOptions::own_data: read() returned no ",
+                   data.train ? "test" : "train", " set; return both, a test set may have no samples");
+    }
     TROUPE_CHECK(!reads || facts_of(data) == options.own_data->facts, Code::invalid,
                  "SessionOptions::own_data: the data that was read does not match its facts");
     return options.own_data->facts;

@@ -85,7 +85,7 @@ using BuildGraph = std::function<Graph(const Settings&, const std::vector<Field>
 struct OwnData {
   std::string description;        // for people
   DataFacts facts;                // the same at all ranks
-  std::function<DataSet()> read;  // called at each rank that makes batches (data.loader)
+  std::function<DataSet()> read;  // both sets; called at each rank that makes batches (data.loader)
 };
 
 /// The most samples that an epoch, or a rank's step, may have.
@@ -156,7 +156,8 @@ void configure_session(caf::actor_system_config& config);
 /// One rank of a training job inside the calling process: builds transport, arena, device and actors from the plan,
 /// runs them and ends them. It installs no signal handlers and never calls exit(). It prints nothing, except that
 /// without a listener it prints one line on stderr if cluster.nodes asks for more ranks and no launcher started this
-/// process, and one if the log cannot be written. Rank 0 keeps the run's log in report.dir (SessionOptions::log).
+/// process, one if it found no data and trains on generated digits, and one if the log cannot be written. Rank 0 keeps
+/// the run's log in report.dir (SessionOptions::log).
 ///
 /// Either run() trains to the end, or the app owns the loop:
 ///   while (auto batch = session->next(blocking)) session->step(blocking);
@@ -177,7 +178,9 @@ class Session {
   virtual std::optional<BatchView> next(Blocking& blocking) = 0;
   /// Trains on the batch that next() returned, on the device or by OwnModel::step. Returns the sums over all ranks when
   /// the step is committed at this rank; nothing: the run ended before. Throws Error{invalid} if there is no batch, or
-  /// nothing that can compute the step.
+  /// nothing that can compute the step. With policies whose ranks do not exchange in every step the sums of a step
+  /// without an exchange are zeros, and its samples are in the sums of the next exchange; with double_buffered they are
+  /// in the sums of the next step. With async, ssp and easgd the sums are those of this rank alone.
   virtual std::optional<StepSums> step(Blocking& blocking) = 0;
   /// A step with gradients that the app has written into tensors(): adds them up over all ranks, divides by the number
   /// of all samples, updates the parameters. `own`: loss, correct and samples of this rank (sums over samples, as the
@@ -229,8 +232,13 @@ class Session {
   /// Error{peer_lost}; Error{environment} if a rank could not examine its machine; Error{unsupported} if
   /// SessionOptions::group is the app's.
   virtual std::string machines(Blocking& blocking, Deadline deadline) = 0;
+<<<<<<< HEAD
   /// The current parameters as f32 in the layout's order; only when run() has ended. After a failure their values are
   /// unspecified, since the exchange may still write some.
+=======
+  /// The current parameters as f32, in the order of tensors(). Each tensor begins at a multiple of
+  /// Layout::kAlignElements; between tensors there are zeros. Only when run() has ended.
+>>>>>>> embed
   virtual std::vector<float> parameters() const = 0;
 };
 

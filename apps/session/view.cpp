@@ -425,7 +425,13 @@ std::unique_ptr<Device> View::make_device_for(const RankPlan& mine) {
   // Ranks that push to shards may be ahead of others by more than any deadline; their workers monitor the progress.
   const auto deadline = needs_of(joined_.plan).hosted ? kWithWatch : settings().faults.exchange;
   const DeviceContext context{space_, mine, deadline, lane_resources_->waits.get()};
-  if (options_.make_device) return options_.make_device(context);
+  if (options_.make_device) {
+    std::unique_ptr<Device> device = options_.make_device(context);
+    TROUPE_CHECK(device, Code::invalid,
+                 "SessionOptions::make_device returned no device; leave it empty for a device "
+                 "of placement.device");
+    return device;
+  }
   return make_planned_device(context,
                              {.cpu_threads = [&] { return threads_for(mine); }, .tf32 = settings().model.tf32});
 }

@@ -243,7 +243,7 @@ class CFunctions(unittest.TestCase):
         self.assertEqual(shapes, [[20, SIDE, SIDE, 1], [20]])
         stray = TensorPointer()
         self.assertEqual(troupe.troupe_field(session.pointer, ctypes.c_size_t(2), ctypes.byref(stray)), INVALID)
-        self.assertIn("field 2 of a batch with 2", error())
+        self.assertIn("no field 2; the batch has 2", error())
         self.assertEqual(session.step()[0], OK, error())
         self.assertEqual(troupe.troupe_field_count(session.pointer), 0)
         self.assertEqual(troupe.troupe_field(session.pointer, ctypes.c_size_t(0), ctypes.byref(stray)), INVALID)
@@ -298,6 +298,10 @@ class CFunctions(unittest.TestCase):
         good[1].contents.dl_tensor.dtype.bits = 64
         self.assertEqual(session.exchange(Sums(0, 0, 1), good)[0], INVALID)
         self.assertIn("f32", error())
+        good[1].contents.dl_tensor.dtype.bits = 32
+        good[1].contents.dl_tensor.shape = None
+        self.assertEqual(session.exchange(Sums(0, 0, 1), good)[0], INVALID)
+        self.assertIn("1 axes and no shape", error())
         session.free()
 
     def test_two_sessions_take_steps_in_turn(self):

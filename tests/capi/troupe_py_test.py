@@ -5,6 +5,9 @@ import gc
 import json
 import logging
 import os
+import pathlib
+import select
+import signal
 import struct
 import subprocess
 import sys
@@ -134,6 +137,60 @@ class Module(unittest.TestCase):
             with self.assertRaises(ValueError):
                 session.parameters["w"][0] = 1
 
+    def test_gradients_that_are_assigned_by_name_are_written_in_place(self):
+        with self.on_own(2) as session:
+            session.gradients["w"] = numpy.array([[10.0], [20.0]])
+            session.gradients["w"] /= 2
+            session.gradients["b"] = 0
+            session.exchange(samples=10)
+            numpy.testing.assert_allclose(session.parameters["w"], [[-0.25], [-0.5]])
+            with self.assertRaises(ValueError):
+                session.gradients["w"] = numpy.zeros([3, 1])
+            with self.assertRaises(KeyError):
+                session.gradients["weight"] = 0
+            with self.assertRaises(ValueError):
+                session.parameters["w"] = 1
+            with self.assertRaises(AttributeError):
+                session.gradients = {}
+
+    def test_settings_are_paths_numbers_of_numpy_and_any_text(self):
+        folder = pathlib.Path(self.folder.name) / "\U0001f600 \u00fc"
+        settings = {**self.common, "report.dir": folder, "train.steps": numpy.int64(3), "optimizer.rule": "sgd"}
+        with troupe.Session(settings=settings, parameters=[("w", [2])], own_samples=10) as session:
+            while session.exchange(samples=1):
+                pass
+        self.assertEqual(session.summary()["committed"], 3)
+        self.assertTrue((folder / "log").exists())
+        with self.assertRaisesRegex(troupe.Invalid, "data.batsh"):
+            troupe.Session(None, "data.batsh=5")
+
+    def test_a_child_of_fork_can_end_but_not_use_its_parents_session(self):
+        with self.on_own(3) as session:
+            session.exchange(samples=1)
+            reading, writing = os.pipe()
+            child = os.fork()
+            if child == 0:
+                try:
+                    session.exchange(samples=1)
+                except troupe.Invalid as error:
+                    os.write(writing, str(error).encode())
+                session.request_stop()
+                del session
+                gc.collect()
+                os._exit(7)
+            os.close(writing)
+            try:  # the pipe's end is the child's end
+                said = b""
+                while select.select([reading], [], [], 30)[0] and (more := os.read(reading, 1000)):
+                    said += more
+            finally:
+                os.kill(child, signal.SIGKILL)
+                os.close(reading)
+                status = os.waitpid(child, 0)[1]
+            self.assertIn("fork", said.decode())
+            self.assertEqual(os.waitstatus_to_exitcode(status), 7)
+            self.assertIsNotNone(session.exchange(samples=1))
+
     def test_arrays_outlive_their_session(self):
         session = self.on_own(2)
         session.exchange(samples=1)
@@ -160,6 +217,8 @@ class Module(unittest.TestCase):
             troupe.Session(settings=self.common, parameters=[("w", [2])], own_samples=-1)
         with self.assertRaisesRegex(troupe.Invalid, "zero character"):
             troupe.Session(settings=["report.dir=a\0b"])
+        with self.assertRaisesRegex(troupe.Invalid, "zero character"):
+            troupe.Session(settings=self.common, parameters=[("w\0x", [2])], own_samples=1)
 
     def test_a_request_to_stop_ends_the_loop(self):
         with self.on_own(1000000) as session:

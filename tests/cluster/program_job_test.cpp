@@ -200,6 +200,20 @@ TEST_F(ProgramJob, IsNamedByASessionThatIsAlone) {
                     HasSubstr("`rtrun app.toml -- PROGRAM ARGUMENTS`")));
 }
 
+TEST_F(ProgramJob, IsToldWhenItsSessionFindsNoDataAndDrawsDigits) {
+  std::ofstream{folder_.path() / "lost.toml"} << "data = { path = 'nowhere', batch = 10 }\nmodel = { units = [8] }\n"
+                                                 "train = { steps = 3 }\ncheckpoint = { every_steps = 0 }\n";
+  ProgramStart start = folder_.rtrun();
+  std::erase_if(start.environment, [](const auto& entry) { return entry.first == "TROUPE_DATA"; });
+  start.environment.emplace_back("TROUPE_DATA", "");
+  start.arguments = {example("own_loop"), "lost.toml"};
+  Program program{start};
+  EXPECT_EQ(program.wait(60s), 0) << program.err();
+  EXPECT_THAT(program.err(), AllOf(HasSubstr("troupe: the run trains on generated digits"), HasSubstr("nowhere")));
+  std::filesystem::remove(folder_.path() / "lost.toml");
+  std::filesystem::remove_all(folder_.path() / "tmp/troupe");
+}
+
 TEST_F(ProgramJob, IsRefusedInARankOfAnotherLauncher) {
   ProgramStart start = folder_.rank(0, 2, "127.0.0.1", free_port());
   start.arguments.insert(start.arguments.end(), {"--", "true"});

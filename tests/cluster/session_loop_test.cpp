@@ -411,6 +411,21 @@ TEST_F(SessionLoop, EndsWithTheReasonWhenTheAppsModelThrows) {
   EXPECT_THAT(std::string{results[0].status.text()}, ::testing::HasSubstr("no such kernel"));
 }
 
+TEST_F(SessionLoop, NamesWhatTheAppsDataOrDeviceLack) {
+  SessionOptions data = options();
+  data.own_data = OwnData{.description = "nothing",
+                          .facts = {.fields = {{"image", {{4}}, DType::f32}, {"label", {}, DType::i32, 2}}},
+                          .read = [] { return DataSet{}; }};
+  const auto no_data = run(1, data, run_to_the_end);
+  EXPECT_EQ(no_data[0].status.code(), Code::invalid);
+  EXPECT_THAT(std::string{no_data[0].status.text()}, ::testing::HasSubstr("read() returned no train set"));
+  SessionOptions device = options();
+  device.make_device = [](const DeviceContext&) -> std::unique_ptr<Device> { return nullptr; };
+  const auto no_device = run(1, device, run_to_the_end);
+  EXPECT_EQ(no_device[0].status.code(), Code::invalid);
+  EXPECT_THAT(std::string{no_device[0].status.text()}, ::testing::HasSubstr("make_device returned no device"));
+}
+
 TEST_F(SessionLoop, SaysWhatIsMissingWhenNobodyCanCompute) {
   const auto exchanges = run(1, options(), [](Blocking& blocking, Session& session, std::uint32_t) {
     (void)session.next(blocking);

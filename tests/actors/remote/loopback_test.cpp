@@ -72,6 +72,28 @@ TEST(RemoteActors, ReuseTheMemoryOfTensorsThatEnded) {
   }
 }
 
+TEST(RemoteActors, PassTensorsOfEveryDataTypeAloneAndBesideOtherValues) {
+  LoopbackWorld world;
+  const caf::actor keeper = world.there->system.spawn([]() -> caf::behavior {
+    return {[](const Tensor& tensor) { return static_cast<std::uint64_t>(tensor.dtype()); },
+            [](std::uint64_t, const Tensor& tensor) { return static_cast<std::uint64_t>(tensor.dtype()); }};
+  });
+  world.there->remote->publish("keeper", keeper);
+  auto blocking = Blocking::on_thread("test");
+  const caf::actor remote = world.here->remote->resolve(blocking, World::kThere, "keeper", Deadline::after(kLong));
+  for (const DType type : {DType::f32, DType::bf16, DType::f16, DType::i32}) {
+    const Tensor bytes = world.here->tensor(48, 1);
+    const Tensor tensor(bytes.memory(), {48 / size_bytes(type)}, type, {}, nullptr);
+    const auto alone = ask<std::uint64_t>(world.here->system, remote, tensor);
+    ASSERT_TRUE(alone.ok()) << name_of(type) << ": " << alone.why.text();
+    EXPECT_EQ(alone.get<0>(), static_cast<std::uint64_t>(type));
+    const auto beside = ask<std::uint64_t>(world.here->system, remote, std::uint64_t{1}, tensor);
+    ASSERT_TRUE(beside.ok()) << name_of(type) << ": " << beside.why.text();
+    EXPECT_EQ(beside.get<0>(), static_cast<std::uint64_t>(type));
+  }
+  caf::anon_send_exit(keeper, caf::exit_reason::user_shutdown);
+}
+
 TEST(RemoteActors, SendATensorNotBeforeItIsValidAndKeepItsPlace) {
   LoopbackWorld world;
   const TimelineId line = world.here->space.make_private_timeline();
