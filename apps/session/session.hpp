@@ -232,13 +232,9 @@ class Session {
   /// Error{peer_lost}; Error{environment} if a rank could not examine its machine; Error{unsupported} if
   /// SessionOptions::group is the app's.
   virtual std::string machines(Blocking& blocking, Deadline deadline) = 0;
-<<<<<<< HEAD
-  /// The current parameters as f32 in the layout's order; only when run() has ended. After a failure their values are
-  /// unspecified, since the exchange may still write some.
-=======
   /// The current parameters as f32, in the order of tensors(). Each tensor begins at a multiple of
-  /// Layout::kAlignElements; between tensors there are zeros. Only when run() has ended.
->>>>>>> embed
+  /// Layout::kAlignElements; between tensors there are zeros. Only when run() has ended. After a failure the values are
+  /// unspecified, since the exchange may still write some.
   virtual std::vector<float> parameters() const = 0;
 };
 
