@@ -1,5 +1,7 @@
 #include "apps/capi/troupe.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -10,7 +12,6 @@
 #include <tuple>
 #include <vector>
 
-#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include "apps/capi/tensors.hpp"
