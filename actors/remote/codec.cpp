@@ -126,7 +126,7 @@ Status Codec::decode_lone(std::span<const std::byte> bytes, detail::TensorSlots:
   std::uint64_t dtype = 0;
   const bool whole = bytes.size() >= sizeof dtype && bytes.size() % sizeof dtype == 0;
   if (whole) std::memcpy(&dtype, bytes.data(), sizeof dtype);
-  if (!whole || dtype > static_cast<std::uint64_t>(DType::i32)) return {Code::corrupt, "a tensor without a data type"};
+  if (!whole || !is_dtype(dtype)) return {Code::corrupt, "a tensor without a data type"};
   Tensor::Extents extents(bytes.size() / sizeof dtype - 1);
   if (!extents.empty()) std::memcpy(extents.data(), bytes.data() + sizeof dtype, bytes.size() - sizeof dtype);
   return guarded("reading", [&]() -> caf::error {

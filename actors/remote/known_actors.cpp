@@ -53,7 +53,8 @@ void KnownActors::look_up(caf::actor_id actor) {
 }
 
 void KnownActors::end(caf::actor_id actor, const caf::error& reason) {
-  last_sender_ = last_found_ = nullptr;
+  last_sender_ = nullptr;
+  last_found_ = nullptr;
   auto entry = actors_.extract(actor);
   if (!entry.empty() && !context_.ended) ended_(std::move(entry.mapped()), actor, reason);
 }
@@ -62,7 +63,8 @@ void KnownActors::forget_all() {
   for (const auto& [id, known] : actors_) {
     if (id != kDirectory) context_.system.registry().erase(id);
   }
-  last_sender_ = last_found_ = nullptr;
+  last_sender_ = nullptr;
+  last_found_ = nullptr;
   actors_.clear();
 }
 

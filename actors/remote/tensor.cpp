@@ -74,7 +74,7 @@ caf::error load_tensor(Tensor& tensor, std::uint32_t slot, Tensor::Extents exten
   tensor = {};
   if (slot == TensorSlots::kEmpty) return {};
   TensorSlots* const slots = TensorSlots::current();
-  const bool known = slots != nullptr && slot < slots->arrived.size() && dtype <= static_cast<std::uint8_t>(DType::i32);
+  const bool known = slots != nullptr && slot < slots->arrived.size() && is_dtype(dtype);
   std::uint64_t bytes = 0;
   if (!known || !bytes_of(extents, static_cast<DType>(dtype), bytes) ||
       bytes != slots->arrived[slot].memory.size_bytes) {

@@ -55,7 +55,7 @@ std::span<const float> numbers_of(const DLManagedTensor* managed, const std::vec
                int{tensor.dtype.bits}, " bits and ", tensor.dtype.lanes,
                " lanes; f32 is needed (code 2, 32 bits, 1 lane)");
   TROUPE_CHECK(tensor.shape != nullptr || tensor.ndim == 0, Code::invalid, "the tensor for ", what, " has ",
-               tensor.ndim, " axes and no shape");
+               tensor.ndim, " axes and no shape; it needs the extent of each axis");
   const bool same = tensor.ndim == static_cast<int>(extents.size()) &&
                     std::equal(extents.begin(), extents.end(), tensor.shape,
                                [](std::uint64_t a, std::int64_t b) { return static_cast<std::int64_t>(a) == b; });

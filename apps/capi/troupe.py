@@ -226,8 +226,12 @@ class _Arrays(Mapping):
 
 
 def _plain(value):
-    """A value that JSON does not know, as one that it knows: a path, or a number of NumPy."""
-    return os.fspath(value) if isinstance(value, os.PathLike) else value.item()
+    """A value that JSON does not know, as one that it knows: a path, or NumPy's numbers."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, (numpy.generic, numpy.ndarray)):
+        return value.tolist()
+    raise Invalid(f"{value!r} cannot be a setting: give a number, a text, a path, or a list of these")
 
 
 def _texts(settings):

@@ -15,6 +15,8 @@ namespace troupe {
 /// Number types: f32, bf16 and f16 in activations and in the weights that a replica reads, i32 in labels and tokens.
 /// Parameters, optimizer state and exchanged gradients are always f32.
 enum class DType : std::uint8_t { f32, bf16, f16, i32 };
+/// Whether a number that came from elsewhere is one of them.
+constexpr bool is_dtype(std::uint64_t number) noexcept { return number <= static_cast<std::uint64_t>(DType::i32); }
 constexpr std::uint64_t size_bytes(DType type) noexcept { return type == DType::bf16 || type == DType::f16 ? 2 : 4; }
 /// Whether replicas that compute in this type read a copy of the weights in 16 bits.
 constexpr bool has_16_bits(DType type) noexcept { return size_bytes(type) == 2; }

@@ -163,6 +163,8 @@ class Module(unittest.TestCase):
         self.assertTrue((folder / "log").exists())
         with self.assertRaisesRegex(troupe.Invalid, "data.batsh"):
             troupe.Session(None, "data.batsh=5")
+        with self.assertRaisesRegex(troupe.Invalid, "cannot be a setting"):
+            troupe.Session(settings={"data.batch": object()})
 
     def test_a_child_of_fork_can_end_but_not_use_its_parents_session(self):
         with self.on_own(3) as session:

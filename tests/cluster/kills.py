@@ -59,8 +59,8 @@ POLICIES = {
 # Never reached: a job is prepared for these, and so for requests of other policies. The second one needs own collectives.
 LATER = ['{ at_step = 1000000000, policy = "local_sgd", every_steps = 4 }', '{ at_step = 1000000001, policy = "ssp", staleness = 2 }']
 
-LAYOUTS = {"local:2": 2, "local:4": 4, "namespaces": 2}  # and their ranks
-GPU_LAYOUTS = {f"local:{ranks}": ranks for ranks in range(1, 6)} | {"namespaces": 2, "namespaces:4": 4}
+RANKS = {f"local:{ranks}": ranks for ranks in range(1, 6)} | {"namespaces": 2, "namespaces:4": 4}  # of each layout
+WITHOUT_GPUS = ["local:2", "local:4", "namespaces"]
 HOSTED = ["ssp-0", "ssp", "async", "easgd"]  # their exchange is not over NCCL
 # What happens, and how often compared to the others.
 KINDS = {
@@ -267,7 +267,7 @@ class Job:
         temporary = str(self.folder / "tmp")
         if self.options.gpus:
             kept["LD_LIBRARY_PATH"] = self.options.gpus
-            for name, value in (("DEVICES", GPU_LAYOUTS[self.layout]), ("SEED", self.stand_in_seed), ("CLOSED", 1)):
+            for name, value in (("DEVICES", RANKS[self.layout]), ("SEED", self.stand_in_seed), ("CLOSED", 1)):
                 kept[f"TROUPE_CUDA_HOST_{name}"] = str(value)
         return dict(kept, TMPDIR=temporary, XDG_CACHE_HOME=temporary, **{MARK: self.mark})
 
@@ -283,7 +283,7 @@ class Job:
         secret.write_text("of a measurement")
         secret.chmod(0o600)
         port = random.Random(self.mark + turn).randint(20000, 30000)
-        ranks = GPU_LAYOUTS[self.layout]
+        ranks = RANKS[self.layout]
         for rank in range(ranks):
             name = self.namespaces.names[rank * 2 // ranks]
             place = dict(RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK=str(rank % (ranks // 2)), MASTER_PORT=str(port))
@@ -339,11 +339,10 @@ class Run:
         self.dice = random.Random(seed)
         dice = self.dice
         self.seed, self.options = seed, options
-        all_layouts = GPU_LAYOUTS if options.gpus else LAYOUTS
-        layouts = [each for each in all_layouts if not each.startswith("namespaces") or namespaces is not None]
+        layouts = [each for each in (RANKS if options.gpus else WITHOUT_GPUS) if not each.startswith("namespaces") or namespaces is not None]
         self.layout = options.layout or dice.choice(layouts)
         self.has_nodes = self.layout.startswith("namespaces")
-        self.ranks = GPU_LAYOUTS[self.layout]
+        self.ranks = RANKS[self.layout]
         self.policy = options.policy or dice.choice(list(POLICIES))
         kinds = dict(KINDS)
         if self.ranks == 1:  # rtrun is the rank
@@ -698,7 +697,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1, help="of the first run; the next has the next number")
     parser.add_argument("--gpus", metavar="FOLDER", help="of the stand-in for the CUDA driver, as build/release/cuda_host")
     parser.add_argument("--collectives", choices=["own", "nccl", "nccl_in_nodes"], help="of all runs on GPUs")
-    parser.add_argument("--layout", choices=list(GPU_LAYOUTS), help="of all runs, instead of one by the seed")
+    parser.add_argument("--layout", choices=list(RANKS), help="of all runs, instead of one by the seed")
     parser.add_argument("--policy", choices=list(POLICIES), help="of all runs")
     parser.add_argument("--what", choices=list(KINDS), help="happens to all runs")
     parser.add_argument("--steps", type=int, default=2000, help="of each job")
@@ -706,6 +705,8 @@ def main():
     parser.add_argument("--json", action="store_true", help="a JSON line a run, and no table")
     parser.add_argument("--keep", help="a folder for what is left of runs that did not end as they should")
     options = parser.parse_args()
+    if options.collectives and not options.gpus:
+        parser.error("--collectives is for runs on GPUs; give --gpus, too")
     options.rtrun = str(pathlib.Path(options.rtrun).resolve())
     if options.gpus:
         options.gpus = str(pathlib.Path(options.gpus).resolve())

@@ -63,11 +63,8 @@ class KnownActors {
   KnownActor& make_known(const caf::strong_actor_ptr& actor);
   /// The same; most messages have the same sender as the previous one.
   KnownActor& make_sender_known(const caf::strong_actor_ptr& sender) {
-    if (last_sender_ == nullptr || last_sender_->first != sender->id()) {
-      make_known(sender);
-      last_sender_ = &*actors_.find(sender->id());
-    }
-    return last_sender_->second;
+    if (last_sender_ == nullptr || last_sender_->actor != sender) last_sender_ = &make_known(sender);
+    return *last_sender_;
   }
   /// An actor that is known, or that is in CAF's registry and becomes known by this call; null: it has ended, or never
   /// existed. Most messages have the same receiver as the previous one.
@@ -92,8 +89,8 @@ class KnownActors {
   Context& context_;
   const EndedHere ended_;
   Actors actors_;
-  // Elements of actors_, which do not move until they are removed.
-  Actors::value_type* last_sender_ = nullptr;
+  // In elements of actors_, which do not move until they are removed.
+  KnownActor* last_sender_ = nullptr;
   Actors::value_type* last_found_ = nullptr;
 };
 

@@ -10,7 +10,7 @@ namespace troupe::remote {
 
 struct OpenRequest;
 
-/// A request's place in a list. Both are null while it is in none.
+/// A request's place in a list; without meaning while it is in none.
 struct RequestLink {
   OpenRequest* next = nullptr;
   OpenRequest** before = nullptr;  // what points at it: the list, or the request before it
@@ -32,7 +32,6 @@ template <RequestLink OpenRequest::*place>
 class RequestList {
  public:
   OpenRequest* first() const noexcept { return first_; }
-  static OpenRequest* after(const OpenRequest& request) noexcept { return (request.*place).next; }
   void add(OpenRequest& request) noexcept {
     if (first_ != nullptr) (first_->*place).before = &(request.*place).next;
     request.*place = {first_, &first_};
