@@ -18,8 +18,10 @@ endif()
 # For code that runs seldom. Functions of one line are inlined, which -Og leaves out: to write each of them out takes the compiler
 # longer. Garbage is collected from twice 768 MiB on, which no compilation takes.
 add_library(troupe_cold_flags INTERFACE)
-target_compile_options(troupe_cold_flags INTERFACE "$<$<CONFIG:Release>:-Og;-finline-small-functions;-finline-functions-called-once>"
-  $<$<AND:$<NOT:$<BOOL:${TROUPE_SANITIZE}>>,$<COMPILE_LANG_AND_ID:CXX,GNU>>:--param=ggc-min-heapsize=786432>)
+target_compile_options(troupe_cold_flags INTERFACE "$<$<CONFIG:Release>:-Og;-finline-small-functions;-finline-functions-called-once>")
+if(NOT TROUPE_SANITIZE)
+  target_compile_options(troupe_cold_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=786432>)
+endif()
 
 # troupe_compile_together(target): many sources at once, where no order of functions matters; fewer with sanitizers, which take more memory.
 function(troupe_compile_together target)
