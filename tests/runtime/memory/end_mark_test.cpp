@@ -1,12 +1,13 @@
 #include "runtime/memory/end_mark.hpp"
 
 #include <gmock/gmock.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
 #include <condition_variable>
+#include <cstddef>
 #include <mutex>
+#include <new>
 
 #include "tests/support/child_process.hpp"
 
@@ -16,7 +17,6 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-using ::testing::UnorderedElementsAre;
 
 /// Which marks a watch has reported, in order.
 class Reports {
@@ -77,17 +77,25 @@ class Holder {
   EndMark::Place place_;
 };
 
+/// What a thread holds to its end, as one that is killed does: its destructor is never called.
+class HeldToTheEnd {
+ public:
+  void begin(const EndMark& mark) { new (at_) EndMark::Hold{mark}; }
+
+ private:
+  alignas(EndMark::Hold) std::byte at_[sizeof(EndMark::Hold)];
+};
+
 /// The rest of the process lives on, as a process does whose memory the kernel is still taking back.
 TEST(EndMark, TellsOfTheEndOfTheThreadThatHeldIt) {
   const EndMark mark;
+  HeldToTheEnd hold;
   std::atomic<bool> holds{false}, may_end{false};
   std::thread holder{[&] {
-    const EndMark::Hold hold{mark};
+    hold.begin(mark);
     holds = true;
     holds.notify_all();
     may_end.wait(false);
-    // As a killed thread ends: without the end of any object.
-    ::syscall(SYS_exit, 0);
   }};
   holds.wait(false);
   Reports reports;
@@ -140,10 +148,8 @@ TEST(EndMark, IsHeardOfByWhoWatchedBeforeItWasHeld) {
   const EndMark mark;
   Reports reports;
   const EndMarkWatch watch({mark.place()}, reports.callback());
-  std::thread{[&] {
-    const EndMark::Hold hold{mark};
-    ::syscall(SYS_exit, 0);
-  }}.join();
+  HeldToTheEnd hold;
+  std::thread{[&] { hold.begin(mark); }}.join();
   EXPECT_THAT(reports.await(1), ElementsAre(0));
 }
 
