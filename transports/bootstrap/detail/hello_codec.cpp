@@ -130,6 +130,7 @@ WireHello read(wire::Hello::Reader from) {
   to.hello.topology = read(from.getTopology());
   for (const auto address : from.getAddresses()) to.hello.addresses.emplace_back(address);
   to.hello.nccl = from.getNccl();
+  to.hello.end_mark = from.getEndMark();
   for (const auto line : from.getSettings()) to.hello.settings.emplace_back(line.cStr(), line.size());
   return to;
 }
@@ -190,6 +191,7 @@ std::vector<std::byte> encode(const WireHello& hello) {
   root.setPid(from.pid);
   root.setPidNamespace(from.pid_namespace);
   root.setNccl(from.nccl);
+  root.setEndMark(from.end_mark);
   write(root.initTopology(), from.topology);
   auto addresses = root.initAddresses(list_size(from.addresses.size()));
   for (unsigned i = 0; i < addresses.size(); ++i) addresses.set(i, from.addresses[i]);
