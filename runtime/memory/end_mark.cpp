@@ -43,10 +43,6 @@ SharedWord map_word(int fd) noexcept {
   return SharedWord{page == MAP_FAILED ? nullptr : static_cast<std::atomic<std::uint32_t>*>(page)};
 }
 
-futex::Watched watched(const std::atomic<std::uint32_t>& word, std::uint32_t expected) noexcept {
-  return {.expected = expected, .address = reinterpret_cast<std::uintptr_t>(&word)};
-}
-
 }  // namespace
 
 void UnmapPage::operator()(std::atomic<std::uint32_t>* word) const noexcept { ::munmap(word, kPageBytes); }
@@ -99,14 +95,14 @@ void EndMarkWatch::run() {
   std::array<futex::Watched, futex::kMaxWatched> words;
   while (stop_.load() == 0) {
     std::size_t count = 0;
-    words[count++] = watched(stop_, 0);
+    words[count++] = futex::watched(stop_, 0);
     std::erase_if(others_, [&](const Other& other) {
       std::atomic<std::uint32_t>& word = *other.word;
       std::uint32_t seen = word.load();
       // Without this bit the kernel wakes nobody. 0: the other process does not hold its mark yet, or no longer.
       if (seen != 0) seen = word.fetch_or(FUTEX_WAITERS) | FUTEX_WAITERS;
       if ((seen & FUTEX_OWNER_DIED) == 0) {
-        words[count++] = watched(word, seen);
+        words[count++] = futex::watched(word, seen);
         return false;
       }
       futex::wake_all(word);  // the kernel has woken one of those who wait
