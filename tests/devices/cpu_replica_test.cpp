@@ -571,12 +571,12 @@ TEST_F(CpuReplica, HasTheSameGradientsOfImagesOfOneChannelOnAnyNumberOfThreads) 
 }
 
 /// Two dense layers, behind an image in blocks of channels if `images`, which a layer of its own may flatten.
-Graph few_rows(DType dtype, bool images, bool flattened = false) {
+Graph few_rows(DType dtype, bool images, bool flattened = false, std::uint32_t units = 150) {
   LayerList net;
   if (images)
     for (int i = 0; i < 2; ++i) net.add(Conv2d{.filters = 32, .kernel = {3, 3}, .padding = {1, 1}});
   if (flattened) net.add(Flatten{});
-  net.add(Dense{150});
+  net.add(Dense{units});
   net.add(Relu{});
   net.add(Dense{10});
   return {"dense", images ? Shape{{16, 16, 3}} : Shape{{60}}, dtype, net.finish()};
@@ -614,6 +614,8 @@ TEST_P(CpuReplicaOf, HasTheGradientsOfTheReferenceInDenseLayersOfFewRows) {
   const bool bf16 = GetParam() == DType::bf16;
   for (const std::uint32_t rows : {4U, 16U, 63U})
     compare(rows, few_rows(GetParam(), false), rows, bf16 ? 0.15 : 1e-5, bf16 ? 0.02 : 1e-6);
+  for (const std::uint32_t rows : {52U, 65U, 100U})  // which leave lanes empty that 160 units fill
+    compare(rows, few_rows(GetParam(), false, false, 160), rows, bf16 ? 0.15 : 1e-5, bf16 ? 0.02 : 1e-6);
   for (const bool flattened : {false, true})
     compare(1, few_rows(GetParam(), true, flattened), 16, bf16 ? 0.15 : 5e-5, bf16 ? 0.02 : 1e-6);
 }
@@ -623,6 +625,7 @@ TEST_P(CpuReplicaOf, HasTheSameGradientsOfDenseLayersOnAnyNumberOfThreads) {
   GTEST_SKIP() << "the thread sanitizer does not see the barriers of OpenMP's threads";
 #endif
   expect_same_gradients_on_any_number_of_threads(few_rows(GetParam(), false), 4);
+  expect_same_gradients_on_any_number_of_threads(few_rows(GetParam(), false, false, 160), 100);
 }
 
 /// Convolutions whose outputs have 16 and 4 pixels in an image of `side` x `side`, with 70 channels in kernels of 3 x 3

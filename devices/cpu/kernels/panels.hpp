@@ -67,6 +67,7 @@ struct PanelOutputs {
 struct PanelKernels {
   const char* name;
   std::size_t lanes;
+  std::size_t vectors;  // of columns, at once
   std::size_t terms_of_word;
   void (*multiply)(const PanelProduct& of, const PanelOperands& on);
   /// output [rows, units] = the sums, transposed, plus the bias.

@@ -20,7 +20,7 @@ struct Lanes : PanelLanes512 {
 
 #include "devices/cpu/kernels/panels.inc"
 
-constexpr PanelKernels kTable{"own:panels_avx512", kLanes, kElements, multiply, finish, nullptr, add_rows};
+constexpr PanelKernels kTable{"own:panels_avx512", kLanes, kVectors, kElements, multiply, finish, nullptr, add_rows};
 
 }  // namespace
 }  // namespace panels_avx512

@@ -45,7 +45,7 @@ void pair_rows(const std::uint16_t* from, std::size_t rows, std::size_t columns,
   }
 }
 
-constexpr PanelKernels kTable{"own:panels_bf16", kLanes, kElements, multiply, finish, pair_rows, add_rows};
+constexpr PanelKernels kTable{"own:panels_bf16", kLanes, kVectors, kElements, multiply, finish, pair_rows, add_rows};
 
 }  // namespace
 }  // namespace panels_avx512_bf16

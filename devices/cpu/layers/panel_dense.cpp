@@ -61,7 +61,8 @@ struct PanelParts {
   }
 };
 
-/// Sums are computed as [units, rows]: to bring the input into columns takes less than to bring weights there.
+/// Sums are computed as [units, rows]: to bring the input into columns takes less than to bring weights there, unless
+/// rows leave many lanes empty.
 struct PanelForward {
   PanelParts parts;
   memory input, weights, bias, output, sums, room;
@@ -131,8 +132,11 @@ void add_panel_work(Calls& calls, Pass pass, std::initializer_list<memory> used)
 
 // The rule of PanelPasses, read off measurements on a Zen 4 with AVX-512 and with AVX2 alone. Where it says no, oneDNN
 // or DenseKernels are as fast.
-constexpr std::size_t kMostPanelRows = 255;    // more pay for copies of all operands, as oneDNN makes them
-constexpr double kLeastFilledByRows = 0.75;    // of the forward pass's lanes, with rows
+constexpr std::size_t kMostPanelRows = 255;  // more pay for copies of all operands, as oneDNN makes them
+constexpr double kLeastFilledByRows = 0.75;  // of the forward pass's lanes, with rows
+/// To transpose the weights and have units in the lanes costs a tenth, and pays where rows fill less than so much of
+/// the vectors, and units more.
+constexpr double kFilledByRows = 0.9, kFilledByUnits = 0.95;
 constexpr std::size_t kForwardTerms = 256;     // at once
 constexpr std::size_t kMostPanelTerms = 1024;  // of a gradient, whose panels shall stay in the second-level cache
 constexpr std::size_t kFewRows = 8, kFewUnits = 16;
@@ -144,6 +148,12 @@ constexpr std::size_t kTermsOfFewRows = 32;
 
 double filled_part(std::size_t count, std::size_t each) {
   return static_cast<double>(count) / static_cast<double>(groups_of(count, each) * each);
+}
+
+/// The same, where a last vector that is alone counts twice: it has too few sums to hide the latency of an addition.
+double filled_part(std::size_t count, const PanelKernels& kernels) {
+  const std::size_t vectors = groups_of(count, kernels.lanes), lonely = vectors % kernels.vectors == 1 ? 1 : 0;
+  return static_cast<double>(count) / static_cast<double>((vectors + lonely) * kernels.lanes);
 }
 
 }  // namespace
@@ -160,6 +170,8 @@ PanelPasses::PanelPasses(ProgramBuilder& builder, const DenseShape& of)
   const bool short_sums = of.inputs <= kVectorsOfShortSums * kernels_->lanes * elements;
   forward_ = (!few_units || short_sums) && of.inputs % elements == 0 &&
              filled_part(of.rows, kernels_->lanes) >= kLeastFilledByRows;
+  forward_by_units_ = !in_blocks && !few_units && filled_part(of.rows, *kernels_) < kFilledByRows &&
+                      filled_part(of.units, *kernels_) >= kFilledByUnits;
   to_weights_ = in_blocks || of.rows <= kFewRows || (few_units && (bf16 || of.inputs <= kFewInputsF32));
   to_input_ = to_weights_ && of.units % elements == 0 && (of.rows <= kFewRows || of.units <= kMostPanelTerms);
 }
@@ -170,6 +182,7 @@ memory PanelPasses::words(std::size_t count) const {
 
 void PanelPasses::forward(Calls& calls, const memory& input, const memory& weights, const memory& bias,
                           const memory& output) const {
+  if (forward_by_units_) return forward_of_rows(calls, input, weights, bias, output);
   const std::size_t to_unit = groups_of(of_.rows, kernels_->lanes) * kernels_->lanes;
   const PanelParts parts{kernels_,
                          {.end_row = of_.units,

@@ -46,6 +46,7 @@ class PanelPasses {
   const std::size_t threads_;
   const PanelKernels* kernels_ = nullptr;  // null: this machine has none
   bool forward_ = false, to_input_ = false, to_weights_ = false;
+  bool forward_by_units_ = false;  // neighbouring lanes have units of a row, not rows of a unit
 };
 
 }  // namespace troupe::cpu
