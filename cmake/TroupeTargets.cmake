@@ -15,26 +15,55 @@ if(TROUPE_SANITIZE)
   endif()
 endif()
 
-# troupe_compile_cold(target): for code that runs seldom. Functions of one line are inlined, which -Og leaves out: to write
-# each of them out takes the compiler longer. More sources at once, since no order of functions matters; fewer
-# with sanitizers, which take more memory. No collection of garbage: it would not make the largest compilations smaller.
-function(troupe_compile_cold target)
-  target_compile_options(${target} PRIVATE "$<$<CONFIG:Release>:-Og;-finline-small-functions;-finline-functions-called-once>")
+# For code that runs seldom. Functions of one line are inlined, which -Og leaves out: to write each of them out takes the compiler
+# longer. Garbage is collected from twice 768 MiB on, which no compilation takes.
+add_library(troupe_cold_flags INTERFACE)
+target_compile_options(troupe_cold_flags INTERFACE "$<$<CONFIG:Release>:-Og;-finline-small-functions;-finline-functions-called-once>")
+if(NOT TROUPE_SANITIZE)
+  target_compile_options(troupe_cold_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=786432>)
+endif()
+
+# troupe_compile_together(target): many sources at once, where no order of functions matters; fewer with sanitizers, which take more memory.
+function(troupe_compile_together target)
   if(TROUPE_SANITIZE)
     set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 16)
   else()
-    target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=1572864>)
     set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 30)
   endif()
 endfunction()
 
-# troupe_add_library(name [INTERNAL] [COLD] HEADERS public... SOURCES private... [COLD_SOURCES private...] PUBLIC targets... PRIVATE targets...)
+# troupe_compile_cold(target): compiles it with the flags for cold code, which take effect only after troupe_build_flags.
+function(troupe_compile_cold target)
+  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:troupe_cold_flags>)
+  troupe_compile_together(${target})
+endfunction()
+
+# troupe_compile_control(target): for code that runs in every step or for every message, but has no loop over numbers, for which
+# -O3 takes the compiler half as long again.
+function(troupe_compile_control target)
+  target_compile_options(${target} PRIVATE "$<$<CONFIG:Release>:-O1;-finline-small-functions>")
+endfunction()
+
+# troupe_add_part(name part SOURCES ... LIBS ...): a part of library NAME with flags of its own. It is an object library, since CMake
+# compiles sources with flags of their own one by one.
+function(troupe_add_part name part)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "SOURCES;LIBS")
+  set(target troupe_${name}_${part})
+  add_library(${target} OBJECT ${arg_SOURCES})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${target} PRIVATE troupe_build_flags ${arg_LIBS})
+  target_compile_definitions(${target} PRIVATE $<TARGET_PROPERTY:troupe_${name},COMPILE_DEFINITIONS>)
+  target_sources(troupe_${name} PRIVATE $<TARGET_OBJECTS:${target}>)
+endfunction()
+
+# troupe_add_library(name [INTERNAL] [COLD|CONTROL] HEADERS public... SOURCES private... [COLD_SOURCES private...] [CONTROL_SOURCES private...]
+#   PUBLIC targets... PRIVATE targets...)
 # makes target troupe_NAME with alias troupe::NAME; what is listed under HEADERS is public, compiles alone and is installed,
 # unless the library is INTERNAL: a part of a program that is there to be tested. COLD: it runs once a run, or once a line
-# that people read; a third of the time that it takes to compile it for speed would be for nothing. COLD_SOURCES: the same for
-# a part of the library's sources.
+# that people read; a third of the time that it takes to compile it for speed would be for nothing. CONTROL: it
+# decides what happens next, and leaves loops over numbers to others. COLD_SOURCES, CONTROL_SOURCES: the same for a part of the library's sources.
 function(troupe_add_library name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "INTERNAL;COLD" "" "HEADERS;SOURCES;COLD_SOURCES;PUBLIC;PRIVATE")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "INTERNAL;COLD;CONTROL" "" "HEADERS;SOURCES;COLD_SOURCES;CONTROL_SOURCES;PUBLIC;PRIVATE")
   add_library(troupe_${name} STATIC)
   add_library(troupe::${name} ALIAS troupe_${name})
   set_target_properties(troupe_${name} PROPERTIES EXPORT_NAME ${name} VERIFY_INTERFACE_HEADER_SETS ON)
@@ -46,14 +75,17 @@ function(troupe_add_library name)
   if(arg_COLD)
     troupe_compile_cold(troupe_${name})
   endif()
+  if(arg_CONTROL)
+    troupe_compile_control(troupe_${name})
+  endif()
   if(arg_COLD_SOURCES)
-    # Apart: CMake compiles sources with flags of their own one by one.
-    add_library(troupe_${name}_cold OBJECT ${arg_COLD_SOURCES})
-    target_include_directories(troupe_${name}_cold PRIVATE ${PROJECT_SOURCE_DIR})
-    target_link_libraries(troupe_${name}_cold PRIVATE troupe_build_flags ${arg_PUBLIC} ${arg_PRIVATE})
-    target_compile_definitions(troupe_${name}_cold PRIVATE $<TARGET_PROPERTY:troupe_${name},COMPILE_DEFINITIONS>)
+    troupe_add_part(${name} cold SOURCES ${arg_COLD_SOURCES} LIBS ${arg_PUBLIC} ${arg_PRIVATE})
     troupe_compile_cold(troupe_${name}_cold)
-    target_sources(troupe_${name} PRIVATE $<TARGET_OBJECTS:troupe_${name}_cold>)
+  endif()
+  if(arg_CONTROL_SOURCES)
+    troupe_add_part(${name} control SOURCES ${arg_CONTROL_SOURCES} LIBS ${arg_PUBLIC} ${arg_PRIVATE})
+    troupe_compile_together(troupe_${name}_control)
+    troupe_compile_control(troupe_${name}_control)
   endif()
   if(arg_INTERNAL)
     return()
@@ -68,11 +100,11 @@ endfunction()
 function(troupe_add_program name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "COLD" "" "SOURCES;LIBS")
   add_executable(${name} ${arg_SOURCES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE troupe_build_flags ${arg_LIBS})
   if(arg_COLD)
     troupe_compile_cold(${name})
   endif()
-  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
-  target_link_libraries(${name} PRIVATE troupe_build_flags ${arg_LIBS})
 endfunction()
 
 # troupe_add_schema(target runtime/wire/name.capnp): code for a Cap'n Proto schema, included as "runtime/wire/name.capnp.h".

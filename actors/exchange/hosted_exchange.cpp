@@ -70,6 +70,9 @@ class MessageExchange final : public HostedExchange {
     rule_ = rule;
     sums_ = sums;
     total_ = total;
+    // The parts of all ranks add up to the step's samples.
+    const std::uint64_t self = parts_.self.value;
+    taken_ = facts.samples * (self + 1) / parts_.ranks - facts.samples * self / parts_.ranks;
     ++steps_;
   }
 
@@ -80,7 +83,8 @@ class MessageExchange final : public HostedExchange {
       commit_elastic(stream, is_barrier);
     } else {
       updates_ += totals_are_common() ? 1 : parts_.ranks;
-      send_contribution(stream, {sums_, totals_are_common() ? total_ : Memory{}, memory_.gradients, is_barrier});
+      send_contribution(stream,
+                        {sums_, totals_are_common() ? total_ : Memory{}, memory_.gradients, is_barrier, taken_});
       adopt(stream);
     }
     if (is_barrier) copy_other_stripes(stream);
@@ -183,6 +187,7 @@ class MessageExchange final : public HostedExchange {
   std::uint64_t read_ = 0;    // the value of the worker's line for which the stream waits
   bool at_barrier_ = false;
   Memory sums_, total_;
+  std::uint64_t taken_ = 0;  // PushRequest::taken of this step
   std::atomic<bool> retired_{false};
 };
 

@@ -97,10 +97,10 @@ HostedStripe::Outcome HostedStripe::perform(const HostedActions& actions) {
   return outcome;
 }
 
-RuleStep HostedStripe::rule_of(const ApplyUpdate& update) const {
+RuleStep HostedStripe::rule_of(const ApplyUpdate& update, std::uint64_t taken) const {
   if (elastic_alpha_) return elastic_pull(*elastic_alpha_);
   Rule rule = parts_.rule;
-  if (parts_.rate) rule.rate = parts_.rate->at(samples_, total_.samples);
+  if (parts_.rate) rule.rate = parts_.rate->at(samples_, taken);
   rule.rate *= update.rate_scale;
   return rule_step(rule, update.version);
 }
@@ -118,13 +118,15 @@ void HostedStripe::enqueue_update(const ApplyUpdate& update, Running& running) {
   if (parts_.log) parts_.log(records);
   const Memory total = write_total(contributions);
   for (const HostedContribution& one : contributions) parts_.stream.wait(one.values.valid_from());
-  const RuleStep rule = rule_of(update);
+  std::uint64_t taken = 0;
+  for (const HostedContribution& one : contributions) taken += one.taken;
+  const RuleStep rule = rule_of(update, taken);
   std::vector<Memory> values;
   for (const HostedContribution& one : contributions) values.push_back(one.values.memory());
   StripeMemory stripe = parts_.stripe;
   if (elastic_alpha_) stripe.no_decay = {};  // the pull is not weight decay
   parts_.stream.update(rule, update.version, stripe, values, total);
-  samples_ += total_.samples;
+  samples_ += taken;
   published_.reset();
   running.sums.push_back(total);
   for (HostedContribution& one : contributions) running.contributions.push_back(std::move(one.values));

@@ -36,7 +36,8 @@ struct HostedParts {
 /// What a worker pushes.
 struct HostedContribution {
   StepSums sums;
-  Tensor values;  // the whole stripe [count] f32
+  std::uint64_t taken = 0;  // PushRequest::taken
+  Tensor values;            // the whole stripe [count] f32
 };
 
 /// A stripe that a shard hosts: the policy decides, the stream computes, and readers get copies, each of one version.
@@ -99,7 +100,7 @@ class HostedStripe {
 
   Status check(const HostedContribution& contribution) const;
   Outcome perform(const HostedActions& actions);
-  RuleStep rule_of(const ApplyUpdate& update) const;  // call it after write_total()
+  RuleStep rule_of(const ApplyUpdate& update, std::uint64_t taken) const;
   void enqueue_update(const ApplyUpdate& update, Running& running);
   Memory write_total(const std::vector<HostedContribution>& contributions);
   Copy enqueue_copy(const AnswerRead& read);

@@ -222,7 +222,7 @@ nlohmann::json to_json(const EpochReport& line) {
                       {"loss", line.loss},
                       {"accuracy", line.accuracy},
                       {"elapsed_s", line.elapsed_s}};
-  if (line.rate > 0) json["rate"] = line.rate;
+  if (line.rate) json["rate"] = *line.rate;
   if (line.skipped > 0) json["skipped"] = line.skipped;
   if (line.loss_scale > 0) json["loss_scale"] = line.loss_scale;
   if (line.test_loss) json["test_loss"] = *line.test_loss;

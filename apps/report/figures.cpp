@@ -238,8 +238,7 @@ std::string accuracy_figure(const RunRecord& record) {
 std::string rate_figure(const RunRecord& record) {
   const auto differs = [&](const EpochReport& e) { return e.rate != record.epochs.front().rate; };
   if (std::none_of(record.epochs.begin(), record.epochs.end(), differs)) return {};
-  std::vector<Curve> curves{
-      curve_of(record, "learning rate", "train", [](const EpochReport& e) { return std::optional{e.rate}; })};
+  std::vector<Curve> curves{curve_of(record, "learning rate", "train", [](const EpochReport& e) { return e.rate; })};
   return epoch_figure(record, "learning rate", std::move(curves), {}, true);
 }
 

@@ -1,6 +1,5 @@
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
 #include <memory>
@@ -18,13 +17,13 @@ namespace {
 struct Asked {
   std::string setting;
   std::string path;
-  bool answered = false;
 };
 
-/// Shared with the threads that ask, which may hang for longer than their caller waits.
+/// Shared with the thread that asks, which may hang for longer than its caller waits.
 struct Asking {
-  std::mutex mutex;  // guards Asked::answered
+  std::mutex mutex;  // guards answered
   std::condition_variable changed;
+  std::size_t answered = 0;  // the first ones of `all`
   std::vector<Asked> all;
 };
 
@@ -48,23 +47,24 @@ std::vector<Asked> paths_of(const Configuration& configuration) {
 void check_folders(Blocking&, const Configuration& configuration) {
   const auto asking = std::make_shared<Asking>();
   asking->all = paths_of(configuration);
-  for (Asked& one : asking->all) {
-    start_thread("look", [asking, &one] {
+  start_thread("look", [asking] {
+    for (const Asked& one : asking->all) {
       struct stat about {};
       [[maybe_unused]] const int found = ::stat(one.path.c_str(), &about);  // that there is an answer is enough
       const std::lock_guard lock(asking->mutex);
-      one.answered = true;
+      ++asking->answered;
       asking->changed.notify_all();
-    }).detach();
-  }
+    }
+  }).detach();
   const auto patience = configuration.settings.faults.start;
-  const auto answered = [](const Asked& one) { return one.answered; };
   std::unique_lock lock(asking->mutex);
-  asking->changed.wait_for(lock, patience, [&] { return std::ranges::all_of(asking->all, answered); });
-  const auto silent = std::ranges::find_if_not(asking->all, answered);
-  TROUPE_CHECK(silent == asking->all.end(), Code::environment, silent->path, " (", silent->setting,
-               "): its file system has not answered for ", patience.count(),
-               " ms (faults.start_s); is the server of that mount reachable? Name another folder, or unmount it");
+  for (std::size_t i = 0; i < asking->all.size(); ++i) {
+    const bool answered = asking->changed.wait_for(lock, patience, [&] { return asking->answered > i; });
+    const Asked& one = asking->all[i];
+    TROUPE_CHECK(answered, Code::environment, one.path, " (", one.setting, "): its file system has not answered for ",
+                 patience.count(),
+                 " ms (faults.start_s); is the server of that mount reachable? Name another folder, or unmount it");
+  }
 }
 
 }  // namespace troupe

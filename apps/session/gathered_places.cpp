@@ -2,27 +2,17 @@
 
 #include <cstring>
 
-#include <capnp/message.h>
-#include <capnp/serialize.h>
-
-#include "runtime/base/error.hpp"
+#include "runtime/wire/detail/messages.hpp"
 #include "runtime/wire/place.capnp.h"
 
 namespace troupe {
-namespace {
-
-kj::ArrayPtr<const kj::byte> as_data(const void* bytes, std::size_t size) {
-  return {static_cast<const kj::byte*>(bytes), size};
-}
-
-}  // namespace
 
 std::vector<std::byte> encode(const GatheredPlace& place) {
   capnp::MallocMessageBuilder message;
   auto root = message.initRoot<wire::Place>();
   root.setPlanHash(place.plan_hash);
   root.setSettingsHash(place.settings_hash);
-  root.setArena(as_data(&place.arena, sizeof place.arena));
+  root.setArena(wire::as_data(std::as_bytes(std::span{&place.arena, 1})));
   root.setDeviceMemory(place.device_memory);
   auto start = root.initStart();
   start.setFolder(place.start.folder);
@@ -35,21 +25,13 @@ std::vector<std::byte> encode(const GatheredPlace& place) {
   for (std::uint32_t rank = 0; rank < place.rows.size(); ++rank) rows.set(rank, place.rows[rank]);
   auto ids = root.initNcclIds(static_cast<unsigned>(place.nccl.size()));
   for (std::uint32_t group = 0; group < place.nccl.size(); ++group)
-    ids.set(group, as_data(place.nccl[group].bytes.data(), place.nccl[group].bytes.size()));
-  const auto words = capnp::messageToFlatArray(message);
-  const auto bytes = words.asBytes();
-  const auto* first = reinterpret_cast<const std::byte*>(bytes.begin());
-  return {first, first + bytes.size()};
+    ids.set(group, wire::as_data(std::as_bytes(std::span{place.nccl[group].bytes})));
+  return wire::encoded(message);
 }
 
 GatheredPlace decode_place(std::span<const std::byte> bytes) {
-  TROUPE_CHECK(bytes.size() % sizeof(capnp::word) == 0, Code::corrupt, "a rank's place has ", bytes.size(), " bytes");
-  std::vector<capnp::word> words(bytes.size() / sizeof(capnp::word));
-  if (!bytes.empty()) std::memcpy(words.data(), bytes.data(), bytes.size());
-  GatheredPlace place;
-  try {
-    capnp::FlatArrayMessageReader reader(kj::arrayPtr(words.data(), words.size()));
-    const auto root = reader.getRoot<wire::Place>();
+  return wire::decoded<wire::Place>(bytes, "a rank's place", [](wire::Place::Reader root) {
+    GatheredPlace place;
     place.plan_hash = root.getPlanHash();
     place.settings_hash = root.getSettingsHash();
     const auto ticket = root.getArena();
@@ -70,10 +52,8 @@ GatheredPlace decode_place(std::span<const std::byte> bytes) {
                    own.bytes.size());
       std::memcpy(own.bytes.data(), id.begin(), id.size());
     }
-  } catch (const kj::Exception& e) {
-    fail(Code::corrupt, text("a rank's place cannot be read: ", e.getDescription().cStr()));
-  }
-  return place;
+    return place;
+  });
 }
 
 }  // namespace troupe

@@ -48,6 +48,8 @@ Plan preview(const Configuration& configuration, const DataPlace& place, const H
   const bool has_this = std::any_of(inputs.ranks.begin(), inputs.ranks.end(),
                                     [&](const RankFacts& rank) { return rank.node == topology.identity; });
   if (!has_this) inputs.topologies.erase(inputs.topologies.begin());
+  // A run that resumes may have had another number of ranks before, and with it other steps.
+  if (settings.checkpoint.resume == "never") check_order_of_switches(settings, inputs);
   Plan plan = make_plan(settings, graph, inputs);
   if (others > 0)
     plan.reasons.push_back(text("Other machines were not examined: ", others, others == 1 ? " is" : " are",

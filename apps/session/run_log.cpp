@@ -33,7 +33,7 @@ Json to_json(const EpochReport& report) {
   entry["iteration"] = report.steps;
   entry["elapsed_time"] = report.elapsed_s;
   if (report.steps_per_s > 0) entry["steps_per_s"] = report.steps_per_s;
-  if (report.rate > 0) entry["lr"] = report.rate;
+  if (report.rate) entry["lr"] = *report.rate;
   if (report.skipped > 0) entry["skipped"] = report.skipped;
   if (report.loss_scale > 0) entry["loss_scale"] = report.loss_scale;
   if (!report.generated_text.empty()) entry["generated_text"] = report.generated_text;
@@ -103,7 +103,7 @@ constexpr std::array kColumns{
     Column{"main/accuracy", [](const EpochReport& r) { return number(r.accuracy); }},
     Column{"validation/main/loss", [](const EpochReport& r) { return number(r.test_loss); }},
     Column{"validation/main/accuracy", [](const EpochReport& r) { return number(r.test_accuracy); }},
-    Column{"lr", [](const EpochReport& r) { return number_above_zero(r.rate); }},
+    Column{"lr", [](const EpochReport& r) { return number(r.rate); }},
     Column{"skipped", [](const EpochReport& r) { return std::to_string(r.skipped); }},
 };
 /// The column of f16 jobs alone.

@@ -241,9 +241,9 @@ class Session {
 /// What the configuration, --set and the environment's TROUPE_DATA specify about the data.
 DataRequest data_request(const Configuration& configuration);
 
-/// Asks for everything that a run opens before it trains (report.dir, checkpoint.dir, data.path and the like), all at
-/// once. Throws Error{environment} that names what has not answered within faults.start_s, as on a network mount whose
-/// server is gone. A thread is then left waiting for it (ADR 0047). Session::start() calls it.
+/// Asks for everything that a run opens before it trains (report.dir, checkpoint.dir, data.path and the like), one
+/// after another. Throws Error{environment} that names what has not answered within faults.start_s, as on a network
+/// mount whose server is gone. A thread is then left waiting for it (ADR 0047). Session::start() calls it.
 void check_folders(Blocking& blocking, const Configuration& configuration);
 
 /// The plan that ranks of a run on this machine (cluster.nodes = "local:N"), or on `hosts` if there are any, would

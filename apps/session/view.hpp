@@ -11,6 +11,7 @@
 #include <caf/actor_system.hpp>
 
 #include "actors/remote/remote_actors.hpp"
+#include "apps/session/followed_policies.hpp"
 #include "apps/session/gathered_places.hpp"
 #include "apps/session/hosted_group.hpp"
 #include "apps/session/job.hpp"
@@ -236,9 +237,10 @@ class View {
   StepWork work_;
   std::unique_ptr<TrainingActors> actors_;
   std::shared_ptr<RunRecord> record_;
-  std::atomic<std::uint64_t> committed_{0};  // steps
-  bool begun_ = false;                       // the view was joined
-  bool owned_ = false;                       // the app owns the loop
+  std::optional<FollowedPolicies> followed_;  // of the first group; before the actors begin
+  std::atomic<std::uint64_t> committed_{0};   // steps
+  bool begun_ = false;                        // the view was joined
+  bool owned_ = false;                        // the app owns the loop
   AppValues values_;
   std::atomic<bool> over_{false};                   // the run is over: silence of other ranks has no meaning now
   std::atomic<bool> stop_asked_{false};             // a text that is being generated ends with the byte in work

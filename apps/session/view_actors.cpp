@@ -14,6 +14,8 @@ namespace troupe {
 using namespace std::chrono_literals;
 
 void View::make_actors() {
+  const PolicySequence planned(joined_.plan.groups.front().policies, joined_.plan.world_size());
+  followed_.emplace(continues_ ? work_.steps->policy() : planned.at({schedule_.first_step}, schedule_.first_sample));
   TrainingParts parts{
       .loader = {},
       .device = {*work_.stream, *work_.replica, *work_.steps, space_, *work_.step_messages, *work_.evaluation_messages,
@@ -22,6 +24,7 @@ void View::make_actors() {
                    return record_->judge(step, total, work_.steps->loss_scale(step), work_.steps->policy().kind);
                  },
                  [this](Step step, const PolicySettings& policy, const std::string& reason) {
+                   followed_->add(step, policy);
                    record_->take_switch(step, schedule_.samples_before(step), policy, reason);
                  }},
       .view = view_,
@@ -169,11 +172,8 @@ ReportTargets View::report_targets() {
   ListenerThread* const listener = listener_;
   targets.line = [this](EpochReport line) { record_->take_line(std::move(line)); };
   // The first group's, as the other figures.
-  const auto policies =
-      std::make_shared<const PolicySequence>(joined_.plan.groups.front().policies, joined_.plan.world_size());
-  targets.rate = [this, rate = rate(settings().rule), policies](Step step) {
-    const std::uint64_t before = schedule_.samples_before(step);
-    return rate.at(before, schedule_.global_rows(step) * policies->at(step, before).accumulate);
+  targets.rate = [this, rate = rate(settings().rule)](Step step) {
+    return rate.at(schedule_.samples_before(step), schedule_.global_rows(step) * followed_->at(step).accumulate);
   };
   targets.skipped = [this](const StepSums& total) { return is_skipped(settings().rule, total); };
   targets.total = [this](const RunTotal& total) { record_->result.total = total; };

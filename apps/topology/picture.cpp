@@ -18,7 +18,6 @@ namespace troupe::topology {
 namespace {
 
 using Kind = Entry::Kind;
-using detail::fitted;
 using detail::kLetter;
 
 constexpr double kGap = 10;
@@ -286,8 +285,7 @@ class Drawing {
                     style, box.entry->troubles.empty() ? "" : " bad", box.x, box.y, box.width, box.height, radius);
   }
   void words(const char* style, double x, double y, const std::string& content, double width) {
-    out_ += fmt::format("<text class=\"{}\" x=\"{:.0f}\" y=\"{:.0f}\">{}</text>", style, x, y,
-                        escaped(fitted(content, width)));
+    out_ += detail::words(style, x, y, content, width);
   }
 
   void frame(const Box& box) {
@@ -368,18 +366,10 @@ std::string picture(const Index& index, const Entry& outline) {
   const double bottom = drawing.links(box.y + box.height + kGap, box.width);
   drawing.cards(box);
   drawing.legend(bottom + kGap);
-  const double height = bottom + 46;
-  std::string out = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
-      "role=\"img\">\n<title>Topology of {2}</title>\n",
-      width, height, escaped(outline.title));
-  out += detail::kStyle;
-  out += fmt::format(
-      "<rect class=\"back\" width=\"{:.0f}\" height=\"{:.0f}\"/>\n<text class=\"title\" x=\"{:.0f}\" "
-      "y=\"32\">{}</text>\n<text class=\"small\" x=\"{:.0f}\" y=\"52\">{}</text>\n",
-      width, height, kMargin + kGap, escaped(outline.title), kMargin + kGap,
-      escaped(fitted(joined(outline.details), width - 2 * kMargin)));
-  return out + drawing.take() + "</svg>\n";
+  const std::string facts = joined(outline.details);
+  return detail::svg(width, bottom + 46, "Topology of " + outline.title,
+                     detail::words("title", kMargin + kGap, 32, outline.title, width - 2 * kMargin) +
+                         detail::words("small", kMargin + kGap, 52, facts, width - 2 * kMargin) + drawing.take());
 }
 
 }  // namespace troupe::topology

@@ -20,7 +20,6 @@ namespace troupe {
 namespace {
 
 using topology::bytes_text;
-using topology::detail::fitted;
 using topology::detail::kLetter;
 
 constexpr double kEdge = 20;  // around the picture
@@ -232,8 +231,7 @@ class PlanDrawing {
   }
 
   void words(const char* style, double x, double y, const std::string& content, double width) {
-    out_ += fmt::format("<text class=\"{}\" x=\"{:.0f}\" y=\"{:.0f}\">{}</text>\n", style, x, y,
-                        escaped(fitted(content, width)));
+    out_ += topology::detail::words(style, x, y, content, width);
   }
 
   std::string take() { return std::move(out_); }
@@ -444,13 +442,7 @@ std::string plan_picture(const Plan& plan, std::span<const Topology* const> topo
   drawing.legend(y + 4);
   const double width =
       (plan.nodes.size() > 1 ? PlanDrawing::network_x() + 30 : PlanDrawing::network_x() - kLinkWidth) + kEdge;
-  const double height = y + 36;
-  return fmt::format(
-             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} "
-             "{1:.0f}\" role=\"img\">\n<title>Plan: {2}</title>\n{3}<rect class=\"back\" width=\"{0:.0f}\" "
-             "height=\"{1:.0f}\"/>\n",
-             width, height, escaped(title), topology::detail::kStyle) +
-         drawing.take() + "</svg>\n";
+  return topology::detail::svg(width, y + 36, "Plan: " + title, drawing.take());
 }
 
 }  // namespace troupe

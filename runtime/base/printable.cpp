@@ -41,10 +41,13 @@ std::string printable(std::string_view bytes) {
   std::string out;
   out.reserve(bytes.size());
   while (!bytes.empty()) {
-    std::size_t taken = letter_bytes(bytes);
+    std::size_t letters = 0;
+    while (const std::size_t next = letter_bytes(bytes.substr(letters))) letters += next;
+    out += bytes.substr(0, letters);
+    bytes.remove_prefix(letters);
+    if (bytes.empty()) break;
+    std::size_t taken = high_control_bytes(bytes);
     if (taken > 0) {
-      out += bytes.substr(0, taken);
-    } else if ((taken = high_control_bytes(bytes)) > 0) {
       out += in_digits("\\u00", bytes[taken - 1]);
     } else {
       out += in_digits("\\x", bytes.front());

@@ -334,23 +334,44 @@ std::optional<CheckpointId> CheckpointStore::newest_whole(
   return {};
 }
 
-CheckpointPlace find_checkpoint(Blocking& blocking, const std::string& path) {
+namespace {
+
+/// The checkpoint whose own folder `path` is by its name; nothing: a folder of another name. Throws Error{invalid} if
+/// there is no folder.
+std::optional<CheckpointPlace> named_by(const std::string& path) {
   std::error_code wrong;
   TROUPE_CHECK(fs::is_directory(path, wrong), Code::invalid, path,
                ": there is no such folder; give a checkpoint's folder, or the one that holds them");
   fs::path folder = fs::path(path).lexically_normal();
   if (!folder.has_filename()) folder = folder.parent_path();  // if the path ends in a slash
-  if (const auto id = id_of(folder.filename().string())) {
-    const std::string parent = folder.parent_path().string();
-    return {CheckpointStore(parent.empty() ? "." : parent), *id};
-  }
+  const auto id = id_of(folder.filename().string());
+  if (!id) return {};
+  const std::string parent = folder.parent_path().string();
+  return CheckpointPlace{CheckpointStore(parent.empty() ? "." : parent), *id};
+}
+
+[[noreturn]] void fail_without_checkpoint(const std::string& path, const std::string& why = {}) {
+  fail(
+      Code::invalid,
+      text(path,
+           ": no checkpoint is in that folder; give a checkpoint's own (NUMBER-step-STEPS), or the one that holds them",
+           why));
+}
+
+}  // namespace
+
+void check_holds_checkpoint(const std::string& path) {
+  const std::optional<CheckpointPlace> named = named_by(path);
+  if (named ? !has_manifest(named->store.folder_of(named->id)) : CheckpointStore(path).list().empty())
+    fail_without_checkpoint(path);
+}
+
+CheckpointPlace find_checkpoint(Blocking& blocking, const std::string& path) {
+  if (auto named = named_by(path)) return std::move(*named);
   CheckpointStore store(path);
   std::string why;
   const auto newest = store.newest_whole(blocking, [&](const std::string& skipped) { why += "; " + skipped; });
-  TROUPE_CHECK(
-      newest, Code::invalid, path,
-      ": no checkpoint is in that folder; give a checkpoint's own (NUMBER-step-STEPS), or the one that holds them",
-      why);
+  if (!newest) fail_without_checkpoint(path, why);
   return {std::move(store), *newest};
 }
 

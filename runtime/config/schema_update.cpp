@@ -101,7 +101,7 @@ std::variant<PolicySwitch, Finding> switch_of(const TomlValue& table) {
 }
 
 /// An entry takes effect only after those before it, so one that begins earlier would be late, or never come. Entries
-/// that begin by something else are not compared: their order depends on the data and the number of ranks.
+/// that begin by something else are compared when data and ranks are known (check_order_of_switches).
 std::optional<Finding> check_switches(const TomlValue& value) {
   std::map<PolicySwitch::Trigger, std::uint64_t> last;
   for (const TomlValue& item : value.items) {

@@ -140,10 +140,9 @@ void generate(const fs::path& folder, const DataProgress& progress) {
 std::string find_fault(const fs::path& folder) {
   try {
     const IdxPaths files = digit_files(folder);
-    detail::check_idx_set(files);
-    const bool whole =
-        check_idx(files[0], IdxKind::images) == IdxHeader{IdxKind::images, kTrainDigits, kDigitSide, kDigitSide} &&
-        check_idx(files[2], IdxKind::images) == IdxHeader{IdxKind::images, kTestDigits, kDigitSide, kDigitSide};
+    const auto [train, test] = detail::check_idx_set(files);
+    const bool whole = train == IdxHeader{IdxKind::images, kTrainDigits, kDigitSide, kDigitSide} &&
+                       test == IdxHeader{IdxKind::images, kTestDigits, kDigitSide, kDigitSide};
     return whole ? "" : "other counts than expected";
   } catch (const Error& error) {
     if (error.code() != Code::invalid) throw;

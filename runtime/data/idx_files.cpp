@@ -30,11 +30,13 @@ std::optional<std::string> idx_path_of(const std::string& folder, const IdxPart&
   return std::nullopt;
 }
 
-void check_pair(const std::string& images_file, const std::string& labels_file) {
+/// The header of the images.
+IdxHeader check_pair(const std::string& images_file, const std::string& labels_file) {
   const IdxHeader images = check_idx(images_file, IdxKind::images);
   const IdxHeader labels = check_idx(labels_file, IdxKind::labels);
   TROUPE_CHECK(images.count == labels.count, Code::invalid, images_file, ": ", images.count, " images, but ",
                labels_file, " has ", labels.count, " labels; the files do not belong together");
+  return images;
 }
 
 IdxPaths idx_paths_still_in(const std::string& folder) {
@@ -45,8 +47,7 @@ IdxPaths idx_paths_still_in(const std::string& folder) {
 
 DataFacts look_at_idx(const std::string& folder, const DataOptions& options) {
   const IdxPaths paths = idx_paths_still_in(folder);
-  check_idx_set(paths);
-  const IdxHeader train = check_idx(paths[0], IdxKind::images), test = check_idx(paths[2], IdxKind::images);
+  const auto [train, test] = check_idx_set(paths);
   const std::uint32_t classes = count_classes(read_idx(paths[1], IdxKind::labels), read_idx(paths[3], IdxKind::labels));
   return {.fields = image_fields({{train.height, train.width, 1}}, classes, options.augmentation),
           .train_samples = train.count,
@@ -91,13 +92,12 @@ std::optional<IdxPaths> idx_paths_in(const std::string& folder) {
   return paths;
 }
 
-void check_idx_set(const IdxPaths& paths) {
-  check_pair(paths[0], paths[1]);
-  check_pair(paths[2], paths[3]);
-  const IdxHeader train = check_idx(paths[0], IdxKind::images), test = check_idx(paths[2], IdxKind::images);
+IdxImageHeaders check_idx_set(const IdxPaths& paths) {
+  const IdxHeader train = check_pair(paths[0], paths[1]), test = check_pair(paths[2], paths[3]);
   TROUPE_CHECK(train.height == test.height && train.width == test.width, Code::invalid, paths[2], ": images of ",
                test.height, " x ", test.width, ", but ", paths[0], " has ", train.height, " x ", train.width,
                "; the files do not belong together");
+  return {train, test};
 }
 
 const DataFormat kIdxFormat{

@@ -3,9 +3,9 @@
 // The room membership: which processes a job has, where they run, and when one of them is lost: Membership as a state
 // machine, and the failure detector. It sends nothing and ends nothing: it only says what to do.
 //
-// Who notices that a process is lost: DeathWatch (transports/bootstrap/detail/death_watch.cpp) by its socket and its
-// pidfd, SilenceWatch (actors/remote/silence_watch.cpp) by missing heartbeats with the FailureDetector, and the
-// transport when it cannot send (transports/ucx/ucx_lane.cpp). The membership actor is told, calls Membership::lost()
+// Who notices that a process is lost: DeathWatch (transports/bootstrap/detail/death_watch.cpp) by its end mark, its
+// socket and its pidfd, SilenceWatch (actors/remote/silence_watch.cpp) by missing heartbeats with the FailureDetector,
+// and the transport when it cannot send (transports/ucx/ucx_lane.cpp). The membership actor is told, calls Membership::lost()
 // and acts on its answer (lose() in actors/membership_actor.cpp).
 
 #include <cstdint>

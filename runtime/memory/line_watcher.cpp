@@ -14,10 +14,6 @@ namespace {
 
 constexpr std::chrono::milliseconds kPollEvery{1};
 
-futex::Watched watched(const std::atomic<std::uint32_t>& word, std::uint32_t expected) noexcept {
-  return {.expected = expected, .address = reinterpret_cast<std::uintptr_t>(&word)};
-}
-
 }  // namespace
 
 LineWatcher::LineWatcher(bool has_waitv) : has_waitv_(has_waitv) {
@@ -71,10 +67,10 @@ void LineWatcher::run() {
       if (std::exchange(seen_forgotten_, forgotten_) != forgotten_) seen_.notify_all();
     }
     std::size_t count = 0;
-    words[count++] = watched(doorbell_, bell);
+    words[count++] = futex::watched(doorbell_, bell);
     for (FutexTimeline* line : lines) {
       // The order matters: a change after this load ends the sleep below; run_due() sees a change before it.
-      words[count++] = watched(line->change(), line->change().load(std::memory_order_seq_cst));
+      words[count++] = futex::watched(line->change(), line->change().load(std::memory_order_seq_cst));
       if (line->has_wakers()) line->run_due();
     }
     if (has_waitv_ && futex::wait_any({words.data(), count}) == -1 && (errno == ENOSYS || errno == EPERM)) {

@@ -241,8 +241,9 @@ void Graph::check_labels(std::uint32_t layer, const Shape& logits) const {
                logits.to_string(), " for labels ", field.shape.to_string(), " of field ", field.name,
                "; they must have one extent more, the classes");
   const std::uint64_t classes = logits.count_elements() / field.shape.count_elements();
-  TROUPE_CHECK(field.classes == 0 || field.classes == classes, Code::invalid, where(layer), ": ", classes,
-               " logits for field ", field.name, " of ", field.classes, " classes");
+  TROUPE_CHECK(field.classes <= classes, Code::invalid, where(layer), ": ", classes, " logits for field ", field.name,
+               " of ", field.classes, " classes, of which each needs a logit: let the layer before the loss output ",
+               field.classes);
 }
 
 /// Throws unless the last input of the loss `layer` is a field with as many numbers as its first input.

@@ -26,12 +26,6 @@ using detail::scaled;
 
 constexpr std::size_t kMostRows = 64;  // of a table; of longer ones only the beginning and the end are shown
 
-std::string thousands(std::uint64_t number) {
-  std::string out = std::to_string(number);
-  for (std::size_t i = out.size(); i > 3; i -= 3) out.insert(i - 3, ",");
-  return out;
-}
-
 /// The lanes' CPUs: those of the control lane, then those of the bulk lane.
 std::string lanes(const RankPlan& rank) {
   if (rank.control_cpus.empty()) return "anywhere";
@@ -156,7 +150,7 @@ std::string ranks_table(const Plan& plan) {
             lanes(rank),
             rank.may_spin ? "poll" : "sleep",
             network_text(plan, rank),
-            thousands(own),
+            grouped(own),
             scaled(static_cast<double>(rank.arena_bytes), "B"),
             scaled(static_cast<double>(rank.memory_bytes), "B")};
     if (has_near) row.insert(row.begin() + 3, rank.accelerator.empty() ? "-" : rank.accelerator);
@@ -207,8 +201,8 @@ std::string beginning(const PolicyPhase& phase) {
   if (phase.straggler_ratio != 0) {
     return fmt::format("once a straggler takes {:g} times the median, ", phase.straggler_ratio);
   }
-  if (phase.from_step != 0) return fmt::format("from step {} on, ", thousands(phase.from_step));
-  if (phase.from_samples != 0) return fmt::format("from {} samples on, ", thousands(phase.from_samples));
+  if (phase.from_step != 0) return fmt::format("from step {} on, ", grouped(phase.from_step));
+  if (phase.from_samples != 0) return fmt::format("from {} samples on, ", grouped(phase.from_samples));
   return {};
 }
 
@@ -281,22 +275,22 @@ std::string describe(const Plan& plan) {
   std::string out;
   const auto line = std::back_inserter(out);
   fmt::format_to(line, "model    {}\n", shortened_model(plan.model));
-  fmt::format_to(line, "         {} parameters, {} a sample in training, {} a step\n", thousands(plan.parameters),
+  fmt::format_to(line, "         {} parameters, {} a sample in training, {} a step\n", grouped(plan.parameters),
                  scaled(flops, "FLOP"), scaled(flops * rows, "FLOP"));
   if (plan.groups.size() == 1) {
     fmt::format_to(line, "rule     {}\n", plan.groups[0].rule);
     add_policies(line, plan.groups[0], plan.world_size());
   }
   fmt::format_to(line, "data     {} training and {} test samples, batch {} x {} ranks = {}\n",
-                 thousands(plan.train_samples), thousands(plan.test_samples), plan.batch, plan.world_size(),
-                 thousands(std::uint64_t{plan.batch} * plan.world_size()));
+                 grouped(plan.train_samples), grouped(plan.test_samples), plan.batch, plan.world_size(),
+                 grouped(std::uint64_t{plan.batch} * plan.world_size()));
   fmt::format_to(line, "         {}\n", loaders_text(plan));
-  fmt::format_to(line, "steps    {} an epoch, {} in all, seed {}{}\n", steps_an_epoch(plan), thousands(plan.steps),
+  fmt::format_to(line, "steps    {} an epoch, {} in all, seed {}{}\n", steps_an_epoch(plan), grouped(plan.steps),
                  plan.seed, plan.deterministic ? ", deterministic" : "");
   for (const GroupPlan& group : plan.groups) {
     if (plan.groups.size() > 1) {
       fmt::format_to(line, "\ngroup    {}: {} parameter{} in {} elements\n", group.name, group.parameters.size(),
-                     group.parameters.size() == 1 ? "" : "s", thousands(group.count));
+                     group.parameters.size() == 1 ? "" : "s", grouped(group.count));
       fmt::format_to(line, "rule     {}\n", group.rule);
       add_policies(line, group, plan.world_size());
     }

@@ -216,6 +216,13 @@ void cut_groups(Plan& plan, const Settings& settings, const Graph& graph, const 
   plan.reasons.push_back(why(plan, buckets));
 }
 
+/// More than any run takes if the number cannot be represented.
+std::uint64_t samples_before_epoch(std::uint64_t epoch, std::uint64_t train_samples) noexcept {
+  std::uint64_t samples = 0;
+  constexpr std::uint64_t kNever = ~std::uint64_t{0} / 2;
+  return __builtin_mul_overflow(epoch - 1, train_samples, &samples) ? kNever : std::min(samples, kNever);
+}
+
 /// The policies in order, with the value of every setting. Throws Error{invalid} for one that cannot work.
 std::vector<PolicyPhase> plan_policies(const Settings::Group& group, std::uint32_t ranks, std::uint32_t batch,
                                        std::uint64_t train_samples) {
@@ -224,7 +231,7 @@ std::vector<PolicyPhase> plan_policies(const Settings::Group& group, std::uint32
     PolicyPhase& phase = phases.emplace_back(PolicyPhase{.policy = resolved(change.policy, ranks)});
     switch (change.trigger) {
       case PolicySwitch::Trigger::step: phase.from_step = change.at; break;
-      case PolicySwitch::Trigger::epoch: phase.from_samples = (change.at - 1) * train_samples; break;
+      case PolicySwitch::Trigger::epoch: phase.from_samples = samples_before_epoch(change.at, train_samples); break;
       case PolicySwitch::Trigger::samples: phase.from_samples = change.at; break;
       case PolicySwitch::Trigger::straggler: phase.straggler_ratio = change.ratio; break;
     }
@@ -243,6 +250,19 @@ std::vector<double> momentums_of_statistics(const Graph& graph) {
     if (parameter.is_statistic() && std::ranges::find(found, parameter.momentum) == found.end())
       found.push_back(parameter.momentum);
   return found;
+}
+
+/// A model may have more logits than there are classes in the data at hand, but it may also be a mistake.
+void note_spare_logits(Plan& plan, const Graph& graph) {
+  for (std::size_t i = 0; i < graph.layers().size(); ++i) {
+    const std::uint32_t labels = graph.inputs_of(i).back();
+    if (!std::holds_alternative<SoftmaxCrossEntropy>(graph.layers()[i].operation)) continue;
+    const Field& field = graph.fields()[labels];
+    const std::uint64_t logits = graph.output_of(i).count_elements() / field.shape.count_elements();
+    if (field.classes == 0 || field.classes == logits) continue;
+    plan.reasons.push_back(text("Layer ", graph.layers()[i].name, " reads ", logits, " logits, and field ", field.name,
+                                " has ", field.classes, " classes: the other logits are no sample's label."));
+  }
 }
 
 void add_groups(Plan& plan, const Settings& settings, const Graph& graph, const Layout& layout) {
@@ -274,6 +294,16 @@ void add_groups(Plan& plan, const Settings& settings, const Graph& graph, const 
   }
 }
 
+/// Of a run from the beginning, whose number of steps does not matter.
+Schedule schedule_of(const Settings& settings, const PlanInputs& inputs, const std::vector<BatchChange>& changes) {
+  const Schedule schedule{.train_samples = inputs.train_samples,
+                          .rows = settings.data.batch,
+                          .ranks = static_cast<std::uint32_t>(inputs.ranks.size()),
+                          .later = {},
+                          .scatter = settings.data.scatter};
+  return with_batches(schedule, changes);
+}
+
 /// The number of steps such that an epoch ends with the first step whose samples reach its end.
 std::uint64_t count_steps(const Settings& settings, const PlanInputs& inputs, const std::vector<BatchChange>& changes) {
   if (settings.train.steps != 0) return settings.train.steps;
@@ -281,12 +311,7 @@ std::uint64_t count_steps(const Settings& settings, const PlanInputs& inputs, co
   const Wide samples = static_cast<Wide>(settings.train.epochs) * inputs.train_samples;
   TROUPE_CHECK(samples <= ~std::uint64_t{0} / 2, Code::invalid, "train.epochs = ", settings.train.epochs, " of ",
                inputs.train_samples, " samples makes more steps than can be counted");
-  const Schedule schedule{.train_samples = inputs.train_samples,
-                          .rows = settings.data.batch,
-                          .ranks = static_cast<std::uint32_t>(inputs.ranks.size()),
-                          .later = {},
-                          .scatter = settings.data.scatter};
-  return with_batches(schedule, changes).steps_until(static_cast<std::uint64_t>(samples));
+  return schedule_of(settings, inputs, changes).steps_until(static_cast<std::uint64_t>(samples));
 }
 
 /// The batch-size schedule in samples; empty if the batch size does not change.
@@ -679,6 +704,28 @@ void check_f16(const Plan& plan, const PlanInputs& inputs) {
 
 }  // namespace
 
+void check_order_of_switches(const Settings& settings, const PlanInputs& inputs) {
+  const Schedule schedule = schedule_of(settings, inputs, batch_changes(settings, inputs.train_samples));
+  const auto begins = [](const PolicySwitch& change) { return text(name_of(change.trigger), " = ", change.at); };
+  const auto first_step = [&](const PolicySwitch& change) {
+    if (change.trigger == PolicySwitch::Trigger::step) return change.at;
+    return schedule.steps_until(change.trigger == PolicySwitch::Trigger::samples
+                                    ? change.at
+                                    : samples_before_epoch(change.at, inputs.train_samples));
+  };
+  for (const Settings::Group& group : all_groups(settings)) {
+    const PolicySwitch* before = nullptr;
+    for (const PolicySwitch& change : group.switches) {
+      if (change.trigger == PolicySwitch::Trigger::straggler) continue;
+      TROUPE_CHECK(before == nullptr || first_step(*before) <= first_step(change), Code::invalid, "update.switch",
+                   group.match.empty() ? "" : text(" of the group \"", group.name, "\""), " has an entry with ",
+                   begins(change), ", in this job step ", first_step(change), ", after one with ", begins(*before),
+                   ", step ", first_step(*before), "; write them in the order in which they begin");
+      before = &change;
+    }
+  }
+}
+
 Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& inputs) {
   TROUPE_CHECK(!inputs.ranks.empty(), Code::invalid, "a plan needs at least one rank");
   TROUPE_CHECK(inputs.train_samples > 0, Code::invalid, "the training set is empty; check data.path");
@@ -703,6 +750,7 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
         text("In the backward pass the layers of ", ranges.size(), ranges.size() == 1 ? " range" : " ranges", ", from ",
              graph.layers()[ranges.front().first].name, " to ", graph.layers()[ranges.back().last].name,
              ", are computed again where their outputs were not kept (train.recompute)."));
+  note_spare_logits(plan, graph);
   plan.saves = settings.checkpoint.every_steps != 0;
   plan.digest_steps = settings.digest_steps;
   const std::vector<const Topology*> topologies = place_on_nodes(plan, settings, inputs);

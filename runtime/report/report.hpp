@@ -42,7 +42,7 @@ struct EpochReport {
   std::uint64_t samples = 0;     // trained in this run, up to the line's last step
   double train_s = 0;            // time in training until then, without evaluations
   StreamTimes times;             // rank 0's, since the run began; all zero: its device does not measure them
-  double rate = 0;               // the learning rate of the line's last step; 0: not known
+  std::optional<double> rate;    // the learning rate of the line's last step; absent: not known
   std::uint64_t skipped = 0;     // steps of the line that changed no parameter, because their gradients were not finite
   double loss_scale = 0;         // of the line's last step, at rank 0; 0: the loss is not scaled
   std::vector<RankShare> ranks;  // in the last steps before it, by rank; empty: one rank, or not measured yet

@@ -24,37 +24,25 @@ constexpr std::size_t kMostMeasurementBytes = std::size_t{4} << 20;
 constexpr std::size_t kMostFigures = 65'536;  // of each kind
 constexpr std::size_t kMostWordBytes = 256;
 
-void each_field(auto&& visit, Repeats& of) {
-  visit("median", of.median), visit("least", of.least), visit("most", of.most);
-}
-void each_field(auto&& visit, CopyFigure& of) {
-  visit("cores_numa", of.cores_numa), visit("memory_numa", of.memory_numa), visit("cores", of.cores);
-  visit("bytes", of.bytes), visit("bytes_per_second", of.bytes_per_second);
-}
-void each_field(auto&& visit, ComputeFigure& of) {
-  visit("dtype", of.dtype), visit("rows", of.rows), visit("layers", of.layers), visit("units", of.units);
-  visit("devices", of.devices), visit("threads", of.threads), visit("flops_per_second", of.flops_per_second);
-}
+// The library's macro that repeats another one for each of its arguments, 63 at most.
+#define TROUPE_FIELD(member) visit(#member, of.member);
+#define TROUPE_FIELDS(Type, ...) \
+  void each_field(auto&& visit, Type& of) { NLOHMANN_JSON_EXPAND(NLOHMANN_JSON_PASTE(TROUPE_FIELD, __VA_ARGS__)) }
+
+TROUPE_FIELDS(Repeats, median, least, most)
+TROUPE_FIELDS(CopyFigure, cores_numa, memory_numa, cores, bytes, bytes_per_second)
+TROUPE_FIELDS(ComputeFigure, dtype, rows, layers, units, devices, threads, flops_per_second)
 void each_field(auto&& visit, MessageFigure& of) {
-  visit("means", of.means), visit("from", of.from), visit("to", of.to), visit("same_node", of.same_node);
-  visit("bytes", of.bytes), visit("seconds", of.seconds), visit("bytes_per_second", of.bytes_per_second);
+  NLOHMANN_JSON_EXPAND(NLOHMANN_JSON_PASTE(TROUPE_FIELD, means, from, to, same_node, bytes, seconds, bytes_per_second))
   visit("bytes_per_second_both_ways", of.both_ways);
 }
-void each_field(auto&& visit, GpuFigure& of) {
-  visit("bus", of.bus), visit("model", of.model), visit("products", of.products);
-  visit("bytes_per_second", of.bytes_per_second), visit("launch_seconds", of.launch_seconds);
-  visit("kernel_seconds", of.kernel_seconds), visit("compute", of.compute), visit("own", of.own);
-}
-void each_field(auto&& visit, GpuLinkFigure& of) {
-  visit("from", of.from), visit("to", of.to), visit("bytes", of.bytes);
-  visit("seconds", of.seconds), visit("bytes_per_second", of.bytes_per_second);
-}
-void each_field(auto&& visit, Measurements& of) {
-  visit("date", of.date), visit("versions", of.versions), visit("host", of.host), visit("cpu_model", of.cpu_model);
-  visit("cores", of.cores), visit("busy", of.busy), visit("winograd", of.winograd), visit("copies", of.copies);
-  visit("compute", of.compute), visit("messages", of.messages);
-  visit("gpus", of.gpus), visit("gpu_links", of.gpu_links);
-}
+TROUPE_FIELDS(GpuFigure, bus, model, products, bytes_per_second, launch_seconds, kernel_seconds, compute, own)
+TROUPE_FIELDS(GpuLinkFigure, from, to, bytes, seconds, bytes_per_second)
+TROUPE_FIELDS(Measurements, date, versions, host, cpu_model, cores, busy, winograd, copies, compute, messages, gpus,
+              gpu_links)
+
+#undef TROUPE_FIELDS
+#undef TROUPE_FIELD
 
 struct FieldWriter {
   ordered_json& to;

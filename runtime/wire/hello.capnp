@@ -20,6 +20,7 @@ struct Hello {
   addresses @11 :List(Text);  # numeric, of all its network interfaces; rank 0 adds the one that it sees
   settings @12 :List(Text);  # the lines that settingsHash hashes, long values cut; rank 0 does not send them on
   nccl @13 :UInt32;          # NCCL's number of its version; 0: none, or it was not looked for
+  endMark @14 :Int32 = -1;   # file descriptor of its end mark; -1: none
 }
 
 struct Topology {

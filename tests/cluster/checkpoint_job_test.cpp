@@ -24,6 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 constexpr int kPreempted = 75;
 constexpr std::uint64_t kSteps = 60;
@@ -329,11 +330,14 @@ TEST_F(CheckpointedJob, SaysWhyItCannotGoOn) {
   EXPECT_THAT(error_of(resume({steps(20), "optimizer.rule=\"sgd\""})), HasSubstr("set optimizer.rule back"));
 }
 
-TEST_F(CheckpointedJob, StartsNoRankToResumeFromAFolderThatDoesNotExist) {
-  Program program(job(2, resume({steps(20)}, "nowhere")));
-  EXPECT_EQ(program.wait(60s), 2) << program.err();
-  EXPECT_THAT(program.err(), HasSubstr("checkpoint.resume = \"nowhere\": there is no such folder"));
-  EXPECT_THAT(program.err(), Not(HasSubstr("[rank")));
+TEST_F(CheckpointedJob, StartsNoRankToResumeFromAFolderWithoutCheckpoints) {
+  for (const auto& [folder, why] :
+       {std::pair{"nowhere", "there is no such folder"}, std::pair{"data", "no checkpoint is in that folder"}}) {
+    Program program(job(2, resume({steps(20)}, folder)));
+    EXPECT_EQ(program.wait(60s), 2) << program.err();
+    EXPECT_THAT(program.err(), StartsWith(text("rtrun: error: --resume (checkpoint.resume): ", folder, ": ", why)));
+    EXPECT_EQ(std::ranges::count(program.err(), '\n'), 1) << program.err();
+  }
 }
 
 TEST_F(CheckpointedJob, NamesTheDataAndOnceWhatDiffersWhenTheModelIsTheSame) {

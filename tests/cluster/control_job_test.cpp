@@ -140,6 +140,34 @@ TEST_F(ControlJob, SwitchesToAPolicyWhoseNumbersWereLeftOutAndAnswersWithThem) {
   EXPECT_EQ(rtrun.err().find("not finite"), std::string::npos) << rtrun.err();
 }
 
+TEST_F(ControlJob, LogsTheLearningRateOfThePolicyThatWasAskedFor) {
+  auto arguments = endless();
+  arguments.insert(arguments.end(),
+                   {"--set", "optimizer.rate={ base = 0.001, schedule = \"constant\", scale = \"linear\" }"});
+  Program rtrun{folder_.rtrun(arguments)};
+  // An update has the samples of two ranks, then those of four steps of two ranks.
+  const auto is_logged = [&](double rate) {
+    const auto lines = nlohmann::json::parse(log(), nullptr, /*allow_exceptions=*/false);
+    return lines.is_array() && !lines.empty() && std::abs(lines.back().value("lr", 0.0) - rate) < 1e-9;
+  };
+  ASSERT_TRUE(becomes_true([&] { return is_logged(0.002); }, 30s)) << log() << rtrun.err();
+  const Asked switched = ask({"switch", "sync", "accumulate=4"});
+  ASSERT_EQ(switched.code, 0) << switched.err;
+  EXPECT_TRUE(becomes_true([&] { return is_logged(0.008); }, 30s)) << log();
+  // Also after a rebuild, which goes on with that policy.
+  const Asked rebuilt = ask({"rebuild"});
+  ASSERT_EQ(rebuilt.code, 0) << rebuilt.err;
+  const std::size_t lines = nlohmann::json::parse(log()).size();
+  const auto has_more = [&] {
+    const auto now = nlohmann::json::parse(log(), nullptr, /*allow_exceptions=*/false);
+    return now.is_array() && now.size() > lines + 1;
+  };
+  ASSERT_TRUE(becomes_true(has_more, 30s)) << log();
+  EXPECT_TRUE(is_logged(0.008)) << log();
+  EXPECT_EQ(ask({"stop"}).code, 0);
+  EXPECT_EQ(rtrun.wait(30s), 0) << rtrun.err();
+}
+
 TEST_F(ControlJob, SwitchesAsQuicklyAsItIsAskedBetweenHostedPoliciesAndStopsAmidThat) {
   auto arguments = JobFolder::endless();
   arguments.insert(arguments.end(), {"--set", "update.policy=\"ssp\"", "--set",

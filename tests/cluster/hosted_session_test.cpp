@@ -3,6 +3,8 @@
 #include <atomic>
 #include <filesystem>
 
+#include "runtime/base/random.hpp"
+#include "runtime/data/idx.hpp"
 #include "tests/cluster/session_threads.hpp"
 #include "transports/ucx/ucx_transport.hpp"
 
@@ -61,6 +63,28 @@ TEST_F(HostedSession, WithoutStalenessEndsWithTheBitsOfSync) {
       }
     }
   }
+}
+
+TEST_F(HostedSession, WithoutStalenessFollowsTheScheduleOfSyncWhereEpochsAreFilledUp) {
+  // At three ranks the last step of an epoch of 61 samples takes one sample and, to fill up, two others again.
+  constexpr std::uint32_t kSamples = 61, kSide = 28;
+  std::vector<std::uint8_t> images(std::size_t{kSamples} * kSide * kSide), labels(kSamples);
+  for (std::size_t i = 0; i < images.size(); ++i) images[i] = static_cast<std::uint8_t>(random_below(1, i, 256));
+  for (std::uint32_t i = 0; i < kSamples; ++i) labels[i] = static_cast<std::uint8_t>(i % 10);
+  const std::filesystem::path data = folder_.path() / "data";
+  write_idx(data / "train-images-idx3-ubyte", {IdxKind::images, kSamples, kSide, kSide}, images);
+  write_idx(data / "train-labels-idx1-ubyte", {IdxKind::labels, kSamples}, labels);
+  std::vector<std::string> settings{"train.epochs=3",
+                                    "data.batch=10",
+                                    "data.scatter=\"equal\"",
+                                    "optimizer.rule=\"sgd\"",
+                                    "optimizer.rate.base=0.1",
+                                    "optimizer.rate.schedule=\"exponential\"",
+                                    "optimizer.rate.factor=0.5",
+                                    "optimizer.rate.every_samples=20"};
+  const auto sync = run_all(3, settings);
+  settings.insert(settings.end(), {"update.policy=\"ssp\"", "update.staleness=0"});
+  EXPECT_EQ(run_all(3, settings)[0].parameters_hash, sync[0].parameters_hash);
 }
 
 TEST_F(HostedSession, EndsWithEverySampleCountedAndTheSameWeightsAtAllRanks) {

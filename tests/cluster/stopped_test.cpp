@@ -76,5 +76,28 @@ TEST_F(HangUps, AreHeldForARankFromItsFirstMomentOn) {
   EXPECT_EQ(rtrun.wait(60s), 128 + SIGHUP) << rtrun.err();
 }
 
+/// rtrun gets a signal when its libraries are initialized and its main has not begun.
+class EarlySignals : public ClusterTest {
+ protected:
+  ProgramStart with(int signal, const std::vector<std::string>& arguments) const {
+    ProgramStart start = folder_.rtrun(arguments);
+    start.environment.emplace_back("LD_PRELOAD", RAISES_EARLY);
+    start.environment.emplace_back("TROUPE_TEST_RAISE", std::to_string(signal));
+    return start;
+  }
+};
+
+TEST_F(EarlySignals, AReportIsGivenLater) {
+  Program rtrun{with(SIGUSR1, JobFolder::short_run())};
+  EXPECT_EQ(rtrun.wait(60s), 0) << rtrun.err();
+  EXPECT_NE(rtrun.err().find("no step is running"), std::string::npos) << rtrun.err();
+}
+
+TEST_F(EarlySignals, AHangUpEndsIt) {
+  ::signal(SIGHUP, SIG_DFL);  // rtrun lets it be ignored where it was, as under nohup
+  Program rtrun{with(SIGHUP, JobFolder::endless())};
+  EXPECT_EQ(rtrun.wait(60s), 128 + SIGHUP) << rtrun.err();
+}
+
 }  // namespace
 }  // namespace troupe::testing

@@ -275,6 +275,9 @@ TEST_F(LogTable, HasALineOfNamesAndTheNumbersOfTheLog) {
   EXPECT_EQ(cell(2, "main/loss"), "nan");
   EXPECT_EQ(cell(2, "validation/main/loss"), "");
   EXPECT_EQ(cell(2, "lr"), "0.1");
+  report.rate = 0;  // as at the end of a schedule
+  table.add(report);
+  EXPECT_EQ(cell(3, "lr"), "0");
 }
 
 TEST_F(LogTable, GetsAColumnForAValueThatComesLater) {

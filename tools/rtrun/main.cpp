@@ -1,6 +1,7 @@
 // rtrun: trains what app.toml describes. This file decides what this process does: it answers a question about a
 // configuration, it is one rank, or it starts the ranks of a local job and waits for them.
 
+#include <signal.h>
 #include <sys/prctl.h>
 
 #include <algorithm>
@@ -20,10 +21,12 @@
 #include "runtime/base/new_file.hpp"
 #include "runtime/base/printable.hpp"
 #include "runtime/base/trace.hpp"
+#include "runtime/checkpoint/store.hpp"
 #include "runtime/planning/planner.hpp"
 #include "tools/rtrun/cli.hpp"
 #include "tools/rtrun/console.hpp"
 #include "tools/rtrun/control.hpp"
+#include "tools/rtrun/early_signals.hpp"
 #include "tools/rtrun/inspect.hpp"
 #include "tools/rtrun/launcher.hpp"
 #include "tools/rtrun/launcher_line.hpp"
@@ -57,12 +60,14 @@ void prepare_folders(const Settings& settings, std::uint32_t ranks, bool with_ra
   prepare_folder(folder.empty() ? "." : folder.string(), "the folder of report.trace");
 }
 
-/// A folder that does not exist is refused before any rank is started, so that the message stands alone.
+/// A folder without a checkpoint is refused before any rank is started, so that the message stands alone.
 void check_resume(const std::string& resume) {
   if (resume == "never" || resume == "auto") return;
-  std::error_code wrong;
-  TROUPE_CHECK(std::filesystem::is_directory(resume, wrong), Code::invalid, "checkpoint.resume = \"", resume,
-               "\": there is no such folder; give a checkpoint's folder, or the one that holds them");
+  try {
+    check_holds_checkpoint(resume);
+  } catch (const Error& error) {
+    fail(error.code(), text("--resume (checkpoint.resume): ", error.what()));
+  }
 }
 
 /// Whether this process reports how the job ended: it started the whole job, or another launcher made it rank 0.
@@ -120,7 +125,7 @@ int launch_job(Blocking& blocking, const Signals& signals, const CommandLine& li
 /// The ranks are a program of the user's.
 int train_program(const CommandLine& line, const Configuration& configuration, std::vector<std::string> arguments) {
   Blocking blocking = Blocking::on_thread("main");
-  const Signals signals;  // before any thread is started
+  const Signals signals{mask_at_start()};  // before any thread is started
   check_launcher_settings(line.overrides);
   if (const std::optional<LaunchPlace> place = launch_place_from_environment()) {
     TROUPE_CHECK(place->launcher_on_stdin, Code::invalid, "this process is rank ", place->rank,
@@ -145,7 +150,7 @@ int train_program(const CommandLine& line, const Configuration& configuration, s
 
 int train(const CommandLine& line, const Configuration& configuration, std::vector<std::string> arguments) {
   Blocking blocking = Blocking::on_thread("main");
-  const Signals signals;  // before any thread is started
+  const Signals signals{mask_at_start()};  // before any thread is started
   std::optional<LaunchPlace> place = launch_place_from_environment();
   std::optional<LauncherLine> launcher_line;
   if (place && place->launcher_on_stdin) launcher_line.emplace();
@@ -235,6 +240,7 @@ int run(const CommandLine& line, std::vector<std::string> arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  release_early(SIGHUP);
   terminal::open_standard_streams();
   const PrintableStream out{std::cout}, err{std::cerr};
   ::prctl(PR_SET_NAME, "rtrun");  // since ranks are started as /proc/self/exe
@@ -243,6 +249,7 @@ int main(int argc, char** argv) {
   const CommandLine line = answered == nullptr ? std::get<CommandLine>(parsed) : CommandLine{};
   try {
     if (answered != nullptr) return printed(answered->exit_code);
+    if (line.verb != Verb::train) release_early(SIGUSR1);
     return run(line, {argv, argv + argc});
   } catch (const Error& error) {
     return failed(error.what(), exit_code(error.code()), line.json);

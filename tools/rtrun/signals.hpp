@@ -18,6 +18,8 @@ class Signals {
  public:
   /// Throws Error{environment} if the system has no descriptor left.
   Signals();
+  /// `former`: the mask with which this process started.
+  explicit Signals(const sigset_t& former) : Signals() { former_ = former; }
   /// Readable when a signal is pending.
   int fd() const noexcept { return fd_.get(); }
   /// From now on SIGTSTP (Ctrl-Z) is read from the descriptor, too, unless it is ignored. Other threads must block it.

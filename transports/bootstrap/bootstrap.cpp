@@ -6,6 +6,7 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/base/words.hpp"
+#include "runtime/memory/end_mark.hpp"
 #include "transports/bootstrap/detail/contact.hpp"
 #include "transports/bootstrap/detail/death_watch.hpp"
 #include "transports/bootstrap/detail/joined.hpp"
@@ -47,7 +48,8 @@ Contribution decode(std::span<const std::byte> body) {
 /// A job with connected ranks.
 class Star final : public Bootstrap {
  public:
-  Star(std::uint32_t rank, Joined joined) : rank_(rank), joined_(std::move(joined)) {}
+  Star(std::uint32_t rank, std::unique_ptr<EndMark> mark, Joined joined)
+      : rank_(rank), mark_(std::move(mark)), joined_(std::move(joined)) {}
 
   const std::vector<Hello>& hellos() const override { return joined_.hellos; }
   std::vector<std::vector<std::byte>> all_gather(Blocking& blocking, std::string_view what,
@@ -71,6 +73,7 @@ class Star final : public Bootstrap {
   std::string describe_rank(std::uint32_t rank) const { return describe(joined_.hellos[rank]); }
 
   const std::uint32_t rank_;
+  const std::unique_ptr<EndMark> mark_;
   Joined joined_;
   std::uint32_t gathered_ = 0;  // number of all_gather calls so far
   bool left_ = false;
@@ -214,7 +217,7 @@ std::vector<Connection*> Star::links() const {
 
 void Star::watch(Lost lost) {
   TROUPE_CHECK(!watch_ && !left_, Code::invalid, "the ranks watch each other already, or this one has left");
-  watch_.emplace(rank_, joined_, std::move(lost));
+  watch_.emplace(rank_, *mark_, joined_, std::move(lost));
   watch_->start();
 }
 
@@ -244,9 +247,11 @@ std::unique_ptr<Bootstrap> Bootstrap::join(Blocking& blocking, const LaunchPlace
                place.world_size, " cannot join with a hello of rank ", mine.rank);
   bootstrap::JoinRequest request{place, {mine, place.world_size}, deadline, waiting};
   if (mine.addresses.empty()) request.mine.hello.addresses = bootstrap::source_addresses();
+  auto mark = std::make_unique<EndMark>();
+  request.mine.hello.end_mark = mark->place().fd;
   auto joined =
       place.rank == 0 ? bootstrap::wait_for_others(blocking, request) : bootstrap::join_rank_zero(blocking, request);
-  return std::make_unique<bootstrap::Star>(place.rank, std::move(joined));
+  return std::make_unique<bootstrap::Star>(place.rank, std::move(mark), std::move(joined));
 }
 
 }  // namespace troupe

@@ -62,7 +62,8 @@ struct Hello {
   /// Configuration::lines(), for the message if settings_hash differs from rank 0's; empty: the message has only the
   /// hashes. Rank 0 reads them and does not pass them on: hellos() has none.
   std::vector<std::string> settings{};
-  std::uint32_t nccl = 0;  // NCCL's number of the version that it can use; 0: none, or it has not looked for one
+  std::uint32_t nccl = 0;      // NCCL's number of the version that it can use; 0: none, or it has not looked for one
+  std::int32_t end_mark = -1;  // file descriptor of its EndMark, which join() fills in; -1: none
 };
 
 /// The hosts of the processes with these hellos, in the same order.

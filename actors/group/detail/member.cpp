@@ -1,25 +1,12 @@
 #include "actors/group/detail/member.hpp"
 
-#include <capnp/message.h>
-#include <capnp/serialize.h>
-
-#include <cstring>
-
-#include "runtime/base/error.hpp"
+#include "runtime/wire/detail/messages.hpp"
 #include "runtime/wire/member.capnp.h"
 
 namespace troupe::group {
-namespace {
 
-kj::ArrayPtr<const kj::byte> as_data(const std::vector<std::byte>& bytes) {
-  return {reinterpret_cast<const kj::byte*>(bytes.data()), bytes.size()};
-}
-std::vector<std::byte> as_bytes(kj::ArrayPtr<const kj::byte> data) {
-  const auto* first = reinterpret_cast<const std::byte*>(data.begin());
-  return {first, first + data.size()};
-}
-
-}  // namespace
+using wire::as_bytes;
+using wire::as_data;
 
 std::vector<std::byte> encode(const Member& member) {
   capnp::MallocMessageBuilder message;
@@ -29,26 +16,17 @@ std::vector<std::byte> encode(const Member& member) {
   root.setBroadcaster(member.broadcaster);
   root.setAgent(member.agent);
   root.setArena(as_data(member.arena));
-  const auto words = capnp::messageToFlatArray(message);
-  return as_bytes(words.asBytes());
+  return wire::encoded(message);
 }
 
 Member decode_member(std::span<const std::byte> bytes) {
-  TROUPE_CHECK(bytes.size() % sizeof(capnp::word) == 0, Code::corrupt, "a member's description has ", bytes.size(),
-               " bytes");
-  std::vector<capnp::word> words(bytes.size() / sizeof(capnp::word));
-  if (!bytes.empty()) std::memcpy(words.data(), bytes.data(), bytes.size());
-  try {
-    capnp::FlatArrayMessageReader reader(kj::arrayPtr(words.data(), words.size()));
-    const auto root = reader.getRoot<wire::Member>();
-    return {.transport = as_bytes(root.getTransport()),
-            .actor_node = as_bytes(root.getActorNode()),
-            .broadcaster = root.getBroadcaster(),
-            .agent = root.getAgent(),
-            .arena = as_bytes(root.getArena())};
-  } catch (const kj::Exception& e) {
-    fail(Code::corrupt, text("a member's description cannot be read: ", e.getDescription().cStr()));
-  }
+  return wire::decoded<wire::Member>(bytes, "a member's description", [](wire::Member::Reader root) {
+    return Member{.transport = as_bytes(root.getTransport()),
+                  .actor_node = as_bytes(root.getActorNode()),
+                  .broadcaster = root.getBroadcaster(),
+                  .agent = root.getAgent(),
+                  .arena = as_bytes(root.getArena())};
+  });
 }
 
 }  // namespace troupe::group

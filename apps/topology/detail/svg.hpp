@@ -7,10 +7,10 @@ namespace troupe::topology::detail {
 
 inline constexpr double kLetter = 6.5;  // average width at 11 px
 
-/// Cuts the text to this width in pixels.
-std::string fitted(const std::string& words, double width);
+/// A line of text, cut to `width`. `style`: a class of both pictures' style sheet.
+std::string words(const char* style, double x, double y, const std::string& content, double width);
 
-/// Style classes of both pictures, for the reader's light or dark scheme.
-extern const char* const kStyle;
+/// The picture of this size: its style sheet, for the reader's light or dark scheme, its background and `content`.
+std::string svg(double width, double height, const std::string& title, const std::string& content);
 
 }  // namespace troupe::topology::detail

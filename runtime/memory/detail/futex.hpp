@@ -44,6 +44,9 @@ struct Watched {
   std::uint32_t reserved = 0;
 };
 constexpr std::size_t kMaxWatched = 128;
+inline Watched watched(const std::atomic<std::uint32_t>& word, std::uint32_t expected) noexcept {
+  return {.expected = expected, .address = reinterpret_cast<std::uintptr_t>(&word)};
+}
 
 /// Sleeps until one of the words differs from its expected value, or is woken. Returns -1 with errno: ENOSYS if the
 /// kernel lacks the call.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "runtime/topology/machine.hpp"
@@ -38,111 +39,50 @@ struct Words<PartKind> {
       "core",    "pu",      "host_bridge", "pci_bridge", "pci_switch", "pci_function", "misc"};
 };
 
-void fields(auto& v, Of<PciLink>) {
-  v("gigatransfers", &PciLink::gigatransfers), v("lanes", &PciLink::lanes), v("gigabytes", &PciLink::gigabytes);
-}
-void fields(auto& v, Of<CacheAttributes>) {
-  v("level", &CacheAttributes::level), v("holds", &CacheAttributes::holds),
-      v("line_bytes", &CacheAttributes::line_bytes), v("ways", &CacheAttributes::ways);
-}
+// The library's macro that repeats another one for each of its arguments, 63 at most.
+#define TROUPE_FIELD(member) v(#member, &X::member);
+#define TROUPE_FIELDS(Type, ...)                                         \
+  void fields(auto& v, Of<Type>) {                                       \
+    using X = Type;                                                      \
+    NLOHMANN_JSON_EXPAND(NLOHMANN_JSON_PASTE(TROUPE_FIELD, __VA_ARGS__)) \
+  }
+
+TROUPE_FIELDS(PciLink, gigatransfers, lanes, gigabytes)
+TROUPE_FIELDS(CacheAttributes, level, holds, line_bytes, ways)
 void fields(auto& v, Of<PciAttributes>) {
-  v("bus", &PciAttributes::bus), v("below", &PciAttributes::below), v("class", &PciAttributes::class_code),
-      v("vendor", &PciAttributes::vendor), v("device", &PciAttributes::device);
-  v("subsystem_vendor", &PciAttributes::subsystem_vendor), v("subsystem_device", &PciAttributes::subsystem_device),
-      v("revision", &PciAttributes::revision);
-  v("now", &PciAttributes::now), v("possible", &PciAttributes::possible),
-      v("physical_function", &PciAttributes::physical_function);
-  v("acs_redirect", &PciAttributes::acs_redirect);
+  using X = PciAttributes;
+  NLOHMANN_JSON_EXPAND(NLOHMANN_JSON_PASTE(TROUPE_FIELD, bus, below))
+  v("class", &X::class_code);
+  NLOHMANN_JSON_EXPAND(NLOHMANN_JSON_PASTE(TROUPE_FIELD, vendor, device, subsystem_vendor, subsystem_device, revision,
+                                           now, possible, physical_function, acs_redirect))
 }
-void fields(auto& v, Of<OsDevice>) {
-  v("kind", &OsDevice::kind), v("name", &OsDevice::name), v("backend", &OsDevice::backend),
-      v("infos", &OsDevice::infos);
-}
+TROUPE_FIELDS(OsDevice, kind, name, backend, infos)
 void fields(auto& v, Of<Part>) {
-  v("kind", &Part::kind), v("parent", &Part::parent), v("os_index", &Part::os_index), v("name", &Part::name),
-      v("subtype", &Part::subtype);
-  v("bytes", &Part::bytes), v("cache", &Part::cache), v("pci", &Part::pci), v("cpus", &Part::cpus),
-      v("faces", &Part::os_devices);
-  v("infos", &Part::infos);
+  using X = Part;
+  NLOHMANN_JSON_EXPAND(
+      NLOHMANN_JSON_PASTE(TROUPE_FIELD, kind, parent, os_index, name, subtype, bytes, cache, pci, cpus))
+  v("faces", &X::os_devices);
+  NLOHMANN_JSON_EXPAND(NLOHMANN_JSON_PASTE(TROUPE_FIELD, infos))
 }
-void fields(auto& v, Of<Gpu>) {
-  v("part", &Gpu::part), v("vendor", &Gpu::vendor), v("model", &Gpu::model), v("memory_bytes", &Gpu::memory_bytes);
-  v("architecture", &Gpu::architecture), v("uuid", &Gpu::uuid), v("serial", &Gpu::serial),
-      v("firmware", &Gpu::firmware);
-  v("state", &Gpu::state), v("utilization_percent", &Gpu::utilization_percent), v("clock_mhz", &Gpu::clock_mhz);
-  v("most_clock_mhz", &Gpu::most_clock_mhz), v("cores", &Gpu::cores);
-  v("most_memory_clock_mhz", &Gpu::most_memory_clock_mhz), v("memory_bus_bits", &Gpu::memory_bus_bits);
-  v("throttle_reasons", &Gpu::throttle_reasons);
-  v("uncorrected_errors", &Gpu::uncorrected_errors), v("mig", &Gpu::mig), v("infos", &Gpu::infos);
-}
-void fields(auto& v, Of<Interface>) {
-  v("name", &Interface::name), v("address", &Interface::address), v("bits_per_second", &Interface::bits_per_second),
-      v("mtu_bytes", &Interface::mtu_bytes);
-  v("up", &Interface::up);
-}
-void fields(auto& v, Of<RdmaPort>) {
-  v("device", &RdmaPort::device), v("port", &RdmaPort::port), v("active", &RdmaPort::active),
-      v("link_layer", &RdmaPort::link_layer);
-  v("bits_per_second", &RdmaPort::bits_per_second), v("mtu_bytes", &RdmaPort::mtu_bytes), v("guid", &RdmaPort::guid),
-      v("rising", &RdmaPort::rising);
-  v("infos", &RdmaPort::infos);
-}
-void fields(auto& v, Of<Nic>) {
-  v("part", &Nic::part), v("driver", &Nic::driver), v("firmware", &Nic::firmware), v("interfaces", &Nic::interfaces);
-  v("ports", &Nic::ports);
-}
-void fields(auto& v, Of<AcceleratorLink>) {
-  v("from", &AcceleratorLink::from), v("kind", &AcceleratorLink::kind), v("to", &AcceleratorLink::to),
-      v("to_class", &AcceleratorLink::to_class), v("lanes", &AcceleratorLink::lanes);
-  v("lanes_down", &AcceleratorLink::lanes_down), v("bytes_per_second", &AcceleratorLink::bytes_per_second);
-}
-void fields(auto& v, Of<Distances>) {
-  v("name", &Distances::name), v("kind", &Distances::kind), v("parts", &Distances::parts),
-      v("values", &Distances::values);
-}
-void fields(auto& v, Of<CpuKind>) {
-  v("cpus", &CpuKind::cpus), v("efficiency", &CpuKind::efficiency), v("infos", &CpuKind::infos);
-}
-void fields(auto& v, Of<Limits>) {
-  v("cpu_quota", &Limits::cpu_quota), v("memory_bytes", &Limits::memory_bytes),
-      v("locked_bytes", &Limits::locked_bytes);
-  v("open_files", &Limits::open_files), v("allowed", &Limits::allowed);
-}
-void fields(auto& v, Of<SystemFacts>) {
-  v("kernel", &SystemFacts::kernel), v("gpu_driver", &SystemFacts::gpu_driver), v("governor", &SystemFacts::governor);
-  v("numa_balancing", &SystemFacts::numa_balancing), v("clock_synchronized", &SystemFacts::clock_synchronized);
-  v("peer_memory", &SystemFacts::peer_memory), v("iommu_translates", &SystemFacts::iommu_translates);
-  v("clock_ahead_ms", &SystemFacts::clock_ahead_ms), v("clock_within_ms", &SystemFacts::clock_within_ms);
-  v("gpus_without_file", &SystemFacts::gpus_without_file), v("nccl_file", &SystemFacts::nccl_file);
-  v("nccl_file_not_found", &SystemFacts::nccl_file_not_found);
-}
-void fields(auto& v, Of<ThreadPlace>) {
-  v("name", &ThreadPlace::name), v("cpus", &ThreadPlace::cpus), v("planned", &ThreadPlace::planned);
-}
-void fields(auto& v, Of<Placement>) {
-  v("threads", &Placement::threads), v("planned_numa", &Placement::planned_numa), v("pages", &Placement::pages),
-      v("memory_refused", &Placement::memory_refused);
-  v("planned_devices", &Placement::planned_devices), v("chosen_devices", &Placement::chosen_devices),
-      v("open_devices", &Placement::open_devices);
-}
-void fields(auto& v, Of<RankSteps>) {
-  v("steps", &RankSteps::steps), v("last", &RankSteps::last), v("load_ms", &RankSteps::load_ms),
-      v("compute_ms", &RankSteps::compute_ms), v("update_ms", &RankSteps::update_ms);
-  v("copy_ms", &RankSteps::copy_ms), v("exchange_ms", &RankSteps::exchange_ms),
-      v("slower_part", &RankSteps::slower_part), v("others_part_ms", &RankSteps::others_part_ms);
-}
-void fields(auto& v, Of<RankPlace>) {
-  v("rank", &RankPlace::rank), v("pid", &RankPlace::pid), v("cpus", &RankPlace::cpus),
-      v("numa_bytes", &RankPlace::numa_bytes), v("gpu", &RankPlace::gpu);
-  v("nic", &RankPlace::nic), v("transports", &RankPlace::transports), v("placement", &RankPlace::placement),
-      v("steps", &RankPlace::steps);
-}
-void fields(auto& v, Of<Machine>) {
-  v("host", &Machine::host), v("parts", &Machine::parts), v("gpus", &Machine::gpus), v("nics", &Machine::nics),
-      v("links", &Machine::links);
-  v("distances", &Machine::distances), v("cpu_kinds", &Machine::cpu_kinds), v("limits", &Machine::limits),
-      v("system", &Machine::system);
-  v("ranks", &Machine::ranks);
-}
+TROUPE_FIELDS(Gpu, part, vendor, model, memory_bytes, architecture, uuid, serial, firmware, state, utilization_percent,
+              clock_mhz, most_clock_mhz, cores, most_memory_clock_mhz, memory_bus_bits, throttle_reasons,
+              uncorrected_errors, mig, infos)
+TROUPE_FIELDS(Interface, name, address, bits_per_second, mtu_bytes, up)
+TROUPE_FIELDS(RdmaPort, device, port, active, link_layer, bits_per_second, mtu_bytes, guid, rising, infos)
+TROUPE_FIELDS(Nic, part, driver, firmware, interfaces, ports)
+TROUPE_FIELDS(AcceleratorLink, from, kind, to, to_class, lanes, lanes_down, bytes_per_second)
+TROUPE_FIELDS(Distances, name, kind, parts, values)
+TROUPE_FIELDS(CpuKind, cpus, efficiency, infos)
+TROUPE_FIELDS(Limits, cpu_quota, memory_bytes, locked_bytes, open_files, allowed)
+TROUPE_FIELDS(SystemFacts, kernel, gpu_driver, governor, numa_balancing, clock_synchronized, peer_memory,
+              iommu_translates, clock_ahead_ms, clock_within_ms, gpus_without_file, nccl_file, nccl_file_not_found)
+TROUPE_FIELDS(ThreadPlace, name, cpus, planned)
+TROUPE_FIELDS(Placement, threads, planned_numa, pages, memory_refused, planned_devices, chosen_devices, open_devices)
+TROUPE_FIELDS(RankSteps, steps, last, load_ms, compute_ms, update_ms, copy_ms, exchange_ms, slower_part, others_part_ms)
+TROUPE_FIELDS(RankPlace, rank, pid, cpus, numa_bytes, gpu, nic, transports, placement, steps)
+TROUPE_FIELDS(Machine, host, parts, gpus, nics, links, distances, cpu_kinds, limits, system, ranks)
+
+#undef TROUPE_FIELDS
+#undef TROUPE_FIELD
 
 }  // namespace troupe::topology::detail

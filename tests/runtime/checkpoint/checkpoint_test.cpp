@@ -295,6 +295,19 @@ TEST_F(Checkpoints, AreFoundByTheirFolderOrThatOfAll) {
   EXPECT_THAT(message_of([&] { find_checkpoint(blocking, folder); }), HasSubstr("no checkpoint is in that folder"));
 }
 
+TEST_F(Checkpoints, AreSeenByTheirNamesWithoutBeingRead) {
+  save({1, 10});
+  EXPECT_NO_THROW(check_holds_checkpoint(store.folder_of({1, 10}) + "/"));
+  EXPECT_NO_THROW(check_holds_checkpoint(store.folder()));
+  fs::create_directories(store.folder_of({2, 20}));
+  const std::vector<std::pair<std::string, std::string>> refused{
+      {folder / "nothing", "there is no such folder"},
+      {folder, "no checkpoint is in that folder"},
+      {store.folder_of({2, 20}), "no checkpoint is in that folder"}};
+  for (const auto& [path, why] : refused)
+    EXPECT_THAT(message_of([&] { check_holds_checkpoint(path); }), HasSubstr(why)) << path;
+}
+
 TEST_F(Checkpoints, ThatAreKilledWhileTheyAreSavedLeaveThePreviousOne) {
   save({1, 10});
   const auto begun = Clock::now();

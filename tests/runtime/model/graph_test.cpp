@@ -184,10 +184,13 @@ TEST(Graph, RefusesLabelsForNumbersAndNumbersForLabels) {
               HasSubstr("layer loss: it reads \"label\""));
 }
 
-TEST(Graph, RefusesAsManyLogitsAsThereAreNotClasses) {
-  EXPECT_THAT(refusal_of({{"image", {{6}}, DType::f32}, {"label", {}, DType::i32, 3}},
-                         {{"a", Dense{4}}, {"loss", SoftmaxCrossEntropy{}}}),
-              HasSubstr("layer loss: 4 logits for field label of 3 classes"));
+TEST(Graph, RefusesFewerLogitsThanThereAreClassesAndTakesMore) {
+  const std::vector<Field> fields{{"image", {{6}}, DType::f32}, {"label", {}, DType::i32, 3}};
+  EXPECT_THAT(refusal_of(fields, {{"a", Dense{2}}, {"loss", SoftmaxCrossEntropy{}}}),
+              HasSubstr("layer loss: 2 logits for field label of 3 classes, of which each needs a logit: let the layer "
+                        "before the loss output 3"));
+  const Graph more{"g", fields, DType::f32, {{"a", Dense{4}}, {"loss", SoftmaxCrossEntropy{}}}};
+  EXPECT_EQ(more.count_classes(), 4U);
 }
 
 TEST(Graph, CountsTheClassesOfALossWithATargetForEach) {

@@ -318,6 +318,57 @@ TEST(Planner, SaysThatAStepTakesMoreSamplesThanThereAre) {
   EXPECT_EQ(repeated_samples(make_plan(settings, mlp(), inputs)), "");
 }
 
+TEST(Planner, SwitchesThatBeginByDifferentNumbersAreComparedByTheirSteps) {
+  using enum PolicySwitch::Trigger;
+  Settings settings;
+  settings.data.batch = 50;
+  PlanInputs inputs = inputs_of({node("a", 2)}, {2});
+  inputs.train_samples = 1000;  // 10 steps an epoch
+  const auto check = [&] { check_order_of_switches(settings, inputs); };
+  for (const auto& [first, second, fits] : {std::tuple{PolicySwitch{step, 20}, PolicySwitch{epoch, 3}, true},
+                                            std::tuple{PolicySwitch{step, 21}, PolicySwitch{epoch, 3}, false},
+                                            std::tuple{PolicySwitch{epoch, 3}, PolicySwitch{step, 19}, false},
+                                            std::tuple{PolicySwitch{epoch, 3}, PolicySwitch{samples, 2000}, true},
+                                            std::tuple{PolicySwitch{epoch, 3}, PolicySwitch{samples, 1900}, false},
+                                            std::tuple{PolicySwitch{samples, 1801}, PolicySwitch{step, 19}, true},
+                                            std::tuple{PolicySwitch{samples, 1801}, PolicySwitch{step, 18}, false}}) {
+    settings.switches = {first, PolicySwitch{.trigger = straggler, .ratio = 2, .policy = {}}, second};
+    if (fits)
+      EXPECT_NO_THROW(check());
+    else
+      EXPECT_THAT(failure(check, Code::invalid), HasSubstr("write them in the order in which they begin"));
+  }
+  settings.switches = {{step, 21}, {epoch, 3}};
+  EXPECT_THAT(failure(check, Code::invalid),
+              HasSubstr("update.switch has an entry with at_epoch = 3, in this job step 20, after one with at_step = "
+                        "21, step 21; write them"));
+  settings.groups = {
+      {.name = "biases", .match = {"*.bias"}, .update = {}, .compression = {}, .switches = {}, .rule = {}}};
+  std::swap(settings.switches, settings.groups[0].switches);
+  EXPECT_THAT(failure(check, Code::invalid), HasSubstr("update.switch of the group \"biases\" has an entry"));
+}
+
+TEST(Planner, ASwitchAtAnEpochThatNoRunReachesDoesNotBeginEarlier) {
+  Settings settings;
+  settings.switches = {{.trigger = PolicySwitch::Trigger::epoch, .at = (1ull << 61) + 1}};
+  PlanInputs inputs = inputs_of({node("a", 2)}, {2});
+  inputs.train_samples = 8;
+  EXPECT_EQ(make_plan(settings, mlp(), inputs).groups[0].policies[1].from_samples, ~std::uint64_t{0} / 2);
+}
+
+TEST(Planner, SaysThatAModelHasMoreLogitsThanThereAreClasses) {
+  const auto reasons = [](std::uint32_t units) {
+    const Graph graph{"g",
+                      {{"image", {{6}}, DType::f32}, {"label", {}, DType::i32, 7}},
+                      DType::f32,
+                      {{"a", Dense{units}}, {"loss", SoftmaxCrossEntropy{}}}};
+    return make_plan({}, graph, inputs_of({node("a", 2)}, {2})).reasons;
+  };
+  EXPECT_THAT(reasons(10), testing::Contains("Layer loss reads 10 logits, and field label has 7 classes: the other "
+                                             "logits are no sample's label."));
+  EXPECT_THAT(reasons(7), Not(testing::Contains(HasSubstr("logits"))));
+}
+
 TEST(Planner, EqualRowsWithSharesBySpeedAreRefused) {
   Settings settings;
   settings.placement.split = "measured";

@@ -1,5 +1,6 @@
 #include "transports/bootstrap/detail/death_watch.hpp"
 
+#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -18,8 +19,9 @@ namespace {
 
 constexpr std::chrono::milliseconds kSuspicion{50};
 constexpr std::chrono::seconds kWatchTimeout{10};
+constexpr const char* kEnded = "its process ended";
 
-enum class Source : std::uint32_t { wake, link, process };
+enum class Source : std::uint32_t { wake, link, process, marks };
 
 /// Readable when the process has ended, also as a zombie. Empty if the kernel has no pidfds, or the process has ended
 /// already: then its socket shows it.
@@ -34,8 +36,9 @@ epoll_event readable(Source source, std::uint32_t rank) noexcept {
 
 }  // namespace
 
-DeathWatch::DeathWatch(std::uint32_t rank, Joined& joined, Bootstrap::Lost lost)
+DeathWatch::DeathWatch(std::uint32_t rank, const EndMark& mark, Joined& joined, Bootstrap::Lost lost)
     : rank_(rank),
+      mark_(mark),
       joined_(joined),
       lost_(std::move(lost)),
       others_(joined.hellos.size()),
@@ -48,6 +51,7 @@ DeathWatch::DeathWatch(std::uint32_t rank, Joined& joined, Bootstrap::Lost lost)
     watch_link(other);
     watch_process(other);
   }
+  watch_marks();
 }
 
 void DeathWatch::start() {
@@ -88,17 +92,45 @@ void DeathWatch::watch_link(std::uint32_t rank) {
   add(link->fd(), readable(Source::link, rank), rank);
 }
 
-void DeathWatch::watch_process(std::uint32_t rank) {
+/// Whether this process sees that one by its pid.
+bool DeathWatch::is_visible(std::uint32_t rank) const {
   const Hello& mine = joined_.hellos[rank_];
   const Hello& theirs = joined_.hellos[rank];
-  const bool visible = theirs.topology.identity.boot_id == mine.topology.identity.boot_id &&
-                       theirs.pid_namespace == mine.pid_namespace && theirs.pid > 0 && theirs.pid != mine.pid;
-  if (!visible) return;
-  others_[rank].process = open_process(theirs.pid);
+  return theirs.topology.identity.boot_id == mine.topology.identity.boot_id &&
+         theirs.pid_namespace == mine.pid_namespace && theirs.pid > 0 && theirs.pid != mine.pid;
+}
+
+void DeathWatch::watch_process(std::uint32_t rank) {
+  if (!is_visible(rank)) return;
+  others_[rank].process = open_process(joined_.hellos[rank].pid);
   if (others_[rank].process.get() >= 0) add(others_[rank].process.get(), readable(Source::process, rank), rank);
 }
 
+void DeathWatch::watch_marks() {
+  std::array<int, 2> ends{-1, -1};
+  TROUPE_CHECK_ERRNO(::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) == 0, Code::environment,
+                     "cannot watch the other ranks");
+  for (std::size_t end = 0; end < ends.size(); ++end) ending_[end].reset(ends[end]);
+  add(ending_[0].get(), readable(Source::marks, 0), 0);
+  std::vector<EndMark::Place> places(others_.size());  // by rank
+  for (std::uint32_t rank = 0; rank < others_.size(); ++rank)
+    if (rank != rank_ && is_visible(rank)) places[rank] = {joined_.hellos[rank].pid, joined_.hellos[rank].end_mark};
+  marks_.emplace(places, [this](std::size_t index) {
+    const auto rank = static_cast<std::uint32_t>(index);
+    [[maybe_unused]] const ssize_t written = ::write(ending_[1].get(), &rank, sizeof rank);  // there is always room
+  });
+}
+
+void DeathWatch::take_marks() {
+  std::uint32_t rank = 0;
+  while (::read(ending_[0].get(), &rank, sizeof rank) == sizeof rank) {
+    if (others_[rank].presence == Presence::here && joined_.links[rank]) serve(rank);  // its last frames
+    lost(rank, kEnded);
+  }
+}
+
 void DeathWatch::run() {
+  std::optional<EndMark::Hold> hold{mark_};
   for (std::uint32_t rank = 0; rank < others_.size() && !stop_.load(); ++rank) {
     if (joined_.links[rank]) serve(rank);  // frames that came before the watch began, or a connection that has ended
   }
@@ -111,10 +143,12 @@ void DeathWatch::run() {
         case Source::wake: break;
         case Source::link: serve(rank); break;
         case Source::process: process_ended(rank); break;
+        case Source::marks: take_marks(); break;
       }
     }
     check_suspects();
   }
+  hold.reset();  // before the goodbye: the others shall not count a process that leaves, and then ends, as lost
   if (goodbye_.load()) say_goodbye();
 }
 
@@ -164,7 +198,7 @@ void DeathWatch::process_ended(std::uint32_t rank) {
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, other.process.get(), nullptr);
   if (joined_.links[rank]) {
     serve(rank);  // its last frames, if there were any, have arrived
-    if (other.presence == Presence::here) lost(rank, "its process ended");
+    if (other.presence == Presence::here) lost(rank, kEnded);
   } else {
     other.suspect = Deadline::after(kSuspicion);
   }
@@ -172,7 +206,7 @@ void DeathWatch::process_ended(std::uint32_t rank) {
 
 void DeathWatch::check_suspects() {
   for (std::uint32_t rank = 0; rank < others_.size(); ++rank) {
-    if (others_[rank].suspect && others_[rank].suspect->passed()) lost(rank, "its process ended");
+    if (others_[rank].suspect && others_[rank].suspect->passed()) lost(rank, kEnded);
   }
 }
 

@@ -2,25 +2,30 @@
 
 #include <sys/epoll.h>
 
+#include <array>
 #include <atomic>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "runtime/base/fd.hpp"
+#include "runtime/memory/end_mark.hpp"
 #include "transports/bootstrap/detail/joined.hpp"
 
 namespace troupe::bootstrap {
 
-/// One thread that sleeps on the sockets of a job and on the pidfds of processes of this host, and reports deaths.
+/// One thread that sleeps on the sockets of a job, and on the end marks and the pidfds of processes of this host, and
+/// reports deaths.
 ///
 /// Rank 0 sees the end of every rank's socket and reports it to the others, as it does when a rank leaves. The others
-/// rely on rank 0's reports. They also see that a process of this host has ended, but first wait a moment for a report
-/// of rank 0 that it had left. When rank 0 itself is gone, leaving and dying cannot be distinguished any more, so
-/// nothing is reported after that.
+/// rely on rank 0's reports. They also see by its pidfd that a process of this host has ended, but first wait a moment
+/// for a report of rank 0 that it had left. An end mark shows a death at once, before the kernel has closed the
+/// sockets; who leaves lets go of its mark before. When rank 0 itself is gone, leaving and dying cannot be
+/// distinguished any more, so nothing is reported after that.
 class DeathWatch {
  public:
-  DeathWatch(std::uint32_t rank, Joined& joined, Bootstrap::Lost lost);
+  DeathWatch(std::uint32_t rank, const EndMark& mark, Joined& joined, Bootstrap::Lost lost);
   /// Starts the thread. It is separate from the constructor, so that a callback finds a complete object.
   void start();
   /// Ends the thread; without leave() the others will count this process as lost.
@@ -43,7 +48,10 @@ class DeathWatch {
   void stop(bool goodbye) noexcept;
   void add(int fd, epoll_event event, std::uint32_t rank);
   void watch_link(std::uint32_t rank);
+  bool is_visible(std::uint32_t rank) const;
   void watch_process(std::uint32_t rank);
+  void watch_marks();
+  void take_marks();
   int timeout() const;
   void serve(std::uint32_t rank);
   void take(std::uint32_t from, const Frame& frame);
@@ -58,11 +66,14 @@ class DeathWatch {
   void say_goodbye();
 
   const std::uint32_t rank_;
+  const EndMark& mark_;
   Joined& joined_;  // used only by the thread while it runs
   const Bootstrap::Lost lost_;
   std::vector<Other> others_;  // by rank
   Fd epoll_;
   Fd wake_;
+  std::array<Fd, 2> ending_;  // a pipe of ranks whose marks changed
+  std::optional<EndMarkWatch> marks_;
   std::atomic<bool> stop_{false};
   std::atomic<bool> goodbye_{false};
   std::atomic<bool> started_{false};  // thread_ is set

@@ -1,14 +1,11 @@
 #include "transports/bootstrap/detail/hello_codec.hpp"
 
-#include <capnp/message.h>
-#include <capnp/serialize.h>
-#include <kj/exception.h>
-
 #include <algorithm>
 #include <ios>
 
 #include "runtime/base/error.hpp"
 #include "runtime/base/text_stream.hpp"
+#include "runtime/wire/detail/messages.hpp"
 #include "runtime/wire/hello.capnp.h"
 
 namespace troupe::bootstrap {
@@ -130,6 +127,7 @@ WireHello read(wire::Hello::Reader from) {
   to.hello.topology = read(from.getTopology());
   for (const auto address : from.getAddresses()) to.hello.addresses.emplace_back(address);
   to.hello.nccl = from.getNccl();
+  to.hello.end_mark = from.getEndMark();
   for (const auto line : from.getSettings()) to.hello.settings.emplace_back(line.cStr(), line.size());
   return to;
 }
@@ -190,30 +188,21 @@ std::vector<std::byte> encode(const WireHello& hello) {
   root.setPid(from.pid);
   root.setPidNamespace(from.pid_namespace);
   root.setNccl(from.nccl);
+  root.setEndMark(from.end_mark);
   write(root.initTopology(), from.topology);
-  auto addresses = root.initAddresses(list_size(from.addresses.size()));
-  for (unsigned i = 0; i < addresses.size(); ++i) addresses.set(i, from.addresses[i]);
-  auto settings = root.initSettings(list_size(from.settings.size()));
-  for (unsigned i = 0; i < settings.size(); ++i) settings.set(i, from.settings[i]);
-  const auto words = capnp::messageToFlatArray(message);
-  const auto bytes = words.asBytes();
+  write(root.initAddresses(list_size(from.addresses.size())), from.addresses);
+  write(root.initSettings(list_size(from.settings.size())), from.settings);
+  std::vector<std::byte> bytes = wire::encoded(message);
   TROUPE_CHECK(bytes.size() <= kMaxHelloBytes, Code::invalid, "this host's topology takes ", bytes.size(),
                " bytes to tell, over the limit of ", kMaxHelloBytes);
-  const auto* first = reinterpret_cast<const std::byte*>(bytes.begin());
-  return {first, first + bytes.size()};
+  return bytes;
 }
 
 WireHello decode_hello(std::span<const std::byte> bytes) {
-  TROUPE_CHECK(bytes.size() <= kMaxHelloBytes && bytes.size() % sizeof(capnp::word) == 0, Code::corrupt, "a hello of ",
-               bytes.size(), " bytes: must be whole words, at most ", kMaxHelloBytes, " bytes");
-  auto words = kj::heapArray<capnp::word>(bytes.size() / sizeof(capnp::word));  // aligned, as the reader requires
-  std::copy(bytes.begin(), bytes.end(), reinterpret_cast<std::byte*>(words.begin()));
-  try {
-    capnp::FlatArrayMessageReader message{words, kLimits};
-    return read(message.getRoot<wire::Hello>());
-  } catch (const kj::Exception& error) {
-    fail(Code::corrupt, text("a hello that cannot be read: ", error.getDescription().cStr()));
-  }
+  TROUPE_CHECK(bytes.size() <= kMaxHelloBytes, Code::corrupt, "a hello of ", bytes.size(), " bytes: at most ",
+               kMaxHelloBytes, " bytes");
+  return wire::decoded<wire::Hello>(
+      bytes, "a hello", [](wire::Hello::Reader root) { return read(root); }, kLimits);
 }
 
 std::string differences(const WireHello& mine, const WireHello& theirs) {
