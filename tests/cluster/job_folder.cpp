@@ -5,11 +5,15 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
+#include <map>
+#include <random>
 #include <sstream>
+#include <stdexcept>
 
 #include "runtime/base/random.hpp"
 #include "runtime/data/idx.hpp"
@@ -65,15 +69,16 @@ std::vector<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-/// Entries of /dev/shm and System V segments.
-std::vector<std::string> shared_memory() {
-  std::vector<std::string> found = names_in("/dev/shm");
+/// Entries of /dev/shm, and System V segments with the process that made each; no process: an entry.
+std::map<std::string, std::string> shared_memory() {
+  std::map<std::string, std::string> found;
+  for (const std::string& name : names_in("/dev/shm")) found.emplace(name, std::string{});
   std::ifstream segments{"/proc/sysvipc/shm"};
   std::string line;
   std::getline(segments, line);  // the header
-  std::string key, id;
-  while (segments >> key >> id && std::getline(segments, line)) found.push_back(kSegment + id);
-  std::sort(found.begin(), found.end());
+  std::string key, id, mode, size, maker;
+  while (segments >> key >> id >> mode >> size >> maker && std::getline(segments, line))
+    found.emplace(kSegment + id, maker);
   return found;
 }
 
@@ -82,12 +87,21 @@ bool is_of_checkpoints(const std::string& name) {
   return name.starts_with("run/checkpoints") && name.find("/.") == name.npos;
 }
 
-/// Whether a process without `mark` has the socket: other programs of this host come and go.
-bool is_a_strangers(const std::string& inode, const std::string& mark) {
-  const std::vector<pid_t> holders = processes_with_socket(inode);
+bool has(const std::vector<pid_t>& processes, pid_t process) {
+  return std::find(processes.begin(), processes.end(), process) != processes.end();
+}
+
+/// Whether a process without `mark` has open what links in /proc call `target`: other programs of this host, and other
+/// tests, come and go.
+bool is_a_strangers(const std::string& target, const std::string& mark) {
+  const std::vector<pid_t> holders = processes_with_open(target);
   const std::vector<pid_t> marked = processes_with(mark);
-  return std::any_of(holders.begin(), holders.end(),
-                     [&](pid_t pid) { return std::find(marked.begin(), marked.end(), pid) == marked.end(); });
+  return std::any_of(holders.begin(), holders.end(), [&](pid_t pid) { return !has(marked, pid); });
+}
+
+/// Whether a living process without `mark` made a System V segment.
+bool made_by_a_stranger(const std::string& maker, const std::string& mark) {
+  return fs::exists("/proc/" + maker) && !has(processes_with(mark), static_cast<pid_t>(std::stoi(maker)));
 }
 
 /// Sockets of this network namespace that somebody could connect to: "tcp 0100007F:1F90 INODE", "unix PATH INODE".
@@ -121,7 +135,8 @@ std::vector<std::string> listening_sockets() {
 
 }  // namespace
 
-JobFolder::JobFolder() : shared_memory_(shared_memory()), sockets_(listening_sockets()) {
+JobFolder::JobFolder() : sockets_(listening_sockets()) {
+  for (const auto& [name, maker] : shared_memory()) shared_memory_.push_back(name);
   std::string pattern = ::testing::TempDir() + "/troupe-job-XXXXXX";
   path_ = ::mkdtemp(pattern.data());
   fs::create_directories(path_ / "data");
@@ -177,11 +192,13 @@ std::string JobFolder::leftovers() const {
   for (const std::string& socket : listening_sockets()) {
     if (std::binary_search(sockets_.begin(), sockets_.end(), socket)) continue;
     const std::string inode = socket.substr(socket.rfind(' ') + 1);
-    if (!is_a_strangers(inode, mark())) found += "socket " + socket + "\n";
+    if (!is_a_strangers("socket:[" + inode + "]", mark())) found += "socket " + socket + "\n";
   }
-  for (const std::string& name : shared_memory()) {
-    if (!std::binary_search(shared_memory_.begin(), shared_memory_.end(), name))
-      found += "shared memory " + name + "\n";
+  for (const auto& [name, maker] : shared_memory()) {
+    if (std::binary_search(shared_memory_.begin(), shared_memory_.end(), name)) continue;
+    const bool strangers =
+        maker.empty() ? is_a_strangers("/dev/shm/" + name, mark()) : made_by_a_stranger(maker, mark());
+    if (!strangers) found += "shared memory " + name + "\n";
   }
   for (const std::string& name : names_in(path_)) {
     const bool known = name == "app.toml" || name == "data" || name.starts_with("data/") || name == "tmp" ||
@@ -196,15 +213,33 @@ std::string JobFolder::leftovers() const {
 }
 
 std::uint16_t free_port() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  const bool bound = ::bind(fd, generic, size) == 0 && ::getsockname(fd, generic, &size) == 0;
-  ::close(fd);
-  return bound ? ntohs(address.sin_port) : 0;
+  // Below the ports that the kernel gives to sockets without one, and above those of documentation's examples: between
+  // this call and the job that listens there only another call, in this process or another one, could take the port.
+  constexpr std::uint16_t kFirst = 30000;
+  constexpr std::uint16_t kCount = 2700;
+  static std::random_device random;
+  for (int attempt = 0; attempt < 1000; ++attempt) {
+    const auto port = static_cast<std::uint16_t>(kFirst + random() % kCount);
+    // An abstract socket, which nobody can connect to, keeps others away from the port as long as this process lives.
+    const int claim = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_un name{};
+    name.sun_family = AF_UNIX;
+    const std::string path = "troupe-test-port-" + std::to_string(port);
+    path.copy(name.sun_path + 1, path.size());
+    const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + path.size());
+    const bool claimed = ::bind(claim, reinterpret_cast<const sockaddr*>(&name), length) == 0;
+
+    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_ANY);
+    const bool bound = claimed && ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+    ::close(fd);
+    if (bound) return port;
+    ::close(claim);
+  }
+  throw std::runtime_error{"no free port"};
 }
 
 bool trains(const Program& program) { return program.out().find("\n1 ") != std::string::npos; }

@@ -36,7 +36,7 @@ class JobFolder {
   std::string write_secret(const std::string& name, const std::string& secret) const;
 
   /// What runs of this folder have left behind: processes, listening sockets, entries of /dev/shm, System V segments,
-  /// files; empty: nothing.
+  /// files; empty: nothing. What living processes of others hold is not counted, so tests may run beside each other.
   std::string leftovers() const;
 
  private:
@@ -46,7 +46,7 @@ class JobFolder {
   std::vector<std::string> sockets_;
 };
 
-/// A port of 127.0.0.1 that was free a moment ago.
+/// A port that was free a moment ago and that no other caller gets while this process lives.
 std::uint16_t free_port();
 /// Training goes on: the table has a row. For wait_until().
 bool trains(const Program& program);

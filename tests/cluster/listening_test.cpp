@@ -32,7 +32,7 @@ std::vector<std::string> listening_children(pid_t parent) {
       fields >> slot >> local >> remote >> state;
       for (int i = 0; i < 5; ++i) fields >> skipped;
       if (!(fields >> inode) || state != kListens) continue;
-      const std::vector<pid_t> holders = processes_with_socket(inode);
+      const std::vector<pid_t> holders = processes_with_open("socket:[" + inode + "]");
       const bool theirs = std::any_of(holders.begin(), holders.end(), [&](pid_t holder) {
         return std::find(children.begin(), children.end(), holder) != children.end();
       });

@@ -1,8 +1,11 @@
 // A process of a job on this machine is killed without warning.
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <iomanip>
 #include <iostream>
 #include <memory>
@@ -125,6 +128,20 @@ TEST_P(Joined, RanksWithoutALauncherEndWith4AndNameTheOneThatWasKilled) {
 }
 
 INSTANTIATE_TEST_SUITE_P(EitherRank, Joined, ::testing::Values(0u, 1u));
+
+TEST_F(Launcher, WouldBeSeenToLeaveSharedMemoryButNotThatOfAnotherProgram) {
+  const std::string name = "troupe-test-" + std::to_string(::getpid());
+  const std::string file = "/dev/shm/" + name;
+  const auto is_seen = [&] { return folder_.leftovers().find("shared memory " + name) != std::string::npos; };
+  ASSERT_TRUE(std::ofstream{file} << "x");
+  EXPECT_TRUE(is_seen());
+  {
+    const Program other{{.arguments = {"tail", "-f", file}, .environment = {}, .unset = {}, .folder = {}}};
+    EXPECT_TRUE(becomes_true([&] { return !is_seen(); }, 30s)) << folder_.leftovers();
+  }
+  EXPECT_TRUE(is_seen());
+  std::filesystem::remove(file);
+}
 
 TEST_F(Launcher, WouldBeSeenToLeaveASocketThatListens) {
   const std::uint16_t port = free_port();

@@ -183,9 +183,8 @@ std::vector<pid_t> processes_with(const std::string& entry) {
   return found;
 }
 
-std::vector<pid_t> processes_with_socket(const std::string& inode) {
+std::vector<pid_t> processes_with_open(const std::string& target) {
   std::vector<pid_t> found;
-  const std::string target = "socket:[" + inode + "]";
   for_each_process([&](const std::string& name) {
     std::error_code gone;
     for (std::filesystem::directory_iterator fd{"/proc/" + name + "/fd", gone}, end; !gone && fd != end;

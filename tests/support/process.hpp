@@ -63,8 +63,8 @@ class Program {
 std::vector<pid_t> children_of(pid_t parent);
 /// Live processes whose starting environment holds `entry` ("NAME=value").
 std::vector<pid_t> processes_with(const std::string& entry);
-/// Processes that have the socket with this inode open, as far as this user may look.
-std::vector<pid_t> processes_with_socket(const std::string& inode);
+/// Processes that have `target` open, as far as this user may look: a file's path, or "socket:[INODE]".
+std::vector<pid_t> processes_with_open(const std::string& target);
 /// Looks every few milliseconds until `condition` holds; false after `span`. For what no descriptor tells.
 bool becomes_true(const std::function<bool()>& condition, std::chrono::milliseconds span);
 
