@@ -249,14 +249,18 @@ void add_system_files(Machine& machine, const std::string& root) {
 }
 
 void add_ranks(Machine& machine, const std::string& root) {
-  std::map<std::uint32_t, RankPlace> ranks;
-  std::map<std::uint32_t, std::uint64_t> sizes;
+  using InJob = std::pair<std::uint32_t, std::string>;  // a rank's number, and what tells its job from another one
+  std::map<InJob, RankPlace> ranks;
+  std::map<InJob, std::uint64_t> sizes;
   for (const std::string& name : names_in(root + "/proc")) {
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
     const std::string folder = root + "/proc/" + name;
     const Environment environment = environment_of(folder);
     const auto rank = number_of(environment, {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"});
     if (!rank) continue;
+    const auto value = [&](const char* key) { return environment.contains(key) ? environment.at(key) : std::string{}; };
+    const InJob key{*rank, text(value("MASTER_ADDR"), ' ', value("MASTER_PORT"), ' ', value("PMIX_NAMESPACE"), ' ',
+                                value("SLURM_JOB_ID"), ' ', value("SLURM_STEP_ID"))};
     RankPlace place{.rank = *rank, .pid = static_cast<std::int32_t>(leading_number(name))};
     std::uint64_t size = 0;
     for (const std::string& line : split(read_small_file(folder + "/status").value_or(""), '\n')) {
@@ -266,17 +270,16 @@ void add_ranks(Machine& machine, const std::string& root) {
         size = static_cast<std::uint64_t>(leading_number(std::string{trimmed(line.substr(6))}));
     }
     // A shell and the program that it started have the same environment; the larger process is the rank.
-    if (ranks.contains(*rank) && sizes[*rank] >= size) continue;
+    if (ranks.contains(key) && sizes[key] >= size) continue;
     place.numa_bytes = numa_bytes(read_small_file(folder + "/numa_maps").value_or(""));
     place.gpu = gpu_of(machine, environment);
-    const auto value = [&](const char* key) { return environment.contains(key) ? environment.at(key) : std::string{}; };
     place.nic = value("UCX_NET_DEVICES").find(',') == std::string::npos ? value("UCX_NET_DEVICES") : "";
     if (place.nic == "all") place.nic.clear();
     place.transports = value("UCX_TLS");
-    sizes[*rank] = size;
-    ranks[*rank] = std::move(place);
+    sizes[key] = size;
+    ranks[key] = std::move(place);
   }
-  for (auto& [rank, place] : ranks) machine.ranks.push_back(std::move(place));
+  for (auto& [key, place] : ranks) machine.ranks.push_back(std::move(place));
 }
 
 }  // namespace troupe::detail

@@ -184,9 +184,11 @@ TEST_F(MadeUpSystem, TellsOfRanksWhereTheyRunAndWhatTheyUse) {
   const std::string rank("RANK=5\0LOCAL_RANK=2\0UCX_NET_DEVICES=mlx5_1:1\0UCX_TLS=tcp\0", 57);
   process("40", rank, "1000");   // a shell
   process("41", rank, "90000");  // and the program that it started
+  process("42", std::string("RANK=5\0MASTER_ADDR=127.0.0.1\0MASTER_PORT=4242\0", 46), "95000");  // of another job
   process("50", std::string("HOME=/\0", 7), "5");
   detail::add_ranks(machine, root_);
-  ASSERT_EQ(machine.ranks.size(), 1u);
+  ASSERT_EQ(machine.ranks.size(), 2u);
+  EXPECT_EQ(machine.ranks[1].pid, 42);
   const RankPlace& place = machine.ranks[0];
   EXPECT_EQ(place.rank, 5u);
   EXPECT_EQ(place.pid, 41);
