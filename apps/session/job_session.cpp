@@ -261,6 +261,8 @@ std::optional<StepSums> JobSession::exchange(Blocking& blocking, const StepSums&
   TROUPE_CHECK(own.samples <= kMostSamples && own.correct <= kMostSamples, Code::invalid, "exchange() with ",
                own.samples, " samples, ", own.correct, " of them correct: no step has more than ", kMostSamples,
                "; a negative number becomes such a large one");
+  TROUPE_CHECK(own.correct <= own.samples, Code::invalid, "exchange() with ", own.samples, " samples, ", own.correct,
+               " of them correct: samples are all that the loss was computed for");
   return current().exchange(blocking, own);
 }
 void JobSession::report(std::string_view name, double value) { current().report(name, value); }

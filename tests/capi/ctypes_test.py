@@ -295,6 +295,8 @@ class CFunctions(unittest.TestCase):
         for gradients, text in ((good[:1], "1 gradients"), (good[::-1], "extents [2, 1]")):
             self.assertEqual(session.exchange(Sums(0, 0, 1), gradients)[0], INVALID)
             self.assertIn(text, error())
+        self.assertEqual(session.exchange(Sums(0, 2, 1), good)[0], INVALID)
+        self.assertIn("1 samples, 2 of them correct", error())
         good[1].contents.dl_tensor.dtype.bits = 64
         self.assertEqual(session.exchange(Sums(0, 0, 1), good)[0], INVALID)
         self.assertIn("f32", error())
