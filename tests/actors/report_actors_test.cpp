@@ -101,9 +101,9 @@ TEST(ReporterActor, TellsTheRateOfALinesLastStepAndLeavesStepsThatChangedNothing
   ASSERT_EQ(w.lines.size(), 2u);
   EXPECT_DOUBLE_EQ(w.lines[0].loss, 2.0);
   EXPECT_EQ(w.lines[0].skipped, 1u);
-  EXPECT_DOUBLE_EQ(w.lines[0].rate, 0.5 / 3);
+  EXPECT_DOUBLE_EQ(w.lines[0].rate.value_or(-1), 0.5 / 3);
   EXPECT_EQ(w.lines[1].skipped, 0u);
-  EXPECT_DOUBLE_EQ(w.lines[1].rate, 0.5 / 6);
+  EXPECT_DOUBLE_EQ(w.lines[1].rate.value_or(-1), 0.5 / 6);
 }
 
 TEST(ReporterActor, HoldsALineBackUntilItsTestResultIsThere) {
