@@ -67,6 +67,8 @@ void make_folders(const fs::path& folder) {
   if (made) sync_folder(folder.has_parent_path() ? folder.parent_path().string() : ".");
 }
 
+constexpr const char* kIncomplete = ": cannot be opened: this is not a checkpoint, or it is incomplete";
+
 /// A failed request is an error, not a "no".
 bool has_manifest(const std::string& folder) {
   std::error_code wrong;
@@ -286,8 +288,7 @@ CheckpointManifest CheckpointStore::read(CheckpointId id) const {
   const std::string path = folder_of(id) + '/' + kManifest;
   TROUPE_CHECK(!is_special_file(path), Code::corrupt, path, ": is no regular file, so this is no checkpoint");
   std::ifstream file(path, std::ios::binary);
-  TROUPE_CHECK(file.is_open(), Code::corrupt, path,
-               ": cannot be opened: this is not a checkpoint, or it is incomplete");
+  TROUPE_CHECK(file.is_open(), Code::corrupt, path, kIncomplete);
   // Allocates memory only for bytes that exist, and stops when the manifest is too long.
   std::string text;
   while (file && text.size() <= kMaxManifestBytes) {
@@ -361,9 +362,12 @@ std::optional<CheckpointPlace> named_by(const std::string& path) {
 }  // namespace
 
 void check_holds_checkpoint(const std::string& path) {
-  const std::optional<CheckpointPlace> named = named_by(path);
-  if (named ? !has_manifest(named->store.folder_of(named->id)) : CheckpointStore(path).list().empty())
+  if (const std::optional<CheckpointPlace> named = named_by(path)) {
+    const std::string folder = named->store.folder_of(named->id);
+    TROUPE_CHECK(has_manifest(folder), Code::corrupt, folder, '/', kManifest, kIncomplete);
+  } else if (CheckpointStore(path).list().empty()) {
     fail_without_checkpoint(path);
+  }
 }
 
 CheckpointPlace find_checkpoint(Blocking& blocking, const std::string& path) {

@@ -89,7 +89,8 @@ struct CheckpointPlace {
 /// `path` as given by the user: a checkpoint's folder, or a folder of checkpoints (the newest undamaged one is used).
 /// Throws Error{invalid}, which says what the path is instead.
 CheckpointPlace find_checkpoint(Blocking& blocking, const std::string& path);
-/// Throws Error{invalid} if find_checkpoint() would find none at `path`, as far as names alone tell: it reads no file.
+/// Throws Error{invalid} if find_checkpoint() would find none at `path`, and Error{corrupt} if the one that it names
+/// has no manifest, as far as names alone tell: it reads no file.
 void check_holds_checkpoint(const std::string& path);
 
 /// Loads parts of tensors, from all files of the checkpoint that have them. Keeps the files open. Threads: one.

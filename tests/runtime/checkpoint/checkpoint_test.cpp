@@ -303,7 +303,7 @@ TEST_F(Checkpoints, AreSeenByTheirNamesWithoutBeingRead) {
   const std::vector<std::pair<std::string, std::string>> refused{
       {folder / "nothing", "there is no such folder"},
       {folder, "no checkpoint is in that folder"},
-      {store.folder_of({2, 20}), "no checkpoint is in that folder"}};
+      {store.folder_of({2, 20}), "manifest.json: cannot be opened: this is not a checkpoint, or it is incomplete"}};
   for (const auto& [path, why] : refused)
     EXPECT_THAT(message_of([&] { check_holds_checkpoint(path); }), HasSubstr(why)) << path;
 }
