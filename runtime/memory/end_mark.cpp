@@ -60,12 +60,12 @@ EndMark::Place EndMark::place() const noexcept { return {::getpid(), file_.get()
 /// The entry is in memory of this process alone, which the kernel reads; the offset leads to the word.
 EndMark::Hold::Hold(const EndMark& mark) noexcept : mark_(mark) {
   if (!mark_.word_) return;
+  std::size_t size = 0;
+  if (::syscall(SYS_get_robust_list, 0, &before_, &size) != 0) return;
   std::atomic<std::uint32_t>& word = *mark_.word_;
   entry_.next = &list_.list;
   list_.list.next = &entry_;
   list_.futex_offset = reinterpret_cast<char*>(&word) - reinterpret_cast<char*>(&entry_);
-  std::size_t size = 0;
-  if (::syscall(SYS_get_robust_list, 0, &before_, &size) != 0) return;
   // The kernel changes only words with the number of the thread that ends.
   word.store(static_cast<std::uint32_t>(::gettid()), std::memory_order_relaxed);
   ::syscall(SYS_set_robust_list, &list_, sizeof list_);
