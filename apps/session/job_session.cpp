@@ -262,7 +262,7 @@ std::optional<StepSums> JobSession::exchange(Blocking& blocking, const StepSums&
                own.samples, " samples, ", own.correct, " of them correct: no step has more than ", kMostSamples,
                "; a negative number becomes such a large one");
   TROUPE_CHECK(own.correct <= own.samples, Code::invalid, "exchange() with ", own.samples, " samples, ", own.correct,
-               " of them correct: samples are all that the loss was computed for");
+               " of them correct: samples counts all whose loss was computed, also the correct ones");
   return current().exchange(blocking, own);
 }
 void JobSession::report(std::string_view name, double value) { current().report(name, value); }

@@ -120,6 +120,11 @@ Environment environment_of(const std::string& folder) {
   return all;
 }
 
+std::string value_of(const Environment& environment, const char* name) {
+  const auto at = environment.find(name);
+  return at == environment.end() ? std::string{} : at->second;
+}
+
 std::optional<std::uint32_t> number_of(const Environment& environment, std::initializer_list<const char*> names) {
   for (const char* name : names) {
     const auto at = environment.find(name);
@@ -248,6 +253,15 @@ void add_system_files(Machine& machine, const std::string& root) {
   }
 }
 
+/// What tells a rank's job from another one: the launcher's name of it, which a shell between the launcher and the rank
+/// has, too, or else where its ranks meet.
+std::string job_of(const Environment& environment) {
+  if (const std::string space = value_of(environment, "PMIX_NAMESPACE"); !space.empty()) return space;
+  if (const std::string job = value_of(environment, "SLURM_JOB_ID"); !job.empty())
+    return text(job, '.', value_of(environment, "SLURM_STEP_ID"));
+  return text(value_of(environment, "MASTER_ADDR"), ':', value_of(environment, "MASTER_PORT"));
+}
+
 void add_ranks(Machine& machine, const std::string& root) {
   using InJob = std::pair<std::uint32_t, std::string>;  // a rank's number, and what tells its job from another one
   std::map<InJob, RankPlace> ranks;
@@ -258,9 +272,7 @@ void add_ranks(Machine& machine, const std::string& root) {
     const Environment environment = environment_of(folder);
     const auto rank = number_of(environment, {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"});
     if (!rank) continue;
-    const auto value = [&](const char* key) { return environment.contains(key) ? environment.at(key) : std::string{}; };
-    const InJob key{*rank, text(value("MASTER_ADDR"), ' ', value("MASTER_PORT"), ' ', value("PMIX_NAMESPACE"), ' ',
-                                value("SLURM_JOB_ID"), ' ', value("SLURM_STEP_ID"))};
+    const InJob key{*rank, job_of(environment)};
     RankPlace place{.rank = *rank, .pid = static_cast<std::int32_t>(leading_number(name))};
     std::uint64_t size = 0;
     for (const std::string& line : split(read_small_file(folder + "/status").value_or(""), '\n')) {
@@ -273,6 +285,7 @@ void add_ranks(Machine& machine, const std::string& root) {
     if (ranks.contains(key) && sizes[key] >= size) continue;
     place.numa_bytes = numa_bytes(read_small_file(folder + "/numa_maps").value_or(""));
     place.gpu = gpu_of(machine, environment);
+    const auto value = [&](const char* name) { return value_of(environment, name); };
     place.nic = value("UCX_NET_DEVICES").find(',') == std::string::npos ? value("UCX_NET_DEVICES") : "";
     if (place.nic == "all") place.nic.clear();
     place.transports = value("UCX_TLS");

@@ -5,8 +5,8 @@
 //
 // Who notices that a process is lost: DeathWatch (transports/bootstrap/detail/death_watch.cpp) by its end mark, its
 // socket and its pidfd, SilenceWatch (actors/remote/silence_watch.cpp) by missing heartbeats with the FailureDetector,
-// and the transport when it cannot send (transports/ucx/ucx_lane.cpp). The membership actor is told, calls Membership::lost()
-// and acts on its answer (lose() in actors/membership_actor.cpp).
+// and the transport when it cannot send (transports/ucx/ucx_lane.cpp). The membership actor is told, calls
+// Membership::lost() and acts on its answer (lose() in actors/membership_actor.cpp).
 
 #include <cstdint>
 #include <optional>

@@ -3,11 +3,13 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <string>
 #include <string_view>
 
 #include "runtime/base/text.hpp"
@@ -21,19 +23,21 @@ constexpr std::size_t kPageBytes = 4096;
 constexpr const char* kName = "troupe-end";
 constexpr std::string_view kShownName = "/memfd:troupe-end (deleted)";
 
-/// The number in a hello may meanwhile stand for another file: only a mark may be written to.
-bool is_mark(int fd) noexcept {
+bool is_named_mark(const std::string& link) noexcept {
   std::array<char, 64> name;
-  const ssize_t length = ::readlink(text("/proc/self/fd/", fd).c_str(), name.data(), name.size());
-  struct stat about {};
-  return length > 0 && std::string_view{name.data(), static_cast<std::size_t>(length)} == kShownName &&
-         ::fstat(fd, &about) == 0 && about.st_size == kPageBytes;
+  const ssize_t length = ::readlink(link.c_str(), name.data(), name.size());
+  return length > 0 && std::string_view{name.data(), static_cast<std::size_t>(length)} == kShownName;
 }
 
+/// The number in a hello may meanwhile stand for another file: only a mark may be opened and written to.
 Fd open_mark(const EndMark::Place& place) {
-  if (place.pid <= 0 || place.fd < 0) return {};
-  Fd file{::open(text("/proc/", place.pid, "/fd/", place.fd).c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
-  if (file && !is_mark(file.get())) file.reset();
+  const std::string link = text("/proc/", place.pid, "/fd/", place.fd);
+  if (place.pid <= 0 || place.fd < 0 || !is_named_mark(link)) return {};
+  Fd file{::open(link.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
+  struct stat about {};
+  if (file && (!is_named_mark(text("/proc/self/fd/", file.get())) || ::fstat(file.get(), &about) != 0 ||
+               about.st_size != kPageBytes))
+    file.reset();
   return file;
 }
 
@@ -109,8 +113,10 @@ void EndMarkWatch::run() {
       ended_(other.index);
       return true;
     });
-    if (futex::wait_any({words.data(), count}) == -1 && (errno == ENOSYS || errno == EPERM)) return;
+    if (futex::wait_any({words.data(), count}) == -1 && errno != EAGAIN && errno != EINTR) return;
   }
+  // The kernel may have woken this thread alone.
+  for (const Other& other : others_) futex::wake_all(*other.word);
 }
 
 }  // namespace troupe

@@ -16,7 +16,7 @@ namespace troupe {
 struct UnmapPage {
   void operator()(std::atomic<std::uint32_t>* word) const noexcept;
 };
-/// At the begin of a page that processes of a host share.
+/// At the beginning of a page that processes of a host share.
 using SharedWord = std::unique_ptr<std::atomic<std::uint32_t>, UnmapPage>;
 
 /// A word that the kernel changes when a thread of this process ends, as the first thing of the process's own end

@@ -185,11 +185,14 @@ TEST_F(MadeUpSystem, TellsOfRanksWhereTheyRunAndWhatTheyUse) {
   process("40", rank, "1000");   // a shell
   process("41", rank, "90000");  // and the program that it started
   process("42", std::string("RANK=5\0MASTER_ADDR=127.0.0.1\0MASTER_PORT=4242\0", 46), "95000");  // of another job
+  process("43", std::string("RANK=6\0PMIX_NAMESPACE=job\0", 26), "100");  // a shell that says where the ranks meet
+  process("44", std::string("RANK=6\0PMIX_NAMESPACE=job\0MASTER_PORT=4242\0", 43), "95000");
   process("50", std::string("HOME=/\0", 7), "5");
   detail::add_ranks(machine, root_);
-  ASSERT_EQ(machine.ranks.size(), 2u);
-  EXPECT_EQ(machine.ranks[1].pid, 42);
-  const RankPlace& place = machine.ranks[0];
+  ASSERT_EQ(machine.ranks.size(), 3u);
+  EXPECT_EQ(machine.ranks[0].pid, 42);
+  EXPECT_EQ(machine.ranks[2].pid, 44);
+  const RankPlace& place = machine.ranks[1];
   EXPECT_EQ(place.rank, 5u);
   EXPECT_EQ(place.pid, 41);
   EXPECT_EQ(place.cpus.list(), "8-15");

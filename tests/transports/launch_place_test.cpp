@@ -157,6 +157,7 @@ bootstrap::WireHello rich_hello() {
   topology.memory_bytes = 1ull << 36;
   topology.memory_limit_bytes = 1ull << 33;
   wire.hello.nccl = 22105;
+  wire.hello.end_mark = 9;
   wire.hello.settings = {"data.batch = 100", "model.dtype = \"f32\""};
   return wire;
 }
@@ -177,6 +178,7 @@ TEST(HelloCodec, CarriesEveryField) {
   EXPECT_EQ(got.hello.topology, sent.hello.topology);
   EXPECT_EQ(got.hello.settings, sent.hello.settings);
   EXPECT_EQ(got.hello.nccl, sent.hello.nccl);
+  EXPECT_EQ(got.hello.end_mark, sent.hello.end_mark);
 }
 
 TEST(HelloCodec, RefusesBytesThatAreNoHello) {

@@ -66,7 +66,7 @@ void check_resume(const std::string& resume) {
   try {
     check_holds_checkpoint(resume);
   } catch (const Error& error) {
-    fail(Code::invalid,
+    fail(error.code() == Code::corrupt ? Code::invalid : error.code(),
          text("--resume (checkpoint.resume): ", error.what(),
               error.code() == Code::corrupt ? "; --resume auto resumes from the newest complete checkpoint" : ""));
   }

@@ -32,7 +32,7 @@ inline std::vector<std::byte> encoded(capnp::MessageBuilder& message) {
 template <class Root, class Read>
 auto decoded(std::span<const std::byte> bytes, const char* what, Read read, capnp::ReaderOptions limits = {}) {
   TROUPE_CHECK(bytes.size() % sizeof(capnp::word) == 0, Code::corrupt, what, " has ", bytes.size(),
-               " bytes, which are no whole words");
+               " bytes, which is not a whole number of words");
   auto words = kj::heapArray<capnp::word>(bytes.size() / sizeof(capnp::word));  // aligned, as the reader requires
   std::copy(bytes.begin(), bytes.end(), reinterpret_cast<std::byte*>(words.begin()));
   try {

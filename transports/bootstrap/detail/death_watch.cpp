@@ -148,7 +148,7 @@ void DeathWatch::run() {
     }
     check_suspects();
   }
-  hold.reset();  // before the goodbye: the others shall not count a process that leaves, and then ends, as lost
+  hold.reset();  // before the goodbye: the others must not count a process that leaves, and then ends, as lost
   if (goodbye_.load()) say_goodbye();
 }
 
