@@ -1,37 +1,50 @@
 #include "devices/cuda/memory_map.hpp"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace troupe::cuda {
-namespace {
 
-/// The driver knows memory of the host once for all devices of the process, so what they use is counted for the
-/// process.
-struct Known {
+/// The driver knows memory of the host once for all devices of the process. It knows it by its address, which may come
+/// back for other memory, so a registration ends as soon as no address space of its users has an arena there.
+class MemoryMap::Registrations {
+ public:
+  struct User {
+    const MemoryMap* map;
+    ArenaId arena;
+  };
+
+  /// Calls of the maps of all devices; each holds `mutex` meanwhile.
   std::mutex mutex;  // guards what follows; taken after a map's own
-  std::map<std::pair<ArenaId, std::byte*>, std::uint32_t> users;
+  std::map<std::byte*, std::vector<User>> users;
+
+  /// Takes out the users for which `is_over`, given the address and the user, is true, and ends registrations without
+  /// users.
+  template <class IsOver>
+  void end_where(const Driver& driver, IsOver is_over) noexcept {
+    std::erase_if(users, [&](auto& entry) {
+      std::erase_if(entry.second, [&](const User& user) { return is_over(entry.first, user); });
+      if (!entry.second.empty()) return false;
+      (void)driver.mem_host_unregister(entry.first);
+      return true;
+    });
+  }
 };
-Known& known() {
-  static Known all;
+
+MemoryMap::Registrations& MemoryMap::registrations() {
+  static Registrations all;
   return all;
 }
 
-}  // namespace
-
 MemoryMap::~MemoryMap() {
   (void)gpu_->driver().ctx_set_current(gpu_->context());
-  for (const auto& [id, region] : reached_) forget(region);
-}
-
-void MemoryMap::forget(const Region& region) noexcept {
-  const std::lock_guard lock{known().mutex};
-  const auto found = known().users.find({region.id, region.base});
-  if (--found->second > 0) return;
-  known().users.erase(found);
-  (void)gpu_->driver().mem_host_unregister(region.base);
+  const std::lock_guard lock{registrations().mutex};
+  registrations().end_where(gpu_->driver(),
+                            [this](const std::byte*, const Registrations::User& user) { return user.map == this; });
 }
 
 std::byte* MemoryMap::address(const Memory& memory) {
@@ -51,35 +64,32 @@ void MemoryMap::prepare(ArenaId id) {
   if (found->kind != MemoryKind::device) reach(*found);
 }
 
-/// Arenas whose mapping has ended: their addresses may come back in another one.
-void MemoryMap::forget_unmapped() {
-  for (auto at = reached_.begin(); at != reached_.end();) {
-    try {
-      (void)space_.region(at->first);
-      ++at;
-    } catch (const Error&) {
-      forget(at->second);
-      at = reached_.erase(at);
-    }
+bool MemoryMap::has(ArenaId arena, const std::byte* base) const noexcept {
+  try {
+    return space_.region(arena).base == base;
+  } catch (const Error&) {
+    return false;
   }
 }
 
 void MemoryMap::reach(const Region& region) {
   const std::lock_guard lock{mutex_};
-  if (reached_.contains(region.id)) return;
+  if (const auto found = reached_.find(region.id); found != reached_.end() && found->second == region.base) return;
   gpu_->use();
-  forget_unmapped();
-  const std::lock_guard of_all{known().mutex};
-  std::uint32_t& users = known().users[{region.id, region.base}];
-  if (users == 0) {
+  Registrations& all = registrations();
+  const std::lock_guard of_all{all.mutex};
+  all.end_where(gpu_->driver(), [](const std::byte* base, const Registrations::User& user) {
+    return !user.map->has(user.arena, base);
+  });
+  if (!all.users.contains(region.base)) {
     const Result result = gpu_->driver().mem_host_register(region.base, region.size_bytes,
                                                            kHostRegisterPortable | kHostRegisterDeviceMap);
     // The driver knows memory that it has allocated itself, and what the program has made known to it.
     if (result == Result::host_memory_already_registered) return;
     if (result != Result::success) fail_to_reach(region, result);
   }
-  ++users;
-  reached_.emplace(region.id, region);
+  all.users[region.base].push_back({this, region.id});
+  reached_.insert_or_assign(region.id, region.base);
 }
 
 /// What a driver says where it may not lock memory would otherwise be taken for an error of the GPU.

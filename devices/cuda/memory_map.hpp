@@ -35,15 +35,17 @@ class MemoryMap {
   std::uint64_t* word(TimelineId line);
 
  private:
+  class Registrations;
+
+  static Registrations& registrations();
   void reach(const Region& region);
-  void forget(const Region& region) noexcept;
   [[noreturn]] void fail_to_reach(const Region& region, Result result) const;
-  void forget_unmapped();
+  bool has(ArenaId arena, const std::byte* base) const noexcept;
 
   std::shared_ptr<const Gpu> gpu_;
   AddressSpace& space_;
-  std::mutex mutex_;                             // guards what follows
-  std::unordered_map<ArenaId, Region> reached_;  // of the host
+  std::mutex mutex_;                                 // guards what follows
+  std::unordered_map<ArenaId, std::byte*> reached_;  // arenas of the host, with their addresses
 };
 
 }  // namespace troupe::cuda

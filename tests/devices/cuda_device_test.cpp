@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "devices/cuda/gpu.hpp"
 #include "tests/contracts/device_world.hpp"
@@ -433,6 +435,29 @@ TEST_P(CudaDeviceOnGpu, SignalsAndWaitsForLinesOfThisProcessThatNoGpuReaches) {
   const Point behind = stream->mark();
   gate.line().poison({Code::peer_lost, "rank 2 is gone"});
   EXPECT_EQ(reach(behind).code(), Code::peer_lost);
+}
+
+/// As when the kernel gives a new arena the address of one that has ended.
+TEST_P(CudaDeviceOnGpu, ReachesMemoryWhereAnotherDeviceReachedAnArenaThatHasEnded) {
+  Blocking blocking = Blocking::on_thread("test");
+  std::vector<float> place(1 << 12, 1);
+  const auto region = [&](std::uint32_t id) {
+    return Region{arena_id(Peer{0}, id), reinterpret_cast<std::byte*>(place.data()), place.size() * sizeof(float)};
+  };
+  AddressSpace other_space;
+  auto other = GetParam().make(other_space, std::chrono::seconds{20});
+  other_space.bind(region(7));
+  other->prepare(std::array{region(7).id});
+  ASSERT_TRUE(other_space.unmap(blocking, region(7).id));
+  space().bind(region(8));
+  device().prepare(std::array{region(8).id});
+  other.reset();
+  const auto stream = device().stream();
+  const Memory to = put({0});
+  stream->copy(to, {region(8).id, 0, to.size_bytes});
+  finish(*stream);
+  EXPECT_EQ(get(to), std::vector<float>{1});
+  EXPECT_TRUE(space().unmap(blocking, region(8).id));
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, CudaDeviceOnGpu, ::testing::Values(cuda_case()), contracts::case_name);
