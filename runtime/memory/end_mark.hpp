@@ -3,6 +3,7 @@
 #include <linux/futex.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>

@@ -1,10 +1,20 @@
 #include <gmock/gmock.h>
 #include <poll.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
 
 #include "tests/support/child_process.hpp"
+#include "tests/support/end_marks.hpp"
 #include "tests/transports/bootstrap_ranks.hpp"
 
 namespace troupe::testing {
@@ -232,6 +242,31 @@ TEST_F(WatchingProcesses, NoticeADeathThemselvesWhenRankZeroIsStopped) {
   two.kill_hard();
   EXPECT_TRUE(eventually([&] { return !losses.peers().empty(); }, 5s));
   EXPECT_THAT(losses.peers(), ElementsAre(2));
+}
+
+/// Of rank 1 only the thread that holds its end mark ends. Its process lives and its sockets stay open, as while the
+/// kernel takes back the memory of a process that was killed.
+TEST_F(WatchingProcesses, NameARankByItsEndMarkAlone) {
+  if (!end_marks_work()) GTEST_SKIP() << kNoEndMarks;
+  ChildProcess one{[this] {
+    close(orders_[1]);
+    const Attendance joined = join(options(1, 3));
+    if (!joined.bootstrap) return 1;
+    joined.bootstrap->watch([](Peer, const Status&) { syscall(SYS_exit, 0); });
+    report(kWatching);
+    char order = 0;
+    return read(orders_[0], &order, 1) == 1 ? 0 : 1;
+  }};
+  ChildProcess two = start(2, 3);
+  Losses losses;
+  const Attendance zero = join(options(0, 3));
+  ASSERT_TRUE(zero.status.ok()) << zero.error();
+  zero.bootstrap->watch(losses.callback());
+  ASSERT_EQ(reports(2), "ww");
+  two.kill_hard();  // rank 1 hears of it on that thread
+  ASSERT_TRUE(eventually([&] { return losses.peers().size() == 2; }, 5s));
+  EXPECT_THAT(losses.peers(), ElementsAre(2, 1));
+  EXPECT_EQ(one.wait(0s), -1);  // it lives
 }
 
 TEST_F(WatchingProcesses, ThatLeaveAndEndAreNotLost) {

@@ -1,15 +1,25 @@
 #include "runtime/memory/end_mark.hpp"
 
 #include <gmock/gmock.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
 #include <condition_variable>
+#include <csignal>
 #include <cstddef>
+#include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
+#include <thread>
+#include <vector>
 
 #include "tests/support/child_process.hpp"
+#include "tests/support/end_marks.hpp"
 
 namespace troupe::testing {
 namespace {
@@ -86,8 +96,15 @@ class HeldToTheEnd {
   alignas(EndMark::Hold) std::byte at_[sizeof(EndMark::Hold)];
 };
 
+class EndMarks : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!end_marks_work()) GTEST_SKIP() << kNoEndMarks;
+  }
+};
+
 /// The rest of the process lives on, as a process does whose memory the kernel is still taking back.
-TEST(EndMark, TellsOfTheEndOfTheThreadThatHeldIt) {
+TEST_F(EndMarks, TellOfTheEndOfTheThreadThatHeldIt) {
   const EndMark mark;
   HeldToTheEnd hold;
   std::atomic<bool> holds{false}, may_end{false};
@@ -106,7 +123,7 @@ TEST(EndMark, TellsOfTheEndOfTheThreadThatHeldIt) {
   holder.join();
 }
 
-TEST(EndMark, TellsOfAProcessThatIsKilled) {
+TEST_F(EndMarks, TellOfAProcessThatIsKilled) {
   Holder one, two;
   Reports reports;
   const EndMarkWatch watch({one.place(), two.place()}, reports.callback());
@@ -116,7 +133,7 @@ TEST(EndMark, TellsOfAProcessThatIsKilled) {
   EXPECT_THAT(reports.await(2), ElementsAre(1, 0));
 }
 
-TEST(EndMark, TellsOfAProcessThatEndsWithoutLettingGo) {
+TEST_F(EndMarks, TellOfAProcessThatEndsWithoutLettingGo) {
   Holder one;
   Reports reports;
   const EndMarkWatch watch({one.place()}, reports.callback());
@@ -124,7 +141,7 @@ TEST(EndMark, TellsOfAProcessThatEndsWithoutLettingGo) {
   EXPECT_THAT(reports.await(1), ElementsAre(0));
 }
 
-TEST(EndMark, TellsEveryoneWhoWatches) {
+TEST_F(EndMarks, TellEveryoneWhoWatches) {
   Holder one;
   std::array<Reports, 5> reports;
   std::vector<std::unique_ptr<EndMarkWatch>> watches;
@@ -134,7 +151,7 @@ TEST(EndMark, TellsEveryoneWhoWatches) {
   for (Reports& each : reports) EXPECT_THAT(each.await(1), ElementsAre(0));
 }
 
-TEST(EndMark, SaysNothingOfAProcessThatLetGoAndEnded) {
+TEST_F(EndMarks, SayNothingOfAProcessThatLetGoAndEnded) {
   Holder one, two;
   Reports reports;
   const EndMarkWatch watch({one.place(), two.place()}, reports.callback());
@@ -144,7 +161,7 @@ TEST(EndMark, SaysNothingOfAProcessThatLetGoAndEnded) {
   EXPECT_THAT(reports.await(1), ElementsAre(1));
 }
 
-TEST(EndMark, IsHeardOfByWhoWatchedBeforeItWasHeld) {
+TEST_F(EndMarks, AreHeardOfByWhoWatchedBeforeTheyWereHeld) {
   const EndMark mark;
   Reports reports;
   const EndMarkWatch watch({mark.place()}, reports.callback());
@@ -153,7 +170,7 @@ TEST(EndMark, IsHeardOfByWhoWatchedBeforeItWasHeld) {
   EXPECT_THAT(reports.await(1), ElementsAre(0));
 }
 
-TEST(EndMark, IsNotLookedForInOtherFilesOrProcessesThatAreGone) {
+TEST_F(EndMarks, AreNotLookedForInOtherFilesOrProcessesThatAreGone) {
   Holder one;
   const EndMark::Place place = one.place();
   std::array<int, 2> pipes{};
@@ -185,7 +202,7 @@ TEST(EndMark, LeavesTheRobustMutexesOfAThreadAsTheyWere) {
   pthread_mutexattr_destroy(&robust);
 }
 
-TEST(EndMark, EndsAWatchThatHasHeardNothing) {
+TEST(EndMarkWatch, EndsWhenItHasHeardNothing) {
   Holder one;
   Reports reports;
   { const EndMarkWatch watch({one.place()}, reports.callback()); }
