@@ -1,6 +1,5 @@
 #include "devices/cuda/memory_map.hpp"
 
-#include <algorithm>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -26,12 +25,15 @@ class MemoryMap::Registrations {
   /// users.
   template <class IsOver>
   void end_where(const Driver& driver, IsOver is_over) noexcept {
-    std::erase_if(users, [&](auto& entry) {
-      std::erase_if(entry.second, [&](const User& user) { return is_over(entry.first, user); });
-      if (!entry.second.empty()) return false;
-      (void)driver.mem_host_unregister(entry.first);
-      return true;
-    });
+    for (auto at = users.begin(); at != users.end();) {
+      std::erase_if(at->second, [&](const User& user) { return is_over(at->first, user); });
+      if (at->second.empty()) {
+        (void)driver.mem_host_unregister(at->first);
+        at = users.erase(at);
+      } else {
+        ++at;
+      }
+    }
   }
 };
 

@@ -1,10 +1,16 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "devices/discovery/detail/files.hpp"
 #include "devices/discovery/detail/system_files.hpp"
@@ -253,46 +259,86 @@ void add_system_files(Machine& machine, const std::string& root) {
   }
 }
 
-/// What tells a rank's job from another one: the launcher's name of it, which a shell between the launcher and the rank
-/// has, too, or else where its ranks meet.
-std::string job_of(const Environment& environment) {
-  if (const std::string space = value_of(environment, "PMIX_NAMESPACE"); !space.empty()) return space;
-  if (const std::string job = value_of(environment, "SLURM_JOB_ID"); !job.empty())
-    return text(job, '.', value_of(environment, "SLURM_STEP_ID"));
-  return text(value_of(environment, "MASTER_ADDR"), ':', value_of(environment, "MASTER_PORT"));
+namespace {
+
+/// A process with a rank's number in its environment: a rank, or what started it there, as a shell or rtrun.
+struct RankProcess {
+  std::uint32_t rank = 0;
+  std::string job;           // its name by the launcher, and where its ranks meet; equal for all ranks of a job
+  bool knows_place = false;  // it knows where they meet
+  std::int32_t parent = 0;
+  std::uint64_t size_kilobytes = 0;
+  CpuSet cpus;
+  Environment environment;
+};
+
+std::optional<RankProcess> rank_process(const std::string& folder) {
+  RankProcess process{.environment = environment_of(folder)};
+  const auto value = [&](const char* name) { return value_of(process.environment, name); };
+  const auto rank = number_of(process.environment, {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"});
+  if (!rank) return {};
+  process.rank = *rank;
+  process.knows_place = !value("MASTER_ADDR").empty() || !value("MASTER_PORT").empty();
+  process.job = text(value("PMIX_NAMESPACE"), ' ', value("SLURM_JOB_ID"), '.', value("SLURM_STEP_ID"), ' ',
+                     value("MASTER_ADDR"), ':', value("MASTER_PORT"));
+  for (const std::string& line : split(read_small_file(folder + "/status").value_or(""), '\n')) {
+    const auto after = [&](std::string_view key) { return trimmed(std::string_view{line}.substr(key.size())); };
+    if (line.starts_with("PPid:"))
+      process.parent = static_cast<std::int32_t>(leading_number(std::string{after("PPid:")}));
+    if (line.starts_with("Cpus_allowed_list:")) process.cpus = CpuSet::from_list(after("Cpus_allowed_list:"));
+    if (line.starts_with("VmRSS:"))
+      process.size_kilobytes = static_cast<std::uint64_t>(leading_number(std::string{after("VmRSS:")}));
+  }
+  return process;
 }
 
+/// By process id.
+using RankProcesses = std::map<std::int32_t, RankProcess>;
+
+/// In an allocation's shell, all programs have the shell's number and the launcher's name of the job. Those that start
+/// ranks are no ranks: they do not know where ranks meet, and a process below them does.
+void drop_starters(RankProcesses& processes) {
+  std::vector<std::int32_t> starters;
+  for (const auto& [pid, process] : processes) {
+    if (!process.knows_place) continue;
+    auto above = processes.find(process.parent);
+    for (std::size_t left = processes.size(); above != processes.end() && left > 0; --left) {
+      if (!above->second.knows_place) starters.push_back(above->first);
+      above = processes.find(above->second.parent);
+    }
+  }
+  for (const std::int32_t pid : starters) processes.erase(pid);
+}
+
+RankPlace place_of(const Machine& machine, const std::string& folder, std::int32_t pid, RankProcess process) {
+  const auto value = [&](const char* name) { return value_of(process.environment, name); };
+  RankPlace place{.rank = process.rank, .pid = pid, .cpus = std::move(process.cpus)};
+  place.numa_bytes = numa_bytes(read_small_file(folder + "/numa_maps").value_or(""));
+  place.gpu = gpu_of(machine, process.environment);
+  place.nic = value("UCX_NET_DEVICES").find(',') == std::string::npos ? value("UCX_NET_DEVICES") : "";
+  if (place.nic == "all") place.nic.clear();
+  place.transports = value("UCX_TLS");
+  return place;
+}
+
+}  // namespace
+
 void add_ranks(Machine& machine, const std::string& root) {
-  using InJob = std::pair<std::uint32_t, std::string>;  // a rank's number, and what tells its job from another one
-  std::map<InJob, RankPlace> ranks;
-  std::map<InJob, std::uint64_t> sizes;
+  RankProcesses processes;
   for (const std::string& name : names_in(root + "/proc")) {
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    const std::string folder = root + "/proc/" + name;
-    const Environment environment = environment_of(folder);
-    const auto rank = number_of(environment, {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"});
-    if (!rank) continue;
-    const InJob key{*rank, job_of(environment)};
-    RankPlace place{.rank = *rank, .pid = static_cast<std::int32_t>(leading_number(name))};
-    std::uint64_t size = 0;
-    for (const std::string& line : split(read_small_file(folder + "/status").value_or(""), '\n')) {
-      constexpr std::string_view kCpus = "Cpus_allowed_list:";
-      if (line.starts_with(kCpus)) place.cpus = CpuSet::from_list(trimmed(std::string_view{line}.substr(kCpus.size())));
-      if (line.starts_with("VmRSS:"))
-        size = static_cast<std::uint64_t>(leading_number(std::string{trimmed(line.substr(6))}));
-    }
-    // A shell and the program that it started have the same environment; the larger process is the rank.
-    if (ranks.contains(key) && sizes[key] >= size) continue;
-    place.numa_bytes = numa_bytes(read_small_file(folder + "/numa_maps").value_or(""));
-    place.gpu = gpu_of(machine, environment);
-    const auto value = [&](const char* name) { return value_of(environment, name); };
-    place.nic = value("UCX_NET_DEVICES").find(',') == std::string::npos ? value("UCX_NET_DEVICES") : "";
-    if (place.nic == "all") place.nic.clear();
-    place.transports = value("UCX_TLS");
-    sizes[key] = size;
-    ranks[key] = std::move(place);
+    if (auto process = rank_process(root + "/proc/" + name))
+      processes.emplace(static_cast<std::int32_t>(leading_number(name)), std::move(*process));
   }
-  for (auto& [key, place] : ranks) machine.ranks.push_back(std::move(place));
+  drop_starters(processes);
+  // A rank and programs that it starts have the same environment; the largest process is the rank.
+  std::map<std::pair<std::uint32_t, std::string>, RankProcesses::const_iterator> ranks;  // by number and job
+  for (auto at = processes.begin(); at != processes.end(); ++at) {
+    const auto [largest, is_new] = ranks.try_emplace({at->second.rank, at->second.job}, at);
+    if (!is_new && at->second.size_kilobytes > largest->second->second.size_kilobytes) largest->second = at;
+  }
+  for (const auto& [key, at] : ranks)
+    machine.ranks.push_back(place_of(machine, text(root, "/proc/", at->first), at->first, at->second));
 }
 
 }  // namespace troupe::detail

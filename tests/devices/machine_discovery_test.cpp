@@ -7,13 +7,17 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <vector>
 
 #include "devices/discovery/detail/cgroup.hpp"
 #include "devices/discovery/detail/nvml.hpp"
 #include "devices/discovery/detail/system_files.hpp"
 #include "devices/discovery/discovery.hpp"
+#include "runtime/base/text.hpp"
 #include "runtime/planning/machine_topology.hpp"
 #include "runtime/topology/doctor.hpp"
 #include "runtime/topology/hwloc_xml.hpp"
@@ -28,6 +32,7 @@ using namespace topology;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
 TEST(MachineDiscovery, SeesWhatAPlanSeesOfThisHost) {
   const Machine machine = discover_machine();
@@ -173,26 +178,44 @@ TEST_F(MadeUpSystem, TellsOfPortsDriversAndFirmware) {
   EXPECT_EQ(nic.interfaces[0].up, true);
 }
 
-TEST_F(MadeUpSystem, TellsOfRanksWhereTheyRunAndWhatTheyUse) {
-  Machine machine = topology::testing::two_sockets();
-  const auto process = [&](const std::string& pid, const std::string& environment, const std::string& size) {
-    put("/proc/" + pid + "/environ", environment);
-    put("/proc/" + pid + "/status", "Name:\tx\nVmRSS:\t" + size + " kB\nCpus_allowed_list:\t8-15\n");
-    put("/proc/" + pid + "/numa_maps",
-        "7f00 default anon=3 N0=2 N1=1 kernelpagesize_kB=4\n7f01 default N1=1 kernelpagesize_kB=2048\n");
+class MadeUpProcesses : public MadeUpSystem {
+ protected:
+  struct Process {
+    int pid = 0;
+    std::vector<std::string> environment;
+    int size_kilobytes = 0;
+    int parent = 1;
   };
-  const std::string rank("RANK=5\0LOCAL_RANK=2\0UCX_NET_DEVICES=mlx5_1:1\0UCX_TLS=tcp\0", 57);
-  process("40", rank, "1000");   // a shell
-  process("41", rank, "90000");  // and the program that it started
-  process("42", std::string("RANK=5\0MASTER_ADDR=127.0.0.1\0MASTER_PORT=4242\0", 46), "95000");  // of another job
-  process("43", std::string("RANK=6\0PMIX_NAMESPACE=job\0", 26), "100");  // a shell that says where the ranks meet
-  process("44", std::string("RANK=6\0PMIX_NAMESPACE=job\0MASTER_PORT=4242\0", 43), "95000");
-  process("50", std::string("HOME=/\0", 7), "5");
-  detail::add_ranks(machine, root_);
-  ASSERT_EQ(machine.ranks.size(), 3u);
-  EXPECT_EQ(machine.ranks[0].pid, 42);
-  EXPECT_EQ(machine.ranks[2].pid, 44);
-  const RankPlace& place = machine.ranks[1];
+  void add(const Process& process) {
+    const std::string folder = "/proc/" + std::to_string(process.pid);
+    std::string environment;
+    for (const std::string& entry : process.environment) environment += entry + '\0';
+    put(folder + "/environ", environment);
+    put(folder + "/status", text("Name:\tx\nPPid:\t", process.parent, "\nVmRSS:\t", process.size_kilobytes,
+                                 " kB\nCpus_allowed_list:\t8-15\n"));
+    put(folder + "/numa_maps",
+        "7f00 default anon=3 N0=2 N1=1 kernelpagesize_kB=4\n7f01 default N1=1 kernelpagesize_kB=2048\n");
+  }
+  std::vector<RankPlace> ranks() {
+    Machine machine = topology::testing::two_sockets();
+    detail::add_ranks(machine, root_);
+    return machine.ranks;
+  }
+  /// Of the ranks' processes.
+  std::vector<std::int32_t> pids() {
+    std::vector<std::int32_t> all;
+    for (const RankPlace& place : ranks()) all.push_back(place.pid);
+    return all;
+  }
+};
+
+TEST_F(MadeUpProcesses, OfARankSayWhereItRunsAndWhatItUses) {
+  const std::vector<std::string> rank{"RANK=5", "LOCAL_RANK=2", "UCX_NET_DEVICES=mlx5_1:1", "UCX_TLS=tcp"};
+  add({40, rank, 1000});   // a shell
+  add({41, rank, 90000});  // and the program that it started
+  add({50, {"HOME=/"}, 5});
+  ASSERT_EQ(ranks().size(), 1u);
+  const RankPlace place = ranks()[0];
   EXPECT_EQ(place.rank, 5u);
   EXPECT_EQ(place.pid, 41);
   EXPECT_EQ(place.cpus.list(), "8-15");
@@ -201,6 +224,40 @@ TEST_F(MadeUpSystem, TellsOfRanksWhereTheyRunAndWhatTheyUse) {
   EXPECT_EQ(place.transports, "tcp");
   EXPECT_EQ(place.numa_bytes.at(0), 8192u);
   EXPECT_EQ(place.numa_bytes.at(1), 4096u + (2 << 20));
+}
+
+TEST_F(MadeUpProcesses, OfSeveralJobsAreToldApartByTheLauncherAndByWhereRanksMeet) {
+  add({41, {"RANK=5"}, 90000});
+  add({42, {"RANK=5", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=4242"}, 95000});
+  add({43, {"PMIX_RANK=5", "PMIX_NAMESPACE=job"}, 100});
+  add({44, {"SLURM_PROCID=5", "SLURM_JOB_ID=7", "SLURM_STEP_ID=0"}, 100});
+  add({45, {"SLURM_PROCID=5", "SLURM_JOB_ID=7", "SLURM_STEP_ID=1"}, 100});
+  EXPECT_THAT(pids(), UnorderedElementsAre(41, 42, 43, 44, 45));
+}
+
+TEST_F(MadeUpProcesses, ThatStartARankAreNoRanks) {
+  const std::vector<std::string> shell{"PMIX_RANK=6", "PMIX_NAMESPACE=job"};
+  add({43, shell, 99000});
+  add({44, {"RANK=6", "PMIX_RANK=6", "PMIX_NAMESPACE=job", "MASTER_PORT=4242"}, 95000, 43});
+  add({45, {"RANK=6", "PMIX_RANK=6", "PMIX_NAMESPACE=job", "MASTER_PORT=4242"}, 5000, 44});  // that the rank started
+  EXPECT_THAT(pids(), ElementsAre(44));
+}
+
+TEST_F(MadeUpProcesses, OfTwoJobsInOneInteractiveAllocationAreAllSeen) {
+  const std::vector<std::string> shell{"SLURM_PROCID=0", "SLURM_JOB_ID=7", "SLURM_STEP_ID=0"};
+  add({60, shell, 4000});
+  for (const int job : {0, 1}) {
+    const int rtrun = 70 + 10 * job;
+    add({rtrun, shell, 20000, 60});
+    for (const int rank : {0, 1}) {
+      std::vector<std::string> environment = shell;
+      for (const std::string& more :
+           {text("RANK=", rank), std::string{"MASTER_ADDR=127.0.0.1"}, text("MASTER_PORT=", 4000 + job)})
+        environment.push_back(more);
+      add({rtrun + 1 + rank, environment, 90000, rtrun});
+    }
+  }
+  EXPECT_THAT(pids(), UnorderedElementsAre(71, 72, 81, 82));
 }
 
 TEST_F(MadeUpSystem, TellsOfSettingsAndOfGpusWithoutADeviceFile) {
