@@ -2,6 +2,7 @@
 
 #include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -113,6 +114,8 @@ void schedule(pid_t pid, int policy) {
 }
 
 TEST_F(Pause, OfARankThatHardlyFindsAProcessorEndsNothing) {
+  // The loops are as strong as programs usually are, also where the tests run with a higher priority.
+  ::setpriority(PRIO_PROCESS, 0, std::max(0, ::getpriority(PRIO_PROCESS, 0)));
   Program rtrun{folder_.rtrun(JobFolder::endless())};
   ASSERT_TRUE(rtrun.wait_until(trains, 30s)) << rtrun.out() << rtrun.err();
   const auto ranks = children_of(rtrun.pid());
