@@ -1,11 +1,23 @@
-# Finds a PMIx client library: target PMIx::pmix. Debian keeps it in a folder of its own, to which the system's folder has a link.
-# The link is better: with a folder that the system does not know, programs in a build folder have a search path, and look
-# for each library that they need in all its parts.
+# Finds a PMIx client library: target PMIx::pmix, with the library of the installation that has the header. Debian keeps
+# it in a folder of its own, to which the system's folder has a link. The link is better: with a folder that the system
+# does not know, programs in a build folder have a search path, and look for each library that they need in all its parts.
 find_package(PkgConfig QUIET)
 pkg_check_modules(PC_PMIX QUIET pmix)
 find_path(PMIx_INCLUDE_DIR pmix.h HINTS ${PC_PMIX_INCLUDE_DIRS})
-find_library(PMIx_LIBRARY pmix PATHS ${PC_PMIX_LIBRARY_DIRS})
-set(PMIx_VERSION ${PC_PMIX_VERSION})
+if(PMIx_INCLUDE_DIR AND NOT PMIx_LIBRARY)
+  cmake_path(GET PMIx_INCLUDE_DIR PARENT_PATH PMIx_FOLDER)
+  find_library(PMIx_LIBRARY pmix PATHS ${PMIx_FOLDER} PATH_SUFFIXES lib/${CMAKE_LIBRARY_ARCHITECTURE} lib64 lib NO_DEFAULT_PATH)
+  find_library(PMIx_LINK pmix)
+  file(REAL_PATH "${PMIx_LIBRARY}" PMIx_FILE)
+  file(REAL_PATH "${PMIx_LINK}" PMIx_LINKED_FILE)
+  if(PMIx_FILE STREQUAL PMIx_LINKED_FILE)
+    set_property(CACHE PMIx_LIBRARY PROPERTY VALUE ${PMIx_LINK})
+  endif()
+  mark_as_advanced(PMIx_LINK)
+endif()
+if(PMIx_INCLUDE_DIR IN_LIST PC_PMIX_INCLUDE_DIRS)
+  set(PMIx_VERSION ${PC_PMIX_VERSION})
+endif()
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(PMIx REQUIRED_VARS PMIx_LIBRARY PMIx_INCLUDE_DIR VERSION_VAR PMIx_VERSION)
 if(PMIx_FOUND AND NOT TARGET PMIx::pmix)
