@@ -101,8 +101,17 @@ TEST_F(Examples, OfAnActorInAnotherProcessCallsIt) {
   EXPECT_THAT(said_, HasSubstr("says 42"));
 }
 
+TEST_F(Examples, OfSumsInAGroupWithoutASessionAddUpEveryProcess) {
+  for (const std::uint32_t ranks : {1u, 3u}) {
+    run("sums", ranks, {});
+    const std::uint32_t sum = 999 * ranks + ranks * (ranks - 1) / 2;
+    EXPECT_THAT(said_, HasSubstr("the last sum of " + std::to_string(ranks) + " processes is " + std::to_string(sum)));
+    EXPECT_THAT(said_, HasSubstr("everything finished"));
+  }
+}
+
 TEST_F(Examples, OfEmbeddingAreShort) {
-  for (const char* name : {"hello.cpp", "own_loop.cpp", "own_model.cpp", "own_gradients.cpp", "c_loop.c"}) {
+  for (const char* name : {"hello.cpp", "sums.cpp", "own_loop.cpp", "own_model.cpp", "own_gradients.cpp", "c_loop.c"}) {
     std::ifstream source{std::string{EXAMPLE_SOURCES} + "/" + name};
     std::size_t lines = 0;
     for (std::string line; std::getline(source, line);) ++lines;
