@@ -267,7 +267,15 @@ std::optional<StepSums> JobSession::exchange(Blocking& blocking, const StepSums&
 }
 void JobSession::report(std::string_view name, double value) { current().report(name, value); }
 const std::vector<SessionTensor>& JobSession::tensors() const { return current().tensors(); }
-std::vector<float> JobSession::parameters() const { return current().parameters(); }
+std::vector<float> JobSession::parameters() const {
+  {
+    const std::lock_guard lock(mutex_);
+    TROUPE_CHECK(over_, Code::invalid,
+                 "parameters() before the end of the run, whose steps still change them: call it after run() or "
+                 "finish(); a loop of the app's own reads tensors()");
+  }
+  return current().parameters();
+}
 
 void JobSession::request_stop() noexcept {
   const std::lock_guard lock(mutex_);

@@ -65,7 +65,7 @@ class JobSession final : public Session {
 
   std::unique_ptr<Relay> relay_;  // the job's listener
   std::unique_ptr<Job> job_;
-  std::mutex mutex_;            // guards the members below; view_ when it changes
+  mutable std::mutex mutex_;    // guards the members below; view_ when it changes
   std::shared_ptr<View> view_;  // null between two views; the running thread reads it without the mutex
   std::condition_variable changed_;
   std::string reason_;           // of the rebuild that was requested

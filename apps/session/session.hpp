@@ -233,8 +233,9 @@ class Session {
   /// SessionOptions::group is the app's.
   virtual std::string machines(Blocking& blocking, Deadline deadline) = 0;
   /// The current parameters as f32, in the order of tensors(). Each tensor begins at a multiple of
-  /// Layout::kAlignElements; between tensors there are zeros. Only when run() has ended. After a failure the values are
-  /// unspecified, since the exchange may still write some.
+  /// Layout::kAlignElements; between tensors there are zeros. After a failure the values are unspecified, since the
+  /// exchange may still write some. Throws Error{invalid} until run() or finish() has returned; in a loop of the app's
+  /// own, tensors() has the parameters after each step.
   virtual std::vector<float> parameters() const = 0;
 };
 

@@ -214,6 +214,21 @@ TEST_F(SessionLoop, RefusesToReportWhatHasNoNameOfItsOwn) {
   });
 }
 
+TEST_F(SessionLoop, GivesParametersAfterTheRunAndNotBefore) {
+  run(1, scalar_options(3), [](Blocking& blocking, Session& session, std::uint32_t) {
+    Code code = Code::ok;
+    try {
+      (void)session.parameters();
+    } catch (const Error& error) {
+      code = error.code();
+    }
+    EXPECT_EQ(code, Code::invalid);
+    const RunResult result = session.finish(blocking);
+    EXPECT_FALSE(session.parameters().empty());
+    return result;
+  });
+}
+
 TEST_F(SessionLoop, LearnsTheSameBitsWhoeverDecodesItsBatches) {
   if (!ucx_available()) GTEST_SKIP() << "this build has no UCX";
   const auto alone = weights(2, {});
