@@ -161,7 +161,8 @@ std::string phase_legend(const std::set<std::string>& phases, double top) {
 std::vector<TimelineRow> read_timeline(const std::filesystem::path& file) {
   refuse_special_file(file.string());
   std::ifstream in{file};
-  TROUPE_CHECK(in.good(), Code::invalid, "cannot read the trace ", file.string());
+  TROUPE_CHECK_ERRNO(in.good(), Code::invalid, "cannot read the trace ", file.string(),
+                     ", which `rtrun --trace` writes");
   const json events = json_from(std::string{std::istreambuf_iterator<char>{in}, {}});
   TROUPE_CHECK(!events.is_discarded(), Code::corrupt, file.string(), " is not a trace: no JSON, or not all of it");
   std::map<std::uint64_t, std::string> processes;

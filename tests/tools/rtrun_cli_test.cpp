@@ -88,6 +88,7 @@ TEST(CommandLine, HasExamplesExitCodesAndEnvironmentInTheHelpOfEveryVerb) {
   }
   EXPECT_NE(parse({"--help"}).out.find("NO_COLOR"), std::string::npos);
   EXPECT_NE(parse({"completion", "--help"}).out.find("source <(rtrun completion bash)"), std::string::npos);
+  EXPECT_NE(parse({"reference", "--help"}).out.find("rtrun reference layers"), std::string::npos);
 }
 
 TEST(CommandLine, PrintsACompletionScriptAndNeedsNoFileForIt) {
@@ -125,6 +126,7 @@ TEST(CommandLine, AsksForAFileWithExitCode2) {
     EXPECT_EQ(parsed.exit_code(), 2);
     EXPECT_NE(parsed.err.find("app.toml"), std::string::npos) << parsed.err;
   }
+  EXPECT_NE(parse({"plan"}).err.find("`rtrun plan apps/mnist/app.toml`"), std::string::npos) << parse({"plan"}).err;
 }
 
 /// Exit code 2, and a message that begins with `message`.
@@ -134,15 +136,16 @@ void expect_refusal(const Parsed& parsed, const std::string& message) {
   EXPECT_EQ(parsed.err.substr(0, parsed.err.find('\n')), "rtrun: error: " + message);
 }
 
-TEST(CommandLine, NamesTheOptionOrVerbThatAMisspeltOneIsNearTo) {
+TEST(CommandLine, NamesTheOptionOrCommandThatAMisspeltOneIsNearTo) {
   expect_refusal(parse({"--reusme", "auto", "job.toml"}), "unknown option --reusme; did you mean --resume?");
   expect_refusal(parse({"job.toml", "--sets", "data.batch=50"}), "unknown option --sets; did you mean --set?");
-  expect_refusal(parse({"chekc", "job.toml"}), "unknown verb chekc; did you mean check?");
-  expect_refusal(parse({"pln"}), "unknown verb pln; did you mean plan?");
-  expect_refusal(parse({"sweep", "job.toml"}),
-                 "unknown verb sweep; the verbs are check, plan, control, timeline, reference, completion, and `rtrun "
-                 "app.toml` trains");
-  expect_refusal(parse({"--trace", "trace.json", "timelin"}), "unknown verb timelin; did you mean timeline?");
+  expect_refusal(parse({"chekc", "job.toml"}), "unknown command chekc; did you mean check?");
+  expect_refusal(parse({"pln"}), "unknown command pln; did you mean plan?");
+  expect_refusal(
+      parse({"sweep", "job.toml"}),
+      "unknown command sweep; the commands are check, plan, control, timeline, reference, completion, and `rtrun "
+      "app.toml` trains");
+  expect_refusal(parse({"--trace", "trace.json", "timelin"}), "unknown command timelin; did you mean timeline?");
 }
 
 TEST(CommandLine, SaysWhichKeyAnOptionOfOtherProgramsIs) {

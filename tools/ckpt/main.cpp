@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <map>
 #include <optional>
@@ -70,6 +71,7 @@ std::uint64_t size_of(const CheckpointManifest& manifest) {
 std::string megabytes(std::uint64_t bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6); }
 
 int list(const std::string& folder) {
+  TROUPE_CHECK(std::filesystem::is_directory(folder), Code::invalid, folder, ": there is no such folder");
   const CheckpointStore store(folder);
   const std::vector<CheckpointId> ids = store.list();
   TROUPE_CHECK(!ids.empty(), Code::invalid, folder, ": no checkpoint is in that folder");

@@ -137,7 +137,7 @@ The trace itself opens in Perfetto (ui.perfetto.dev) and in Chrome (chrome://tra
 Exit codes: 0 done, 2 no such trace or step, 3 the picture cannot be written.)";
 
 constexpr const char* kCompletionFooter =
-    R"(Completes verbs, options, and after --set the keys of app.toml and their values.
+    R"(Completes commands, options, and after --set the keys of app.toml and their values.
 
 Examples:
   source <(rtrun completion bash)                                       this bash, or in ~/.bashrc
@@ -145,6 +145,15 @@ Examples:
   rtrun completion fish > ~/.config/fish/completions/rtrun.fish         every new fish shell
 
 Exit codes: 0 done, 2 unknown shell.)";
+
+constexpr const char* kReferenceFooter =
+    R"(Prints docs/app-toml.md or docs/layers.md as this rtrun knows them.
+
+Examples:
+  rtrun reference                                       every key, its type, range, default and meaning
+  rtrun reference layers                                the kinds of layers and their attributes
+
+Exit codes: 0 done, 2 wrong use.)";
 
 /// As a TOML string.
 std::string in_quotes(const std::string& text) {
@@ -273,6 +282,7 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
       *app.add_subcommand("reference", "Print every key of app.toml, or every kind of layer, as Markdown");
   reference.add_option("PAGE", page, "app.toml or layers; default: app.toml")
       ->check(CLI::IsMember({"app.toml", "layers"}));
+  reference.footer(kReferenceFooter);
   app.require_subcommand(0, 1);
   try {
     app.parse(argc, argv);
@@ -320,7 +330,12 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
                   err);
   }
   if (line.file.empty())
-    return refuse("app.toml is required: name the configuration to use, for example `rtrun apps/mnist/app.toml`", err);
+    return refuse(text("app.toml is required: name the configuration to use, for example `rtrun ",
+                       check.parsed()  ? "check "
+                       : plan.parsed() ? "plan "
+                                       : "",
+                       "apps/mnist/app.toml`"),
+                  err);
   if (const std::string explanation = explain_typo(words); !explanation.empty()) return refuse(explanation, err);
   return line;
 }

@@ -80,11 +80,11 @@ std::string explain_first(std::string_view word, bool words_follow) {
   if (word.find_first_of("./=") != word.npos || exists(word)) return {};
   const std::string_view near = nearest_of(word, kVerbWords);
   if (near == word) return {};
-  if (!near.empty()) return fmt::format("unknown verb {0}; did you mean {1}?", word, near);
+  if (!near.empty()) return fmt::format("unknown command {0}; did you mean {1}?", word, near);
   if (!words_follow) return {};
   std::string verbs;
   for (const auto& verb : kVerbWords) verbs += fmt::format("{}{}", verbs.empty() ? "" : ", ", verb.name);
-  return fmt::format("unknown verb {}; the verbs are {}, and `rtrun app.toml` trains", word, verbs);
+  return fmt::format("unknown command {}; the commands are {}, and `rtrun app.toml` trains", word, verbs);
 }
 
 }  // namespace
