@@ -64,6 +64,7 @@ StepFacts facts_of(const DeviceState& s, const DeviceParts& parts, const BatchLe
   const Step step = batch.step;
   StepFacts facts{.step = step, .samples_before = parts.schedule.samples_before(step)};
   facts.samples = parts.schedule.global_rows(step);
+  facts.repeated = parts.schedule.computed_rows(step) - facts.samples;
   facts.last = s.last == step;
   facts.relieved = batch.relieved;
   facts.consistent = parts.schedule.evaluates(step) || detail::DeviceSaves::is_due(parts, step) ||
