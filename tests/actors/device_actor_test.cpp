@@ -659,6 +659,21 @@ TEST(DeviceActor, EndsAfterTheStepOfItsOrderWhateverTheSumsSay) {
   EXPECT_EQ(w.early_end, Step{5});
 }
 
+TEST(DeviceActor, CommitsStepsInTheirOrderThoughALaterOneIsReportedFirst) {
+  World w{steps_without_evaluation(10)};
+  const PrivateTimeline line{w.space};
+  w.begin();
+  w.exchange.late = {line.id(), 1};
+  w.give(0);
+  w.exchange.late = {};
+  w.give(1);
+  w.run_device();
+  EXPECT_THAT(w.committed, IsEmpty());
+  line.line().signal(1);
+  w.run_device();
+  EXPECT_THAT(w.committed, ElementsAre(Step{0}, Step{1}));
+}
+
 TEST(DeviceActor, SaysHowManySamplesFillUpAnEpoch) {
   World w{{.train_samples = 8, .rows = 2, .ranks = 3, .steps = 2, .scatter = Scatter::equal}};
   w.begin();
