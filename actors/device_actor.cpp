@@ -20,8 +20,9 @@ namespace {
 
 struct StepInFlight {
   Step step;
-  Lease lease;         // kept here so that its slot is returned on this thread
-  bool common = true;  // the step's sums are of all ranks
+  Lease lease;           // kept here so that its slot is returned on this thread
+  bool common = true;    // the step's sums are of all ranks
+  bool reached = false;  // its point, but perhaps not that of an earlier step
 };
 
 struct DeviceState {
@@ -64,6 +65,7 @@ StepFacts facts_of(const DeviceState& s, const DeviceParts& parts, const BatchLe
   const Step step = batch.step;
   StepFacts facts{.step = step, .samples_before = parts.schedule.samples_before(step)};
   facts.samples = parts.schedule.global_rows(step);
+  facts.repeated = parts.schedule.computed_rows(step) - facts.samples;
   facts.last = s.last == step;
   facts.relieved = batch.relieved;
   facts.consistent = parts.schedule.evaluates(step) || detail::DeviceSaves::is_due(parts, step) ||
@@ -228,6 +230,14 @@ void send_own_sums(DeviceSelf self, const DeviceParts& parts, const RankSumsRece
   if (receiver) self->send(receiver, own);
 }
 
+/// A step without a round ends on the stream alone, so it may be reported before an earlier one, whose round ends on
+/// other lines. Votes must be counted in the order of steps: ranks that know different votes when they enqueue a step
+/// would disagree on whether it is saved.
+void note_reached(DeviceState& s, Step step) {
+  const auto found = std::ranges::find(s.in_flight, step, &StepInFlight::step);
+  if (found != s.in_flight.end()) found->reached = true;
+}
+
 void on_committed(DeviceSelf self, const DeviceParts& parts, const DeviceReceivers& receivers, Step step) {
   DeviceState& s = self->state;
   const Committed committed_step{parts.exchange.view(), step, parts.exchange.total(step)};
@@ -366,12 +376,17 @@ DeviceActor::behavior_type device_actor(DeviceSelf self, DeviceParts parts, Devi
           },
           [=](const StepReached& reached) {
             if (ends_with(reached.status)) return;
-            if (const Status verdict = verdict_on(reached.step); !verdict.ok()) {
-              // If the sums are this rank's own, so is the verdict; Membership learns of it by this actor's end.
-              if (!self->state.in_flight.front().common) return self->quit(to_caf(verdict));
-              return end_by_verdict(self, receivers, verdict);
+            const auto& in_flight = self->state.in_flight;
+            note_reached(self->state, reached.step);
+            while (!in_flight.empty() && in_flight.front().reached) {
+              const Step step = in_flight.front().step;
+              if (const Status verdict = verdict_on(step); !verdict.ok()) {
+                // If the sums are this rank's own, so is the verdict; Membership learns of it by this actor's end.
+                if (!in_flight.front().common) return self->quit(to_caf(verdict));
+                return end_by_verdict(self, receivers, verdict);
+              }
+              on_committed(self, parts, receivers, step);
             }
-            on_committed(self, parts, receivers, reached.step);
             take_early(self, parts, receivers);
             enqueue_ready(self, parts);
             finish_when_done(self, parts, receivers);

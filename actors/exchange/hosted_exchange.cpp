@@ -70,9 +70,8 @@ class MessageExchange final : public HostedExchange {
     rule_ = rule;
     sums_ = sums;
     total_ = total;
-    // The parts of all ranks add up to the step's samples.
-    const std::uint64_t self = parts_.self.value;
-    taken_ = facts.samples * (self + 1) / parts_.ranks - facts.samples * self / parts_.ranks;
+    taken_ = part_of(facts.samples);
+    computed_ = part_of(facts.computed());
     ++steps_;
   }
 
@@ -83,8 +82,8 @@ class MessageExchange final : public HostedExchange {
       commit_elastic(stream, is_barrier);
     } else {
       updates_ += totals_are_common() ? 1 : parts_.ranks;
-      send_contribution(stream,
-                        {sums_, totals_are_common() ? total_ : Memory{}, memory_.gradients, is_barrier, taken_});
+      send_contribution(
+          stream, {sums_, totals_are_common() ? total_ : Memory{}, memory_.gradients, is_barrier, taken_, computed_});
       adopt(stream);
     }
     if (is_barrier) copy_other_stripes(stream);
@@ -121,6 +120,13 @@ class MessageExchange final : public HostedExchange {
   void check_not_retired(Step step) const {
     TROUPE_CHECK(!retired_.load(std::memory_order_acquire), Code::aborted, "step ", step.value,
                  ": the exchange of group ", whole_.stripe.group.value, " was retired");
+  }
+
+  /// This rank's part of a step's samples, as equal ranks divide them (SampleLedger). The parts of all ranks add up to
+  /// `samples`.
+  std::uint64_t part_of(std::uint64_t samples) const noexcept {
+    const std::uint64_t self = parts_.self.value;
+    return samples * (self + 1) / parts_.ranks - samples * self / parts_.ranks;
   }
 
   void wait_for_worker(Stream& stream) { stream.wait({parts_.line, ++read_}); }
@@ -187,7 +193,7 @@ class MessageExchange final : public HostedExchange {
   std::uint64_t read_ = 0;    // the value of the worker's line for which the stream waits
   bool at_barrier_ = false;
   Memory sums_, total_;
-  std::uint64_t taken_ = 0;  // PushRequest::taken of this step
+  std::uint64_t taken_ = 0, computed_ = 0;  // PushRequest's of this step
   std::atomic<bool> retired_{false};
 };
 

@@ -178,7 +178,7 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
     const Promise<PullReply> answer = wait_for(worker, push.next);
     const bool own_memory = landed_in_sink(worker, push.values);
     HostedStripe::Outcome outcome = hosted_->push({worker, push.sequence, push.clock, push.base_version},
-                                                  {push.sums, push.taken, std::move(push.values)});
+                                                  {push.sums, push.taken, push.computed, std::move(push.values)});
     if (own_memory) sinks_.at(worker).posted = false;
     const bool repeated = outcome.refused == Refusal::duplicate;  // the worker has not got the answer to the first one
     if (repeated) outcome.refused = Refusal::none;

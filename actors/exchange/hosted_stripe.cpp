@@ -97,10 +97,10 @@ HostedStripe::Outcome HostedStripe::perform(const HostedActions& actions) {
   return outcome;
 }
 
-RuleStep HostedStripe::rule_of(const ApplyUpdate& update, std::uint64_t taken) const {
+RuleStep HostedStripe::rule_of(const ApplyUpdate& update, std::uint64_t computed) const {
   if (elastic_alpha_) return elastic_pull(*elastic_alpha_);
   Rule rule = parts_.rule;
-  if (parts_.rate) rule.rate = parts_.rate->at(samples_, taken);
+  if (parts_.rate) rule.rate = parts_.rate->at(samples_, computed);
   rule.rate *= update.rate_scale;
   return rule_step(rule, update.version);
 }
@@ -118,9 +118,12 @@ void HostedStripe::enqueue_update(const ApplyUpdate& update, Running& running) {
   if (parts_.log) parts_.log(records);
   const Memory total = write_total(contributions);
   for (const HostedContribution& one : contributions) parts_.stream.wait(one.values.valid_from());
-  std::uint64_t taken = 0;
-  for (const HostedContribution& one : contributions) taken += one.taken;
-  const RuleStep rule = rule_of(update, taken);
+  std::uint64_t taken = 0, computed = 0;
+  for (const HostedContribution& one : contributions) {
+    taken += one.taken;
+    computed += one.computed;
+  }
+  const RuleStep rule = rule_of(update, computed);
   std::vector<Memory> values;
   for (const HostedContribution& one : contributions) values.push_back(one.values.memory());
   StripeMemory stripe = parts_.stripe;

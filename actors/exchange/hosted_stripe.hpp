@@ -36,8 +36,8 @@ struct HostedParts {
 /// What a worker pushes.
 struct HostedContribution {
   StepSums sums;
-  std::uint64_t taken = 0;  // PushRequest::taken
-  Tensor values;            // the whole stripe [count] f32
+  std::uint64_t taken = 0, computed = 0;  // PushRequest's
+  Tensor values;                          // the whole stripe [count] f32
 };
 
 /// A stripe that a shard hosts: the policy decides, the stream computes, and readers get copies, each of one version.
@@ -100,7 +100,7 @@ class HostedStripe {
 
   Status check(const HostedContribution& contribution) const;
   Outcome perform(const HostedActions& actions);
-  RuleStep rule_of(const ApplyUpdate& update, std::uint64_t taken) const;
+  RuleStep rule_of(const ApplyUpdate& update, std::uint64_t computed) const;
   void enqueue_update(const ApplyUpdate& update, Running& running);
   Memory write_total(const std::vector<HostedContribution>& contributions);
   Copy enqueue_copy(const AnswerRead& read);

@@ -227,7 +227,7 @@ void contribute(Self self, const HostedWorkerParts& parts, const Shards& shards,
     Part& part = s.parts[i];
     const Tensor values(stripe_of(own.values, part), {part.count}, DType::f32, {}, nullptr);
     ask(self, parts, shards, i, round.read.barrier,
-        PushRequest{parts.self.value, push.sequence, push.clock, push.base_version, sums, own.taken,
+        PushRequest{parts.self.value, push.sequence, push.clock, push.base_version, sums, own.taken, own.computed,
                     part.sink_there == 0 ? values : values.into({part.sink_there}),
                     read_of(self, parts, i, round.read)});
   }

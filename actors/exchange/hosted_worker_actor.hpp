@@ -14,8 +14,8 @@ struct Contribution {
   Memory sums;    // a StepSums of the contribution, read
   Memory total;   // a StepSums of all contributions in the update, written before the line is raised; may be empty
   Memory values;  // [group] f32, read: gradients, or parameters of elastic averaging; empty: only a barrier
-  bool is_barrier = false;  // the next read is a barrier: it is answered when all ranks have reached it
-  std::uint64_t taken = 0;  // PushRequest::taken
+  bool is_barrier = false;                // the next read is a barrier: it is answered when all ranks have reached it
+  std::uint64_t taken = 0, computed = 0;  // PushRequest's
 };
 /// From the device's stream to the worker: this rank's contribution to its round `round` (counted from 0) may be read.
 struct ContributionReady {

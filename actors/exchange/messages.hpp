@@ -51,6 +51,9 @@ struct PushRequest {
   /// How far it brings the learning rate's schedule, in samples of the order. Not sums.samples, in which samples may
   /// count several times or not at all: each label of a text, those that fill up an epoch, broken images.
   std::uint64_t taken = 0;
+  /// The samples in its mean gradient, by which a learning rate with scale = "linear" grows: those that fill up an
+  /// epoch too.
+  std::uint64_t computed = 0;
   Tensor values;
   PullRequest next;  // its clock is the one after the contribution's
 };
@@ -82,7 +85,8 @@ TROUPE_MESSAGE_FIELDS(JoinHosting, x.worker, x.phase)
 TROUPE_MESSAGE_FIELDS(HostingJoined, x.shard, x.clock, x.sequence, x.first, x.count)
 TROUPE_MESSAGE_FIELDS(LeaveHosting, x.worker)
 TROUPE_MESSAGE_FIELDS(PullRequest, x.worker, x.clock, x.barrier, x.into)
-TROUPE_MESSAGE_FIELDS(PushRequest, x.worker, x.sequence, x.clock, x.base_version, x.sums, x.taken, x.values, x.next)
+TROUPE_MESSAGE_FIELDS(PushRequest, x.worker, x.sequence, x.clock, x.base_version, x.sums, x.taken, x.computed, x.values,
+                      x.next)
 TROUPE_MESSAGE_FIELDS(PullReply, x.shard, x.clock, x.version, x.content, x.total, x.values, x.sink)
 TROUPE_MESSAGE_FIELDS(AskHosting)
 TROUPE_MESSAGE_FIELDS(HostingReport, x.shard, x.version, x.version_vector, x.staleness, x.staleness_unit)

@@ -236,6 +236,8 @@ JoinedJob join_job(Blocking& blocking, const SessionOptions& options, Deadline d
                         : options.make_device ? "the app brings its own device"
                                               : cuda_refusal(graph, hellos.size());
   inputs.brings_devices = static_cast<bool>(options.make_device);
+  // A run that resumes may have had another number of ranks before, and with it other steps.
+  if (settings.checkpoint.resume == "never") check_order_of_switches(settings, inputs);
   Plan plan = make_plan(settings, graph, inputs);
   if (place.rank == 0 && listener != nullptr) {
     tell_of_idle_gpus(inputs, listener);

@@ -173,7 +173,7 @@ ReportTargets View::report_targets() {
   targets.line = [this](EpochReport line) { record_->take_line(std::move(line)); };
   // The first group's, as the other figures.
   targets.rate = [this, rate = rate(settings().rule)](Step step) {
-    return rate.at(schedule_.samples_before(step), schedule_.global_rows(step) * followed_->at(step).accumulate);
+    return rate.at(schedule_.samples_before(step), schedule_.computed_rows(step) * followed_->at(step).accumulate);
   };
   targets.skipped = [this](const StepSums& total) { return is_skipped(settings().rule, total); };
   targets.total = [this](const RunTotal& total) { record_->result.total = total; };

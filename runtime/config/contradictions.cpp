@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/model/recomputation.hpp"
+
 namespace troupe::detail {
 namespace {
 
@@ -30,6 +32,7 @@ class Review {
     device_threads();
     layers();
     synchronized();
+    synchronized_again();
     texts();
     generated_text();
     patience();
@@ -228,12 +231,9 @@ class Review {
 
   /// Layers can gather values of all ranks in a step only if all ranks take the step together.
   void synchronized() {
-    const auto gathers = [](const Layer& layer) {
-      const auto* norm = std::get_if<BatchNorm>(&layer.operation);
-      return norm != nullptr && norm->synchronized;
-    };
     const auto hosts = [](const Settings::Group& group) { return any_policy(group, is_hosted); };
-    if (std::ranges::none_of(settings_.model.layers, gathers) || std::ranges::none_of(all_groups(settings_), hosts))
+    if (std::ranges::none_of(settings_.model.layers, is_synchronized) ||
+        std::ranges::none_of(all_groups(settings_), hosts))
       return;
     add("model.layers",
         text("model.layers has a batch_norm with synchronized = true, whose mean is over the batches that all ranks "
@@ -241,6 +241,19 @@ class Review {
              quoted_list(policies_that(is_hosted)),
              " ranks do not take their steps together: choose another "
              "(also in update.switch and update.group), or leave synchronized out"));
+  }
+
+  /// A layer at which all ranks wait for each other is computed once in a step. The layers of segments are known only
+  /// with the graph (check_recomputed).
+  void synchronized_again() {
+    const Settings::Cluster& cluster = settings_.cluster;
+    if (std::max(cluster.local, cluster.hosts.count_ranks()) < 2) return;
+    const std::vector<Layer>& layers = settings_.model.layers;
+    for (const std::string& one : settings_.train.recompute) {
+      const LayerRange range = find_range(layers, one).value_or(LayerRange{1, 0});
+      for (std::uint32_t l = range.first; l <= range.last; ++l)
+        if (is_synchronized(layers[l])) add("train.recompute", recomputes_synchronized(layers[l]));
+    }
   }
 
   /// Operations on images do not apply to texts.

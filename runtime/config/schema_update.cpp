@@ -100,19 +100,21 @@ std::variant<PolicySwitch, Finding> switch_of(const TomlValue& table) {
   return change;
 }
 
-/// An entry takes effect only after those before it, so one that begins earlier would be late, or never come. Entries
-/// that begin by something else are compared when data and ranks are known (check_order_of_switches).
+/// An entry takes effect only after those before it, so one that begins earlier would be late, and of two that begin
+/// at the same step only the second would ever be used. Entries that begin by something else are compared when data and
+/// ranks are known (check_order_of_switches).
 std::optional<Finding> check_switches(const TomlValue& value) {
   std::map<PolicySwitch::Trigger, std::uint64_t> last;
   for (const TomlValue& item : value.items) {
     auto found = switch_of(item);
     if (auto* finding = std::get_if<Finding>(&found)) return std::move(*finding);
     const auto& change = std::get<PolicySwitch>(found);
+    if (change.trigger == PolicySwitch::Trigger::straggler) continue;  // its ratio is no order
     std::uint64_t& before = last[change.trigger];
-    if (change.at < before) {
+    if (change.at <= before) {
       const std::string_view name = name_of(change.trigger);
       return invalid(troupe::text("has an entry with ", name, " = ", change.at, " after one with ", name, " = ", before,
-                                  "; write them in the order in which they begin"),
+                                  "; write them in the order in which they begin, each later than the one before"),
                      item.place);
     }
     before = change.at;

@@ -75,7 +75,7 @@ class PolicyExchange final : public Exchange {
                  in_progress_ ? "one is" : "none is", " in progress");
     if (parts_.rate) {
       const std::uint64_t steps = parts_.policy->policy().accumulate;  // number of steps in an update
-      rule_.rate = parts_.rate->at(facts.samples_before, facts.samples * steps);
+      rule_.rate = parts_.rate->at(facts.samples_before, facts.computed() * steps);
     }
     relieve(stream, facts);
     const bool first = !std::exchange(begun_, true);

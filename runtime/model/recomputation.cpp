@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "runtime/base/error.hpp"
 #include "runtime/base/words.hpp"
@@ -15,10 +16,10 @@ constexpr std::string_view kSegments = "segments:";
 constexpr std::string_view kTo = "..";
 
 /// The range of all layers that `name` stands for; layers between them are included.
-std::optional<LayerRange> find_layers(const Graph& graph, std::string_view name) {
+std::optional<LayerRange> find_layers(std::span<const Layer> layers, std::string_view name) {
   std::optional<LayerRange> found;
-  for (std::uint32_t l = 0; l < graph.layers().size(); ++l) {
-    const std::string_view layer = graph.layers()[l].name;
+  for (std::uint32_t l = 0; l < layers.size(); ++l) {
+    const std::string_view layer = layers[l].name;
     const bool is_inside = layer.starts_with(name) && layer.substr(name.size()).starts_with('.');
     if (layer != name && !is_inside) continue;
     if (!found) found = {l, l};
@@ -27,16 +28,22 @@ std::optional<LayerRange> find_layers(const Graph& graph, std::string_view name)
   return found;
 }
 
+/// The names of a text's first and last layers.
+std::pair<std::string_view, std::string_view> ends_of(std::string_view text_of_range) {
+  const std::size_t to = text_of_range.find(kTo);
+  if (to == text_of_range.npos) return {text_of_range, text_of_range};
+  return {text_of_range.substr(0, to), text_of_range.substr(to + kTo.size())};
+}
+
 LayerRange range_of(const Graph& graph, std::string_view text_of_range) {
   const auto find = [&](std::string_view name) {
-    const auto found = find_layers(graph, name);
+    const auto found = find_layers(graph.layers(), name);
     TROUPE_CHECK(found.has_value(), Code::invalid, "train.recompute has \"", text_of_range, "\", but model ",
                  graph.name(), " has no layer \"", name, "\" and none whose name begins with \"", name, ".\"");
     return *found;
   };
-  const std::size_t to = text_of_range.find(kTo);
-  if (to == text_of_range.npos) return find(text_of_range);
-  return {find(text_of_range.substr(0, to)).first, find(text_of_range.substr(to + kTo.size())).last};
+  const auto [from, to] = ends_of(text_of_range);
+  return {find(from).first, find(to).last};
 }
 
 /// The number of elements per sample that layers from `cut` on read from layers before it.
@@ -85,6 +92,25 @@ std::vector<LayerRange> segments_of(const Graph& graph, std::string_view number)
 }
 
 }  // namespace
+
+bool is_synchronized(const Layer& layer) noexcept {
+  const auto* norm = std::get_if<BatchNorm>(&layer.operation);
+  return norm != nullptr && norm->synchronized;
+}
+
+std::string recomputes_synchronized(const Layer& layer) {
+  return text(
+      "train.recompute has the layer ", layer.name,
+      ", in which ranks wait for each other (synchronized = true), so it is computed only once in a step; leave "
+      "it out of train.recompute, or leave synchronized out");
+}
+
+std::optional<LayerRange> find_range(std::span<const Layer> layers, std::string_view text_of_range) {
+  const auto [from, to] = ends_of(text_of_range);
+  const auto first = find_layers(layers, from), last = find_layers(layers, to);
+  if (!first || !last) return {};
+  return LayerRange{first->first, last->last};
+}
 
 std::vector<LayerRange> recomputed_ranges(const Graph& graph, std::span<const std::string> texts) {
   std::vector<LayerRange> ranges;

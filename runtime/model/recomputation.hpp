@@ -1,7 +1,9 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/model/graph.hpp"
@@ -16,5 +18,13 @@ namespace troupe {
 /// Throws Error{invalid}, which names the text, for layers that do not exist, for ranges that overlap or end before
 /// they begin, and for ranges that contain a loss.
 std::vector<LayerRange> recomputed_ranges(const Graph& graph, std::span<const std::string> texts);
+
+/// Whether ranks wait for each other in the layer (BatchNorm::synchronized).
+bool is_synchronized(const Layer& layer) noexcept;
+/// Why several ranks cannot compute such a layer again, for people.
+std::string recomputes_synchronized(const Layer& layer);
+
+/// The range that a text with names of layers stands for; nothing: there are no such layers, or it asks for segments.
+std::optional<LayerRange> find_range(std::span<const Layer> layers, std::string_view text_of_range);
 
 }  // namespace troupe

@@ -17,6 +17,7 @@
 #include "runtime/memory/arena.hpp"
 #include "runtime/memory/timeline.hpp"
 #include "runtime/model/layout.hpp"
+#include "runtime/model/recomputation.hpp"
 #include "runtime/planning/detail/activation_bytes.hpp"
 #include "runtime/planning/detail/assign_gpus.hpp"
 #include "runtime/planning/detail/choose_collectives.hpp"
@@ -702,26 +703,45 @@ void check_f16(const Plan& plan, const PlanInputs& inputs) {
                            "; write \"bf16\" or \"f32\", or give every rank a GPU (placement.device = \"cuda\")"));
 }
 
+/// With several ranks no layer that waits for all of them is computed again.
+void check_recomputed(const Graph& graph, std::size_t ranks) {
+  if (ranks < 2) return;
+  for (const LayerRange& range : graph.recomputed()) {
+    for (std::uint32_t l = range.first; l <= range.last; ++l) {
+      const Layer& layer = graph.layers()[l];
+      TROUPE_CHECK(!is_synchronized(layer), Code::invalid, recomputes_synchronized(layer));
+    }
+  }
+}
+
 }  // namespace
 
 void check_order_of_switches(const Settings& settings, const PlanInputs& inputs) {
+  struct Beginning {
+    std::string given;  // as in the settings
+    std::uint64_t step = 0;
+  };
   const Schedule schedule = schedule_of(settings, inputs, batch_changes(settings, inputs.train_samples));
-  const auto begins = [](const PolicySwitch& change) { return text(name_of(change.trigger), " = ", change.at); };
-  const auto first_step = [&](const PolicySwitch& change) {
-    if (change.trigger == PolicySwitch::Trigger::step) return change.at;
-    return schedule.steps_until(change.trigger == PolicySwitch::Trigger::samples
-                                    ? change.at
-                                    : samples_before_epoch(change.at, inputs.train_samples));
+  const auto beginning_of = [&](const PolicySwitch& change) {
+    Beginning found{text(name_of(change.trigger), " = ", change.at), change.at};
+    if (change.trigger == PolicySwitch::Trigger::step) return found;
+    found.step = schedule.steps_until(change.trigger == PolicySwitch::Trigger::samples
+                                          ? change.at
+                                          : samples_before_epoch(change.at, inputs.train_samples));
+    return found;
   };
   for (const Settings::Group& group : all_groups(settings)) {
-    const PolicySwitch* before = nullptr;
+    Beginning before{"", 0};
+    if (const std::uint64_t warm = group.update.distributed_after; warm != 0)
+      before = {text("update.distributed_after = ", warm), schedule.steps_until(warm)};
     for (const PolicySwitch& change : group.switches) {
       if (change.trigger == PolicySwitch::Trigger::straggler) continue;
-      TROUPE_CHECK(before == nullptr || first_step(*before) <= first_step(change), Code::invalid, "update.switch",
+      Beginning next = beginning_of(change);
+      TROUPE_CHECK(before.step < next.step, Code::invalid, "update.switch",
                    group.match.empty() ? "" : text(" of the group \"", group.name, "\""), " has an entry with ",
-                   begins(change), ", in this job step ", first_step(change), ", after one with ", begins(*before),
-                   ", step ", first_step(*before), "; write them in the order in which they begin");
-      before = &change;
+                   next.given, ", in this job step ", next.step, ", after ", before.given, ", step ", before.step,
+                   "; write them in the order in which they begin, each at a later step than the one before");
+      before = std::move(next);
     }
   }
 }
@@ -759,6 +779,7 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
   choose_loaders(plan, settings);
   const Layout layout = layout_of(settings, graph);
   add_groups(plan, settings, graph, layout);
+  check_recomputed(graph, plan.world_size());
   if (plan.world_size() > 1) plan.gathered_bytes = gathered_bytes(graph);
   TROUPE_CHECK(plan.gathered_bytes == 0 || !needs_of(plan).hosted, Code::invalid,
                "the model has a synchronized batch_norm, whose mean is over the batches that all ranks take in a step, "

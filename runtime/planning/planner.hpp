@@ -54,8 +54,9 @@ Layout layout_of(const Settings& settings, const Graph& graph);
 /// Error{invalid}, which names key and node, if the settings require something that the machines do not have.
 Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& inputs);
 
-/// Throws Error{invalid} if an entry of update.switch would begin before the one in front of it, in a run from the
-/// beginning: it would begin late, and the other would never be used.
+/// Throws Error{invalid} if, in a run from the beginning, an entry of update.switch would not begin later than the
+/// entry in front of it, or than the group's first policy after its synchronous start: one of the two would never be
+/// used.
 void check_order_of_switches(const Settings& settings, const PlanInputs& inputs);
 
 /// The memory that one rank will use according to the plan, in bytes. Sizes are computed only here: plans show them,

@@ -659,6 +659,32 @@ TEST(DeviceActor, EndsAfterTheStepOfItsOrderWhateverTheSumsSay) {
   EXPECT_EQ(w.early_end, Step{5});
 }
 
+TEST(DeviceActor, CommitsStepsInTheirOrderThoughALaterOneIsReportedFirst) {
+  World w{steps_without_evaluation(10)};
+  const PrivateTimeline line{w.space};
+  w.begin();
+  w.exchange.late = {line.id(), 1};
+  w.give(0);
+  w.exchange.late = {};
+  w.give(1);
+  w.run_device();
+  EXPECT_THAT(w.committed, IsEmpty());
+  line.line().signal(1);
+  w.run_device();
+  EXPECT_THAT(w.committed, ElementsAre(Step{0}, Step{1}));
+}
+
+TEST(DeviceActor, SaysHowManySamplesFillUpAnEpoch) {
+  World w{{.train_samples = 8, .rows = 2, .ranks = 3, .steps = 2, .scatter = Scatter::equal}};
+  w.begin();
+  train(w, 0, 2);
+  ASSERT_EQ(w.exchange.facts.size(), 2u);
+  EXPECT_EQ(w.exchange.facts[0].samples, 6u);
+  EXPECT_EQ(w.exchange.facts[0].repeated, 0u);
+  EXPECT_EQ(w.exchange.facts[1].samples, 2u);
+  EXPECT_EQ(w.exchange.facts[1].repeated, 1u);
+}
+
 /// Holds and orders that the view ends with step `at`, or the first one after it that leaves no round under way.
 void order_rebuild(World& w, std::uint64_t at) {
   w.actors.send(w.actor, HoldSteps{1, StepOrderKind::rebuild, {}});

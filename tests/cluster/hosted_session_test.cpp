@@ -81,7 +81,8 @@ TEST_F(HostedSession, WithoutStalenessFollowsTheScheduleOfSyncWhereEpochsAreFill
                                     "optimizer.rate.base=0.1",
                                     "optimizer.rate.schedule=\"exponential\"",
                                     "optimizer.rate.factor=0.5",
-                                    "optimizer.rate.every_samples=20"};
+                                    "optimizer.rate.every_samples=20",
+                                    "optimizer.rate.scale=\"linear\""};
   const auto sync = run_all(3, settings);
   settings.insert(settings.end(), {"update.policy=\"ssp\"", "update.staleness=0"});
   EXPECT_EQ(run_all(3, settings)[0].parameters_hash, sync[0].parameters_hash);

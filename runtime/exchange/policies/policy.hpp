@@ -99,6 +99,10 @@ struct StepFacts {
   bool consistent = false;           // a save or an evaluation follows: every gradient so far must be applied
   std::span<const Rank> relieved{};  // do no update in this step if other ranks can access their stripes
                                      // (relieved_ranks.hpp); in rank order
+  std::uint64_t repeated = 0;        // samples that ranks compute besides, to fill up an epoch (Scatter::equal)
+
+  /// The samples that all ranks compute: those of the step's mean gradient.
+  std::uint64_t computed() const noexcept { return samples + repeated; }
 };
 
 /// Actions of one step for a group whose policy exchanges in rounds; executed in the order of the fields.

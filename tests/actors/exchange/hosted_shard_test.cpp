@@ -37,8 +37,10 @@ class HostedShards : public ::testing::Test {
     self->wait_for(shard);
   }
 
-  void host(std::unique_ptr<HostedPolicy> policy, Rule rule = {.kind = RuleKind::sgd, .rate = 1}) {
+  void host(std::unique_ptr<HostedPolicy> policy, Rule rule = {.kind = RuleKind::sgd, .rate = 1},
+            std::optional<RateSchedule> rate = {}) {
     HostedParts parts{.stream = *stream, .space = space, .arena = *arena, .shard = 7, .stripe = stripe, .rule = rule};
+    parts.rate = rate;
     parts.log = [this](std::span<const AppliedRecord> records) {
       log.insert(log.end(), records.begin(), records.end());
     };
@@ -114,6 +116,17 @@ TEST_F(HostedShards, ApplyAContributionAndAnswerWithWhatItMade) {
   EXPECT_EQ(pulled->clock, 1u);
   EXPECT_EQ(pulled->total.samples, 2u);
   EXPECT_THAT(log, ElementsAre(AppliedRecord{.sequence = 1, .clock = 0, .base = 0, .shard = 7, .worker = 0}));
+}
+
+TEST_F(HostedShards, ScaleTheRateWithTheSamplesOfAContributionAlsoWhereItsRankTakesNoneOfTheOrder) {
+  host(make_plain_hosted_policy({.kind = PolicyKind::async}, 2), {.kind = RuleKind::sgd},
+       RateSchedule{1, {.linear = true, .reference_batch = 4}, {}});
+  join(1);
+  PushRequest push = push_of(0, 0, 0, 1);
+  push.computed = push.sums.samples;
+  const auto pulled = ask<PullReply>(std::move(push));
+  ASSERT_TRUE(pulled) << why.text();
+  EXPECT_EQ(values_of(pulled->values), std::vector<float>(kElements, 0.75F)) << "1 - 2 / 4 * 1 / 2 samples";
 }
 
 TEST_F(HostedShards, ApplyAContributionThatIsSentTwiceOnceAndAnswerBothTimes) {

@@ -449,6 +449,8 @@ inline const std::vector<WrongConfiguration>& wrong_configurations() {
       {"[update]\nswitch = [{ at_step = 5 }]\n", {"app.toml:2:11: update.switch has an entry with no policy"}},
       {"[update]\nswitch = [{ at_step = 5, policy = \"local_sgd\" }, { at_step = 4, policy = \"sync\" }]\n",
        {"app.toml:2:50: update.switch has an entry with at_step = 4 after one with at_step = 5", "in the order"}},
+      {"[update]\nswitch = [{ at_step = 5, policy = \"local_sgd\" }, { at_step = 5, policy = \"sync\" }]\n",
+       {"app.toml:2:50: update.switch has an entry with at_step = 5 after one with at_step = 5", "later than the one"}},
       {"[update]\nswitch = [{ at_epoch = 3, policy = \"local_sgd\" }, { at_step = 4, policy = \"ssp\" }, { at_epoch = "
        "2, "
        "policy = \"sync\" }]\n",

@@ -122,6 +122,20 @@ TEST(ConfigLayers, SynchronizedOverRanksAreRefusedWhereRanksDoNotTakeTheirStepsT
   EXPECT_EQ(refusal_of_layers(list + "\n[update]\npolicy = \"local_sgd\""), "accepted");
 }
 
+TEST(ConfigLayers, SynchronizedOverRanksAreRefusedWhereSeveralRanksWouldComputeThemAgain) {
+  const std::string list = R"([{ kind = "batch_norm", synchronized = true, name = "b.norm" }, { kind = "dense",
+    name = "b.dense", units = 10 }, { kind = "dense", name = "top", units = 10 }])";
+  const auto answer = [&](const char* range, const char* nodes) {
+    return refusal_of_layers(text(list, "\n[train]\nrecompute = [\"", range, "\"]\n[cluster]\n", nodes));
+  };
+  for (const char* const range : {"b", "b.norm", "b.norm..top"}) {
+    EXPECT_THAT(answer(range, "nodes = \"local:2\""), HasSubstr("the layer b.norm, in which ranks wait")) << range;
+    EXPECT_THAT(answer(range, "nodes = [\"one:1\", \"two:1\"]"), HasSubstr("the layer b.norm")) << range;
+    EXPECT_EQ(answer(range, "nodes = \"local:1\""), "accepted") << range;
+  }
+  EXPECT_EQ(answer("b.dense..top", "nodes = \"local:2\""), "accepted");
+}
+
 TEST(ConfigLayers, StandInsteadOfARegisteredModel) {
   EXPECT_THAT(
       refusal_of_layers("[{ kind = \"dense\", units = 10 }]\nunits = [500]"),

@@ -429,6 +429,20 @@ TEST_F(RoundExchangeTest, ScalesTheRateWithTheSamplesOfAnUpdateWhichAccumulation
   }
 }
 
+TEST_F(RoundExchangeTest, ScalesTheRateWithSamplesThatFillUpAnEpochToo) {
+  const auto exchange =
+      make_policy_exchange({.communicator = &communicator_,
+                            .rule = {.kind = RuleKind::sgd, .rate = 8},
+                            .policy = std::make_unique<PolicySequence>(std::vector<PolicyPhase>{{}}, 2),
+                            .buckets = {bucket_},
+                            .memory = {.gradients = gradients_, .mine = {StripeMemory{}}},
+                            .rate = RateSchedule{8, {.linear = true, .reference_batch = 50}, {}}});
+  exchange->begin(stream_, {.step = Step{0}, .samples = 70, .repeated = 5}, sums_, total_);
+  exchange->contribute(stream_, bucket_);
+  exchange->commit(stream_);
+  EXPECT_EQ(communicator_.rule.rate, 12.0F);
+}
+
 TEST_F(RoundExchangeTest, HandsItsPartOfTheBucketToTheCommunicatorWithTheRuleOfThisUpdate) {
   exchange_->begin(stream_, {.step = Step{6}}, sums_, total_);
   exchange_->contribute(stream_, bucket_);

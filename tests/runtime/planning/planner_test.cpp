@@ -325,13 +325,14 @@ TEST(Planner, SwitchesThatBeginByDifferentNumbersAreComparedByTheirSteps) {
   PlanInputs inputs = inputs_of({node("a", 2)}, {2});
   inputs.train_samples = 1000;  // 10 steps an epoch
   const auto check = [&] { check_order_of_switches(settings, inputs); };
-  for (const auto& [first, second, fits] : {std::tuple{PolicySwitch{step, 20}, PolicySwitch{epoch, 3}, true},
+  for (const auto& [first, second, fits] : {std::tuple{PolicySwitch{step, 19}, PolicySwitch{epoch, 3}, true},
+                                            std::tuple{PolicySwitch{step, 20}, PolicySwitch{epoch, 3}, false},
                                             std::tuple{PolicySwitch{step, 21}, PolicySwitch{epoch, 3}, false},
                                             std::tuple{PolicySwitch{epoch, 3}, PolicySwitch{step, 19}, false},
-                                            std::tuple{PolicySwitch{epoch, 3}, PolicySwitch{samples, 2000}, true},
-                                            std::tuple{PolicySwitch{epoch, 3}, PolicySwitch{samples, 1900}, false},
-                                            std::tuple{PolicySwitch{samples, 1801}, PolicySwitch{step, 19}, true},
-                                            std::tuple{PolicySwitch{samples, 1801}, PolicySwitch{step, 18}, false}}) {
+                                            std::tuple{PolicySwitch{epoch, 3}, PolicySwitch{samples, 2001}, true},
+                                            std::tuple{PolicySwitch{epoch, 3}, PolicySwitch{samples, 2000}, false},
+                                            std::tuple{PolicySwitch{samples, 1801}, PolicySwitch{step, 20}, true},
+                                            std::tuple{PolicySwitch{samples, 1801}, PolicySwitch{step, 19}, false}}) {
     settings.switches = {first, PolicySwitch{.trigger = straggler, .ratio = 2, .policy = {}}, second};
     if (fits)
       EXPECT_NO_THROW(check());
@@ -340,12 +341,34 @@ TEST(Planner, SwitchesThatBeginByDifferentNumbersAreComparedByTheirSteps) {
   }
   settings.switches = {{step, 21}, {epoch, 3}};
   EXPECT_THAT(failure(check, Code::invalid),
-              HasSubstr("update.switch has an entry with at_epoch = 3, in this job step 20, after one with at_step = "
-                        "21, step 21; write them"));
+              HasSubstr("update.switch has an entry with at_epoch = 3, in this job step 20, after at_step = 21, step "
+                        "21; write them"));
+  settings.switches = {{step, 5}};
+  EXPECT_NO_THROW(check());
+  settings.update = {.kind = PolicyKind::local_sgd, .distributed_after = 500};
+  EXPECT_THAT(failure(check, Code::invalid),
+              HasSubstr("at_step = 5, in this job step 5, after update.distributed_after = 500, step 5;"));
+  settings.update = {};
+  settings.switches = {{step, 21}, {epoch, 3}};
   settings.groups = {
       {.name = "biases", .match = {"*.bias"}, .update = {}, .compression = {}, .switches = {}, .rule = {}}};
   std::swap(settings.switches, settings.groups[0].switches);
   EXPECT_THAT(failure(check, Code::invalid), HasSubstr("update.switch of the group \"biases\" has an entry"));
+}
+
+TEST(Planner, RefusesThatSeveralRanksComputeAgainWhatTheyWaitForTogether) {
+  Graph graph{"norms",
+              Shape{{8}},
+              DType::f32,
+              {{"l1", Dense{16}},
+               {"norm", BatchNorm{.synchronized = true}},
+               {"l2", Dense{10}},
+               {"loss", SoftmaxCrossEntropy{}}}};
+  graph.recompute({{0, 1}});
+  const auto plan = [&](std::uint32_t ranks) { make_plan(Settings{}, graph, inputs_of({node("a", 2)}, {ranks})); };
+  EXPECT_NO_THROW(plan(1));
+  EXPECT_THAT(failure([&] { plan(2); }, Code::invalid),
+              HasSubstr("train.recompute has the layer norm, in which ranks"));
 }
 
 TEST(Planner, ASwitchAtAnEpochThatNoRunReachesDoesNotBeginEarlier) {
