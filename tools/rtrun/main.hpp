@@ -5,9 +5,9 @@
 
 #include "tools/rtrun/cli.hpp"
 
-// rtrun is two programs with the same main(). `rtrun` itself (rtrun.cpp) answers questions and launches ranks; it links no
-// library that only ranks need (CAF, oneDNN, UCX, PMIx, OpenSSL), since loading those takes most of the time of a start.
-// `rtrun-rank` (rtrun_rank.cpp), in the same folder, is one rank of a job.
+// rtrun is two programs with the same main(). `rtrun` itself (rtrun.cpp) answers questions and launches ranks; it links
+// no library that only ranks need (CAF, oneDNN, UCX, PMIx, OpenSSL), since loading those takes most of the time of a
+// start. `rtrun-rank` (rtrun_rank.cpp), in the same folder, is one rank of a job.
 namespace troupe::rtrun {
 
 /// Does what the command line says, which each of the two programs defines for itself. `arguments`: all words of the

@@ -48,8 +48,8 @@ Configuration read_job(Blocking& blocking, const CommandLine& line);
 /// checkpoint.resume.
 void check_resume(const std::string& resume);
 
-/// Makes the folders into which a run of `ranks` writes: it must not begin if it cannot write its results. Checkpoints are
-/// written `with_rank_zero`: where rank 0 is. Throws Error{environment}.
+/// Makes the folders into which a run of `ranks` writes: it must not begin if it cannot write its results. Checkpoints
+/// are written `with_rank_zero`: where rank 0 is. Throws Error{environment}.
 void prepare_folders(const Settings& settings, std::uint32_t ranks, bool with_rank_zero);
 
 /// The path of a run's page.

@@ -1,5 +1,5 @@
-// The program rtrun: answers questions about a configuration or a run, or launches the ranks of a job and waits for them. A
-// process that is to be a rank goes on as rtrun-rank.
+// The program rtrun: answers questions about a configuration or a run, or launches the ranks of a job and waits for
+// them. A process that is to be a rank goes on as rtrun-rank.
 
 #include <signal.h>
 
@@ -120,21 +120,12 @@ constexpr std::chrono::minutes kAnswer{10};
 int control(const CommandLine& line) {
   Blocking blocking = Blocking::on_thread("main");
   const ControlAnswer answer = ask_run(blocking, line.run, line.request, Deadline::after(kAnswer));
-  if (!answer.done) return failed(answer.text, 1, false);
+  if (!answer.done) {
+    say_error(answer.text);
+    return 1;
+  }
   std::cout << answer.text << (answer.text.ends_with('\n') ? "" : "\n");
   return printed();
-}
-
-int timeline(const CommandLine& line) {
-  const std::vector<report::TimelineRow> rows = report::read_timeline(line.file);
-  const std::string picture = report::step_timeline(rows, line.step.value_or(report::middle_step(rows).value_or(0)));
-  std::filesystem::path out = line.picture;
-  if (out.empty()) out = std::filesystem::path{line.file}.replace_extension(".svg");
-  NewFile file{out.string()};
-  file.write(std::as_bytes(std::span{picture}));
-  file.publish();
-  if (!file.in_place()) std::cout << out.string() << '\n' << std::flush;
-  return 0;
 }
 
 int timeline(const CommandLine& line) {
