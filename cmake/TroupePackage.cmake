@@ -2,8 +2,8 @@
 # the component `runtime`. Libraries and headers are another component, which is not in it.
 include(GNUInstallDirs)
 
-set_property(GLOBAL APPEND PROPERTY TROUPE_INSTALLED rtrun rttopo ckpt rtbench)
-install(TARGETS rtrun rttopo ckpt rtbench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
+set_property(GLOBAL APPEND PROPERTY TROUPE_INSTALLED rtrun rtrun-rank rttopo ckpt rtbench)
+install(TARGETS rtrun rtrun-rank rttopo ckpt rtbench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
 install(FILES ${PROJECT_SOURCE_DIR}/apps/mnist/app.toml DESTINATION ${CMAKE_INSTALL_DATADIR}/troupe COMPONENT runtime)
 install(PROGRAMS ${PROJECT_SOURCE_DIR}/tools/get-data ${PROJECT_SOURCE_DIR}/tools/make-shards DESTINATION ${CMAKE_INSTALL_DATADIR}/troupe COMPONENT runtime)
 install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)

@@ -102,6 +102,8 @@ function(troupe_add_program name)
   add_executable(${name} ${arg_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE troupe_build_flags ${arg_LIBS})
+  # Loading a library takes up to a millisecond: only those that the program uses, not all that its parts could use.
+  target_link_options(${name} PRIVATE LINKER:--as-needed)
   if(arg_COLD)
     troupe_compile_cold(${name})
   endif()

@@ -100,6 +100,18 @@ TEST_F(RunSeen, HasItsFailureOnThePageAndLastOnStderrWhenRankZeroIsKilled) {
   EXPECT_THAT(page(), AllOf(HasSubstr("Failed</b>: rank 0 (process "), Not(HasSubstr("http-equiv=\"refresh\""))));
 }
 
+TEST_F(RunSeen, NamesTheProgramOfRanksThatIsNotBesideIt) {
+  const std::filesystem::path alone = folder_.path() / "rtrun";
+  std::filesystem::copy_file(RTRUN_PROGRAM, alone);
+  for (const char* nodes : {"cluster.nodes=local:1", "cluster.nodes=local:2"}) {
+    ProgramStart start = folder_.rtrun({"--set", nodes});
+    start.arguments.front() = alone;
+    const Ended ended = run(start);
+    EXPECT_EQ(ended.exit_code, 3) << ended.err;
+    EXPECT_THAT(ended.err, AllOf(HasSubstr(alone.string() + "-rank"), HasSubstr("install both again")));
+  }
+}
+
 TEST_F(RunSeen, PrintsEventsAndNothingElseAsJson) {
   auto arguments = JobFolder::short_run();
   arguments.emplace_back("--json");

@@ -105,6 +105,7 @@ TEST_F(OpenMpiPlace, IsReadWithTheMasterThatWasGiven) {
 }
 
 TEST_F(OpenMpiPlace, OfManyRanksIsAnErrorWhereNothingTellsOfRankZero) {
+  EXPECT_TRUE(has_launcher());
   try {
     launch_place_from_environment();
     FAIL() << "each rank would have run alone";
@@ -117,6 +118,7 @@ TEST_F(OpenMpiPlace, OfManyRanksIsAnErrorWhereNothingTellsOfRankZero) {
 TEST_F(OpenMpiPlace, OfOneRankAloneIsNone) {
   set("OMPI_COMM_WORLD_RANK", "0");
   set("OMPI_COMM_WORLD_SIZE", "1");
+  EXPECT_FALSE(has_launcher());
   EXPECT_EQ(launch_place_from_environment(), std::nullopt);
 }
 

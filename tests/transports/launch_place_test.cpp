@@ -73,8 +73,15 @@ TEST_F(LaunchPlaceTest, IsReadFromTheEnvironment) {
   EXPECT_THAT(place->found_in, HasSubstr("MASTER_ADDR"));
 }
 
+TEST_F(LaunchPlaceTest, IsAnnouncedByALauncherWhateverItsValuesAre) {
+  set("RANK", "many");
+  unsetenv("MASTER_PORT");
+  EXPECT_TRUE(has_launcher());
+}
+
 TEST_F(LaunchPlaceTest, IsAbsentWithoutARank) {
   unsetenv("RANK");
+  EXPECT_FALSE(has_launcher());
   EXPECT_EQ(launch_place_from_environment(), std::nullopt);
 }
 

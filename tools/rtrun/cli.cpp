@@ -235,7 +235,7 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   std::string trace;
   app.add_option("--trace", trace, "Write a trace of the run, in the JSON of Chrome's tracing and Perfetto")
       ->type_name("FILE");
-  app.add_flag("--version", version, "Print the versions of troupe and of the libraries that it uses");
+  app.add_flag("--version", version, "Print the versions of troupe and of the libraries that it was built with");
   app.add_flag("-q,--quiet", line.quiet, "No header, table or progress: only the last line, warnings and errors");
   app.add_flag("--json", line.json, "Print one JSON object per line on stdout, and nothing else there");
   add_common(app, line);

@@ -22,6 +22,7 @@
 #include "tools/rtrun/line_forwarder.hpp"
 #include "tools/rtrun/messages.hpp"
 #include "tools/rtrun/program.hpp"
+#include "tools/rtrun/rank_program.hpp"
 #include "tools/rtrun/remote.hpp"
 #include "tools/rtrun/spawn.hpp"
 #include "transports/ucx/ucx_transport.hpp"
@@ -168,8 +169,10 @@ class Job {
 
   RankStart start_here(std::uint32_t rank, const Rendezvous& rendezvous, const Fd& secret) const {
     RankStart start;
-    start.arguments = options_.arguments;
-    if (!options_.program.empty()) {
+    if (options_.program.empty()) {
+      start.program = rank_program();
+      start.arguments = options_.arguments;
+    } else {
       start.program = find_program(options_.program.front());
       start.arguments = options_.program;
       start.own_program = false;

@@ -6,15 +6,20 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <string_view>
 
 #include "apps/session/run_log.hpp"
 #include "apps/session/session.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/fd.hpp"
 #include "runtime/base/new_file.hpp"
+#include "runtime/base/trace.hpp"
 #include "runtime/base/words.hpp"
+#include "runtime/checkpoint/store.hpp"
+#include "runtime/planning/planner.hpp"
 #include "tools/rtrun/messages.hpp"
 #include "tools/terminal/terminal.hpp"
 
@@ -100,6 +105,52 @@ void check_address_space() {
   TROUPE_CHECK(limit.rlim_cur >= kLeast, Code::environment, "a process may have ", limit.rlim_cur >> 10,
                " KiB of addresses here (ulimit -v), and a rank needs at least ", kLeast >> 10,
                " in addition to its model and data; set `ulimit -v unlimited`, and limit memory by a control group");
+}
+
+void check_resume(const std::string& resume) {
+  if (resume == "never" || resume == "auto") return;
+  try {
+    check_holds_checkpoint(resume);
+  } catch (const Error& error) {
+    fail(error.code() == Code::corrupt ? Code::invalid : error.code(),
+         text("--resume (checkpoint.resume): ", error.what(),
+              error.code() == Code::corrupt ? "; --resume auto resumes from the newest complete checkpoint" : ""));
+  }
+}
+
+std::string report_file(const Settings& settings) { return settings.report.dir + "/report.html"; }
+
+bool tells_the_end() {
+  for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"}) {
+    const char* const rank = std::getenv(name);
+    if (rank != nullptr && std::string_view{rank} != "0") return false;
+  }
+  return std::getenv("TROUPE_LISTEN_FD") == nullptr && std::getenv("TROUPE_SECRET_STDIN") == nullptr;
+}
+
+void prepare_folders(const Settings& settings, std::uint32_t ranks, bool with_rank_zero) {
+  prepare_report(settings.report.dir, ranks);
+  if (with_rank_zero && settings.checkpoint.every_steps != 0)
+    prepare_folder(checkpoint_folder(settings), "checkpoint.dir");
+  if (!with_rank_zero || settings.report.trace.empty()) return;
+  refuse_special_file(settings.report.trace);
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    const std::string part = trace_part(settings.report.trace, rank);
+    refuse_special_file(part);
+    std::remove(part.c_str());  // of a killed run: the parts that are there at the end are joined
+  }
+  const std::filesystem::path folder = std::filesystem::path{settings.report.trace}.parent_path();
+  prepare_folder(folder.empty() ? "." : folder.string(), "the folder of report.trace");
+}
+
+Configuration read_job(Blocking& blocking, const CommandLine& line) {
+  Configuration configuration = read_configuration(line.file, line.overrides);
+  if (line.verb == Verb::train && line.program.empty()) {
+    check_address_space();
+    check_file_size();
+  }
+  check_folders(blocking, configuration);
+  return configuration;
 }
 
 }  // namespace troupe::rtrun

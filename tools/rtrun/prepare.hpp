@@ -6,6 +6,7 @@
 #include "runtime/base/folder_lock.hpp"
 #include "runtime/config/config.hpp"
 #include "runtime/data/find_data.hpp"
+#include "tools/rtrun/cli.hpp"
 
 namespace troupe::rtrun {
 
@@ -38,5 +39,23 @@ void check_address_space();
 /// Checks that files may be as large as the memory that UCX shares. Throws Error{environment} with the limit and the
 /// cure.
 void check_file_size();
+
+/// Reads the configuration that the command line names, and checks that its file systems answer; before a training also
+/// the limits of this process. Throws Error.
+Configuration read_job(Blocking& blocking, const CommandLine& line);
+
+/// Refuses a folder without a checkpoint before any rank is started, so that the message stands alone. `resume` is
+/// checkpoint.resume.
+void check_resume(const std::string& resume);
+
+/// Makes the folders into which a run of `ranks` writes: it must not begin if it cannot write its results. Checkpoints
+/// are written `with_rank_zero`: where rank 0 is. Throws Error{environment}.
+void prepare_folders(const Settings& settings, std::uint32_t ranks, bool with_rank_zero);
+
+/// The path of a run's page.
+std::string report_file(const Settings& settings);
+
+/// Whether this process reports how the job ended: it started the whole job, or another launcher made it rank 0.
+bool tells_the_end();
 
 }  // namespace troupe::rtrun

@@ -13,6 +13,7 @@
 #include "tools/rtrun/control_server.hpp"
 #include "tools/rtrun/job.hpp"
 #include "tools/rtrun/messages.hpp"
+#include "tools/rtrun/prepare.hpp"
 #include "tools/terminal/terminal.hpp"
 
 namespace troupe::rtrun {
@@ -102,8 +103,6 @@ std::unique_ptr<ControlServer> take_requests(Session& session, const Settings& s
 }
 
 }  // namespace
-
-std::string report_file(const Settings& settings) { return settings.report.dir + "/report.html"; }
 
 int run_rank(Blocking& blocking, SignalThread& signals, const CommandLine& line, const Configuration& configuration,
              const DataPlace& data, std::optional<LaunchPlace> place) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <optional>
-#include <string>
 
 #include "runtime/base/blocking.hpp"
 #include "runtime/config/config.hpp"
@@ -17,8 +16,5 @@ namespace troupe::rtrun {
 /// Error if the job cannot start, or fails.
 int run_rank(Blocking& blocking, SignalThread& signals, const CommandLine& line, const Configuration& configuration,
              const DataPlace& data, std::optional<LaunchPlace> place);
-
-/// The path of a run's page.
-std::string report_file(const Settings& settings);
 
 }  // namespace troupe::rtrun

@@ -4,7 +4,7 @@
 
 namespace troupe::rtrun {
 
-/// The versions of troupe and of the libraries that it uses, one per line.
+/// The version of troupe and those of the libraries that it was built with, one per line; loads none of them.
 std::string version_text();
 /// The version of the oneDNN library in use; empty in a build without oneDNN.
 std::string onednn_version();

@@ -44,6 +44,9 @@ struct LaunchPlace {
 /// called it.
 std::optional<LaunchPlace> launch_place_from_environment(Clock::duration patience = std::chrono::seconds{60});
 
+/// Whether the environment says that a launcher gives this process a place. Reads no secret, and asks no server.
+bool has_launcher() noexcept;
+
 /// The description of a process: the first message between peers after both have proved that they know the secret.
 struct Hello {
   std::uint32_t rank = 0;

@@ -13,6 +13,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/base/words.hpp"
 #include "transports/bootstrap/bootstrap.hpp"
+#include "transports/bootstrap/detail/launcher.hpp"
 #include "transports/bootstrap/detail/pmix.hpp"
 
 namespace troupe {
@@ -117,26 +118,16 @@ LaunchPlace place_from(const Names& names, Deadline deadline) {
   return place;
 }
 
-/// Whether a launcher's PMIx server expects this process.
-bool has_pmix_server() {
-  if (!is_set("PMIX_RANK") || !is_set("PMIX_NAMESPACE")) return false;
-  constexpr std::string_view kServer = "PMIX_SERVER_URI";
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    if (std::string_view{*entry}.substr(0, kServer.size()) == kServer) return true;  // PMIX_SERVER_URI2, ...41
-  }
-  return false;
-}
-
 }  // namespace
 
 std::optional<LaunchPlace> launch_place_from_environment(Clock::duration patience) {
   const Deadline deadline = Deadline::after(patience);
-  if (is_set(kPlainNames.rank)) return place_from(kPlainNames, deadline);
-  const bool open_mpi = is_set(kOpenMpiNames.rank);
-  if (open_mpi && is_set("MASTER_ADDR") && is_set("MASTER_PORT")) return place_from(kOpenMpiNames, deadline);
-  if (has_pmix_server()) return bootstrap::place_from_pmix(given_secret(), deadline);
-  if (open_mpi && number<std::uint32_t>(kOpenMpiNames, kOpenMpiNames.world_size, 1, ~0u) > 1)
-    return place_from(kOpenMpiNames, deadline);  // its error names what is missing
+  switch (bootstrap::find_launcher()) {
+    case bootstrap::Launcher::plain: return place_from(kPlainNames, deadline);
+    case bootstrap::Launcher::open_mpi: return place_from(kOpenMpiNames, deadline);
+    case bootstrap::Launcher::pmix: return bootstrap::place_from_pmix(given_secret(), deadline);
+    case bootstrap::Launcher::none: break;
+  }
   return std::nullopt;
 }
 
