@@ -14,6 +14,12 @@ struct ConvolutionWeights {
   std::size_t groups() const noexcept { return filters / kFilters; }
 };
 
+/// f32 weights with neighbouring filters: [filters / filters of a block, channels / channels of a block, taps, channels
+/// of a block, filters of a block]. Filters of a block are a multiple of 16; both numbers divide those of the weights.
+struct FilterBlocks {
+  std::size_t filters = 0, channels = 0;
+};
+
 /// Copies 16 filters, those of `group`, between that layout and one of oneDNN's. oneDNN's own copies move an element at
 /// a time.
 struct WeightLayoutKernels {
@@ -24,6 +30,12 @@ struct WeightLayoutKernels {
   /// exchanged if `channels_first`.
   void (*to_pairs_of_filters)(const ConvolutionWeights& of, std::size_t group, bool channels_first,
                               const std::uint16_t* from, std::uint16_t* to);
+  void (*to_filters)(const ConvolutionWeights& of, std::size_t group, const FilterBlocks& blocks, const float* from,
+                     float* to);
+  /// To f32 [filters / 16, channels / 16, taps, 16, 16], channels in the end; the first two are exchanged if
+  /// `channels_first`.
+  void (*to_channels)(const ConvolutionWeights& of, std::size_t group, bool channels_first, const float* from,
+                      float* to);
   /// From f32 [filters / 16, channels / 16, taps, 16, 16], filters in the end.
   void (*from_blocks)(const ConvolutionWeights& of, std::size_t group, const float* from, float* to);
 };
