@@ -9,6 +9,7 @@ namespace troupe::cpu {
 /// to kMostTaps. Filters are whole blocks of 16, channels of 32.
 struct ConvolutionWeights {
   std::size_t filters = 0, channels = 0, taps = 0;
+  std::size_t row = channels * taps;  // elements from one filter to the next, more than these if channels are left out
   static constexpr std::size_t kFilters = 16, kChannels = 32, kMostTaps = 9;
 
   std::size_t groups() const noexcept { return filters / kFilters; }

@@ -33,9 +33,9 @@ inline __m512i pair_of(const Vector* words, std::size_t low, std::size_t high) {
 void to_pairs_of_channels(const Of& of, std::size_t group, std::size_t block, const std::uint16_t* from,
                           std::uint16_t* to) {
   constexpr std::size_t kPairs = Of::kChannels / 2;
-  const std::size_t taps = of.taps, pairs = of.channels / 2, row = pairs * taps, filter = group * kLanes;
-  const auto* const rows = reinterpret_cast<const Word*>(from + filter * of.channels * taps);
-  Word* const first = reinterpret_cast<Word*>(to) + filter / block * block * row + filter % block;
+  const std::size_t taps = of.taps, pairs = of.channels / 2, row = of.row / 2, filter = group * kLanes;
+  const auto* const rows = reinterpret_cast<const Word*>(from + filter * of.row);
+  Word* const first = reinterpret_cast<Word*>(to) + filter / block * block * pairs * taps + filter % block;
   Vector words[kPairs * Of::kMostTaps];
   for (std::size_t pair = 0; pair < pairs; pair += kPairs) {
     for (std::size_t tile = 0; tile < taps; ++tile) {
@@ -81,13 +81,13 @@ void to_pairs_of_filters(const Of& of, std::size_t group, bool channels_first, c
 
 /// The weights of a filter are words in the order of channels and, of each of these, taps.
 void to_filters(const Of& of, std::size_t group, const FilterBlocks& blocks, const float* from, float* to) {
-  const std::size_t taps = of.taps, row = of.channels * taps, filter = group * kLanes;
-  const auto* const rows = reinterpret_cast<const Word*>(from) + filter * row;
-  float* block = to + filter / blocks.filters * blocks.filters * row + filter % blocks.filters;
+  const std::size_t taps = of.taps, words = of.channels * taps, filter = group * kLanes;
+  const auto* const rows = reinterpret_cast<const Word*>(from) + filter * of.row;
+  float* block = to + filter / blocks.filters * blocks.filters * words + filter % blocks.filters;
   std::size_t channel = 0, tap = 0;  // of the block
-  for (std::size_t word = 0; word < row; word += kLanes) {
+  for (std::size_t word = 0; word < words; word += kLanes) {
     Vector columns[kLanes];
-    load_columns(rows + word, row, columns);
+    load_columns(rows + word, of.row, columns);
     for (const Vector& column : columns) {
       Lanes512::store(block + (tap * blocks.channels + channel) * blocks.filters, column);
       if (++tap < taps) continue;
