@@ -18,11 +18,60 @@ using dnnl::memory;
 
 namespace {
 
+/// Copies 16 filters of a convolution's weights; null: no kernel of our own does.
+template <class Element>
+using GroupCopy = std::function<void(std::size_t group, const Element* from, Element* to)>;
+
+/// The copy of a convolution's weights, or of the gradient to them, from one layout to another.
+struct WeightCopy {
+  using Tag = memory::format_tag;
+  using Type = memory::data_type;
+  const WeightLayoutKernels* kernels;
+  ConvolutionWeights of;
+  memory from, to;
+
+  static bool is(const memory& one, Type type, Tag tag) {
+    return one.get_desc() == memory::desc(dims_of(one.get_desc()), type, tag);
+  }
+  GroupCopy<float> f32() const {
+    if (is(to, Type::f32, Tag::abcd) && is(from, Type::f32, Tag::ABcd16b16a))
+      return [*this](auto group, auto* source, auto* target) { kernels->from_blocks(of, group, source, target); };
+    if (!is(from, Type::f32, Tag::abcd)) return nullptr;
+    const std::size_t all = of.channels;
+    for (const auto& [filters, channels, tag] : {std::tuple{16U, std::size_t{16}, Tag::ABcd16b16a},
+                                                 {16U, all, Tag::Acdb16a},
+                                                 {32U, all, Tag::Acdb32a},
+                                                 {64U, all, Tag::Acdb64a}})
+      if (of.filters % filters == 0 && is(to, Type::f32, tag))
+        return [*this, blocks = FilterBlocks{filters, channels}](auto group, auto* source, auto* target) {
+          kernels->to_filters(of, group, blocks, source, target);
+        };
+    for (const auto& [channels_first, tag] : {std::pair{false, Tag::ABcd16a16b}, {true, Tag::BAcd16a16b}})
+      if (is(to, Type::f32, tag))
+        return [*this, first = channels_first](auto group, auto* source, auto* target) {
+          kernels->to_channels(of, group, first, source, target);
+        };
+    return nullptr;
+  }
+  GroupCopy<std::uint16_t> bf16() const {
+    if (!is(from, Type::bf16, Tag::abcd)) return nullptr;
+    for (const auto& [block, tag] : {std::pair{16U, Tag::AcdB16a2b}, {32U, Tag::AcdB32a2b}, {64U, Tag::AcdB64a2b}})
+      if (of.filters % block == 0 && is(to, Type::bf16, tag))
+        return [*this, block = block](auto group, auto* source, auto* target) {
+          kernels->to_pairs_of_channels(of, group, block, source, target);
+        };
+    for (const auto& [channels_first, tag] : {std::pair{false, Tag::ABcd8a16b2a}, {true, Tag::BAcd8a16b2a}})
+      if (is(to, Type::bf16, tag))
+        return [*this, first = channels_first](auto group, auto* source, auto* target) {
+          kernels->to_pairs_of_filters(of, group, first, source, target);
+        };
+    return nullptr;
+  }
+};
+
 /// Adds the copy of a convolution's weights, or of the gradient to them, by a kernel of our own. False: there is none
 /// for these layouts. A group of filters is one thread's work.
 bool arranges_weights(Calls& calls, const memory& from, const memory& to) {
-  using Tag = memory::format_tag;
-  using Type = memory::data_type;
   const WeightLayoutKernels* const kernels = usable_weight_layouts();
   const memory::dims dims = dims_of(from.get_desc());
   if (kernels == nullptr || dims.size() != 4 || type_of(from) != type_of(to)) return false;
@@ -30,37 +79,19 @@ bool arranges_weights(Calls& calls, const memory& from, const memory& to) {
   const ConvolutionWeights of{size(0), size(1), size(2) * size(3)};
   if (of.filters % of.kFilters != 0 || of.channels % of.kChannels != 0 || of.taps % 2 == 0 || of.taps > of.kMostTaps)
     return false;
-  const auto is = [&](const memory& one, Type type, Tag tag) {
-    return one.get_desc() == memory::desc(dims, type, tag);
-  };
-  const auto add = [&]<class Element>(const Element*, auto&& copy) {
-    calls.emplace_back(OwnWork{{from, to}, [=, threads = usable_threads()](const Kernels&) {
-                                 const auto* const source = static_cast<const Element*>(from.get_data_handle());
-                                 auto* const target = static_cast<Element*>(to.get_data_handle());
-                                 for_each_in_parallel(threads, of.groups(), [&](std::size_t group, std::size_t) {
-                                   copy(group, source, target);
-                                 });
-                               }});
+  const auto add = [&]<class Element>(GroupCopy<Element> copy) {
+    if (!copy) return false;
+    calls.emplace_back(
+        OwnWork{{from, to}, [of, from, to, copy = std::move(copy), threads = usable_threads()](const Kernels&) {
+                  const auto* const source = static_cast<const Element*>(from.get_data_handle());
+                  auto* const target = static_cast<Element*>(to.get_data_handle());
+                  for_each_in_parallel(threads, of.groups(),
+                                       [&](std::size_t group, std::size_t) { copy(group, source, target); });
+                }});
     return true;
   };
-  if (is(to, Type::f32, Tag::abcd) && is(from, Type::f32, Tag::ABcd16b16a))
-    return add(static_cast<const float*>(nullptr), [=](std::size_t group, const float* source, float* target) {
-      kernels->from_blocks(of, group, source, target);
-    });
-  if (!is(from, Type::bf16, Tag::abcd)) return false;
-  constexpr auto kBf16 = static_cast<const std::uint16_t*>(nullptr);
-  for (const auto& [block, tag] : {std::pair{16U, Tag::AcdB16a2b}, {32U, Tag::AcdB32a2b}, {64U, Tag::AcdB64a2b}})
-    if (of.filters % block == 0 && is(to, Type::bf16, tag))
-      return add(kBf16, [=, block = block](std::size_t group, const std::uint16_t* source, std::uint16_t* target) {
-        kernels->to_pairs_of_channels(of, group, block, source, target);
-      });
-  for (const auto& [channels_first, tag] : {std::pair{false, Tag::ABcd8a16b2a}, {true, Tag::BAcd8a16b2a}})
-    if (is(to, Type::bf16, tag))
-      return add(kBf16,
-                 [=, first = channels_first](std::size_t group, const std::uint16_t* source, std::uint16_t* target) {
-                   kernels->to_pairs_of_filters(of, group, first, source, target);
-                 });
-  return false;
+  const WeightCopy copy{kernels, of, from, to};
+  return add(copy.f32()) || add(copy.bf16());
 }
 
 bool is_loss(const Layer& layer) { return kind_of(layer.operation).is_loss; }

@@ -713,6 +713,45 @@ TEST_P(CpuReplicaOf, HasTheGradientsOfTheReferenceInConvolutionsOfFewPixelsInBlo
       compare(height, few_pixels_in_blocks(GetParam(), height, width), 3, bf16 ? 0.15 : 5e-5, bf16 ? 0.02 : 1e-6);
 }
 
+/// Convolutions with few pixels that read images in blocks, where there is Winograd's algorithm; one of them without
+/// bias.
+Graph few_pixels_behind_blocks(DType dtype) {
+  const auto conv = [](std::uint32_t filters, std::uint32_t kernel, std::uint32_t stride, bool bias) {
+    return Conv2d{.filters = filters,
+                  .kernel = {kernel, kernel},
+                  .stride = {stride, stride},
+                  .padding = {kernel / 2, kernel / 2},
+                  .bias = bias};
+  };
+  LayerList net;
+  net.add(conv(64, 3, 1, true));
+  net.add(conv(64, 3, 1, true));
+  const std::string narrow = net.add(Relu{}), wide = net.add(conv(512, 1, 1, true));
+  const std::string a = net.add(conv(64, 3, 2, false), {narrow}, "taps"),
+                    b = net.add(conv(64, 3, 2, true), {narrow}, "patches"),
+                    c = net.add(conv(64, 1, 2, true), {wide}, "pixels");
+  net.add(Add{}, {a, b, c});
+  net.add(Dense{10});
+  return {"few pixels behind blocks", Shape{{14, 14, 3}}, dtype, net.finish()};
+}
+
+TEST_P(CpuReplicaOf, ConvolvesFewPixelsBehindImagesInBlocksByItsOwnKernels) {
+  constexpr std::uint32_t kRows = 4;
+  const bool bf16 = GetParam() == DType::bf16;
+  const Graph graph = few_pixels_behind_blocks(GetParam());
+  const auto panels = cpu::usable_panel_kernels(bf16);
+  if (!panels.empty() && !(bf16 && (cpu::has_amx_instructions() || !cpu::onednn_has_bf16()))) {
+    const Layout layout{graph};
+    const auto replica = cpu_->compile(graph, layout, {kRows, graph.fields()},
+                                       make_buckets(GroupId{}, graph, layout, 0), make_memory(graph, layout, 1));
+    const std::string found = describe_cpu_replica(*replica);
+    for (const char* layer : {"taps", "patches", "pixels"})
+      for (const char* pass : {"forward", "gradient of the weights", "gradient of the input"})
+        EXPECT_THAT(found, ::testing::HasSubstr(text("layer ", layer, ", ", pass, ": ", panels.back()->name)));
+  }
+  compare(1, graph, kRows, bf16 ? 0.15 : 5e-5, bf16 ? 0.02 : 1e-6);
+}
+
 TEST_P(CpuReplicaOf, HasTheSameGradientsOfConvolutionsOfFewPixelsOnAnyNumberOfThreads) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the thread sanitizer does not see the barriers of OpenMP's threads";

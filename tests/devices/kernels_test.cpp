@@ -712,6 +712,23 @@ TEST(WeightLayouts, HaveEachWeightInItsPlace) {
       });
       EXPECT_TRUE(pairs == expected) << (channels_first ? "channels first" : "filters first");
     }
+    for (const FilterBlocks& by : {FilterBlocks{16, 16}, {16, c}, {32, c}, {64, c}, {64, 32}}) {
+      each_group([&](std::size_t g) { kernels->to_filters(of, g, by, blocks.data(), gradient.data()); });
+      for_weights(of, [&](std::size_t filter, std::size_t channel, std::size_t tap, std::size_t index) {
+        const std::size_t block = filter / by.filters * (c / by.channels) + channel / by.channels;
+        const std::size_t place = (block * t + tap) * by.channels + channel % by.channels;
+        expected_gradient[place * by.filters + filter % by.filters] = blocks[index];
+      });
+      EXPECT_TRUE(gradient == expected_gradient) << "blocks of " << by.filters << " filters, " << by.channels;
+    }
+    for (const bool channels_first : {false, true}) {
+      each_group([&](std::size_t g) { kernels->to_channels(of, g, channels_first, blocks.data(), gradient.data()); });
+      for_weights(of, [&](std::size_t filter, std::size_t channel, std::size_t tap, std::size_t index) {
+        const std::size_t block = channels_first ? channel / 16 * of.groups() + filter / 16 : block_of(filter, channel);
+        expected_gradient[((block * t + tap) * 16 + filter % 16) * 16 + channel % 16] = blocks[index];
+      });
+      EXPECT_TRUE(gradient == expected_gradient) << (channels_first ? "channels first" : "filters first");
+    }
     each_group([&](std::size_t g) { kernels->from_blocks(of, g, blocks.data(), gradient.data()); });
     for_weights(of, [&](std::size_t filter, std::size_t channel, std::size_t tap, std::size_t index) {
       const std::size_t place = ((block_of(filter, channel) * t + tap) * 16 + channel % 16) * 16 + filter % 16;

@@ -33,9 +33,9 @@ inline __m512i pair_of(const Vector* words, std::size_t low, std::size_t high) {
 void to_pairs_of_channels(const Of& of, std::size_t group, std::size_t block, const std::uint16_t* from,
                           std::uint16_t* to) {
   constexpr std::size_t kPairs = Of::kChannels / 2;
-  const std::size_t taps = of.taps, pairs = of.channels / 2, row = pairs * taps, filter = group * kLanes;
-  const auto* const rows = reinterpret_cast<const Word*>(from + filter * of.channels * taps);
-  Word* const first = reinterpret_cast<Word*>(to) + filter / block * block * row + filter % block;
+  const std::size_t taps = of.taps, pairs = of.channels / 2, row = of.row / 2, filter = group * kLanes;
+  const auto* const rows = reinterpret_cast<const Word*>(from + filter * of.row);
+  Word* const first = reinterpret_cast<Word*>(to) + filter / block * block * pairs * taps + filter % block;
   Vector words[kPairs * Of::kMostTaps];
   for (std::size_t pair = 0; pair < pairs; pair += kPairs) {
     for (std::size_t tile = 0; tile < taps; ++tile) {
@@ -79,6 +79,46 @@ void to_pairs_of_filters(const Of& of, std::size_t group, bool channels_first, c
   }
 }
 
+/// The weights of a filter are words in the order of channels and, of each of these, taps.
+void to_filters(const Of& of, std::size_t group, const FilterBlocks& blocks, const float* from, float* to) {
+  const std::size_t taps = of.taps, words = of.channels * taps, filter = group * kLanes;
+  const auto* const rows = reinterpret_cast<const Word*>(from) + filter * of.row;
+  float* block = to + filter / blocks.filters * blocks.filters * words + filter % blocks.filters;
+  std::size_t channel = 0, tap = 0;  // of the block
+  for (std::size_t word = 0; word < words; word += kLanes) {
+    Vector columns[kLanes];
+    load_columns(rows + word, of.row, columns);
+    for (const Vector& column : columns) {
+      Lanes512::store(block + (tap * blocks.channels + channel) * blocks.filters, column);
+      if (++tap < taps) continue;
+      tap = 0;
+      if (++channel < blocks.channels) continue;
+      channel = 0;
+      block += blocks.channels * taps * blocks.filters;
+    }
+  }
+}
+
+void to_channels(const Of& of, std::size_t group, bool channels_first, const float* from, float* to) {
+  const std::size_t taps = of.taps, row = of.channels * taps, blocks = of.channels / kLanes;
+  const float* const rows = from + group * kLanes * row;
+  for (std::size_t block = 0; block < blocks; ++block) {
+    const std::size_t place = channels_first ? block * of.groups() + group : group * blocks + block;
+    float* const first = to + place * taps * kLanes * kLanes;
+    for (std::size_t filter = 0; filter < kLanes; ++filter) {
+      const float* const at = rows + filter * row + block * kLanes * taps;
+      if (taps == 1) {
+        Lanes512::store(first + filter * kLanes, Lanes512::load(at));
+        continue;
+      }
+      Vector columns[kLanes];
+      for (std::size_t c = 0; c < kLanes; ++c) columns[c] = Lanes512::load_part(at + c * taps, taps);
+      Lanes512::transpose(columns);
+      for (std::size_t t = 0; t < taps; ++t) Lanes512::store(first + (t * kLanes + filter) * kLanes, columns[t]);
+    }
+  }
+}
+
 void from_blocks(const Of& of, std::size_t group, const float* from, float* to) {
   const std::size_t taps = of.taps, row = of.channels * taps;
   float* const rows = to + group * kLanes * row;
@@ -97,7 +137,7 @@ void from_blocks(const Of& of, std::size_t group, const float* from, float* to) 
   }
 }
 
-constexpr WeightLayoutKernels kTable{to_pairs_of_channels, to_pairs_of_filters, from_blocks};
+constexpr WeightLayoutKernels kTable{to_pairs_of_channels, to_pairs_of_filters, to_filters, to_channels, from_blocks};
 
 }  // namespace
 }  // namespace weight_layouts_avx512

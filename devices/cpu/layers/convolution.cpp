@@ -291,10 +291,14 @@ class ConvolutionCalls final : public LayerCalls {
   void to_input_by_patches(Calls& calls, const memory& gradient, const memory& input_gradient,
                            const memory::desc& image) {
     builder_.choose_own(fused_layer_, "gradient of the input", patches_.name());
-    const memory kept{builder_.as_stored(image), builder_.engine(), input_gradient.get_data_handle()};
-    const memory wide = builder_.result(kept);
-    patches_.to_input(calls, gradient, operand_weights(calls), wide);
-    builder_.convert(calls, wide, kept);
+    const memory::desc written = conv_.kernel.height == 1 ? plain_image(image) : image;
+    const Output to =
+        output_of({builder_.as_stored(image), builder_.engine(), input_gradient.get_data_handle()}, written);
+    patches_.to_input(calls, gradient, operand_weights(calls), to.written);
+    keep(calls, to);
+  }
+  static memory::desc plain_image(const memory::desc& image) {
+    return {dims_of(image), type_of(image), memory::format_tag::nhwc};
   }
 
   /// With images as they lie, or where oneDNN has no more than reference code for that, in a layout of its own; by

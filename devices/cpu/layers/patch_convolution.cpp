@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "devices/cpu/image_layouts.hpp"
 #include "devices/cpu/kernels/patches.hpp"
 #include "devices/cpu/kernels/weight_layouts.hpp"
 #include "devices/cpu/layers/lane_convolution.hpp"
@@ -15,24 +16,32 @@ namespace {
 using dnnl::memory;
 using Type = ProgramBuilder::Type;
 
-/// Where patches are in images [count, height, width, channels], for kernels of one element or of 3 x 3.
+/// Where patches are in images [count, height, width, channels], or in images in blocks of channels
+/// (image_layouts.hpp), for kernels of one element or of 3 x 3.
 struct PatchPlaces {
   LaneConvolution of;
   std::size_t images;
+  std::size_t block;  // neighbouring channels of an input pixel: all of them, or those of a block
 
   std::size_t taps() const { return of.kernel_height * of.kernel_width; }
   std::size_t columns() const { return of.channels * taps(); }
   std::size_t rows() const { return images * of.output_height(); }
   std::size_t pixels() const { return rows() * of.output_width(); }
-  std::size_t input_pixels() const { return images * of.height * of.width; }
+  std::size_t image_pixels() const { return of.height * of.width; }
+  std::size_t input_pixels() const { return images * image_pixels(); }
+  std::size_t image_of(std::size_t row) const { return row / of.output_height(); }
+  /// The element of an input pixel, counted over all images.
+  std::size_t place(std::size_t pixel, std::size_t channel) const {
+    const std::size_t plane = pixel / image_pixels() * (of.channels / block) + channel / block;
+    return (plane * image_pixels() + pixel % image_pixels()) * block + channel % block;
+  }
 
-  /// The places of a patch: its output pixel is the `x`-th of row `row` of all images. `channels`: elements of a pixel
-  /// of `images`. Places outside of the image are at `outside`.
+  /// The places of a patch: its output pixel is the `x`-th of row `row` of all images, `image` the first element of its
+  /// image, whose pixels have `channels` elements. Places outside of the image are at `outside`.
   template <class Element>
-  std::array<Element*, kPatchTaps> find(std::size_t row, std::size_t x, Element* all, std::size_t channels,
+  std::array<Element*, kPatchTaps> find(std::size_t row, std::size_t x, Element* image, std::size_t channels,
                                         Element* outside) const {
     std::array<Element*, kPatchTaps> found{};
-    Element* const image = all + row / of.output_height() * of.height * of.width * channels;
     const std::size_t top = row % of.output_height() * of.stride_height, left = x * of.stride_width;
     for (std::size_t t = 0; t < taps(); ++t) {
       // Below 0 these become very large.
@@ -53,19 +62,26 @@ struct GatherPatches {
   memory input, patches, zeros;  // zeros: [channels]
 
   void operator()(const Kernels&) const {
-    const std::size_t channels = places.of.channels;
     auto* const outside = data_of<Element>(zeros);
-    std::fill_n(outside, channels, Element{});
+    std::fill_n(outside, places.of.channels, Element{});
     for_each_in_parallel(threads, places.rows(), [&](std::size_t row, std::size_t) {
+      const auto* image = data_of<const Element>(input) + places.image_of(row) * places.of.input_elements();
       auto* to = data_of<Element>(patches) + row * places.of.output_width() * places.columns();
-      for (std::size_t x = 0; x < places.of.output_width(); ++x, to += places.columns()) {
-        const auto from = places.find<const Element>(row, x, data_of<Element>(input), channels, outside);
-        if (places.taps() == 1)
-          std::memcpy(to, from[0], channels * sizeof(Element));
-        else
-          kernels->gather(from.data(), channels, to);
-      }
+      for (std::size_t x = 0; x < places.of.output_width(); ++x, to += places.columns())
+        gather(places.find<const Element>(row, x, image, places.block, outside), outside, to);
     });
+  }
+
+  void gather(std::array<const Element*, kPatchTaps> from, const Element* outside, Element* to) const {
+    const std::size_t plane = places.image_pixels() * places.block;
+    for (std::size_t channel = 0; channel < places.of.channels; channel += places.block) {
+      if (places.taps() == 1)
+        std::memcpy(to + channel, from[0], places.block * sizeof(Element));
+      else
+        kernels->gather(from.data(), places.block, to + channel * kPatchTaps);
+      for (std::size_t t = 0; t < places.taps(); ++t)
+        if (from[t] != outside) from[t] += plane;
+    }
   }
 };
 
@@ -119,93 +135,167 @@ struct PatchesToInput {
     std::fill_n(to, (places.input_pixels() + 1) * count, 0.0F);
     float* const outside = to + places.input_pixels() * count;
     for (std::size_t row = 0; row < places.rows(); ++row) {
+      float* const image = to + places.image_of(row) * places.image_pixels() * count;
       for (std::size_t x = 0; x < places.of.output_width(); ++x, columns += count * kPatchTaps)
-        patches->scatter(columns, count, places.find<float>(row, x, to, count, outside).data());
+        patches->scatter(columns, count, places.find<float>(row, x, image, count, outside).data());
     }
   }
 
   void keep(const Kernels& kernels, std::size_t first, std::size_t count, const float* from) const {
     const bool f32 = is_f32(input_gradient);
-    for (std::size_t pixel = 0; pixel < places.input_pixels(); ++pixel, from += count) {
-      const std::size_t at = pixel * places.of.channels + first;
-      if (f32)
-        std::memcpy(data_of<float>(input_gradient) + at, from, count * sizeof(float));
-      else
-        kernels.round(data_of<std::uint16_t>(input_gradient) + at, from, count);
+    const std::size_t each = std::min(count, places.block);
+    for (std::size_t pixel = 0; pixel < places.input_pixels(); ++pixel) {
+      for (std::size_t channel = 0; channel < count; channel += each, from += each) {
+        const std::size_t at = places.place(pixel, first + channel);
+        if (f32)
+          std::memcpy(data_of<float>(input_gradient) + at, from, each * sizeof(float));
+        else
+          kernels.round(data_of<std::uint16_t>(input_gradient) + at, from, each);
+      }
     }
   }
 };
 
-/// The outputs, of a row or a column of them, for which an element of a kernel without stride is inside of the image.
+/// The outputs, of a row or a column of them, for which an element of a kernel is inside of the image.
 struct Inside {
   std::size_t first, end;
 
-  Inside(std::size_t element, std::size_t padding, std::size_t inputs, std::size_t outputs)
-      : first(element < padding ? padding - element : 0),
-        end(std::max(first, std::min(outputs, inputs + padding - element))) {}
+  Inside(std::size_t element, std::size_t padding, std::size_t stride, std::size_t inputs, std::size_t outputs)
+      : first(element < padding ? (padding - element + stride - 1) / stride : 0),
+        end(std::max(first, std::min(outputs, (inputs + padding - element + stride - 1) / stride))) {}
   std::size_t count() const { return end - first; }
 };
 
-/// The forward pass in bf16 of a kernel of 3 x 3 without stride, some filters at a time, whose weights stay in the
+/// An element of a kernel, and the outputs of an image for which it is inside of it.
+struct Tap {
+  std::size_t top, left;
+  Inside rows, columns;
+
+  Tap(const LaneConvolution& of, std::size_t tap)
+      : top(tap / of.kernel_width),
+        left(tap % of.kernel_width),
+        rows(top, of.padding_height, of.stride_height, of.height, of.output_height()),
+        columns(left, of.padding_width, of.stride_width, of.width, of.output_width()) {}
+  std::size_t pixels() const { return rows.count() * columns.count(); }
+  /// The pixel of an image that output (y, x) reads.
+  std::size_t read_by(const LaneConvolution& of, std::size_t y, std::size_t x) const {
+    return (y * of.stride_height + top - of.padding_height) * of.width + x * of.stride_width + left - of.padding_width;
+  }
+};
+
+/// For each element of a kernel of 3 x 3 the pixels that it reads, one after another: [images, outputs for which it is
+/// inside of the image, channels]. `place(tap)`: the first element of those of a tap.
+template <class Element>
+struct GatherTaps {
+  PatchPlaces places;
+  std::size_t threads;
+  memory input, pixels;
+
+  static std::size_t place(const PatchPlaces& places, std::size_t tap) {
+    std::size_t before = 0;
+    for (std::size_t t = 0; t < tap; ++t) before += Tap{places.of, t}.pixels();
+    return before * places.images * places.of.channels;
+  }
+
+  void operator()(const Kernels&) const {
+    for_each_in_parallel(threads, places.taps() * places.images, [&](std::size_t index, std::size_t) {
+      const std::size_t number = index / places.images, image = index % places.images;
+      const Tap tap{places.of, number};
+      const std::size_t channels = places.of.channels;
+      auto* to = data_of<Element>(pixels) + place(places, number) + image * tap.pixels() * channels;
+      for (std::size_t y = tap.rows.first; y < tap.rows.end; ++y)
+        for (std::size_t x = tap.columns.first; x < tap.columns.end; ++x, to += channels)
+          copy(image * places.image_pixels() + tap.read_by(places.of, y, x), to);
+    });
+  }
+
+  void copy(std::size_t pixel, Element* to) const {
+    for (std::size_t channel = 0; channel < places.of.channels; channel += places.block)
+      std::memcpy(to + channel, data_of<const Element>(input) + places.place(pixel, channel),
+                  places.block * sizeof(Element));
+  }
+};
+
+/// The forward pass of a kernel of 3 x 3, some filters and some channels at a time, whose weights stay in the
 /// second-level cache. The elements of the kernel are added one after another, each to the pixels for which it is
 /// inside of the image: of an image of 7 x 7 with padding, a fifth of the products are with zeros.
-struct PanelConvolution {
+template <class Element>
+struct TapConvolution {
   const PanelKernels* panels;
   const WeightLayoutKernels* layouts;
   PatchPlaces places;
   std::size_t threads;
+  bool gathered;  // the input is that of GatherTaps
   memory input, weights, output, packed, sums;
 
   static constexpr std::size_t kFilters = PanelKernels::kMostColumns;  // at once
+  static constexpr std::size_t kChannels = 1024 / sizeof(Element);     // at once
   std::size_t parts() const { return places.of.filters / kFilters; }
-  std::size_t tap_words() const { return places.of.channels / 2 * kFilters; }
-  std::size_t packed_words() const { return places.taps() * tap_words(); }
+  std::size_t channels_at_once() const { return std::min(kChannels, places.of.channels); }
+  std::size_t tap_words(std::size_t channels) const { return channels / panels->terms_of_word * kFilters; }
+  std::size_t packed_words() const { return places.taps() * tap_words(channels_at_once()); }
   std::size_t sum_elements() const { return places.pixels() * kFilters; }
 
   void operator()(const Kernels& kernels) const {
     for_each_in_parallel(std::min(threads, parts()), parts(), [&](std::size_t part, std::size_t thread) {
       auto* const words = data_of<std::uint32_t>(packed) + thread * packed_words();
       auto* const to = data_of<float>(sums) + thread * sum_elements();
-      pack(part * kFilters, words);
       std::fill_n(to, sum_elements(), 0.0F);
-      for (std::size_t tap = 0; tap < places.taps(); ++tap) add_tap(tap, words + tap * tap_words(), to);
-      auto* const outputs = data_of<std::uint16_t>(output) + part * kFilters;
-      for (std::size_t pixel = 0; pixel < places.pixels(); ++pixel)
-        kernels.round(outputs + pixel * places.of.filters, to + pixel * kFilters, kFilters);
+      for (std::size_t first = 0; first < places.of.channels; first += channels_at_once()) {
+        const std::size_t count = std::min(channels_at_once(), places.of.channels - first);
+        pack(part * kFilters, first, count, words);
+        for (std::size_t tap = 0; tap < places.taps(); ++tap)
+          add_tap(tap, first, count, words + tap * tap_words(count), to);
+      }
+      keep(kernels, part * kFilters, to);
     });
   }
 
-  void pack(std::size_t filter, std::uint32_t* to) const {
-    const ConvolutionWeights of{kFilters, places.of.channels, places.taps()};
-    const auto* const from = data_of<const std::uint16_t>(weights) + filter * places.columns();
-    for (std::size_t group = 0; group < of.groups(); ++group)
-      layouts->to_pairs_of_channels(of, group, kFilters, from, reinterpret_cast<std::uint16_t*>(to));
+  void pack(std::size_t filter, std::size_t channel, std::size_t channels, std::uint32_t* to) const {
+    const ConvolutionWeights of{kFilters, channels, places.taps(), places.columns()};
+    const auto* const from = data_of<const Element>(weights) + filter * places.columns() + channel * places.taps();
+    for (std::size_t group = 0; group < of.groups(); ++group) {
+      if constexpr (sizeof(Element) == sizeof(float))
+        layouts->to_filters(of, group, {kFilters, channels}, from, reinterpret_cast<float*>(to));
+      else
+        layouts->to_pairs_of_channels(of, group, kFilters, from, reinterpret_cast<std::uint16_t*>(to));
+    }
   }
 
-  void add_tap(std::size_t tap, const std::uint32_t* b, float* to) const {
+  void add_tap(std::size_t number, std::size_t channel, std::size_t channels, const std::uint32_t* b, float* to) const {
     const LaneConvolution& of = places.of;
-    const std::size_t top = tap / of.kernel_width, left = tap % of.kernel_width, width = of.output_width();
-    const Inside rows{top, of.padding_height, of.height, of.output_height()};
-    const Inside columns{left, of.padding_width, of.width, width};
+    const Tap tap{of, number};
+    const std::size_t width = of.output_width(), words = of.channels / panels->terms_of_word;
     // Whole rows lie one after another, if they are whole in the input too.
-    const bool whole = columns.count() == width && columns.count() == of.width;
-    const std::size_t at_once = whole ? std::max<std::size_t>(1, rows.count()) : 1;
-    const PanelProduct product{.end_row = at_once * columns.count(),
+    const bool whole = tap.columns.count() == width && (gathered || of.width == width);
+    const std::size_t at_once = whole ? std::max<std::size_t>(1, tap.rows.count()) : 1;
+    const PanelProduct product{.end_row = at_once * tap.columns.count(),
                                .end_column = kFilters,
-                               .end_term = of.channels,
-                               .a_row = of.channels / 2,
+                               .end_term = channels,
+                               .a_row = words,
                                .a_term = 1,
                                .to_row = kFilters,
                                .b_is_packed = true,
                                .adds = true};
+    const auto* from = data_of<const Element>(input) + channel;
+    if (gathered) from += GatherTaps<Element>::place(places, number);
     for (std::size_t image = 0; image < places.images; ++image) {
-      for (std::size_t y = rows.first; y < rows.end; y += at_once) {
-        const std::size_t from_y = y + top - of.padding_height, from_x = columns.first + left - of.padding_width;
-        const std::size_t from = (image * of.height + from_y) * of.width + from_x;
-        const std::size_t pixel = (image * of.output_height() + y) * width + columns.first;
-        panels->multiply(product, {data_of<const std::uint16_t>(input) + from * of.channels, b, to + pixel * kFilters,
-                                   nullptr, nullptr});
+      for (std::size_t y = tap.rows.first; y < tap.rows.end; y += at_once) {
+        const std::size_t read = gathered ? image * tap.pixels() + (y - tap.rows.first) * tap.columns.count()
+                                          : image * places.image_pixels() + tap.read_by(of, y, tap.columns.first);
+        const std::size_t pixel = (image * of.output_height() + y) * width + tap.columns.first;
+        panels->multiply(product, {from + read * of.channels, b, to + pixel * kFilters, nullptr, nullptr});
       }
+    }
+  }
+
+  void keep(const Kernels& kernels, std::size_t filter, const float* from) const {
+    auto* to = data_of<Element>(output) + filter;
+    for (std::size_t pixel = 0; pixel < places.pixels(); ++pixel, to += places.of.filters, from += kFilters) {
+      if constexpr (sizeof(Element) == sizeof(float))
+        std::memcpy(to, from, kFilters * sizeof(float));
+      else
+        kernels.round(to, from, kFilters);
     }
   }
 };
@@ -225,6 +315,10 @@ DenseShape dense_shape(const ProgramBuilder& builder, const LaneConvolution& of)
           .relu = of.relu};
 }
 
+PatchPlaces places_of(const ProgramBuilder& builder, const LaneConvolution& of, bool in_blocks) {
+  return {of, builder.rows(), in_blocks ? kBlockChannels : of.channels};
+}
+
 bool has_patch_kernels(bool bf16) {
   return bf16 ? !usable_patch_kernels<std::uint16_t>().empty() : !usable_patch_kernels<float>().empty();
 }
@@ -242,26 +336,26 @@ PatchPasses::PatchPasses(ProgramBuilder& builder, const FusedLayer& fused_layer,
       of_(lane_convolution(fused_layer, conv)),
       shape_(dense_shape(builder, of_)),
       threads_(usable_threads()),
+      in_blocks_(builder.in_blocks(fused_layer.inputs.front())),
       panels_(builder, shape_) {
   const bool bf16 = builder.computed() == Type::bf16;
   if (usable_panel_kernels(bf16).empty() || !has_patch_kernels(bf16)) return;
   if (bf16 && (has_amx_instructions() || conv.filters % 2 != 0 || shape_.inputs % 2 != 0)) return;
   const bool is_simple = conv.groups == 1 && conv.dilation.height == 1 && conv.dilation.width == 1 &&
-                         !builder.in_blocks(fused_layer.inputs.front()) && !builder.in_blocks(fused_layer.output);
+                         !builder.in_blocks(fused_layer.output);
   const bool has_kernel =
       (of_.kernel_height == 1 && of_.kernel_width == 1 && of_.padding_height == 0 && of_.padding_width == 0) ||
       (of_.kernel_height == 3 && of_.kernel_width == 3);
   const std::size_t most_pixels = of_.kernel_height == 1 ? kMostPixels : kMostPixelsOfPatches;
   gain_ = is_simple && has_kernel && shape_.rows <= most_pixels && shape_.inputs >= kLeastInputs;
   const bool has_whole_blocks =
-      conv.filters % PanelConvolution::kFilters == 0 && of_.channels % ConvolutionWeights::kChannels == 0;
-  takes_taps_ = gain_ && bf16 && of_.kernel_height == 3 && of_.stride_height * of_.stride_width == 1 &&
-                has_whole_blocks && !conv.bias && fused_layer.activation == Activation::none &&
-                usable_weight_layouts() != nullptr;
+      conv.filters % PanelKernels::kMostColumns == 0 && of_.channels % ConvolutionWeights::kChannels == 0;
+  takes_taps_ = gain_ && of_.kernel_height == 3 && has_whole_blocks && !conv.bias &&
+                fused_layer.activation == Activation::none && usable_weight_layouts() != nullptr;
 }
 
 bool PatchPasses::is_plain() const noexcept {
-  return shape_.inputs == of_.channels && of_.stride_height == 1 && of_.stride_width == 1;
+  return shape_.inputs == of_.channels && of_.stride_height == 1 && of_.stride_width == 1 && !in_blocks_;
 }
 
 memory PatchPasses::patches(Calls& calls, const memory& input) const {
@@ -269,34 +363,49 @@ memory PatchPasses::patches(Calls& calls, const memory& input) const {
   const Type type = builder_.computed();
   const memory made = builder_.places().take(builder_.matrix(shape_.rows, shape_.inputs, type));
   const memory zeros = builder_.places().take(builder_.matrix(1, of_.channels, type));
-  const PatchPlaces places{of_, builder_.rows()};
   if (type == Type::bf16)
-    add_gathering<std::uint16_t>(calls, places, threads_, input, made, zeros);
+    add_gathering<std::uint16_t>(calls, places_of(builder_, of_, in_blocks_), threads_, input, made, zeros);
   else
-    add_gathering<float>(calls, places, threads_, input, made, zeros);
+    add_gathering<float>(calls, places_of(builder_, of_, in_blocks_), threads_, input, made, zeros);
   return made;
 }
 
 void PatchPasses::forward(Calls& calls, const memory& input, const memory& weights, const memory& bias,
                           const memory& output) const {
-  if (takes_taps_) return forward_by_taps(calls, input, weights, output);
-  panels_.forward_of_rows(calls, patches(calls, input), weights, bias, output);
+  if (!takes_taps_) return panels_.forward_of_rows(calls, patches(calls, input), weights, bias, output);
+  if (builder_.computed() == Type::bf16)
+    forward_by_taps<std::uint16_t>(calls, input, weights, output);
+  else
+    forward_by_taps<float>(calls, input, weights, output);
 }
 
+template <class Element>
 void PatchPasses::forward_by_taps(Calls& calls, const memory& input, const memory& weights,
                                   const memory& output) const {
-  PanelConvolution call{.panels = usable_panel_kernels(true).back(),
-                        .layouts = usable_weight_layouts(),
-                        .places = {of_, builder_.rows()},
-                        .threads = threads_,
-                        .input = input,
-                        .weights = weights,
-                        .output = output,
-                        .packed = {},
-                        .sums = {}};
+  const bool gathered = in_blocks_ || of_.stride_height * of_.stride_width > 1;
+  TapConvolution<Element> call{.panels = usable_panel_kernels(sizeof(Element) == 2).back(),
+                               .layouts = usable_weight_layouts(),
+                               .places = places_of(builder_, of_, in_blocks_),
+                               .threads = threads_,
+                               .gathered = gathered,
+                               .input = gathered ? taps<Element>(calls, input) : input,
+                               .weights = weights,
+                               .output = output,
+                               .packed = {},
+                               .sums = {}};
   call.packed = builder_.places().take(builder_.matrix(threads_, call.packed_words(), Type::s32));
   call.sums = builder_.places().take(builder_.matrix(threads_, call.sum_elements(), Type::f32));
-  calls.emplace_back(OwnWork{{input, weights, output, call.packed, call.sums}, call, /*is_product=*/true});
+  calls.emplace_back(OwnWork{{call.input, weights, output, call.packed, call.sums}, call, /*is_product=*/true});
+}
+
+template <class Element>
+memory PatchPasses::taps(Calls& calls, const memory& input) const {
+  using Gather = GatherTaps<Element>;
+  const PatchPlaces places = places_of(builder_, of_, in_blocks_);
+  const std::size_t elements = Gather::place(places, places.taps());
+  const memory made = builder_.places().take(builder_.matrix(1, elements, builder_.computed()));
+  calls.emplace_back(OwnWork{{input, made}, Gather{places, threads_, input, made}});
+  return made;
 }
 
 void PatchPasses::to_weights(Calls& calls, const memory& input, const memory& gradient, const memory& weights,
@@ -310,7 +419,7 @@ void PatchPasses::to_input(Calls& calls, const memory& gradient, const memory& w
   const bool bf16 = builder_.computed() == Type::bf16;
   PatchesToInput call{.panels = usable_panel_kernels(bf16).back(),
                       .patches = usable_patch_kernels<float>().back(),
-                      .places = {of_, builder_.rows()},
+                      .places = places_of(builder_, of_, in_blocks_),
                       .filters = of_.filters,
                       .element_bytes = bf16 ? sizeof(std::uint16_t) : sizeof(float),
                       .threads = threads_,

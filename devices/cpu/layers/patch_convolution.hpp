@@ -24,14 +24,18 @@ class PatchPasses {
   /// `weights` and `bias`, which is empty if there is none, are the gradients to these.
   void to_weights(Calls& calls, const dnnl::memory& input, const dnnl::memory& gradient, const dnnl::memory& weights,
                   const dnnl::memory& bias) const;
-  /// Of a kernel of one element: to the pixels that it reads.
+  /// Of a kernel of one element: to the pixels that it reads, in plain layout. Otherwise in the layout of the input.
   void to_input(Calls& calls, const dnnl::memory& gradient, const dnnl::memory& weights,
                 const dnnl::memory& input_gradient) const;
 
  private:
   /// Without bias and ReLU, and without patches.
+  template <class Element>
   void forward_by_taps(Calls& calls, const dnnl::memory& input, const dnnl::memory& weights,
                        const dnnl::memory& output) const;
+  /// The pixels that each element of the kernel reads, a copy that `calls` make.
+  template <class Element>
+  dnnl::memory taps(Calls& calls, const dnnl::memory& input) const;
   /// Whether the patches are the input as it lies.
   bool is_plain() const noexcept;
   /// The patches of the input: itself, or a copy that `calls` make.
@@ -41,6 +45,7 @@ class PatchPasses {
   const LaneConvolution of_;
   const DenseShape shape_;
   const std::size_t threads_;
+  const bool in_blocks_;  // the input
   const PanelPasses panels_;
   bool gain_ = false;
   bool takes_taps_ = false;  // in the forward pass
