@@ -32,6 +32,7 @@ struct MembershipState {
   std::uint64_t saved_steps = 0;
   Status unsaved;
   std::uint64_t steps = 0;
+  Status noticed;  // a loss that an actor of this process has met, of a rank that is not known yet; ok: none
   Status verdict;  // of all ranks on the run; ok: it ends as planned, or on request
   bool over = false;
 };
@@ -88,9 +89,11 @@ void lose(MembershipSelf self, Rank rank, const Status& why) {
   act(self, actions);
 }
 
-/// The loss of a whole process has a reason; an actor that ended alone does not say which process it belonged to.
-Status loss_of_member(const Status& why) {
+/// The loss of a whole process has a reason. A membership actor that ended alone gives none: its rank had failed, and
+/// said why to those that exchange with it.
+Status loss_of_member(const MembershipState& s, const Status& why) {
   if (why.code() == Code::peer_lost) return why;
+  if (!s.noticed.ok()) return s.noticed;
   return {Code::peer_lost, text("its membership actor ended: ", why.text())};
 }
 
@@ -107,12 +110,16 @@ void on_down(MembershipSelf self, const caf::down_msg& down, std::chrono::millis
   MembershipState& s = self->state;
   if (!s.machine || s.over) return;
   const Status why = from_caf(down.reason);
-  if (s.parts.coordinator && down.source == s.parts.coordinator.address()) return lose(self, {0}, loss_of_member(why));
+  if (s.parts.coordinator && down.source == s.parts.coordinator.address())
+    return lose(self, {0}, loss_of_member(s, why));
   for (const auto& [rank, member] : s.members)
-    if (down.source == member.address()) return lose(self, {rank}, loss_of_member(why));
+    if (down.source == member.address()) return lose(self, {rank}, loss_of_member(s, why));
   if (why.ok()) return;
   // The exchange may notice a death before the lost rank is known; wait a moment for that.
-  if (why.code() == Code::peer_lost) return self->delayed_send(self, loss_grace, LocalFailure{why});
+  if (why.code() == Code::peer_lost) {
+    s.noticed = why;
+    return self->delayed_send(self, loss_grace, LocalFailure{why});
+  }
   act(self, s.machine->failed(why));
 }
 

@@ -15,6 +15,7 @@
 namespace troupe {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 /// The membership actor of one process, and the effects that it had.
@@ -108,6 +109,20 @@ TEST_F(MembershipActorTest, AbortsTheViewWhenAProcessIsLostAndNamesIt) {
   ASSERT_EQ(zero.ended.size(), 1u);
   EXPECT_EQ(zero.ended[0].status.code(), Code::peer_lost);
   EXPECT_THAT(std::string{zero.ended[0].status.text()}, HasSubstr("rank 1 on node node was lost after step 12"));
+}
+
+TEST_F(MembershipActorTest, SaysWhatTheExchangeHeardOfARankWhoseMembershipEnds) {
+  start(zero);
+  start(one);
+  caf::anon_send_exit(one.device, to_caf(Status{Code::peer_lost, "the GPU of rank 0 is broken"}));
+  world.run();
+  EXPECT_TRUE(one.ended.empty());
+  caf::anon_send_exit(zero.actor, caf::exit_reason::kill);
+  world.run();
+  ASSERT_EQ(one.ended.size(), 1u);
+  EXPECT_EQ(one.ended[0].status.code(), Code::peer_lost);
+  EXPECT_THAT(std::string{one.ended[0].status.text()},
+              AllOf(HasSubstr("rank 0 on node node was lost"), HasSubstr("the GPU of rank 0 is broken")));
 }
 
 TEST_F(MembershipActorTest, WaitsForTheCoordinatorsWordWhenAPeerIsGoneAndItsPartIsDone) {

@@ -14,6 +14,8 @@ A comment in the line before a block, which readers do not see, says what differ
     <!-- needs: mpirun -->                        not run where there is no such program
     <!-- within: 120 s -->                        instead of 60 s
     <!-- exits: 2 -->                             instead of 0
+    <!-- as in: FILE -->                          the lines, of whatever language, follow each other in this source file too; indents
+                                                  and empty lines do not count
 Several may stand above each other.
 """
 import contextlib
@@ -33,7 +35,7 @@ OURS = ("rtrun", "rttopo", "ckpt", "rtbench")
 SHELLS = ("sh", "bash")
 PROGRAMS = ("rtrun", "rttopo", "rtbench", "ckpt", "cmake", "cpack", "ctest", "ninja", "mpirun", "srun", "apt-get", "apt", "git", "./quickstart",
             "./check", "tools/get-data", "build/", "bin/", "RANK=", "export ", "ip netns", "python3", "kill ", "ssh ")
-DIRECTIVE = re.compile(r"^<!-- (not run|run instead|needs|run with|within|exits): (.+?) -->$")
+DIRECTIVE = re.compile(r"^<!-- (not run|run instead|needs|run with|within|exits|as in): (.+?) -->$")
 
 
 @dataclass
@@ -130,6 +132,20 @@ def check_toml(block, folder, environment):
     if done.returncode != 0:
         raise Wrong(f"line {block.line}: rtrun check refuses it:\n{done.stderr}")
     print(f"  line {block.line}: rtrun takes these settings")
+
+
+def check_code(block, source):
+    """That the block's lines are a part of the source files that it names."""
+
+    def lines_of(text):
+        return "".join(line.strip() + "\n" for line in text.splitlines() if line.strip())
+
+    for name in block.directives["as in"]:
+        if not (source / name).is_file():
+            raise Wrong(f"line {block.line}: {name} is not there")
+        if "\n" + lines_of(block.text) not in "\n" + lines_of((source / name).read_text()):
+            raise Wrong(f"line {block.line}: is not as in {name}")
+        print(f"  line {block.line}: as in {name}")
 
 
 def anchors_of(text):
@@ -238,6 +254,8 @@ def main():
             blocks = []
         for block in blocks:
             try:
+                if "as in" in block.directives:
+                    check_code(block, source)
                 if "not run" in block.directives:
                     print(f"  line {block.line}: not run: {block.directives['not run'][0]}")
                 elif missing := [name for name in block.directives.get("needs", []) if not shutil.which(name)]:

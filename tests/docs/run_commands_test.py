@@ -107,6 +107,14 @@ class RunCommands(unittest.TestCase):
         self.assert_red("All there is.\n", "no link to docs/forgotten.md", name="README.md")
         self.assert_green("[It](docs/forgotten.md)\n", name="README.md")
 
+    def test_code_that_is_not_in_the_source_that_it_is_from_is_red(self):
+        (self.source / "there.cpp").write_text("int main() {\n  first();\n\n  second();\n}\n")
+        block = "<!-- as in: %s -->\n```cpp\n%s\n```\n"
+        self.assert_green(block % ("there.cpp", "first();\nsecond();"))
+        self.assert_red(block % ("there.cpp", "first();\nthird();"), "line 2: is not as in there.cpp")
+        self.assert_red(block % ("there.cpp", "second();\nfirst();"), "line 2: is not as in there.cpp")
+        self.assert_red(block % ("gone.cpp", "first();"), "gone.cpp is not there")
+
     def test_a_directive_that_stands_alone_is_red(self):
         self.assert_red("<!-- not run: forgotten -->\n\ntext\n", "no block follows")
 

@@ -29,6 +29,7 @@ timeout 200 consumer/own_transport --gtest_brief=1
 timeout 60 consumer/own_loop app.toml
 timeout 60 consumer/own_model app.toml
 timeout 60 consumer/own_gradients
+timeout 60 consumer/sums
 timeout 60 consumer/c_loop app.toml >c_loop.out
 grep '"finished": true' c_loop.out
 for python in /usr/bin/python3 python3; do

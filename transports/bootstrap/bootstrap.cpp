@@ -151,7 +151,7 @@ Bytes Star::take_contribution(const Gathering& gathering, std::uint32_t rank, co
   try {
     theirs = decode(frame.body);
   } catch (const Error& error) {
-    end({Code::peer_lost, text(describe_rank(rank), " sent rubbish: ", error.what())});
+    end({Code::peer_lost, text(describe_rank(rank), " sent invalid data: ", error.what())});
   }
   if (theirs.what != gathering.what || theirs.number != gathered_) {
     end({Code::invalid,

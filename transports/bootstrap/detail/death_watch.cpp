@@ -33,8 +33,8 @@ constexpr const char* kEnded = "its process ended";
 
 enum class Source : std::uint32_t { wake, link, process, marks };
 
-/// Readable when the process has ended, also as a zombie. Empty if the kernel has no pidfds, or the process has ended
-/// already: then its socket shows it.
+/// Readable when the process has ended, also before its parent has waited for it. Empty if the kernel has no pidfds, or
+/// the process has ended already: then its socket shows it.
 Fd open_process(std::int32_t pid) noexcept { return Fd{static_cast<int>(syscall(SYS_pidfd_open, pid, 0))}; }
 
 epoll_event readable(Source source, std::uint32_t rank) noexcept {
@@ -198,7 +198,7 @@ void DeathWatch::take(std::uint32_t from, const Frame& frame) {
                                 status_body({Code::invalid, "rank 0 gathers nothing any more: it watches"}));
     }
   } catch (const Error& error) {
-    lost(from, text("it sent rubbish: ", error.what()));
+    lost(from, text("it sent invalid data: ", error.what()));
   }
 }
 
