@@ -96,7 +96,7 @@ struct PatchesToInput {
   memory gradient, weights, input_gradient, of_patches, sums, room;
 
   static constexpr std::size_t kColumns = 576;  // of patches, at once
-  static constexpr std::size_t kTerms = 1024;   // of a sum, at once
+  static constexpr std::size_t kTerms = 256;    // of a sum, at once
   std::size_t channels() const { return std::min(places.of.channels, kColumns / kPatchTaps); }
   std::size_t parts() const { return (places.of.channels + channels() - 1) / channels(); }
   std::size_t patch_elements() const { return places.pixels() * channels() * kPatchTaps; }
