@@ -96,7 +96,7 @@ struct PatchesToInput {
   memory gradient, weights, input_gradient, of_patches, sums, room;
 
   static constexpr std::size_t kColumns = 576;  // of patches, at once
-  static constexpr std::size_t kTerms = 1024;   // of a sum, at once
+  static constexpr std::size_t kTerms = 256;    // of a sum, at once
   std::size_t channels() const { return std::min(places.of.channels, kColumns / kPatchTaps); }
   std::size_t parts() const { return (places.of.channels + channels() - 1) / channels(); }
   std::size_t patch_elements() const { return places.pixels() * channels() * kPatchTaps; }
@@ -229,26 +229,36 @@ struct TapConvolution {
   memory input, weights, output, packed, sums;
 
   static constexpr std::size_t kFilters = PanelKernels::kMostColumns;  // at once
-  static constexpr std::size_t kChannels = 1024 / sizeof(Element);     // at once
+  /// Words of channels at once. The pixels that GatherTaps has copied are nine times as many as those of the input: so
+  /// many that fewer of their channels stay in the second-level cache.
+  static constexpr std::size_t kWords = 256, kGatheredWords = 128;
   std::size_t parts() const { return places.of.filters / kFilters; }
-  std::size_t channels_at_once() const { return std::min(kChannels, places.of.channels); }
+  std::size_t parts_at_once() const { return std::min(threads, parts()); }
+  std::size_t channels_at_once() const {
+    return std::min((gathered ? kGatheredWords : kWords) * panels->terms_of_word, places.of.channels);
+  }
   std::size_t tap_words(std::size_t channels) const { return channels / panels->terms_of_word * kFilters; }
   std::size_t packed_words() const { return places.taps() * tap_words(channels_at_once()); }
   std::size_t sum_elements() const { return places.pixels() * kFilters; }
 
   void operator()(const Kernels& kernels) const {
-    for_each_in_parallel(std::min(threads, parts()), parts(), [&](std::size_t part, std::size_t thread) {
-      auto* const words = data_of<std::uint32_t>(packed) + thread * packed_words();
-      auto* const to = data_of<float>(sums) + thread * sum_elements();
-      std::fill_n(to, sum_elements(), 0.0F);
-      for (std::size_t first = 0; first < places.of.channels; first += channels_at_once()) {
-        const std::size_t count = std::min(channels_at_once(), places.of.channels - first);
-        pack(part * kFilters, first, count, words);
-        for (std::size_t tap = 0; tap < places.taps(); ++tap)
-          add_tap(tap, first, count, words + tap * tap_words(count), to);
-      }
-      keep(kernels, part * kFilters, to);
+    for_each_in_parallel(parts_at_once(), parts_at_once(), [&](std::size_t thread, std::size_t) {
+      const std::size_t first_part = parts() * thread / parts_at_once(),
+                        end_part = parts() * (thread + 1) / parts_at_once();
+      float* const all = data_of<float>(sums);
+      std::fill(all + first_part * sum_elements(), all + end_part * sum_elements(), 0.0F);
+      for (std::size_t channel = 0; channel < places.of.channels; channel += channels_at_once())
+        for (std::size_t part = first_part; part < end_part; ++part)
+          add_channels(part, channel, data_of<std::uint32_t>(packed) + thread * packed_words());
+      for (std::size_t part = first_part; part < end_part; ++part) keep(kernels, part);
     });
+  }
+
+  void add_channels(std::size_t part, std::size_t first, std::uint32_t* words) const {
+    const std::size_t count = std::min(channels_at_once(), places.of.channels - first);
+    pack(part * kFilters, first, count, words);
+    for (std::size_t tap = 0; tap < places.taps(); ++tap)
+      add_tap(tap, first, count, words + tap * tap_words(count), data_of<float>(sums) + part * sum_elements());
   }
 
   void pack(std::size_t filter, std::size_t channel, std::size_t channels, std::uint32_t* to) const {
@@ -289,8 +299,9 @@ struct TapConvolution {
     }
   }
 
-  void keep(const Kernels& kernels, std::size_t filter, const float* from) const {
-    auto* to = data_of<Element>(output) + filter;
+  void keep(const Kernels& kernels, std::size_t part) const {
+    auto* to = data_of<Element>(output) + part * kFilters;
+    const float* from = data_of<float>(sums) + part * sum_elements();
     for (std::size_t pixel = 0; pixel < places.pixels(); ++pixel, to += places.of.filters, from += kFilters) {
       if constexpr (sizeof(Element) == sizeof(float))
         std::memcpy(to, from, kFilters * sizeof(float));
@@ -394,7 +405,7 @@ void PatchPasses::forward_by_taps(Calls& calls, const memory& input, const memor
                                .packed = {},
                                .sums = {}};
   call.packed = builder_.places().take(builder_.matrix(threads_, call.packed_words(), Type::s32));
-  call.sums = builder_.places().take(builder_.matrix(threads_, call.sum_elements(), Type::f32));
+  call.sums = builder_.places().take(builder_.matrix(call.parts(), call.sum_elements(), Type::f32));
   calls.emplace_back(OwnWork{{call.input, weights, output, call.packed, call.sums}, call, /*is_product=*/true});
 }
 
