@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/base/thread.hpp"
 #include "runtime/topology/machine_json.hpp"
 #include "transports/ucx/ucx_transport.hpp"
 
@@ -14,6 +15,10 @@ using namespace std::chrono_literals;
 constexpr std::uint64_t kLandingBytes = std::uint64_t{16} << 20;  // the training actors' messages have no tensors
 
 constexpr std::chrono::milliseconds kStagingPatience = 2h;
+
+/// Threads that a rank starts from its actor system on, besides CAF's workers and those of the device: CAF's clock and
+/// multiplexer, UCX's, two lanes, two that watch the other processes, the control server's.
+constexpr std::size_t kThreadsBesides = 8;
 
 /// A run that resumes reads its checkpoint first, and all ranks wait for the ranks that copy the data set.
 std::chrono::milliseconds start_within(const Settings& settings) {
@@ -117,7 +122,9 @@ Job::Job(Blocking& blocking, SessionOptions options, std::unique_ptr<LogWriter> 
   const ScopedPlacement in_place(place_);  // for the threads that are started here
   own_space_ = std::make_unique<AddressSpace>();
   own_space_->place(place_.memory(), place_.rank().cpus);
-  own_config_ = std::make_unique<SystemConfig>(std::max<std::size_t>(1, joined_.mine().cpus.size() / 2));
+  const std::size_t workers = std::max<std::size_t>(1, joined_.mine().cpus.size() / 2);
+  check_threads(kThreadsBesides + workers + joined_.mine().device_threads);
+  own_config_ = std::make_unique<SystemConfig>(workers);
   own_system_ = std::make_unique<caf::actor_system>(*own_config_);
   own_group_ = Group::join(blocking, *own_system_, group_options());
   group_ = own_group_.get();

@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <cerrno>
+#include <latch>
 #include <system_error>
 #include <utility>
 
@@ -29,6 +30,27 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
+/// Threads that exist until this object ends.
+class WaitingThreads {
+ public:
+  explicit WaitingThreads(std::size_t most) { threads_.reserve(most); }
+  ~WaitingThreads() {
+    end_.count_down();
+    for (std::thread& thread : threads_) thread.join();
+  }
+  WaitingThreads(const WaitingThreads&) = delete;
+  WaitingThreads& operator=(const WaitingThreads&) = delete;
+
+  std::size_t count() const noexcept { return threads_.size(); }
+  void add() {
+    threads_.push_back(start_thread("trial", [this] { end_.wait(); }));
+  }
+
+ private:
+  std::latch end_{1};
+  std::vector<std::thread> threads_;
+};
+
 }  // namespace
 
 std::thread start_thread(const std::string& name, std::function<void()> body) {
@@ -39,8 +61,20 @@ std::thread start_thread(const std::string& name, std::function<void()> body) {
       body();
     }};
   } catch (const std::system_error& error) {
-    fail(Code::environment, text("cannot start thread ", name, ": ", error.what(),
-                                 "; raise the limit of processes (ulimit -u, pids.max of the cgroup)"));
+    fail(Code::environment,
+         text("cannot start thread ", name, ": ", error.what(),
+              "; raise the limit of processes (ulimit -u, pids.max of the cgroup), or of a process's "
+              "memory (ulimit -d, ulimit -v)"));
+  }
+}
+
+void check_threads(std::size_t count) {
+  WaitingThreads threads{count};
+  try {
+    while (threads.count() < count) threads.add();
+  } catch (const Error& error) {
+    fail(error.code(),
+         text("this process needs ", count, " more threads and can start ", threads.count(), ": ", error.what()));
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -21,6 +22,11 @@ inline void pause_cpu() noexcept {
 /// Starts a thread of the runtime. It takes no signals (they belong to the app's threads) and has the name `name` (at
 /// most 15 characters are kept) in debuggers and top. Throws Error{environment} if the system cannot start a thread.
 std::thread start_thread(const std::string& name, std::function<void()> body);
+
+/// Throws Error{environment} unless the system can start `count` threads now; it starts and ends as many. Call it
+/// before libraries start threads of their own: CAF, UCX and OpenMP end the process where one of theirs cannot be
+/// started. Others can use up the limit between this call and theirs. Blocks for some 20 us for each thread.
+void check_threads(std::size_t count);
 
 /// Pins a thread to some CPUs. Throws Error{environment}, which names them and `what`, if the system refuses, and
 /// Error{invalid} for numbers that no CPU can have.

@@ -27,6 +27,14 @@ constexpr std::size_t kMostRecords = 200'000;
 constexpr std::size_t kMostBatches = 5;
 constexpr const char* kBatchesFolder = "cifar-10-batches-bin";  // in the published archive
 
+/// How many records a plain file has by its size.
+std::uint64_t count_plain_records(const FileInput& input, const std::string& name) {
+  const std::uint64_t count = input.size_bytes() / kRecordBytes;
+  TROUPE_CHECK(count <= kMostRecords, Code::invalid, name, ": has ", count, " images, more than the ", kMostRecords,
+               " that are taken", kCifarCure);
+  return count;
+}
+
 /// Appends the records of one file, and converts planes to pixels.
 void append_records(Unpacked& bytes, const std::string& name, ByteImageSet& set) {
   std::array<std::uint8_t, kRecordBytes> record{};
@@ -94,13 +102,14 @@ CifarPaths cifar_paths_still_in(const std::string& folder) {
   return std::move(*paths);
 }
 
-/// Plain files are counted by their sizes; packed ones are unpacked.
+/// Plain files are counted by their sizes; packed ones are unpacked, and those that are damaged are read for the error.
 std::uint64_t count_records(std::span<const std::string> files) {
   std::uint64_t count = 0;
   for (const std::string& file : files) {
     FileInput input{file, kCifarCure};
-    const bool plain = !Unpacked{input, file, kCifarCure}.gzip() && input.size_bytes() % kRecordBytes == 0;
-    count += plain ? input.size_bytes() / kRecordBytes : read_cifar({&file, 1}).labels.size();
+    const bool plain =
+        !Unpacked{input, file, kCifarCure}.gzip() && input.size_bytes() > 0 && input.size_bytes() % kRecordBytes == 0;
+    count += plain ? count_plain_records(input, file) : read_cifar({&file, 1}).labels.size();
   }
   return count;
 }
@@ -138,7 +147,7 @@ ByteImageSet read_cifar(std::span<const std::string> files) {
     FileInput input{file, kCifarCure};
     Unpacked unpacked{input, file, kCifarCure};
     if (!unpacked.gzip()) {
-      const std::size_t records = std::min<std::size_t>(input.size_bytes() / kRecordBytes, kMostRecords);
+      const std::size_t records = count_plain_records(input, file);
       set.labels.reserve(set.labels.size() + records);
       set.pixels.reserve(set.pixels.size() + records * 3 * kPlaneBytes);
     }

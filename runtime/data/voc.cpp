@@ -51,9 +51,13 @@ class AnnotationReader {
   }
 
  private:
+  /// Goes on from the place that was asked for before: an annotation may have many objects, each with its line.
   std::uint64_t line_of(std::ptrdiff_t offset) const {
     const auto at = std::clamp<std::ptrdiff_t>(offset, 0, static_cast<std::ptrdiff_t>(content_.size()));
-    return 1 + static_cast<std::uint64_t>(std::count(content_.begin(), content_.begin() + at, '\n'));
+    if (at < place_) place_ = line_ = 0;
+    line_ += std::count(content_.begin() + place_, content_.begin() + at, '\n');
+    place_ = at;
+    return 1 + static_cast<std::uint64_t>(line_);
   }
   void check(bool holds, std::ptrdiff_t offset, const std::string& fault) const {
     if (!holds) fail(Code::invalid, text(name_, ':', line_of(offset), ": ", fault));
@@ -93,6 +97,7 @@ class AnnotationReader {
   std::string_view content_;
   const std::string& name_;
   pugi::xml_document document_;
+  mutable std::ptrdiff_t place_ = 0, line_ = 0;  // of what line_of() was asked last
 };
 
 /// The lists of a folder: those of the first pair of which both exist.

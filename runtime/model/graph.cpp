@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/printable.hpp"
 #include "runtime/base/text_stream.hpp"
 #include "runtime/model/dropout.hpp"
 #include "runtime/model/layer_kinds.hpp"
@@ -29,6 +30,13 @@ void check_shape(const std::string& whose, const Shape& shape) {
                  " must have positive extents and at most ", kMaxTensorElements, " elements");
     count *= extent;
   }
+}
+
+/// Checkpoints and reports are JSON, whose text is UTF-8, and a terminal would obey control characters.
+void check_name(const std::string& graph, const char* kind, std::uint32_t number, const std::string& name) {
+  TROUPE_CHECK(!name.empty(), Code::invalid, "graph ", graph, ": ", kind, ' ', number, " has no name");
+  TROUPE_CHECK(printable(name) == name, Code::invalid, "graph ", graph, ": ", kind, ' ', number, " is called ",
+               printable(name), "; a name must be text in UTF-8 without control characters");
 }
 
 bool is_loss(const Layer& layer) { return kind_of(layer.operation).is_loss; }
@@ -136,7 +144,7 @@ void Graph::connect() {
   for (const Field& field : fields_) names.insert(field.name);
   for (std::uint32_t i = 0; i < layers_.size(); ++i) {
     const Layer& layer = layers_[i];
-    TROUPE_CHECK(!layer.name.empty(), Code::invalid, "graph ", name_, ": layer ", i, " has no name");
+    check_name(name_, "layer", i, layer.name);
     TROUPE_CHECK(names.insert(layer.name).second, Code::invalid, "graph ", name_, ": two layers or fields are called ",
                  layer.name, "; names must differ");
     std::vector<std::uint32_t>& inputs = inputs_.emplace_back();
@@ -265,7 +273,7 @@ Graph::Graph(std::string name, std::vector<Field> fields, std::vector<Parameter>
   std::unordered_set<std::string> names;
   for (std::uint32_t i = 0; i < parameters_.size(); ++i) {
     Parameter& parameter = parameters_[i];
-    TROUPE_CHECK(!parameter.name.empty(), Code::invalid, "graph ", name_, ": parameter ", i, " has no name");
+    check_name(name_, "parameter", i, parameter.name);
     TROUPE_CHECK(names.insert(parameter.name).second, Code::invalid, "graph ", name_, ": two parameters are called ",
                  parameter.name, "; names must differ");
     std::uint64_t count = 1;

@@ -183,6 +183,13 @@ TEST_F(Environment, WithTooFewAddressesIsRefusedBeforeItBegins) {
   }
 }
 
+TEST_F(Environment, WithTooFewThreadsIsToldWhichLimitToRaise) {
+  for (const std::string kib : {"20000", "30000", "40000", "50000"}) {  // each thread has a stack of 8 MiB
+    const auto start = behind("ulimit -s 8192 -d " + kib, folder_.rtrun(short_run()));
+    EXPECT_THAT(expect_end(start, 3), AllOf(HasSubstr("cannot start thread"), HasSubstr("ulimit -d"))) << kib;
+  }
+}
+
 TEST_F(Environment, WithFilesThatMayBeTooSmallIsRefusedBeforeItBegins) {
   const std::string said = expect_refusal(behind("ulimit -f 2048", folder_.rtrun(short_run())));  // of 512 bytes each
   EXPECT_THAT(said, HasSubstr("a file may have 1024 KiB here (ulimit -f)"));
@@ -223,7 +230,8 @@ TEST_F(EnvironmentWithMounts, WithAFullDiskForCheckpointsTellsTheCure) {
   const auto start = folder_.rtrun(short_run({"checkpoint.dir=tmp", "checkpoint.every_steps=500"}));
   const std::string said = expect_end(with_mounts(kFull, start), 3);  // its last state is not saved
   EXPECT_THAT(said, HasSubstr("the checkpoint of step 500 was not saved: rank"));
-  EXPECT_THAT(said, HasSubstr("No space left on device; training continues, and later saves are tried, too: free some space"));
+  EXPECT_THAT(
+      said, HasSubstr("No space left on device; training continues, and later saves are tried, too: free some space"));
 }
 
 TEST_F(Environment, OfAHugeHostFileReadsNoneOfIt) {

@@ -10,6 +10,7 @@ import sys
 import tarfile
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 TOOL = sys.argv.pop(1)
@@ -81,6 +82,23 @@ class MakeShards(unittest.TestCase):
         self.assertIn("neither test nor val", self.run_tool(self.folder, self.out)[1])
         self.write("test/cat/1.jpg")
         self.assertIn("no class of the training set is called cat", self.run_tool(self.folder, self.out)[1])
+
+    def test_refuses_a_folder_with_shards_of_an_earlier_call(self):
+        self.write("train/ape/1.jpg", "test/ape/2.jpg")
+        self.assertEqual(self.run_tool(self.folder, self.out)[0], 0)
+        before = {path: path.read_bytes() for path in self.out.iterdir()}
+        code, said = self.run_tool(self.folder, self.out, "--seed", 8)
+        self.assertEqual(code, 2, said)
+        self.assertIn("test-000000.tar", said)
+        self.assertIn("remove", said)
+        self.assertEqual({path: path.read_bytes() for path in self.out.iterdir()}, before)
+
+    def test_ends_without_a_traceback_when_it_is_interrupted(self):
+        self.write("train/ape/1.jpg", "test/ape/2.jpg")
+        with unittest.mock.patch.object(make_shards, "write_index", side_effect=KeyboardInterrupt):
+            code, said = self.run_tool(self.folder, self.out)
+        self.assertEqual(code, 130)
+        self.assertIn("interrupted", said)
 
     def test_refuses_an_image_without_a_label(self):
         shard = Path(self.out)

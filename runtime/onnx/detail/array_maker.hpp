@@ -15,7 +15,6 @@ namespace troupe::detail {
 
 using WholeNumbers = std::vector<std::int64_t>;
 using ArrayInputs = std::span<const OnnxNumbers* const>;
-inline constexpr std::size_t kMostDims = 16;
 
 /// So that numbers that no longer depend on the rows can be shapes and indices.
 inline void forget_rows(OnnxNumbers& numbers) {

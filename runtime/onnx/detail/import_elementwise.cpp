@@ -57,9 +57,7 @@ void Importer::add_numbers(std::size_t index) {
     return give({.form = Form::factors, .tensor = to.tensor, .arranged = to.arranged, .has_erf = true});
   }
   if (add_to_norm(to, index)) return;
-  const bool is_row =
-      !given.whole && !given.dims.empty() && given.dims.back() == static_cast<std::int64_t>(given.count());
-  if (to.form == Form::product && is_row && given.dims.back() == matrix(to.numbers).dims[1]) {
+  if (to.form == Form::product && is_row(given, matrix(to.numbers).dims[1])) {
     give(made_product(output(), to, &given));
     return;
   }

@@ -67,6 +67,11 @@ void Importer::reduce_sum(const OnnxNode& node) {
   give_next(read, Form::sum_of_squares);
 }
 
+/// Whether numbers are one for each element of the last extent, `each`, as a factor or a bias of a norm is.
+bool Importer::is_row(const OnnxNumbers& given, std::int64_t each) {
+  return !given.whole && !given.dims.empty() && given.dims.back() == each && std::cmp_equal(given.count(), each);
+}
+
 /// An epsilon, or the bias of a layer norm.
 bool Importer::add_to_norm(const Value& to, std::size_t index) {
   if (to.form == Form::sum_of_squares || to.form == Form::variance) {
@@ -77,7 +82,7 @@ bool Importer::add_to_norm(const Value& to, std::size_t index) {
     return true;
   }
   const bool is_norm = to.form == Form::normalized || to.form == Form::weighted;
-  if (!is_norm || f32s(index).size() != last_extent(to.tensor) || numbers(index).dims.back() == 1) return false;
+  if (!is_norm || !is_row(numbers(index), last_extent(to.tensor))) return false;
   give(made_layer_norm(output(), to, &numbers(index)));
   return true;
 }
@@ -85,7 +90,7 @@ bool Importer::add_to_norm(const Value& to, std::size_t index) {
 /// The scale of an L2 norm, or the weight of a layer norm.
 bool Importer::multiply_norm(const Value& read, std::size_t index) {
   if (read.form == Form::normalized) {
-    need(f32s(index).size() == last_extent(read.tensor), "multiplies by other numbers than one for each element");
+    need(is_row(numbers(index), last_extent(read.tensor)), "multiplies by other numbers than one for each element");
     Value next = read;
     next.numbers = input_name(index);
     give_next(std::move(next), Form::weighted);

@@ -41,6 +41,7 @@ void Importer::flatten(const OnnxNode& node) {
 std::vector<OnnxExtent> Importer::wanted_extents(const OnnxNode& node, const Arrangement& from) const {
   const OnnxNumbers& to = numbers(1);
   need(to.whole && to.dims.size() <= 1, "has no shape as its second input");
+  if (to.count() > kMostDims) refuse(text("has more than ", kMostDims, " extents"));
   std::vector<OnnxExtent> wanted;
   for (std::size_t i = 0; i < to.integers.size(); ++i) {
     const bool keeps = to.integers[i] == 0 && node.number("allowzero", 0) == 0;
@@ -79,8 +80,9 @@ void Importer::unsqueeze(const OnnxNode& node) {
     return give_next(input(), Form::known_factor);
   }
   Value from = arrangeable();
-  const bool can = from.arranged.unsqueeze(axes(node));
-  give_arranged(std::move(from), can, "adds an extent in a place that its input has not");
+  const std::vector<std::int64_t> added = axes(node);
+  const bool can = from.arranged.count_axes() + added.size() <= kMostDims && from.arranged.unsqueeze(added);
+  give_arranged(std::move(from), can, "adds an extent in a place that its input has not, or too many");
 }
 
 void Importer::split(const OnnxNode& node) {

@@ -226,6 +226,7 @@ class Importer {
   void reciprocal(const OnnxNode& node);
   void reduce_sum(const OnnxNode& node);
   bool is_over_last(const OnnxNode& node, const Value& read) const;
+  static bool is_row(const OnnxNumbers& given, std::int64_t each);
   bool add_to_norm(const Value& to, std::size_t index);
   bool multiply_norm(const Value& read, std::size_t index);
   bool divide_by_norm(const Value& read, const Value& by);

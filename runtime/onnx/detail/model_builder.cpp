@@ -23,7 +23,7 @@ void check_count(const std::string& where, const Shape& shape) {
 ModelBuilder::ModelBuilder(const std::vector<Field>& fields, std::uint64_t most_numbers)
     : fields_(fields), numbers_left_(most_numbers) {
   for (const Field& field : fields) {
-    taken_.insert(field.name);
+    taken_.emplace(field.name, 2);
     tensors_.push_back({field.name, field.shape, field.dtype == DType::i32 ? field.classes : 0});
   }
 }
@@ -76,9 +76,12 @@ std::string ModelBuilder::name_of(std::string_view name) {
 }
 
 std::string ModelBuilder::free_name(const std::string& wanted) {
-  std::string name = wanted.empty() ? "layer" : wanted;
-  for (std::size_t n = 2; !taken_.insert(name).second; ++n) name = text(wanted, '_', n);
-  return name;
+  const auto [at, is_free] = taken_.try_emplace(wanted.empty() ? "layer" : wanted, 2);
+  if (is_free) return at->first;
+  for (;;) {
+    std::string name = text(at->first, '_', at->second++);
+    if (taken_.try_emplace(name, 2).second) return name;
+  }
 }
 
 std::string ModelBuilder::layer_name(std::string_view output,

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <set>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -55,8 +55,8 @@ class ModelBuilder {
 
   const std::vector<Field>& fields_;
   std::uint64_t numbers_left_;
-  std::vector<Tensor> tensors_;  // fields, then what layers put out
-  std::set<std::string> taken_;  // names
+  std::vector<Tensor> tensors_;               // fields, then what layers put out
+  std::map<std::string, std::size_t> taken_;  // names, each with the number of the next layer that wants it
   OnnxModel made_;
 };
 

@@ -41,13 +41,13 @@ OnnxNumbers slice(const OnnxNode& node, ArrayInputs inputs, ArrayMaker& maker) {
   if (!is_old && inputs.size() > 3 && inputs[3] != nullptr) axes = whole_of(inputs, 3);
   if (inputs.size() > 4 && inputs[4] != nullptr) steps = whole_of(inputs, 4);
   need_computable(ends.size() == starts.size() && axes.size() == starts.size() && steps.size() == starts.size());
-  WholeNumbers dims = from.dims, strides(dims.size(), 1);
+  WholeNumbers dims = from.dims, strides(dims.size(), 1), seen(dims.size());
   for (std::size_t dim = dims.size(); dim-- > 1;) strides[dim - 1] = strides[dim] * from.dims[dim];
   std::int64_t base = 0;
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const auto axis =
         static_cast<std::size_t>(axes[i] < 0 ? axes[i] + static_cast<std::int64_t>(dims.size()) : axes[i]);
-    need_computable(axis < dims.size() && steps[i] == 1);
+    need_computable(axis < dims.size() && steps[i] == 1 && seen[axis]++ == 0);
     const std::int64_t length = from.dims[axis];
     const auto bounded = [&](std::int64_t at) {
       return std::clamp<std::int64_t>(at < 0 ? at + length : at, 0, length);

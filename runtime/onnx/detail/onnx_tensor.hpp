@@ -10,6 +10,8 @@
 
 namespace troupe::detail {
 
+inline constexpr std::size_t kMostDims = 16;  // of an array that nodes reshape, or of computed numbers
+
 /// Numbers that a file has or computes: f32, or whole ones.
 struct OnnxNumbers {
   std::vector<std::int64_t> dims;

@@ -97,6 +97,16 @@ TEST_F(CifarFolder, NamesTheFilesThatAreMissing) {
               AllOf(HasSubstr("lacks data_batch_4.bin"), HasSubstr("get-data cifar10")));
 }
 
+TEST_F(CifarFolder, IsRefusedBeforeItIsReadWhereAFileIsEmptyOrHoldsTooMuch) {
+  write_set(folder.path());
+  const auto file = folder.path() / "data_batch_4.bin";
+  std::filesystem::resize_file(file, 0);
+  EXPECT_THAT(error_of(Code::invalid, [&] { find_data(request(folder.path())); }), HasSubstr("is empty"));
+  std::filesystem::resize_file(file, std::uintmax_t{10'000'000} * 3073);  // a hole
+  EXPECT_THAT(error_of(Code::invalid, [&] { find_data(request(folder.path())); }),
+              HasSubstr("has 10000000 images, more than the 200000 that are taken"));
+}
+
 TEST_F(CifarFolder, MustBeThere) {
   DataRequest absent{.source = "cifar10"};
   EXPECT_THAT(error_of(Code::invalid, [&] { find_data(absent); }),

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <mutex>
 
+#include "runtime/base/clock.hpp"
 #include "runtime/base/random.hpp"
 #include "runtime/data/encoded_images.hpp"
 #include "runtime/data/find_data.hpp"
@@ -228,6 +229,16 @@ TEST_F(VocFolder, RefusesAnAnnotationByFileAndLine) {
   listed.options.classes = {"dog"};
   write_set();
   EXPECT_THAT(refusal(listed), AllOf(HasSubstr("a.xml:8: cat is not one of the classes dog")));
+}
+
+TEST(VocAnnotation, IsReadInTimeThatGrowsWithItsSizeAndNotWithTheSquareOfIt) {
+  std::string objects;
+  for (int i = 0; i < 25'000; ++i) objects += object_xml("c", 1, 1, 2, 2);  // 4 MB
+  const auto begin = Clock::now();
+  const VocAnnotation read = parse_voc_annotation(annotation_xml(20, 40, objects), "crowd.xml");
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds{5});  // some 0.1 s
+  ASSERT_EQ(read.objects.size(), 25'000U);
+  EXPECT_EQ(read.objects[1].line - read.objects[0].line, read.objects.back().line - read.objects[24'998].line);
 }
 
 TEST_F(VocFolder, RefusesAListByFileAndLine) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/printable.hpp"
 
 namespace troupe {
 namespace {
@@ -76,6 +77,14 @@ TEST(Graph, HasATextThatTellsDifferentGraphsApart) {
 TEST(Graph, RefusesTwoLayersOfOneName) {
   EXPECT_THAT(refusal(Shape{{4}}, {{"a", Dense{2}}, {"a", SoftmaxCrossEntropy{}}}),
               HasSubstr("two layers or fields are called a"));
+}
+
+TEST(Graph, RefusesNamesThatACheckpointCannotHold) {
+  for (const std::string name : {"w\xff", "w\x1b[2J"}) {
+    EXPECT_THAT(refusal(Shape{{4}}, {{name, Dense{2}}, {"b", SoftmaxCrossEntropy{}}}),
+                HasSubstr("layer 0 is called " + printable(name) + "; a name must be text in UTF-8"));
+    EXPECT_THROW(Graph("own", {}, {{.name = name, .extents = {2}}}), Error);
+  }
 }
 
 TEST(Graph, RefusesAModelWhoseLastLayerIsNoLoss) {

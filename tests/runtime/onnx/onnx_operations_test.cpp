@@ -212,6 +212,35 @@ TEST(OnnxOperations, ReadsALayerNormOfNineNodes) {
   EXPECT_EQ(read_model(file.bytes(), fields).parameters.at("norm.bias"), (std::vector<float>{5, 6, 7, 8}));
 }
 
+TEST(OnnxOperations, RefusesFactorsAndBiasesThatAreNotOfTheNormedExtent) {
+  const auto said = [](const std::vector<std::int64_t>& weight_dims, const std::vector<std::int64_t>& bias_dims,
+                       std::uint32_t width) {
+    const File file = File{}
+                          .input("x", {0, width, width})
+                          .whole("last", {-1})
+                          .f32("two", {}, {2})
+                          .f32("more", {}, {0.001F})
+                          .f32("w", weight_dims, counted(width))
+                          .f32("b", bias_dims, counted(width))
+                          .node("ReduceMean", {"x", "last"}, "mean")
+                          .node("Sub", {"x", "mean"}, "centered")
+                          .node("Pow", {"centered", "two"}, "squares")
+                          .node("ReduceMean", {"squares", "last"}, "variance")
+                          .node("Add", {"variance", "more"}, "larger")
+                          .node("Sqrt", {"larger"}, "deviation")
+                          .node("Div", {"centered", "deviation"}, "normalized")
+                          .node("Mul", {"normalized", "w"}, "weighted")
+                          .node("Add", {"weighted", "b"}, "y")
+                          .output("y");
+    return refusal(file.bytes(), {{"x", Shape{{width, width}}, DType::f32}, {"label", {}, DType::i32, 2}});
+  };
+  EXPECT_EQ(said({4}, {4}, 4), "accepted");
+  EXPECT_EQ(said({1}, {1}, 1), "accepted");
+  EXPECT_THAT(said({4, 1}, {4}, 4), HasSubstr("node node_weighted (Mul): multiplies by other numbers"));
+  EXPECT_THAT(said({4}, {4, 1}, 4), HasSubstr("node node_y (Add): adds numbers that are neither"));
+  EXPECT_THAT(said({1}, {}, 1), HasSubstr("node node_y (Add): adds numbers that are neither"));
+}
+
 /// Queries, keys and values of three layers in 2 heads of 3, with shapes that the file computes of its rows.
 File attention_file(const std::vector<float>& scale, const std::vector<std::int64_t>& seen) {
   File file = File{};
@@ -362,6 +391,27 @@ TEST(OnnxNumbers, OfAComputationAreLimited) {
                         .node("Add", {"x", "large"}, "y");
   EXPECT_THAT(refusal(file.bytes(), kImage),
               HasSubstr("node node_large (ConstantOfShape): computes 1099511627776 numbers more than a file may"));
+}
+
+TEST(OnnxNumbers, AreNotTakenFromBehindAnArrayThatIsSlicedTwiceInOneExtent) {
+  const File file = image_file()
+                        .whole("numbers", {1, 2, 3, 4})
+                        .whole("from", {3, 3})
+                        .whole("to", {4, 4})
+                        .whole("over", {0, 0})
+                        .node("Slice", {"numbers", "from", "to", "over"}, "cut")
+                        .node("Reshape", {"x", "cut"}, "y");
+  EXPECT_THAT(refusal(file.bytes(), kImage), HasSubstr("node node_cut (Slice): reads numbers of the file"));
+}
+
+TEST(OnnxNumbers, GiveNoArrayMoreExtentsThanArraysHave) {
+  File reshaped = image_file().whole("count", {1 << 20}).raw("one", {1}, 7, std::string_view{"\1\0\0\0\0\0\0", 8});
+  reshaped.node("Expand", {"one", "count"}, "ones").node("Reshape", {"x", "ones"}, "y");
+  EXPECT_THAT(refusal(reshaped.bytes(), kImage), HasSubstr("node node_y (Reshape): has more than 16 extents"));
+  const File widened =
+      image_file().node("Unsqueeze", {"x"}, "y", {list("axes", std::vector<std::int64_t>(1 << 20, 1))});
+  EXPECT_THAT(refusal(widened.bytes(), kImage),
+              HasSubstr("node node_y (Unsqueeze): adds an extent in a place that its input has not, or too many"));
 }
 
 /// A file whose weights lie in another one.
