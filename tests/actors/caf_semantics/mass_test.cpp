@@ -44,7 +44,7 @@ caf::behavior breeder(caf::stateful_actor<BreederState>* self) {
             auto left = std::make_shared<std::size_t>(actors.size());
             for (std::size_t i = 0; i < actors.size(); ++i) {
               const auto number = static_cast<std::int32_t>(i);
-              const auto count = [=](bool is_right) mutable {
+              auto count = [=](bool is_right) mutable {
                 *right += is_right;
                 if (--*left == 0) promise.deliver(*right);
               };
@@ -57,7 +57,7 @@ caf::behavior breeder(caf::stateful_actor<BreederState>* self) {
           [=](Storm, const caf::actor& other, std::int32_t n) -> caf::result<std::int32_t, std::int32_t> {
             auto promise = self->make_response_promise();
             self->state = {};
-            const auto look = [=]() mutable {
+            auto look = [=]() mutable {
               const auto& s = self->state;
               if (s.answers + s.late == n) promise.deliver(s.answers, s.late);
             };
