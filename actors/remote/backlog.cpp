@@ -11,12 +11,24 @@
 namespace troupe::remote {
 
 /// An actor may have as much unhandled as remains for all others together. Thus several slow actors get equal parts,
-/// and the same amount stays free for those that are not slow. Source: Choudhury and Hahne 1998 (dynamic thresholds of
-/// shared buffers).
-bool Backlog::has_space(const Proxy& proxy) const noexcept {
+/// and the same amount stays free for those that are not slow. For urgent messages it is twice as much, so ordinary ones
+/// leave some for them. Source: Choudhury and Hahne 1998 (dynamic thresholds of shared buffers).
+bool Backlog::has_space(const Proxy& proxy, bool is_urgent) const noexcept {
   const auto& of = proxy.peer().backlog;
   const std::uint64_t used = of.credit.in_use().charge;
-  return used < of.share && proxy.credit.in_use().charge < of.share - used;
+  return used < of.share && proxy.credit.in_use().charge < (is_urgent ? 2 : 1) * (of.share - used);
+}
+
+bool Backlog::may_send(const Proxy& proxy, const caf::mailbox_element& message) const noexcept {
+  const bool is_free = remote::is_free(message);
+  const bool is_first = proxy.blocked.empty() || (may_overtake(message) && proxy.not_overtaken == 0);
+  return is_first && (is_free || has_space(proxy, message.mid.is_urgent_message()));
+}
+
+/// Whether it overtakes ordinary messages: as in a mailbox of CAF's, except that answers, exit messages and changes of
+/// links keep their places.
+bool Backlog::may_overtake(const caf::mailbox_element& message) noexcept {
+  return message.mid.is_urgent_message() && !is_free(message);
 }
 
 void Backlog::block(Proxy& proxy, caf::mailbox_element_ptr message) {
@@ -26,7 +38,16 @@ void Backlog::block(Proxy& proxy, caf::mailbox_element_ptr message) {
   if (proxy.blocked.empty()) to.backlog.proxies.emplace_back(proxy.ctrl());
   const bool is_link = message->sender.get() == proxy.ctrl();
   Charge charge(context_.outgoing, is_link ? wire::kMessageBytes : cost_of(context_.system, *message));
-  proxy.blocked.push_back({to.backlog.next_ticket++, std::move(message), std::move(charge)});
+  auto& blocked = proxy.blocked;
+  auto place = blocked.end();
+  std::uint64_t ticket = to.backlog.next_ticket++;
+  if (may_overtake(*message)) {
+    place = blocked.begin() + static_cast<std::ptrdiff_t>(proxy.not_overtaken++);
+    if (place != blocked.end()) ticket = place->ticket;  // so that the first ticket is the oldest
+  } else if (is_link || is_free(*message)) {
+    proxy.not_overtaken = blocked.size() + 1;
+  }
+  blocked.insert(place, {ticket, std::move(message), std::move(charge)});
   memory_.note(context_.outgoing->used());
 }
 
@@ -52,9 +73,13 @@ void Backlog::send_blocked(PeerState& to) {
     const caf::strong_actor_ptr next = std::move(turns.front());
     turns.pop_front();
     auto& proxy = static_cast<Proxy&>(*next->get());
-    while (!proxy.blocked.empty() && (has_space(proxy) || is_free(*proxy.blocked.front().message))) {
+    const auto may_go = [&](const caf::mailbox_element& first) {
+      return is_free(first) || has_space(proxy, first.mid.is_urgent_message());
+    };
+    while (!proxy.blocked.empty() && may_go(*proxy.blocked.front().message)) {
       const caf::mailbox_element_ptr message = std::move(proxy.blocked.front().message);
       proxy.blocked.pop_front();
+      if (proxy.not_overtaken > 0) --proxy.not_overtaken;
       outbound_.send_now(proxy, *message);
       to.outgoing->messages.fetch_sub(1, std::memory_order_relaxed);
       unfinished_.end();
@@ -89,6 +114,7 @@ void Backlog::drop(Proxy& proxy, const caf::error& why) {
   PeerState& to = proxy.peer();
   if (proxy.blocked.empty()) return;
   std::erase_if(to.backlog.proxies, [&](const auto& other) { return other.get() == proxy.ctrl(); });
+  proxy.not_overtaken = 0;
   for (const Proxy::Blocked& entry : std::exchange(proxy.blocked, {})) {
     answer(entry.message->sender, entry.message->mid, why);
     to.outgoing->messages.fetch_sub(1, std::memory_order_relaxed);

@@ -125,7 +125,7 @@ void CallTable::take(Peer from, caf::actor_id callee, std::uint64_t ticket, std:
   Call call(*this, from, ticket, question);
   if (to->inline_handler == nullptr || !inline_.hand(*to->inline_handler, *to->actor->get(), call)) {
     to->actor->enqueue(nullptr, caf::make_message_id(),
-                       caf::make_message(CallMessage{{question.begin(), question.end()}, call.keep()}), nullptr);
+                       caf::make_message(CallMessage{{question.begin(), question.end()}, call.keep()}), &context_.unit);
   } else if (!call.has_answer_) {
     call.fail({Code::aborted, "the call was not answered"});
   }

@@ -93,6 +93,7 @@ void Inbound::take_in_message(PeerState& from, const wire::Header& header, Arriv
     return context_.lose_later(from, "it sent more than this process takes");
   KnownActor* const to = actors_.find(header.target);
   if (to == nullptr) {  // it has ended; ids are not reused, so there is no order to keep
+    note_own_request(header);
     answer(sender_of(from, header), caf::message_id{header.message_id},
            caf::make_error(caf::sec::request_receiver_down));
     loans_.abandon(from, header, arrival.head);
@@ -164,6 +165,7 @@ void Inbound::deliver_message(PeerState& from, const wire::Header& header, Arriv
   // It is destroyed with the message, or here: in both cases the sender is told that the message has been handled.
   auto receipt = counted ? troupe::detail::Receipt{edge.intake, charge} : troupe::detail::Receipt{};
   if ((header.flags & wire::kVoid) != 0) return;
+  note_own_request(header);
   const auto& sender = sender_of(from, header);
   caf::mailbox_element_ptr message;
   Status status = !has_memory_for(header) || arrival.refused
@@ -191,6 +193,14 @@ Status Inbound::refuse_for_memory(PeerState& from, const wire::Header& header, c
           text("peer ", context_.self.value, " has no memory left for messages (RemoteOptions::memory_bytes)")};
 }
 
+/// A request of an actor of this process, which an actor elsewhere passed on to one of this process: as within one
+/// process, its answer takes no way through the engine.
+void Inbound::note_own_request(const wire::Header& header) {
+  const caf::message_id id{header.message_id};
+  if (header.source_peer == context_.self.value && header.source != 0 && id.is_request())
+    requests_.close(header.source, id);
+}
+
 /// Closes the request to which an answer belongs. False: no request waits for it (any more).
 bool Inbound::ends_request(PeerState& from, const wire::Header& header) {
   const auto request = requests_.close(header.target, caf::message_id{header.message_id});
@@ -208,7 +218,7 @@ void Inbound::hand_over(PeerState& from, const wire::Header& header, caf::mailbo
   if (to.inline_handler != nullptr) {
     inline_.hand(*to.inline_handler, to.actor, std::move(message));
   } else {
-    to.actor->enqueue(std::move(message), nullptr);
+    to.actor->enqueue(std::move(message), &context_.unit);  // CAF's splices need one
   }
 }
 

@@ -20,7 +20,7 @@ class Proxies;
 /// how much it has handled since the start. Messages beyond that wait here, each at its proxy, in the order of sending.
 /// What must hold:
 /// - While a proxy has anything blocked, everything sent to it is blocked behind it. Answers and exit messages need no
-///   credit, but they keep their place, too.
+///   credit, but they keep their place, too. Urgent messages overtake ordinary ones, as in a mailbox, and nothing else.
 /// - A DOWN notice of an actor here is not sent before a message that was blocked earlier: the actor may have sent it,
 ///   and after DOWN the peer's handle is dead. Tickets show which came first.
 /// - Proxies take turns, since all share the peer's credit.
@@ -31,9 +31,7 @@ class Backlog {
       : context_(context), outbound_(outbound), memory_(memory), unfinished_(unfinished) {}
 
   /// Whether a message may be sent now.
-  bool may_send(const Proxy& proxy, const caf::mailbox_element& message) const noexcept {
-    return proxy.blocked.empty() && (has_space(proxy) || is_free(message));
-  }
+  bool may_send(const Proxy& proxy, const caf::mailbox_element& message) const noexcept;
   void block(Proxy& proxy, caf::mailbox_element_ptr message);
   /// The peer has reported what it has handled: sends the messages for which there is credit now.
   void take_in_credit(PeerState& from, const wire::Header& header, std::span<const std::byte> edges, Proxies& proxies);
@@ -45,7 +43,8 @@ class Backlog {
   void drop(PeerState& to, const caf::error& why);
 
  private:
-  bool has_space(const Proxy& proxy) const noexcept;
+  bool has_space(const Proxy& proxy, bool is_urgent) const noexcept;
+  static bool may_overtake(const caf::mailbox_element& message) noexcept;
   void send_blocked(PeerState& to);
   void send_down_notices(PeerState& to);
 

@@ -2,12 +2,16 @@
 
 #include <caf/binary_serializer.hpp>
 #include <caf/serializer.hpp>
+#include <charconv>
+#include <iterator>
+#include <string>
 #include <vector>
 
 namespace troupe::remote {
 
 /// CAF's binary serializer, except that floating-point numbers are written as their bits: CAF 0.17 turns a NaN into -1
-/// and does not return for an infinity. BoundedReader reads the result. One thread.
+/// and does not return for an infinity. A long double, whose bytes are not all used, is written as the shortest text
+/// that is read as the same value: CAF reads an infinity or a NaN as 0. BoundedReader reads the result. One thread.
 class ExactWriter final : public caf::serializer {
  public:
   ExactWriter(caf::execution_unit* unit, std::vector<char>& bytes) : caf::serializer(unit), inner_(unit, bytes) {}
@@ -29,7 +33,11 @@ class ExactWriter final : public caf::serializer {
   caf::error apply_impl(std::uint64_t& x) override { return inner_(x); }
   caf::error apply_impl(float& x) override { return inner_.apply_raw(sizeof x, &x); }
   caf::error apply_impl(double& x) override { return inner_.apply_raw(sizeof x, &x); }
-  caf::error apply_impl(long double& x) override { return inner_(x); }
+  caf::error apply_impl(long double& x) override {
+    char text[64];
+    std::string written(text, std::to_chars(std::begin(text), std::end(text), x).ptr);
+    return inner_(written);
+  }
   caf::error apply_impl(std::string& x) override { return inner_(x); }
   caf::error apply_impl(std::u16string& x) override { return inner_(x); }
   caf::error apply_impl(std::u32string& x) override { return inner_(x); }

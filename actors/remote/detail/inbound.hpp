@@ -71,6 +71,7 @@ class Inbound {
   void deliver_message(PeerState& from, const wire::Header& header, Arrival& arrival, const Edge& edge, KnownActor& to);
   bool has_memory_for(const wire::Header& header);
   Status refuse_for_memory(PeerState& from, const wire::Header& header, const Arrival& arrival);
+  void note_own_request(const wire::Header& header);
   bool ends_request(PeerState& from, const wire::Header& header);
   void hand_over(PeerState& from, const wire::Header& header, caf::mailbox_element_ptr message, KnownActor& to);
   void fail(PeerState& from, const wire::Header& header, const caf::strong_actor_ptr& sender, KnownActor& to,

@@ -82,7 +82,8 @@ class Proxy final : public caf::actor_proxy, public LaneTask {
     caf::mailbox_element_ptr message;
     Charge charge;
   };
-  std::deque<Blocked> blocked;  // until the peer accepts more
+  std::deque<Blocked> blocked;    // until the peer accepts more
+  std::size_t not_overtaken = 0;  // so many of the first are urgent, or keep their places
 
  private:
   bool admit(const caf::mailbox_element& message);

@@ -183,6 +183,33 @@ TEST(RemoteBacklog, KeepsAnswersAndExitsBehindWhatWasSentBefore) {
   EXPECT_EQ(holder.taken(), numbers_up_to(3000));
 }
 
+TEST(RemoteBacklog, IsOvertakenByUrgentMessages) {
+  Holder holder;
+  LoopbackWorld world({}, {}, with_little_room());
+  const EndBefore world_ends{holder};
+  const caf::actor remote = at_other_end(*world.there, *world.here, holder.spawn(world.there->system));
+  constexpr std::uint64_t kOrdinary = 500;
+  constexpr std::uint64_t kUrgent = 100;
+  const auto waiting = [&] { return world.here->remote->counters(world.there->self).waiting; };
+  for (std::uint64_t i = 0; i < kOrdinary; ++i) caf::anon_send(remote, i);
+  ASSERT_TRUE(eventually([&] { return waiting() >= 470; }));
+  const std::uint64_t delivered = world.there->remote->counters().delivered;
+  for (std::uint64_t i = 0; i < kUrgent; ++i) caf::anon_send<caf::message_priority::high>(remote, kOrdinary + i);
+  EXPECT_TRUE(eventually([&] { return world.there->remote->counters().delivered > delivered; }));
+  EXPECT_TRUE(eventually([&] { return waiting() > 470 + kUrgent / 2; }));
+  holder.let_go();
+  ASSERT_TRUE(eventually([&] { return holder.taken().size() == kOrdinary + kUrgent; }));
+  const auto taken = holder.taken();
+  const auto place_of = [&](std::uint64_t x) { return std::ranges::find(taken, x) - taken.begin(); };
+  EXPECT_LE(place_of(kOrdinary), 4);  // CAF finishes the round of ordinary messages that it is in
+  EXPECT_LT(place_of(kOrdinary + kUrgent - 1), place_of(kOrdinary / 2));
+  std::vector<std::uint64_t> urgent;
+  std::vector<std::uint64_t> ordinary;
+  for (const std::uint64_t x : taken) (x < kOrdinary ? ordinary : urgent).push_back(x);
+  EXPECT_EQ(ordinary, numbers_up_to(kOrdinary));
+  EXPECT_TRUE(std::ranges::is_sorted(urgent));
+}
+
 TEST(RemoteBacklog, BeyondTheMemoryIsAnsweredOrReportedAndGoesOnAfterwards) {
   Holder holder;
   LoopbackWorld world({}, {.memory_bytes = 1 << 20}, with_little_room());
@@ -512,6 +539,20 @@ TEST(RemoteHeartbeats, FindAPeerThatFallsSilentAndNoOther) {
   EXPECT_GT(suspected, 0);
   EXPECT_EQ((ask<std::uint64_t>(world.here->system, world.server, Echo::value, std::uint64_t{1})).why.code(),
             Code::peer_lost);
+}
+
+TEST(RemoteInsight, DoesNotCountRequestsThatCameHome) {
+  LoopbackWorld world;
+  caf::scoped_actor self(world.here->system);
+  for (std::uint64_t i = 0; i < 10; ++i) {
+    std::uint64_t answer = 0;
+    self->request(world.server, kLong, Pass::value, world.here->server, i)
+        .receive([&](std::uint64_t x) { answer = x; }, [](const caf::error& e) { ADD_FAILURE() << caf::to_string(e); });
+    EXPECT_EQ(answer, i);
+  }
+  auto blocking = Blocking::on_thread("test");
+  const std::string here = world.here->remote->describe(blocking, Deadline::after(kLong));
+  EXPECT_THAT(here, ::testing::Not(HasSubstr("waits for an answer")));
 }
 
 TEST(RemoteInsight, TellsWhoIsKnownToPeersAndWhatWaits) {
