@@ -68,6 +68,7 @@ StepFacts facts_of(const DeviceState& s, const DeviceParts& parts, const BatchLe
   facts.repeated = parts.schedule.computed_rows(step) - facts.samples;
   facts.last = s.last == step;
   facts.relieved = batch.relieved;
+  facts.idle = batch.rows == 0;
   facts.consistent = parts.schedule.evaluates(step) || detail::DeviceSaves::is_due(parts, step) ||
                      s.orders.needs_equal_weights(parts, step);
   return facts;

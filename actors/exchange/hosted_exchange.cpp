@@ -1,5 +1,6 @@
 #include "actors/exchange/hosted_exchange.hpp"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <caf/send.hpp>
@@ -46,6 +47,7 @@ class MessageExchange final : public HostedExchange {
     TROUPE_CHECK(has_landing() || (!alpha_ && memory_.half.size_bytes == 0), Code::invalid,
                  "what is read needs memory of its own where weights are made of it");
     updates_ = start.updates;
+    idle_updates_ = 0;
     steps_ = start.clock;
     ++phase_;
     const std::uint64_t clock = alpha_ ? start.clock / settings_.every_steps : start.clock;
@@ -70,6 +72,7 @@ class MessageExchange final : public HostedExchange {
     rule_ = rule;
     sums_ = sums;
     total_ = total;
+    idle_ = facts.idle;
     taken_ = part_of(facts.samples);
     computed_ = part_of(facts.computed());
     ++steps_;
@@ -148,7 +151,9 @@ class MessageExchange final : public HostedExchange {
     own.state = memory_.state;
     own.no_decay = memory_.no_decay;
     ++updates_;
-    stream.update(rule_step(rule_, updates_), updates_, own, std::array{memory_.gradients}, sums_);
+    if (idle_) ++idle_updates_;
+    const std::uint64_t made = std::max<std::uint64_t>(updates_ - idle_updates_, 1);  // by this rank's own state
+    stream.update(rule_step(rule_, made), updates_, own, std::array{memory_.gradients}, sums_);
     if (steps_ % settings_.every_steps == 0) {
       send_contribution(stream, {sums_, {}, memory_.weights, false});
       stream.update(elastic_pull(*alpha_), 1, whole_, std::array{memory_.landing}, memory_.one);
@@ -187,10 +192,12 @@ class MessageExchange final : public HostedExchange {
   std::optional<double> alpha_;  // under elastic averaging, in which each rank has its own weights
   StripeMemory whole_;           // all weights of this rank
   std::uint64_t updates_ = 0;
-  std::uint64_t phase_ = 0;   // how many times it was opened
-  std::uint64_t steps_ = 0;   // under the present policy
-  std::uint64_t rounds_ = 0;  // that were sent to the worker
-  std::uint64_t read_ = 0;    // the value of the worker's line for which the stream waits
+  bool idle_ = false;               // this rank has no samples in this step
+  std::uint64_t idle_updates_ = 0;  // under elastic averaging: those that left this rank's own state as it was
+  std::uint64_t phase_ = 0;         // how many times it was opened
+  std::uint64_t steps_ = 0;         // under the present policy
+  std::uint64_t rounds_ = 0;        // that were sent to the worker
+  std::uint64_t read_ = 0;          // the value of the worker's line for which the stream waits
   bool at_barrier_ = false;
   Memory sums_, total_;
   std::uint64_t taken_ = 0, computed_ = 0;  // PushRequest's of this step

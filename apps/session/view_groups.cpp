@@ -146,6 +146,7 @@ std::unique_ptr<Exchange> View::make_exchange(const GroupPlan& group) {
                                .side = work_.side_streams[g].get(),
                                .hosted = work_.hosted[g] ? &work_.hosted[g]->exchange() : nullptr,
                                .updates = from.updates,
+                               .idle_updates = from.idle_updates,
                                .average_begins = !before_ && !(resumed_ && resumed_->has_average(group))});
 }
 

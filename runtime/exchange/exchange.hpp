@@ -27,6 +27,7 @@ namespace troupe {
 struct ExchangeProgress {
   std::unique_ptr<PolicySequence> policy;  // with the switches that were ordered and have not begun
   std::uint64_t updates = 0;               // number of updates by the rule
+  std::uint64_t idle_updates = 0;          // ExchangeParts::idle_updates
 };
 
 /// The communication of one parameter group, in one view: a Communicator (how data moves), a Policy (when) and a Rule
@@ -280,7 +281,9 @@ struct ExchangeParts {
   Stream* side = nullptr;              // of policies that have a round under way behind the next step
   HostedExchange* hosted = nullptr;    // of hosted policies
   std::uint64_t updates = 0;           // that the rule has made before
-  bool average_begins = false;         // the average of the parameters starts as what they are at the first step
+  /// Those in which this rank, training locally, had no samples, so that its state did not change.
+  std::uint64_t idle_updates = 0;
+  bool average_begins = false;  // the average of the parameters starts as what they are at the first step
 };
 
 /// Executes the policy's orders on the device's stream: through the communicator, or through the shards while the

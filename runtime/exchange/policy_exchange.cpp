@@ -36,7 +36,7 @@ void copy_some(Stream& stream, const Memory& to, const Memory& from) {
 class PolicyExchange final : public Exchange {
  public:
   explicit PolicyExchange(ExchangeParts parts)
-      : parts_(std::move(parts)), memory_(parts_.memory), updates_(parts_.updates) {
+      : parts_(std::move(parts)), memory_(parts_.memory), updates_(parts_.updates), idle_updates_(parts_.idle_updates) {
     TROUPE_CHECK(parts_.policy != nullptr && !parts_.buckets.empty(), Code::invalid,
                  "a group needs a policy and buckets");
     TROUPE_CHECK(parts_.communicator != nullptr || parts_.policy->is_hosted_only(), Code::invalid,
@@ -61,6 +61,7 @@ class PolicyExchange final : public Exchange {
   void begin(Stream& stream, const StepFacts& facts, Memory sums, Memory total) override {
     check_not_retired(facts.step);
     step_ = facts.step;
+    idle_ = facts.idle;
     sums_ = sums;
     total_ = total;
     rule_ = parts_.rule;
@@ -238,7 +239,7 @@ class PolicyExchange final : public Exchange {
     TROUPE_CHECK(!begun_ || is_consistent(), Code::invalid, "group ", group().value, ": step ", step_.value,
                  " left an unfinished round");
     const std::uint64_t made = updates();
-    return {std::move(parts_.policy), made};
+    return {std::move(parts_.policy), made, idle_updates_};
   }
 
  private:
@@ -528,6 +529,7 @@ class PolicyExchange final : public Exchange {
       clear_until(state.size_bytes);
       parts_.communicator->all_reduce(stream, state);
     }
+    idle_updates_ = 0;  // the state is that of all owners, not this rank's
   }
 
   /// Another policy has another momentum, and sends values of another magnitude, so the outer state and the residual
@@ -588,7 +590,7 @@ class PolicyExchange final : public Exchange {
   void clear_state(Stream& stream) {
     for (const Memory& state : memory_.state)
       if (state.size_bytes != 0) stream.clear(state);
-    updates_ = 0;
+    updates_ = idle_updates_ = 0;
     if (adapts_) adapts_->clears = true;
   }
 
@@ -606,7 +608,8 @@ class PolicyExchange final : public Exchange {
     own.scaled = memory_.mine.front().scaled;
     own.squares = memory_.mine.front().squares;
     ++updates_;
-    const RuleStep rule = rule_step(rule_, updates_);
+    if (idle_) ++idle_updates_;
+    const RuleStep rule = rule_step(rule_, std::max<std::uint64_t>(updates_ - idle_updates_, 1));
     if (rule_.scales_loss) check_own(stream);
     if (needs_tensor_norms(rule.kind) && own.squares.size_bytes != 0) {  // this rank has the whole of each tensor
       stream.clear(own.squares);
@@ -638,7 +641,8 @@ class PolicyExchange final : public Exchange {
   std::vector<Point> measured_;        // likewise: the points at which these buckets' norms, and the verdict, are valid
   std::vector<Rank> relieved_;         // in this step
   std::vector<StripeMemory> updated_;  // by the present call
-  std::uint64_t updates_;
+  std::uint64_t updates_;              // the same at all ranks
+  std::uint64_t idle_updates_;         // which left this rank's own state as it was
   std::uint64_t rounds_ = 0;
   Step step_{};
   std::vector<Point> valid_;  // by bucket: the point when its weights are valid; value 0: already waited for
@@ -647,6 +651,7 @@ class PolicyExchange final : public Exchange {
   Memory sums_, total_;
   StepActions actions_;
   bool begun_ = false;
+  bool idle_ = false;                 // this rank has no samples in this step
   bool first_ = false;                // no bucket of this step's round has been sent yet
   bool kept_ = false;                 // gradients of earlier steps are kept
   bool carried_ = false;              // sums of earlier steps are kept

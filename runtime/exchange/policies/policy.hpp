@@ -90,7 +90,7 @@ enum class Sent : std::uint8_t {
   delta,     // the change of the rank's weights since the last round, times its samples; an outer rule applies it
 };
 
-/// The facts about a step that a policy gets before the step is enqueued; the same at every rank.
+/// The facts about a step that a policy gets before the step is enqueued; the same at every rank except for `idle`.
 struct StepFacts {
   Step step;
   std::uint64_t samples_before = 0;  // taken by all ranks before this step
@@ -99,6 +99,8 @@ struct StepFacts {
   bool consistent = false;           // a save or an evaluation follows: every gradient so far must be applied
   std::span<const Rank> relieved{};  // do no update in this step if other ranks can access their stripes
                                      // (relieved_ranks.hpp); in rank order
+  bool idle = false;                 // this rank has no samples in the step; not the same at every rank, so no policy
+                                     // may decide by it
   std::uint64_t repeated = 0;        // samples that ranks compute besides, to fill up an epoch (Scatter::equal)
 
   /// The samples that all ranks compute: those of the step's mean gradient.

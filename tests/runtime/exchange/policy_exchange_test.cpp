@@ -146,12 +146,15 @@ class PlainRun {
     if (!working_) {  // every rank goes on from the same state
       for (Numbers& rank : ranks_) rank = *common_;
       block_sums_.assign(ranks_.size(), {});
+      idle_.assign(ranks_.size(), 0);
       working_ = true;
     }
     ++updates_;
     for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
       const StepSums sums = SerialRun::sums(script_.spec, r, step);
-      ranks_[r].apply(rule_step(script_.spec.rule, updates_), gradients(r, step), sums.samples);
+      if (sums.samples == 0) ++idle_[r];  // no update of this rank
+      const std::uint64_t update = std::max<std::uint64_t>(updates_ - idle_[r], 1);
+      ranks_[r].apply(rule_step(script_.spec.rule, update), gradients(r, step), sums.samples);
       block_sums_[r].add(sums);
     }
     block_ += script_.rows;
@@ -180,6 +183,7 @@ class PlainRun {
       std::fill(rank.s0.begin(), rank.s0.end(), 0.0F);
       std::fill(rank.s1.begin(), rank.s1.end(), 0.0F);
       updates_ = 0;
+      idle_.assign(ranks_.size(), 0);
     }
     known_ = total;
     block_ = block_steps_ = 0;
@@ -200,6 +204,7 @@ class PlainRun {
   std::vector<Numbers> ranks_;
   std::vector<std::uint64_t> waiting_;
   std::vector<StepSums> block_sums_;
+  std::vector<std::uint64_t> idle_;  // by rank: updates without samples
   std::uint64_t updates_ = 0, block_ = 0, block_steps_ = 0;
   bool working_ = false;
   StepSums known_;
@@ -296,7 +301,9 @@ class ExchangedRun {
     *view.space->address_of<StepSums>(work.total) = {};
     for (const PolicyPhase& phase : script_.told)
       if (phase.from_step == step + 1) exchanges_[r]->switch_at(Step{phase.from_step}, phase.policy);
-    exchanges_[r]->begin(*view.stream, script_.facts(step), work.sums, work.total);
+    StepFacts facts = script_.facts(step);
+    facts.idle = SerialRun::sums(script_.spec, r, step).samples == 0;
+    exchanges_[r]->begin(*view.stream, facts, work.sums, work.total);
     note(r);
     const Memory found = WorkingGroup::put(view, SerialRun::gradients(script_.spec, r, step));
     for (const Bucket& bucket : script_.spec.buckets) {
