@@ -114,7 +114,8 @@ TEST_F(MembershipActorTest, AbortsTheViewWhenAProcessIsLostAndNamesIt) {
 TEST_F(MembershipActorTest, SaysWhatTheExchangeHeardOfARankWhoseMembershipEnds) {
   start(zero);
   start(one);
-  caf::anon_send_exit(one.device, to_caf(Status{Code::peer_lost, "the GPU of rank 0 is broken"}));
+  caf::anon_send(caf::actor_cast<caf::actor>(one.device),
+                 caf::exit_msg{{}, to_caf(Status{Code::peer_lost, "the GPU of rank 0 is broken"})});
   world.run();
   EXPECT_TRUE(one.ended.empty());
   caf::anon_send_exit(zero.actor, caf::exit_reason::kill);

@@ -450,11 +450,13 @@ TEST_P(CudaDeviceOnGpu, ReachesMemoryWhereAnotherDeviceReachedAnArenaThatHasEnde
   other->prepare(std::array{region(7).id});
   ASSERT_TRUE(other_space.unmap(blocking, region(7).id));
   space().bind(region(8));
-  device().prepare(std::array{region(8).id});
-  other.reset();
+  const PrivateTimeline gate{space()};
   const auto stream = device().stream();
   const Memory to = put({0});
+  stream->wait({gate.id(), 1});
   stream->copy(to, {region(8).id, 0, to.size_bytes});
+  other.reset();  // ends what it has made known to the driver, while the copy is still to come
+  gate.line().signal(1);
   finish(*stream);
   EXPECT_EQ(get(to), std::vector<float>{1});
   EXPECT_TRUE(space().unmap(blocking, region(8).id));
