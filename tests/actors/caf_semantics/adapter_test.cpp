@@ -157,8 +157,8 @@ TEST_P(Adapters, PromisesArePassedOnToActorsOfEitherSide) {
 }
 
 TEST_P(Adapters, PoolsAreAskedByTheOtherSides) {
-  const auto pool = pool_of({far("second stage"), near("second stage"), third("second stage")},
-                            caf::actor_pool::round_robin());
+  const auto pool =
+      pool_of({far("second stage"), near("second stage"), third("second stage")}, caf::actor_pool::round_robin());
   const std::vector<std::int32_t> numbers{20, 22};
   for (const auto& client : {far("client"), near("client"), third("client")}) {
     for (int i = 0; i < 3; ++i) EXPECT_EQ(ask<std::int32_t>(client, Ask::value, pool, numbers), 42);
@@ -207,9 +207,7 @@ TEST_P(Adapters, PoolsForgetWorkersThatEnded) {
   const auto here = near("second stage");
   const auto pool = pool_of({there, here}, caf::actor_pool::round_robin());
   end(there);
-  const auto workers = [&] {
-    return ask<std::vector<caf::actor>>(pool, caf::sys_atom::value, caf::get_atom::value);
-  };
+  const auto workers = [&] { return ask<std::vector<caf::actor>>(pool, caf::sys_atom::value, caf::get_atom::value); };
   const Deadline deadline = Deadline::after(kLong);
   while (workers()->size() > 1 && !deadline.passed()) {
   }

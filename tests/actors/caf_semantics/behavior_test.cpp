@@ -15,12 +15,12 @@ namespace {
 
 using Push = caf::atom_constant<caf::atom("push")>;
 using Pop = caf::atom_constant<caf::atom("pop")>;
-using Fail = caf::atom_constant<caf::atom("fail")>;          // answered with an error, also if it is no request
-using Tire = caf::atom_constant<caf::atom("tire")>;          // (Tire, actor): two requests that time out, by then
+using Fail = caf::atom_constant<caf::atom("fail")>;            // answered with an error, also if it is no request
+using Tire = caf::atom_constant<caf::atom("tire")>;            // (Tire, actor): two requests that time out, by then
 using TireAwait = caf::atom_constant<caf::atom("tireawait")>;  // the same by await
-using Trust = caf::atom_constant<caf::atom("trust")>;        // (Trust, actor): asks it to Fail, without a handler
-using Mind = caf::atom_constant<caf::atom("mind")>;          // monitors its sender; ends with it
-using Serial = caf::atom_constant<caf::atom("serial")>;      // (Serial, actors): asks one after the other
+using Trust = caf::atom_constant<caf::atom("trust")>;          // (Trust, actor): asks it to Fail, without a handler
+using Mind = caf::atom_constant<caf::atom("mind")>;            // monitors its sender; ends with it
+using Serial = caf::atom_constant<caf::atom("serial")>;        // (Serial, actors): asks one after the other
 using Take = caf::atom_constant<caf::atom("take")>;
 using Put = caf::atom_constant<caf::atom("put")>;
 using Dine = caf::atom_constant<caf::atom("dine")>;  // (Dine, left, right, n): answered when it has eaten n times
@@ -38,8 +38,7 @@ class Stack final : public caf::event_based_actor {
     full_.assign([](Push, std::int32_t) -> caf::error { return own_error(1, "full"); },
                  [pop](Pop) -> std::int32_t { return pop(); });
     filled_.assign([this](Push, std::int32_t x) { push(x); }, [pop](Pop) -> std::int32_t { return pop(); });
-    empty_.assign([this](Push, std::int32_t x) { push(x); },
-                  [](Pop) -> caf::error { return own_error(2, "empty"); });
+    empty_.assign([this](Push, std::int32_t x) { push(x); }, [](Pop) -> caf::error { return own_error(2, "empty"); });
   }
   caf::behavior make_behavior() override { return empty_; }
 
@@ -67,11 +66,11 @@ caf::behavior dropper(caf::event_based_actor* self) {
 
 /// Reports when nothing has come for a while.
 caf::behavior idler(caf::event_based_actor* self, const caf::actor& to) {
-  return {[](Echo, std::int32_t x) { return x; },
-          caf::after(std::chrono::milliseconds(5)) >> [=] {
-            self->send(to, Note::value, std::string("idle"));
-            self->become([](Echo, std::int32_t x) { return x; });
-          }};
+  return {[](Echo, std::int32_t x) { return x; }, caf::after(std::chrono::milliseconds(5)) >>
+                                                      [=] {
+                                                        self->send(to, Note::value, std::string("idle"));
+                                                        self->become([](Echo, std::int32_t x) { return x; });
+                                                      }};
 }
 
 /// Turns its exceptions into errors of its own.
@@ -117,7 +116,8 @@ caf::behavior asker(caf::stateful_actor<AskerState>* self) {
   return {[](Fail) -> caf::result<std::int32_t> { return own_error(33, "on demand"); },
           [=](Tire, const caf::actor& other) -> caf::result<std::int32_t> {
             auto promise = self->make_response_promise();
-            for (int i = 0; i < 2; ++i) self->request(other, kSoon, Never::value).then([](std::int32_t) {}, tire(promise));
+            for (int i = 0; i < 2; ++i)
+              self->request(other, kSoon, Never::value).then([](std::int32_t) {}, tire(promise));
             return caf::delegated<std::int32_t>{};
           },
           [=](TireAwait, const caf::actor& other) -> caf::result<std::int32_t> {
@@ -333,7 +333,9 @@ TEST_P(Behaviors, AnswerWhatCafAsksEveryActor) {
 TEST_P(Behaviors, EndByAnExitMessageThatIsARequest) {
   const auto there = far("mate");
   (*self)->monitor(there);
-  (*self)->request(there, kLong, caf::exit_msg{(*self)->address(), own_error(34, "")}).receive([] {}, [](caf::error&) {});
+  (*self)
+      ->request(there, kLong, caf::exit_msg{(*self)->address(), own_error(34, "")})
+      .receive([] {}, [](caf::error&) {});
   EXPECT_EQ(next_down(), "semantics 34");
 }
 
@@ -354,7 +356,8 @@ TEST_P(Behaviors, OfPhilosophersWhoShareChopsticksLetAllEat) {
   std::size_t full = 0;
   for (std::size_t i = 0; i < kSeats; ++i)
     (*self)->send(philosophers[i], Dine::value, sticks[i], sticks[(i + 1) % kSeats], std::int32_t{20});
-  for (std::size_t i = 0; i < kSeats; ++i) (*self)->receive([&](caf::unit_t) { ++full; }, [&] { ++full; }, caf::after(kLong) >> [] {});
+  for (std::size_t i = 0; i < kSeats; ++i)
+    (*self)->receive([&](caf::unit_t) { ++full; }, [&] { ++full; }, caf::after(kLong) >> [] {});
   EXPECT_EQ(full, kSeats);
 }
 

@@ -110,8 +110,7 @@ int depth_of(const caf::message& of) {
 }
 
 caf::behavior taker(caf::event_based_actor* self) {
-  return {[](Read, const Summed& x) { return x.sum; },
-          [](Deep, const caf::message& x) { return depth_of(x); },
+  return {[](Read, const Summed& x) { return x.sum; }, [](Deep, const caf::message& x) { return depth_of(x); },
           [](Count, const std::vector<Empty>& values) { return values.size(); },
           [=](Forward, const caf::actor& to) {
             self->become([] {});
@@ -151,9 +150,10 @@ class Contents : public Semantics {
   /// Sends a message and returns what came back as text, with the types.
   std::string text_back(const caf::message& message) {
     std::string text;
-    caf::behavior any{[&](std::int32_t a, const std::string& b) { text = std::to_string(a) + b; },
-                      [&](std::int32_t a) { text = std::to_string(a); }, [&](const std::string& b) { text = b; },
-                      [&](std::int32_t a, std::int32_t b, std::int32_t c) { text = std::to_string(a * 100 + b * 10 + c); }};
+    caf::behavior any{
+        [&](std::int32_t a, const std::string& b) { text = std::to_string(a) + b; },
+        [&](std::int32_t a) { text = std::to_string(a); }, [&](const std::string& b) { text = b; },
+        [&](std::int32_t a, std::int32_t b, std::int32_t c) { text = std::to_string(a * 100 + b * 10 + c); }};
     (*self)->send(mirror_, message);
     (*self)->receive(any);
     return text;
@@ -360,12 +360,11 @@ TEST_P(ContentDifferences, AddressesOfActorsThatNobodyKeepsAreEmptyElsewhere) {
 }  // namespace
 
 void add_content_roles(caf::actor_system_config& config) {
-  add_messages(
-      config, MessageName<Level>{"semantics.Level"}, MessageName<Empty>{"semantics.Empty"},
-      MessageName<Arrays>{"semantics.Arrays"}, MessageName<Tree>{"semantics.Tree"},
-      MessageName<Summed>{"semantics.Summed"}, MessageName<Pair>{"semantics.CowPair"},
-      MessageName<caf::uri>{"semantics.Uri"}, MessageName<caf::ipv4_address>{"semantics.Ipv4"},
-      MessageName<caf::ipv6_address>{"semantics.Ipv6"}, MessageName<caf::settings>{"semantics.Settings"});
+  add_messages(config, MessageName<Level>{"semantics.Level"}, MessageName<Empty>{"semantics.Empty"},
+               MessageName<Arrays>{"semantics.Arrays"}, MessageName<Tree>{"semantics.Tree"},
+               MessageName<Summed>{"semantics.Summed"}, MessageName<Pair>{"semantics.CowPair"},
+               MessageName<caf::uri>{"semantics.Uri"}, MessageName<caf::ipv4_address>{"semantics.Ipv4"},
+               MessageName<caf::ipv6_address>{"semantics.Ipv6"}, MessageName<caf::settings>{"semantics.Settings"});
   add_messages_without_lists(config, MessageName<std::vector<bool>>{"semantics.Bits"},
                              MessageName<std::vector<double>>{"semantics.Doubles"});
   register_actor(config, "taker", taker);

@@ -144,7 +144,8 @@ TEST_P(Masses, OfActorsThatAskOnceTakeNoMemory) {
     for (std::int32_t i = 0; i < 2000; ++i) {
       const caf::scoped_actor once(system());
       std::int32_t answer = -1;
-      once->request(other, kLong, Echo::value, i).receive([&](std::int32_t x) { answer = x; }, [](const caf::error&) {});
+      once->request(other, kLong, Echo::value, i)
+          .receive([&](std::int32_t x) { answer = x; }, [](const caf::error&) {});
       EXPECT_EQ(answer, i);
     }
   };

@@ -15,13 +15,13 @@
 namespace troupe::test::semantics {
 namespace {
 
-using Join = caf::atom_constant<caf::atom("join")>;    // (Join, group): then (Note, text) is logged
-using Part = caf::atom_constant<caf::atom("part")>;    // (Part, group): leaves it
-using Shout = caf::atom_constant<caf::atom("shout")>;  // (Shout, group, text): (Note, text) to all of it
-using From = caf::atom_constant<caf::atom("from")>;    // (From, n): 0 ... n-1, as the source of a composition
+using Join = caf::atom_constant<caf::atom("join")>;      // (Join, group): then (Note, text) is logged
+using Part = caf::atom_constant<caf::atom("part")>;      // (Part, group): leaves it
+using Shout = caf::atom_constant<caf::atom("shout")>;    // (Shout, group, text): (Note, text) to all of it
+using From = caf::atom_constant<caf::atom("from")>;      // (From, n): 0 ... n-1, as the source of a composition
 using Stream = caf::atom_constant<caf::atom("stream")>;  // (Stream, actor, n): 0 ... n-1 to it
-using Wait = caf::atom_constant<caf::atom("wait")>;    // the sum of a stream and how it ended, when it has
-using Ready = caf::atom_constant<caf::atom("ready")>;  // from now on takes a stream
+using Wait = caf::atom_constant<caf::atom("wait")>;      // the sum of a stream and how it ended, when it has
+using Ready = caf::atom_constant<caf::atom("ready")>;    // from now on takes a stream
 
 struct StreamerState {
   std::string log;
