@@ -1,9 +1,15 @@
 #include <gtest/gtest.h>
+
 #include <caf/event_based_actor.hpp>
 #include <caf/scoped_actor.hpp>
 #include <limits>
+
 #include "tests/actors/remote/remote_end.hpp"
+
+// Receivers that are made of other actors, and numbers that CAF's own networking changes.
 namespace troupe::test {
+namespace {
+
 TEST(RemoteActors, ReachASpliceOfActors) {
   LoopbackWorld world;
   const auto part = [&] {
@@ -22,6 +28,7 @@ TEST(RemoteActors, ReachASpliceOfActors) {
   EXPECT_EQ(sum, 84);
   for (auto& a : {first, second}) self->send_exit(a, caf::exit_reason::kill);
 }
+
 TEST(RemoteActors, CarryLongDoublesOfEveryKind) {
   LoopbackWorld world;
   const caf::actor mirror =
@@ -37,4 +44,6 @@ TEST(RemoteActors, CarryLongDoublesOfEveryKind) {
   }
   self->send_exit(remote, caf::exit_reason::kill);
 }
+
+}  // namespace
 }  // namespace troupe::test
