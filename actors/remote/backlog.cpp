@@ -11,8 +11,8 @@
 namespace troupe::remote {
 
 /// An actor may have as much unhandled as remains for all others together. Thus several slow actors get equal parts,
-/// and the same amount stays free for those that are not slow. For urgent messages it is twice as much, so ordinary ones
-/// leave some for them. Source: Choudhury and Hahne 1998 (dynamic thresholds of shared buffers).
+/// and the same amount stays free for those that are not slow. For urgent messages it is twice as much, so ordinary
+/// ones leave some for them. Source: Choudhury and Hahne 1998 (dynamic thresholds of shared buffers).
 bool Backlog::has_space(const Proxy& proxy, bool is_urgent) const noexcept {
   const auto& of = proxy.peer().backlog;
   const std::uint64_t used = of.credit.in_use().charge;

@@ -1,8 +1,8 @@
 #include "actors/remote/detail/bounded_reader.hpp"
 
 #include <caf/sec.hpp>
-#include <charconv>
-#include <system_error>
+
+#include "actors/remote/detail/exact_writer.hpp"
 
 namespace troupe::remote {
 namespace {
@@ -73,14 +73,7 @@ caf::error BoundedReader::apply_impl(std::uint64_t& x) {
 // As ExactWriter writes it.
 caf::error BoundedReader::apply_impl(float& x) { return inner_.apply_raw(sizeof x, &x); }
 caf::error BoundedReader::apply_impl(double& x) { return inner_.apply_raw(sizeof x, &x); }
-caf::error BoundedReader::apply_impl(long double& x) {
-  std::string written;
-  if (auto error = inner_(written)) return error;
-  const char* const end = written.data() + written.size();
-  const auto [read, wrong] = std::from_chars(written.data(), end, x);
-  if (wrong == std::errc{} && read == end) return caf::none;
-  return refusal_ = caf::make_error(caf::sec::invalid_argument, "a long double that is no number");
-}
+caf::error BoundedReader::apply_impl(long double& x) { return inner_.apply_raw(kLongDoubleBytes, &x); }
 caf::error BoundedReader::apply_impl(std::string& x) { return inner_(x); }
 caf::error BoundedReader::apply_impl(std::u16string& x) { return inner_(x); }
 caf::error BoundedReader::apply_impl(std::u32string& x) { return inner_(x); }

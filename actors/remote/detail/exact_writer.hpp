@@ -2,16 +2,18 @@
 
 #include <caf/binary_serializer.hpp>
 #include <caf/serializer.hpp>
-#include <charconv>
-#include <iterator>
-#include <string>
+#include <limits>
 #include <vector>
 
 namespace troupe::remote {
 
+/// The bytes of a long double that have a meaning: those of x86 have 64 binary digits, and unused bytes behind them.
+inline constexpr std::size_t kLongDoubleBytes =
+    std::numeric_limits<long double>::digits == 64 ? 10 : sizeof(long double);
+
 /// CAF's binary serializer, except that floating-point numbers are written as their bits: CAF 0.17 turns a NaN into -1
-/// and does not return for an infinity. A long double, whose bytes are not all used, is written as the shortest text
-/// that is read as the same value: CAF reads an infinity or a NaN as 0. BoundedReader reads the result. One thread.
+/// and does not return for an infinity, and it writes a long double as text, of which it reads an infinity as 0.
+/// BoundedReader reads the result. One thread.
 class ExactWriter final : public caf::serializer {
  public:
   ExactWriter(caf::execution_unit* unit, std::vector<char>& bytes) : caf::serializer(unit), inner_(unit, bytes) {}
@@ -33,11 +35,7 @@ class ExactWriter final : public caf::serializer {
   caf::error apply_impl(std::uint64_t& x) override { return inner_(x); }
   caf::error apply_impl(float& x) override { return inner_.apply_raw(sizeof x, &x); }
   caf::error apply_impl(double& x) override { return inner_.apply_raw(sizeof x, &x); }
-  caf::error apply_impl(long double& x) override {
-    char text[64];
-    std::string written(text, std::to_chars(std::begin(text), std::end(text), x).ptr);
-    return inner_(written);
-  }
+  caf::error apply_impl(long double& x) override { return inner_.apply_raw(kLongDoubleBytes, &x); }
   caf::error apply_impl(std::string& x) override { return inner_(x); }
   caf::error apply_impl(std::u16string& x) override { return inner_(x); }
   caf::error apply_impl(std::u32string& x) override { return inner_(x); }

@@ -1,6 +1,4 @@
-// All sides in this process: in one actor system, or in three over the loopback transport.
-#include <array>
-
+// The far side in this process: the same actor system, or another one over the loopback transport.
 #include "tests/actors/caf_semantics/roles.hpp"
 #include "tests/actors/caf_semantics/sides.hpp"
 #include "tests/transports/bootstrap_ranks.hpp"
@@ -12,7 +10,7 @@ namespace {
 class OneProcess final : public Sides {
  public:
   OneProcess() {
-    far = third = Peer{0};
+    far = Peer{0};
     auto blocking = Blocking::on_thread("test");
     near.group = Group::join(blocking, near.system, {});
     publish_typed_actors(*near.group);
@@ -24,29 +22,31 @@ class OneProcess final : public Sides {
   void kill_far() override { throw std::logic_error("it is this process"); }
 };
 
-class ThreeSystems final : public Sides {
+class TwoSystems final : public Sides {
  public:
-  ThreeSystems() {
+  TwoSystems() {
     far = Peer{1};
-    third = Peer{2};
     const testing::Listener listener;
-    testing::at_once(kSize, [&](std::size_t i) {
+    testing::at_once(2, [&](std::size_t i) {
+      Side& side = i == 0 ? near : far_side_;
       auto blocking = Blocking::on_thread("test");
       GroupOptions options;
-      options.place = testing::rank_options(listener, static_cast<std::uint32_t>(i), kSize).place;
+      options.place = testing::rank_options(listener, static_cast<std::uint32_t>(i), 2).place;
       options.deadline = Deadline::after(kLong);
       options.remote.dropped = [](std::string_view) {};
       options.make_transport = [this](const TransportContext& at) { return network_.endpoint(at.self, at.space); };
-      side(i).group = Group::join(blocking, side(i).system, std::move(options));
+      side.group = Group::join(blocking, side.system, std::move(options));
     });
-    publish_typed_actors(*side(far.value).group);
+    publish_typed_actors(*far_side_.group);
   }
-  ~ThreeSystems() override {
-    testing::at_once(kSize, [&](std::size_t i) {
+  ~TwoSystems() override {
+    testing::at_once(2, [&](std::size_t i) {
       auto blocking = Blocking::on_thread("test");
-      side(i).group->stop(blocking, Deadline::after(killed_ ? std::chrono::milliseconds(1) : kLong));
+      Side& side = i == 0 ? near : far_side_;
+      side.group->stop(blocking, Deadline::after(killed_ ? std::chrono::milliseconds(1) : kLong));
     });
-    for (std::size_t i = 0; i < kSize; ++i) side(i).group.reset();
+    near.group.reset();
+    far_side_.group.reset();
   }
   void kill_far() override {
     killed_ = true;
@@ -54,21 +54,19 @@ class ThreeSystems final : public Sides {
   }
 
  private:
-  static constexpr std::size_t kSize = 3;
-  Side& side(std::size_t i) { return i == 0 ? near : others_[i - 1]; }
   bool killed_ = false;
   LoopbackNetwork network_;
-  std::array<Side, kSize - 1> others_;
+  Side far_side_;
 };
 
 }  // namespace
 
-std::vector<std::string> Sides::kinds() { return {"one_process", "three_systems"}; }
-std::vector<std::string> Sides::mortal_kinds() { return {"three_systems"}; }
+std::vector<std::string> Sides::kinds() { return {"one_process", "two_systems"}; }
+std::vector<std::string> Sides::mortal_kinds() { return {"two_systems"}; }
 
 std::unique_ptr<Sides> Sides::make(const std::string& kind) {
   if (kind == "one_process") return std::make_unique<OneProcess>();
-  return std::make_unique<ThreeSystems>();
+  return std::make_unique<TwoSystems>();
 }
 
 std::optional<int> run_as_far_side(int, char**) { return {}; }

@@ -1,9 +1,8 @@
-// The far and the third side in child processes, this program executed again, over shared memory and over TCP.
+// The far side in a child process, this program executed again, over shared memory and over TCP.
 #include <signal.h>
 
 #include <caf/event_based_actor.hpp>
 #include <cstring>
-#include <deque>
 
 #include "tests/actors/caf_semantics/roles.hpp"
 #include "tests/actors/caf_semantics/sides.hpp"
@@ -30,46 +29,41 @@ std::unique_ptr<Group> join(Blocking& blocking, caf::actor_system& system, Launc
   return Group::join(blocking, system, std::move(options));
 }
 
-class ThreeProcesses final : public Sides {
+class TwoProcesses final : public Sides {
  public:
-  explicit ThreeProcesses(const std::string& kind) {
+  explicit TwoProcesses(const std::string& kind) {
     far = Peer{1};
-    third = Peer{2};
     const testing::Listener listener;
-    for (const Peer peer : {far, third}) {
-      const std::string rank = std::to_string(peer.value);
-      children_.emplace_back(testing::ProgramStart{.arguments = {"/proc/self/exe", kChildMark, kind},
-                                                   .environment = {{"RANK", rank},
-                                                                   {"WORLD_SIZE", "3"},
-                                                                   {"LOCAL_RANK", rank},
-                                                                   {"MASTER_ADDR", "127.0.0.1"},
-                                                                   {"MASTER_PORT", std::to_string(listener.port())}},
-                                                   .unset = {"TROUPE_SECRET_FILE", "TROUPE_LISTEN_FD"}});
-    }
-    LaunchPlace place = testing::rank_options(listener, 0, 3).place;
+    child_.emplace(testing::ProgramStart{.arguments = {"/proc/self/exe", kChildMark, kind},
+                                         .environment = {{"RANK", "1"},
+                                                         {"WORLD_SIZE", "2"},
+                                                         {"LOCAL_RANK", "1"},
+                                                         {"MASTER_ADDR", "127.0.0.1"},
+                                                         {"MASTER_PORT", std::to_string(listener.port())}},
+                                         .unset = {"TROUPE_SECRET_FILE", "TROUPE_LISTEN_FD"}});
+    LaunchPlace place = testing::rank_options(listener, 0, 2).place;
     place.secret.clear();
     auto blocking = Blocking::on_thread("test");
     near.group = join(blocking, near.system, std::move(place), kind);
-    for (const Peer peer : {far, third})
-      enders_.push_back(near.group->lookup(blocking, peer, "ender", Deadline::after(kLong)));
+    ender_ = near.group->lookup(blocking, far, "ender", Deadline::after(kLong));
   }
-  ~ThreeProcesses() override {
+  ~TwoProcesses() override {
     auto blocking = Blocking::on_thread("test");
-    for (const caf::actor& ender : enders_) caf::anon_send_exit(ender, caf::exit_reason::user_shutdown);
-    enders_.clear();
+    caf::anon_send_exit(ender_, caf::exit_reason::user_shutdown);
+    ender_ = {};
     near.group->stop(blocking, Deadline::after(killed_ ? std::chrono::milliseconds(1) : kLong));
     near.group.reset();
-    for (auto& child : children_) child.signal(SIGKILL);
+    child_->signal(SIGKILL);
   }
   void kill_far() override {
     killed_ = true;
-    children_.front().signal(SIGKILL);
+    child_->signal(SIGKILL);
   }
 
  private:
   bool killed_ = false;
-  std::deque<testing::Program> children_;
-  std::vector<caf::actor> enders_;  // each child lives as long as its own
+  std::optional<testing::Program> child_;
+  caf::actor ender_;  // the child lives as long as this
 };
 
 }  // namespace
@@ -79,7 +73,7 @@ std::vector<std::string> Sides::kinds() {
 }
 std::vector<std::string> Sides::mortal_kinds() { return kinds(); }
 
-std::unique_ptr<Sides> Sides::make(const std::string& kind) { return std::make_unique<ThreeProcesses>(kind); }
+std::unique_ptr<Sides> Sides::make(const std::string& kind) { return std::make_unique<TwoProcesses>(kind); }
 
 std::optional<int> run_as_far_side(int argc, char** argv) {
   if (argc != 3 || std::strcmp(argv[1], kChildMark) != 0) return {};
