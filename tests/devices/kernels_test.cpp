@@ -7,8 +7,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
-#include <memory>
-#include <span>
 
 #include "devices/cpu/kernels/image_lanes.hpp"
 #include "devices/cpu/kernels/norms.hpp"
@@ -664,27 +662,6 @@ TEST(NormKernels, KeepNaNsAndRoundAsTheRuntimeDoes) {
           EXPECT_TRUE(std::isnan(from_bf16(y[i])));
         else
           EXPECT_EQ(y[i], to_bf16(std::max(0.0F, x.values[i] * 1.01F)));
-      }
-    }
-  }
-}
-
-TEST(NormKernels, WriteTheSamePastTheCaches) {
-  constexpr std::size_t kRows = 5;
-  for (const NormKernelSet* set : usable_norm_kernels()) {
-    for (const std::size_t width : {16U, 48U, 128U, 4096U}) {
-      for (const bool relu : {false, true}) {
-        SCOPED_TRACE(testing::Message() << set->f32.name << ' ' << width);
-        const std::vector<float> x = random_numbers(1, kRows * width), by = random_numbers(2, 3 * width);
-        std::vector<float> expected(x.size()), room(x.size() + 16);
-        void* aligned = room.data();
-        std::size_t bytes = room.size() * sizeof(float);
-        auto* const found = static_cast<float*>(std::align(64, x.size() * sizeof(float), aligned, bytes));
-        NormColumns columns{by.data(), by.data() + width, by.data() + 2 * width, relu};
-        set->f32.normalize(x.data(), expected.data(), columns, kRows, width);
-        columns.streams = true;
-        set->f32.normalize(x.data(), found, columns, kRows, width);
-        EXPECT_TRUE(std::ranges::equal(std::span(found, x.size()), expected));
       }
     }
   }

@@ -13,7 +13,6 @@ struct NormColumns {
   const float* factors;
   const float* shifts;
   bool relu;
-  bool streams = false;  // of f32: the output is written past the caches; rows are whole lines of these
 };
 
 /// The loops of batch norms over some rows of a matrix [rows, width], f32 or bf16 (`Element`), with f32 arithmetic.

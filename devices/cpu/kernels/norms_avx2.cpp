@@ -29,7 +29,6 @@ struct Lanes {
   static Vector load(const float* from) { return _mm256_loadu_ps(from); }
   static Vector load_part(const float* from, std::size_t count) { return _mm256_maskload_ps(from, first(count)); }
   static void store(float* to, Vector value) { _mm256_storeu_ps(to, value); }
-  static void stream(float* to, Vector value) { _mm256_stream_ps(to, value); }
   static void store_part(float* to, Vector value, std::size_t count) { _mm256_maskstore_ps(to, first(count), value); }
 
   static Vector load(const std::uint16_t* from) {

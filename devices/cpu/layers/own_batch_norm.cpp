@@ -34,7 +34,6 @@ struct NormOfBatch : NormTensors {
   std::vector<float> sums, products;  // [channels]
 
   static constexpr std::size_t kPieceBytes = 16384, kLeastRows = 128, kMostRows = 512;
-  static constexpr std::size_t kLineBytes = 64, kStreamedBytes = 4 << 20;
   static constexpr std::size_t kBytesInPlace = 65536;  // that are written at a time
   std::size_t piece_rows() const noexcept {
     return std::min(rows, std::clamp(kPieceBytes / sizeof(Element) / width, kLeastRows, kMostRows));
@@ -68,13 +67,6 @@ struct NormOfBatch : NormTensors {
   NormColumns columns(const memory& means, std::size_t channel) const {
     return {address<const float>(means) + channel, factors.data() + channel, address<const float>(shift) + channel,
             relu};
-  }
-  /// A large output is in no cache when it is read, and to write lines that are in no cache reads them first.
-  bool streams() const {
-    const auto is_whole = [](std::uintptr_t bytes) { return bytes % kLineBytes == 0; };
-    const auto* const to = address<Element>(output);
-    return planes * rows * width * sizeof(Element) >= kStreamedBytes && to != address<Element>(input) &&
-           is_whole(reinterpret_cast<std::uintptr_t>(to)) && is_whole(width * sizeof(Element));
   }
 
   template <class Act>
@@ -129,13 +121,10 @@ struct NormOfBatch : NormTensors {
   }
 
   void normalize(const memory& means) const {
-    const bool past_caches = streams();
     for_pieces_backward([&](std::size_t index) {
       const Piece at = piece(index);
-      NormColumns by = columns(means, at.channel);
-      by.streams = past_caches;
-      kernels->normalize(address<const Element>(input) + at.first, address<Element>(output) + at.first, by, at.rows,
-                         width);
+      kernels->normalize(address<const Element>(input) + at.first, address<Element>(output) + at.first,
+                         columns(means, at.channel), at.rows, width);
     });
   }
 

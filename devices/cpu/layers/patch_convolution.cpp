@@ -359,9 +359,10 @@ PatchPasses::PatchPasses(ProgramBuilder& builder, const FusedLayer& fused_layer,
       (of_.kernel_height == 3 && of_.kernel_width == 3);
   const std::size_t most_pixels = of_.kernel_height == 1 ? kMostPixels : kMostPixelsOfPatches;
   gain_ = is_simple && has_kernel && shape_.rows <= most_pixels && shape_.inputs >= kLeastInputs;
+  const bool strides = of_.stride_height * of_.stride_width > 1;  // in bf16 patches are faster then
   const bool has_whole_blocks =
       conv.filters % PanelKernels::kMostColumns == 0 && of_.channels % ConvolutionWeights::kChannels == 0;
-  takes_taps_ = gain_ && of_.kernel_height == 3 && has_whole_blocks && !conv.bias &&
+  takes_taps_ = gain_ && of_.kernel_height == 3 && has_whole_blocks && !conv.bias && (!bf16 || !strides) &&
                 fused_layer.activation == Activation::none && usable_weight_layouts() != nullptr;
 }
 
