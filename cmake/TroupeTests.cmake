@@ -5,6 +5,9 @@ include(GoogleTest)
 # optimization the compiler takes two thirds of the time that it takes with -O1. Sanitizers keep the optimization of their preset.
 function(troupe_compile_test target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O0>)
+  if(TARGET test_headers)
+    target_precompile_headers(${target} REUSE_FROM test_headers)
+  endif()
 endfunction()
 
 # What is worth running under a sanitizer, and all that is built for one.
@@ -15,28 +18,30 @@ add_custom_target(sanitized_tests)
 if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
   add_library(test_headers OBJECT ${PROJECT_SOURCE_DIR}/tests/support/test_headers.cpp)
   target_link_libraries(test_headers PRIVATE troupe_build_flags GTest::gmock_main)
-  troupe_compile_test(test_headers)
   target_precompile_headers(test_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h>
     <algorithm> <chrono> <functional> <map> <memory> <optional> <string> <variant> <vector>)
   set_target_properties(test_headers PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-  target_compile_options(test_headers PRIVATE -fPIE)  # as programs are compiled
+  target_compile_options(test_headers PRIVATE -fPIE $<$<CONFIG:Release>:-O0>)  # as in programs
 endif()
 
-# troupe_add_test(name LABEL unit|contract|cluster|fuzz|slow [ONE_THREAD] [GPU] SOURCES ... LIBS ... [TIMEOUT seconds] [ENVIRONMENT name=value...])
+# troupe_add_test(name LABEL unit|contract|cluster|fuzz|slow [ONE_THREAD] [GPU] [ARITHMETIC] SOURCES ... LIBS ... [TIMEOUT seconds] [ENVIRONMENT name=value...])
 # makes one program of tests; each TEST is a ctest entry of its own. Those of clusters run alone: they watch the whole host.
-# ONE_THREAD: nothing in it is for the thread sanitizer to see. GPU: it includes tests/support/gpu.hpp; here it runs over the
-# stand-in for the driver, with the label gpu too, and tools/bundle takes it along.
+# ONE_THREAD: nothing in it is for the thread sanitizer to see. ARITHMETIC: it has loops over many numbers, and would take twice
+# the time without optimization; fuzzers are optimized too, since they make as many tries as they can in a second. GPU: it
+# includes tests/support/gpu.hpp; here it runs over the stand-in for the driver, with the label gpu too, and tools/bundle takes
+# it along.
 function(troupe_add_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "ONE_THREAD;GPU" "LABEL;TIMEOUT" "SOURCES;LIBS;ENVIRONMENT")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "ONE_THREAD;GPU;ARITHMETIC" "LABEL;TIMEOUT" "SOURCES;LIBS;ENVIRONMENT")
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 60)
   endif()
   add_executable(${name} ${arg_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE troupe_build_flags ${arg_LIBS} GTest::gmock_main)
-  troupe_compile_test(${name})
-  if(TARGET test_headers)
-    target_precompile_headers(${name} REUSE_FROM test_headers)
+  if(arg_ARITHMETIC OR arg_LABEL STREQUAL fuzz)
+    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  else()
+    troupe_compile_test(${name})
   endif()
   if(TROUPE_SANITIZE MATCHES undefined)
     target_compile_options(${name} PRIVATE -fno-sanitize=alignment)
