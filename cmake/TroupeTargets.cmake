@@ -28,7 +28,7 @@ function(troupe_compile_together target)
   if(TROUPE_SANITIZE)
     set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 16)
   else()
-    set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 30)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 40)
   endif()
 endfunction()
 

@@ -101,7 +101,7 @@ void read_port(RdmaPort& port, const std::string& root) {
 }
 
 /// Adds ports and interfaces in /sys that hwloc did not report.
-void read_nic(Nic& nic, const std::string& bus, const std::string& root) {
+void read_nic(topology::Nic& nic, const std::string& bus, const std::string& root) {
   const std::string folder = root + "/sys/bus/pci/devices/" + bus;
   nic.driver = link_name(folder + "/driver");
   for (const std::string& device : names_in(folder + "/infiniband")) {
@@ -202,7 +202,7 @@ void add_pci_files(Machine& machine, const std::string& root) {
 }
 
 void add_nic_files(Machine& machine, const std::string& root, Blocking* watch) {
-  for (Nic& nic : machine.nics) {
+  for (topology::Nic& nic : machine.nics) {
     const auto& pci = machine.parts[nic.part].pci;
     if (pci && !pci->bus.empty()) read_nic(nic, pci->bus, root);
     for (Interface& interface : nic.interfaces) {
@@ -219,11 +219,11 @@ void add_nic_files(Machine& machine, const std::string& root, Blocking* watch) {
   }
   if (watch == nullptr) return;
   std::map<std::string, Counters> before;
-  for (const Nic& nic : machine.nics)
+  for (const topology::Nic& nic : machine.nics)
     for (const RdmaPort& port : nic.ports) before[port_folder(root, port)] = read_counters(port_folder(root, port));
   if (before.empty()) return;
   std::this_thread::sleep_for(kWatch);
-  for (Nic& nic : machine.nics) {
+  for (topology::Nic& nic : machine.nics) {
     for (RdmaPort& port : nic.ports) {
       const Counters& then = before[port_folder(root, port)];
       for (const auto& [name, value] : read_counters(port_folder(root, port)))

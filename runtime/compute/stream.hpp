@@ -14,6 +14,7 @@
 #include "runtime/compute/rules/loss_scale.hpp"
 #include "runtime/compute/rules/rule.hpp"
 #include "runtime/compute/stream_times.hpp"
+#include "runtime/compute/undo_copy.hpp"
 #include "runtime/model/layout.hpp"
 
 namespace troupe {
@@ -68,18 +69,6 @@ TROUPE_ANY_PROCESSOR inline float gradient_scale(const RuleStep& rule, const Ste
   if (rule.clip_norm <= 0) return static_cast<float>(scale);
   const double norm = std::sqrt(total.gradient_squares) * scale;
   return static_cast<float>(norm > rule.clip_norm ? scale * (rule.clip_norm / norm) : scale);
-}
-
-/// The journal of a restartable update pass, at the start of StripeMemory::journal; the undo blocks follow it.
-/// `progress` is (update number << 24 | blocks done + 1); undo block (b mod 2) has the old content of block b.
-struct alignas(64) UpdateJournal {
-  static constexpr std::uint64_t kBlockElements = 1024;  // 4 KiB of f32
-  std::uint64_t progress = 0;
-  std::array<std::uint64_t, 7> reserved{};
-};
-/// Bytes of a journal: the word, and two undo blocks of parameters and `state_slots` states.
-constexpr std::uint64_t journal_bytes(std::size_t state_slots) noexcept {
-  return sizeof(UpdateJournal) + 2 * UpdateJournal::kBlockElements * sizeof(float) * (1 + state_slots);
 }
 
 /// For one tensor: the sum of squares of its weights, and of the direction in which an update moves them.

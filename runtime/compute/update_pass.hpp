@@ -95,28 +95,6 @@ struct NoProbe {
   static constexpr bool go_on(PassMoment, std::uint64_t) noexcept { return true; }
 };
 
-/// A copy of a part of a stripe into an undo block: parameters and states; null for arrays that there are not.
-struct UndoCopy {
-  std::array<const float*, 1 + kMaxStateSlots> from{};
-  std::array<float*, 1 + kMaxStateSlots> to{};
-  std::uint64_t count = 0;  // elements; 0: nothing to copy
-
-  void copy() const noexcept {
-    for (std::size_t array = 0; count != 0 && array < from.size(); ++array) {
-      if (from[array]) std::memcpy(to[array], from[array], count * sizeof(float));
-    }
-  }
-  /// Elements [first, first + size), or as many of them as there are.
-  UndoCopy part(std::uint64_t first, std::uint64_t size) const noexcept {
-    if (first >= count) return {};
-    UndoCopy cut{.count = size < count - first ? size : count - first};
-    for (std::size_t array = 0; array < from.size(); ++array) {
-      if (from[array]) cut.from[array] = from[array] + first, cut.to[array] = to[array] + first;
-    }
-    return cut;
-  }
-};
-
 namespace detail {
 
 // What makes a pass restartable. At every instruction:

@@ -6,7 +6,7 @@
 
 #include "runtime/base/cpu_isa.hpp"
 #include "runtime/compute/rules/rule.hpp"
-#include "runtime/compute/update_pass.hpp"
+#include "runtime/compute/undo_copy.hpp"
 
 namespace troupe::cpu {
 
