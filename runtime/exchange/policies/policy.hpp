@@ -97,10 +97,10 @@ struct StepFacts {
   std::uint64_t samples = 0;         // of all ranks in this step
   bool last = false;                 // of the run
   bool consistent = false;           // a save or an evaluation follows: every gradient so far must be applied
-  std::span<const Rank> relieved{};  // do no update in this step if other ranks can access their stripes
-                                     // (relieved_ranks.hpp); in rank order
   bool idle = false;                 // this rank has no samples in the step; not the same at every rank, so no policy
                                      // may decide by it
+  std::span<const Rank> relieved{};  // do no update in this step if other ranks can access their stripes
+                                     // (relieved_ranks.hpp); in rank order
   std::uint64_t repeated = 0;        // samples that ranks compute besides, to fill up an epoch (Scatter::equal)
 
   /// The samples that all ranks compute: those of the step's mean gradient.

@@ -123,8 +123,8 @@ TEST(ConfigLayers, SynchronizedOverRanksAreRefusedWhereRanksDoNotTakeTheirStepsT
 }
 
 TEST(ConfigLayers, SynchronizedOverRanksAreRefusedWhereSeveralRanksWouldComputeThemAgain) {
-  const std::string list = R"([{ kind = "batch_norm", synchronized = true, name = "b.norm" }, { kind = "dense",
-    name = "b.dense", units = 10 }, { kind = "dense", name = "top", units = 10 }])";
+  const std::string list = R"([{ kind = "batch_norm", synchronized = true, name = "b.norm" },
+    { kind = "dense", name = "b.dense", units = 10 }, { kind = "dense", name = "top", units = 10 }])";
   const auto answer = [&](const char* range, const char* nodes) {
     return refusal_of_layers(text(list, "\n[train]\nrecompute = [\"", range, "\"]\n[cluster]\n", nodes));
   };

@@ -49,7 +49,12 @@ struct Script {
   bool consistent(std::uint64_t step) const { return step % 5 == 3; }
   StepFacts facts(std::uint64_t step) const {
     const bool some = step < relieved.size();
-    return {Step{step}, step * rows, rows, step + 1 == steps, consistent(step), some ? relieved[step] : kNobody};
+    return {.step = Step{step},
+            .samples_before = step * rows,
+            .samples = rows,
+            .last = step + 1 == steps,
+            .consistent = consistent(step),
+            .relieved = some ? relieved[step] : kNobody};
   }
   /// In every step other ranks rest, in some nobody does; one always works.
   void relieve(std::uint64_t seed) {
