@@ -10,7 +10,7 @@
 
 #include "devices/cpu/cpu_device.hpp"
 #include "tests/actors/group/group_world.hpp"
-#include "tests/support/bootstrap.hpp"
+#include "tests/transports/bootstrap_ranks.hpp"
 
 namespace troupe::test {
 namespace {
