@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 using ::troupe::testing::eventually;
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-constexpr SinkKey kKey{7};
+constexpr SinkKey kStagingKey{7};
 
 RemoteOptions few_slots() { return {.staging_bytes = 4 * kMiB}; }
 
@@ -185,8 +185,8 @@ TEST_F(RemoteStaging, CopiesFromThePointOnAndEndsTheLoanWithTheLastCopy) {
 TEST_F(RemoteStaging, StoresTheTensorInTheSinkThatItNames) {
   make_world();
   const Memory memory = world->there->fresh(3 * kMiB, false);
-  world->there->remote->post_sink(kKey, memory);
-  const Tensor sent = tensor(3 * kMiB, 1).into(kKey);
+  world->there->remote->post_sink(kStagingKey, memory);
+  const Tensor sent = tensor(3 * kMiB, 1).into(kStagingKey);
   const auto where = ask<std::uint32_t, std::uint64_t>(world->here->system, world->server, Where::value, sent);
   ASSERT_TRUE(where.ok()) << where.why.text();
   EXPECT_EQ(where.get<0>(), memory.arena.value);
@@ -208,14 +208,15 @@ TEST_F(RemoteStaging, AnswersOutOfMemoryWhenTheReceiverHasNone) {
 TEST_F(RemoteStaging, OfADeviceThatFailsEndsRequestsAndLeavesTheRest) {
   // Pieces of work: the slots are cleared, then a copy and its point for each MiB. The third copy fails.
   make_world({.fail_at = 5, .simulated_memory = true, .runs_itself = true});
-  world->there->remote->post_sink(kKey, world->there->fresh(6 * kMiB, false));
-  const auto sum = ask_digest(tensor(6 * kMiB, 1).into(kKey));
+  world->there->remote->post_sink(kStagingKey, world->there->fresh(6 * kMiB, false));
+  const auto sum = ask_digest(tensor(6 * kMiB, 1).into(kStagingKey));
   EXPECT_EQ(sum.why.code(), Code::device_fault) << sum.why.text();
   const auto later = ask_digest(tensor(4, 1));
   EXPECT_EQ(later.why.code(), Code::device_fault) << later.why.text();
   const Tensor in_host = world->here->tensor(4096, 1);
   EXPECT_EQ(ask_digest(in_host).get(), digest(world->here->space, in_host));
-  EXPECT_TRUE(eventually([&] { return world->there->remote->withdraw_sinks(kKey) == 1; })) << "the sink is not free";
+  EXPECT_TRUE(eventually([&] { return world->there->remote->withdraw_sinks(kStagingKey) == 1; }))
+      << "the sink is not free";
 }
 
 TEST_F(RemoteStaging, OfMemoryThatTheDeviceDoesNotKnowEndsOnlyItsRequest) {
@@ -257,8 +258,8 @@ TEST_F(RemoteStaging, EndsWithTheReceiver) {
 
 TEST_F(RemoteStaging, OfASenderThatDiesFreesTheSink) {
   make_world({.simulated_memory = true}, few_slots(), {});
-  world->here->remote->post_sink(kKey, world->here->fresh(9 * kMiB, false));
-  const Tensor sent = world->there->tensor_on_device(10, 9 * kMiB, 1).into(kKey);
+  world->here->remote->post_sink(kStagingKey, world->here->fresh(9 * kMiB, false));
+  const Tensor sent = world->there->tensor_on_device(10, 9 * kMiB, 1).into(kStagingKey);
   const caf::actor server_here = at_other_end(*world->here, *world->there, world->here->server);
   const auto other = ask<caf::actor>(world->there->system, server_here, Worker::value);
   ASSERT_TRUE(other.ok()) << other.why.text();
@@ -268,9 +269,9 @@ TEST_F(RemoteStaging, OfASenderThatDiesFreesTheSink) {
   // On the same lane as the pieces: it arrives after the first of them.
   const Tensor behind = world->there->tensor(128 << 10, 1);
   ASSERT_TRUE(ask<std::uint64_t>(world->there->system, other.get(), Digest::value, behind).ok());
-  EXPECT_EQ(world->here->remote->withdraw_sinks(kKey), 0u) << "it is being filled";
+  EXPECT_EQ(world->here->remote->withdraw_sinks(kStagingKey), 0u) << "it is being filled";
   world->kill_there();
-  EXPECT_TRUE(eventually([&] { return world->here->remote->withdraw_sinks(kKey) == 1; }));
+  EXPECT_TRUE(eventually([&] { return world->here->remote->withdraw_sinks(kStagingKey) == 1; }));
 }
 
 }  // namespace
