@@ -90,11 +90,11 @@ void lose(MembershipSelf self, Rank rank, const Status& why) {
 }
 
 /// The loss of a whole process has a reason. A membership actor that ended alone gives none: its rank had failed, and
-/// said why to those that exchange with it.
+/// may have said why to those that exchange with it.
 Status loss_of_member(const MembershipState& s, const Status& why) {
   if (why.code() == Code::peer_lost) return why;
-  if (!s.noticed.ok()) return s.noticed;
-  return {Code::peer_lost, text("its membership actor ended: ", why.text())};
+  const std::string before = s.noticed.ok() ? "" : text("; before that: ", s.noticed.text());
+  return {Code::peer_lost, text("its membership actor ended: ", why.text(), before)};
 }
 
 /// This process has finished when its device has, its saves are on the disk, and at rank 0 the report is complete.

@@ -7,6 +7,7 @@ find_path(PMIx_INCLUDE_DIR pmix.h HINTS ${PC_PMIX_INCLUDE_DIRS})
 if(PMIx_INCLUDE_DIR AND NOT PMIx_LIBRARY)
   cmake_path(GET PMIx_INCLUDE_DIR PARENT_PATH PMIx_FOLDER)
   find_library(PMIx_LIBRARY pmix PATHS ${PMIx_FOLDER} PATH_SUFFIXES lib/${CMAKE_LIBRARY_ARCHITECTURE} lib64 lib NO_DEFAULT_PATH)
+  find_library(PMIx_LIBRARY pmix PATHS ${PC_PMIX_LIBRARY_DIRS})  # a header elsewhere than under include/
   find_library(PMIx_LINK pmix)
   file(REAL_PATH "${PMIx_LIBRARY}" PMIx_FILE)
   file(REAL_PATH "${PMIx_LINK}" PMIx_LINKED_FILE)

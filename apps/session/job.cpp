@@ -17,8 +17,9 @@ constexpr std::uint64_t kLandingBytes = std::uint64_t{16} << 20;  // the trainin
 constexpr std::chrono::milliseconds kStagingPatience = 2h;
 
 /// Threads that a rank starts from its actor system on, besides CAF's workers and those of the device: CAF's clock and
-/// multiplexer, UCX's, two lanes, two that watch the other processes, the control server's.
-constexpr std::size_t kThreadsBesides = 8;
+/// multiplexer, UCX's, two lanes, two that watch the other processes, the control server's. And two to spare, since the
+/// kernel counts a thread for a moment after its end.
+constexpr std::size_t kThreadsBesides = 8 + 2;
 
 /// A run that resumes reads its checkpoint first, and all ranks wait for the ranks that copy the data set.
 std::chrono::milliseconds start_within(const Settings& settings) {

@@ -83,6 +83,7 @@ void MemoryMap::reach(const Region& region) {
   all.end_where(gpu_->driver(), [](const std::byte* base, const Registrations::User& user) {
     return !user.map->has(user.arena, base);
   });
+  std::erase_if(reached_, [this](const auto& reached) { return !has(reached.first, reached.second); });
   if (!all.users.contains(region.base)) {
     const Result result = gpu_->driver().mem_host_register(region.base, region.size_bytes,
                                                            kHostRegisterPortable | kHostRegisterDeviceMap);

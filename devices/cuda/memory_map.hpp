@@ -14,7 +14,7 @@ namespace troupe::cuda {
 /// or first used, all of its arena at once. Threads: any.
 class MemoryMap {
  public:
-  /// `space` outlives the map.
+  /// `space` outlives the map; the maps of other devices of the process read it, too.
   MemoryMap(std::shared_ptr<const Gpu> gpu, AddressSpace& space) : gpu_(std::move(gpu)), space_(space) {}
   ~MemoryMap();
   MemoryMap(const MemoryMap&) = delete;

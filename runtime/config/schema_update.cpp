@@ -235,7 +235,8 @@ Keys make_update_keys() {
        "[{ at_epoch = 2, policy = \"local_sgd\", every_steps = 8 }]",
        "Each entry has a policy, the policy's settings, and one of at_step (number of steps taken before), at_epoch "
        "(counted from 1), at_samples (number of samples that all ranks have taken before) and at_straggler. Entries "
-       "are written in the order in which they begin. The last step of a policy completes every exchange, so all ranks "
+       "are written in the order in which they begin, each at a later step than the one before and after "
+       "distributed_after. The last step of a policy completes every exchange, so all ranks "
        "begin the next policy with the same weights. at_straggler = 2.5: the policy begins once, some steps after a "
        "window of steps in which the slowest rank took 2.5 times the median time to load, compute and update; the "
        "entries after it are then ignored."},

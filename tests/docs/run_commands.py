@@ -31,7 +31,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-OURS = ("rtrun", "rttopo", "ckpt", "rtbench")
+OURS = ("rtrun", "rtrun-rank", "rttopo", "ckpt", "rtbench")
 SHELLS = ("sh", "bash")
 PROGRAMS = ("rtrun", "rttopo", "rtbench", "ckpt", "cmake", "cpack", "ctest", "ninja", "mpirun", "srun", "apt-get", "apt", "git", "./quickstart",
             "./check", "tools/get-data", "build/", "bin/", "RANK=", "export ", "ip netns", "python3", "kill ", "ssh ")

@@ -13,6 +13,7 @@ ninja -C "$build" -t commands $targets | grep -oE '(-o|qc) +[^ ]+' | sed 's/.* /
 find "$build" -name cmake_install.cmake -exec grep -hoE "\"$build/([^\"]+/)?(lib[^/\"]+\.(a|so[0-9.]*)|bin/[^\"]+)\"" {} + |
   tr -d '"' | sed "s|^$build/||" | sort -u >"$work/installed"
 grep -q '^bin/rtrun$' "$work/installed"
+grep -q '^bin/rtrun-rank$' "$work/installed"
 grep -q 'libtroupe_runtime\.a$' "$work/installed"
 # Names of a shared library beside the file itself are links that its own build makes.
 missing=$(comm -13 "$work/built" "$work/installed" | grep -vE '\.so(\.[0-9]+)?$' || true)

@@ -80,7 +80,7 @@ try_deb() {
     ckpt weights run/checkpoints -o weights.safetensors && rttopo show >/dev/null && rtbench --help >/dev/null"' || die "what was installed does not run"
   check_accuracy "$root/home/user/list" 0.9
   say "removing it"
-  in_root 'dpkg --purge troupe >/dev/null; test ! -e /usr/bin/rtrun; test ! -e /usr/share/troupe; test ! -e /usr/share/doc/troupe' ||
+  in_root 'dpkg --purge troupe >/dev/null; test ! -e /usr/bin/rtrun; test ! -e /usr/bin/rtrun-rank; test ! -e /usr/share/troupe; test ! -e /usr/share/doc/troupe' ||
     die "the package leaves something behind"
   say "done"
 }

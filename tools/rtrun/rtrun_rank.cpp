@@ -54,8 +54,8 @@ int run(const CommandLine& line, const std::vector<std::string>&) {
   const Configuration configuration = read_job(blocking, line);
   const Signals signals{mask_at_start()};  // before any thread is started
   std::optional<LaunchPlace> place = launch_place_from_environment();
-  TROUPE_CHECK(place || (line.program.empty() &&
-                         !wants_launcher(sites_of(configuration.settings.cluster, host_list(configuration)))),
+  TROUPE_CHECK(place || line.program.empty(), Code::invalid, "rtrun-rank starts no program; use rtrun");
+  TROUPE_CHECK(place || !wants_launcher(sites_of(configuration.settings.cluster, host_list(configuration))),
                Code::invalid, "rtrun-rank is one rank, and ", line.file, " describes a job of several; use rtrun");
   if (!line.program.empty()) return run_users_program(blocking, signals, line, *place);
   return train(blocking, signals, line, configuration, std::move(place));

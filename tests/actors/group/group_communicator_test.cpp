@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "devices/cpu/cpu_device.hpp"
+#include "devices/reference/reference_device.hpp"
 #include "tests/actors/group/group_world.hpp"
 #include "tests/transports/bootstrap_ranks.hpp"
 
@@ -24,7 +24,7 @@ class Summing {
     at_each([&](std::uint32_t peer, Blocking& blocking) {
       Group& group = world_.group(peer);
       all_[peer] =
-          std::make_unique<GroupCommunicator>(blocking, group, make_cpu_device(group.space(), {}), long_enough());
+          std::make_unique<GroupCommunicator>(blocking, group, make_reference_device(group.space()), long_enough());
     });
   }
 
