@@ -185,7 +185,7 @@ TEST_F(Environment, WithTooFewAddressesIsRefusedBeforeItBegins) {
 
 TEST_F(Environment, WithTooFewThreadsIsToldWhichLimitToRaise) {
   for (const std::string kib : {"20000", "30000", "40000", "50000"}) {  // each thread has a stack of 8 MiB
-    const auto start = behind("ulimit -s 8192 -d " + kib, folder_.rtrun(short_run()));
+    const auto start = behind("ulimit -s 8192 && ulimit -d " + kib, folder_.rtrun(short_run()));
     EXPECT_THAT(expect_end(start, 3), AllOf(HasSubstr("cannot start thread"), HasSubstr("ulimit -d"))) << kib;
   }
 }

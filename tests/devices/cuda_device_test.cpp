@@ -450,6 +450,7 @@ TEST_P(CudaDeviceOnGpu, ReachesMemoryWhereAnotherDeviceReachedAnArenaThatHasEnde
   other->prepare(std::array{region(7).id});
   ASSERT_TRUE(other_space.unmap(blocking, region(7).id));
   space().bind(region(8));
+  device().prepare(std::array{region(8).id});
   const PrivateTimeline gate{space()};
   const auto stream = device().stream();
   const Memory to = put({0});

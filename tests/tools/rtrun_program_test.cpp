@@ -108,8 +108,10 @@ TEST_F(RunSeen, NamesTheProgramOfRanksThatIsNotBesideIt) {
     start.arguments.front() = alone;
     const Ended ended = run(start);
     EXPECT_EQ(ended.exit_code, 3) << ended.err;
-    EXPECT_THAT(ended.err, AllOf(HasSubstr(alone.string() + "-rank"), HasSubstr("install both again")));
+    EXPECT_THAT(ended.err, AllOf(HasSubstr(std::filesystem::canonical(alone).string() + "-rank"),
+                                 HasSubstr("install both again")));
   }
+  std::filesystem::remove(alone);
 }
 
 TEST_F(RunSeen, PrintsEventsAndNothingElseAsJson) {
