@@ -30,6 +30,12 @@ TEST_F(Bench, RefusesToReportASpeedOfTooFewSteps) {
   EXPECT_NE(rtbench.err().find("measured too short"), std::string::npos) << rtbench.err();
 }
 
+TEST_F(Bench, OfTrainingStartsItselfAsEachRank) {
+  Program rtbench{this->rtbench({"train", "--case", "mlp", "--np", "2", "--seconds", "5", "--batch", "1"})};
+  EXPECT_EQ(rtbench.wait(60s), 0) << rtbench.err();
+  EXPECT_THAT(rtbench.out(), HasSubstr("\"np\":2,\"unit\":\"samples/s\",\"v\":["));
+}
+
 TEST_F(Bench, EndsWith2ForArgumentsThatItDoesNotKnow) {
   Program rtbench{this->rtbench({"train", "--such", "1"})};
   EXPECT_EQ(rtbench.wait(60s), 2) << rtbench.out();

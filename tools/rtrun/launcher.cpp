@@ -22,7 +22,6 @@
 #include "tools/rtrun/line_forwarder.hpp"
 #include "tools/rtrun/messages.hpp"
 #include "tools/rtrun/program.hpp"
-#include "tools/rtrun/rank_program.hpp"
 #include "tools/rtrun/remote.hpp"
 #include "tools/rtrun/spawn.hpp"
 #include "transports/ucx/ucx_transport.hpp"
@@ -170,7 +169,7 @@ class Job {
   RankStart start_here(std::uint32_t rank, const Rendezvous& rendezvous, const Fd& secret) const {
     RankStart start;
     if (options_.program.empty()) {
-      start.program = rank_program();
+      if (!options_.rank_program.empty()) start.program = options_.rank_program;
       start.arguments = options_.arguments;
     } else {
       start.program = find_program(options_.program.front());

@@ -96,7 +96,7 @@ int train(Blocking& blocking, const CommandLine& line, const Configuration& conf
   if (!wants_launcher(options.sites)) become_rank(arguments);
   const Signals signals{mask_at_start()};  // before any thread is started
   const bool works_here = std::ranges::any_of(options.sites, &RankSite::here);
-  if (works_here) rank_program();  // an error if it is absent
+  if (works_here) options.rank_program = rank_program();
   const bool has_rank_zero = options.sites.front().here;
   // Errors of the plan are reported once, here, before anything is created or started.
   if (works_here) preview(configuration, look_for_data(configuration), hosts_here(hosts));
