@@ -145,9 +145,8 @@ Group::State::~State() {
   auto blocking = Blocking::on_thread("the end of a group");
   if (!ended) end(blocking, Deadline::after(Clock::duration::zero()), {}, false);
   bootstrap.reset();
-  bulk.reset();
-  control.reset();
-  transport.reset();
+  transport.reset();  // before the memory from which it may still send
+  // Before the lanes, which have stopped: streams in it may still be returning from a call of theirs.
   while (!kept.empty()) kept.pop_back();
 }
 
