@@ -47,7 +47,7 @@ class Offering {
   std::vector<Offers> all() {
     std::visit([this](const auto& layer) { offer(layer); }, graph_.layers()[part_.layer].operation);
     if (offers_.empty() || !part_.backward || !trained_) return std::move(offers_);
-    if (part_.adds) offer_sum();
+    if (part_.adds) offer_addition();
     if (part_.slope != Activation::none) offer_eltwise(algorithm_of(part_.slope), input_);
     return std::move(offers_);
   }
@@ -165,7 +165,7 @@ class Offering {
     using dnnl::normalization_flags;
     const auto epsilon = static_cast<float>(norm.epsilon);
     auto flags = normalization_flags::use_scale | normalization_flags::use_shift;
-    if (part_.activation == Activation::relu) flags = flags | normalization_flags::fuse_norm_relu;
+    if (part_.activation == Activation::relu && !part_.sums) flags = flags | normalization_flags::fuse_norm_relu;
     for (const Tag tag : kImages) {
       if (tag == Tag::aBcd8b && type_ == Type::bf16) continue;  // bnorm_jit:avx512_core_bf16 writes 16 channels there
       try_to([&] {
@@ -177,6 +177,7 @@ class Offering {
             to, describe_norm_backward<dnnl::batch_normalization_backward>(forward, engine_, {}, data, epsilon, flags));
       });
     }
+    if (part_.sums && !part_.backward) offer_sum();
   }
 
   void offer(const LayerNorm& norm) {
@@ -201,20 +202,32 @@ class Offering {
   void offer_eltwise(algorithm function, const Shape& shape) {
     Offers& to = offers_.emplace_back();
     try_to([&] {
-      const memory::desc data{{size(rows_), size(shape.count_elements())}, type_, Tag::ab};
+      const memory::desc data = as_matrix(shape);
       const auto forward = describe_eltwise(engine_, {}, function, data);
       if (!part_.backward) return add<dnnl::eltwise_forward>(to, forward);
       add<dnnl::eltwise_backward>(to, describe_eltwise_backward(forward, engine_, {}, function, data));
     });
   }
 
-  /// The gradient to the input is added to what is there.
+  /// Another tensor is added to the layer's result; then comes the activation.
   void offer_sum() {
-    Offers& to = offers_.emplace_back();
-    const memory::desc data{{size(rows_), size(input_.count_elements())}, type_, Tag::ab};
-    const memory sum = filled(data), part = filled(data);
-    add<dnnl::binary>(to, describe<dnnl::binary>(engine_, {}, algorithm::binary_add, data, data, data),
-                      {{DNNL_ARG_SRC_0, sum}, {DNNL_ARG_SRC_1, part}, {DNNL_ARG_DST, sum}});
+    const memory::desc data = as_matrix(output_);
+    offer_binary(data, attributes(), filled(data), filled(data));
+  }
+  /// The gradient to the input is added to what is there.
+  void offer_addition() {
+    const memory::desc data = as_matrix(input_);
+    const memory sum = filled(data);
+    offer_binary(data, {}, sum, sum);
+  }
+  void offer_binary(const memory::desc& data, const dnnl::primitive_attr& with, const memory& from,
+                    const memory& result) {
+    add<dnnl::binary>(offers_.emplace_back(),
+                      describe<dnnl::binary>(engine_, with, algorithm::binary_add, data, data, data),
+                      {{DNNL_ARG_SRC_0, from}, {DNNL_ARG_SRC_1, filled(data)}, {DNNL_ARG_DST, result}});
+  }
+  memory::desc as_matrix(const Shape& shape) const {
+    return {{size(rows_), size(shape.count_elements())}, type_, Tag::ab};
   }
 
   void offer(const auto&) {}  // oneDNN has no primitive for this layer

@@ -9,6 +9,17 @@
 namespace troupe::cpu {
 namespace {
 
+/// A loop over three tensors.
+void run_sum(const Elementwise& loop, const Kernels& kernels) {
+  const auto call = [&]<class T>(void (*add)(T*, const T*, const T*, std::size_t)) {
+    add(static_cast<T*>(loop.to.get_data_handle()), static_cast<const T*>(loop.from.get_data_handle()),
+        static_cast<const T*>(loop.other.get_data_handle()), loop.count);
+  };
+  const bool f32 = is_f32(loop.to);
+  if (loop.kind == ElementwiseKind::add_masked) return f32 ? call(kernels.add_masked_f32) : call(kernels.add_masked_bf16);
+  return f32 ? call(kernels.add) : call(kernels.add_bf16);
+}
+
 void run_loop(const Elementwise& loop, const Kernels& kernels) {
   using Half = std::uint16_t;
   void* const to = loop.to.get_data_handle();
@@ -32,14 +43,9 @@ void run_loop(const Elementwise& loop, const Kernels& kernels) {
     case ElementwiseKind::sigmoid_slope:
       if (f32) return kernels.sigmoid_slope_f32(static_cast<float*>(to), static_cast<const float*>(from), loop.count);
       return kernels.sigmoid_slope_bf16(static_cast<Half*>(to), static_cast<const Half*>(from), loop.count);
-    case ElementwiseKind::add: break;
+    case ElementwiseKind::add:
+    case ElementwiseKind::add_masked: return run_sum(loop, kernels);
   }
-  const void* const other = loop.other.get_data_handle();
-  if (f32) {
-    return kernels.add(static_cast<float*>(to), static_cast<const float*>(from), static_cast<const float*>(other),
-                       loop.count);
-  }
-  kernels.add_bf16(static_cast<Half*>(to), static_cast<const Half*>(from), static_cast<const Half*>(other), loop.count);
 }
 
 template <class T>

@@ -96,10 +96,6 @@ bool arranges_weights(Calls& calls, const memory& from, const memory& to) {
 
 bool is_loss(const Layer& layer) { return kind_of(layer.operation).is_loss; }
 
-bool goes_back_through_activation(const troupe::Operation& operation) {
-  return std::holds_alternative<BatchNorm>(operation);
-}
-
 /// Whether a primitive of `operation` can apply `activation` to its output.
 bool takes_activation(const troupe::Operation& operation, Activation activation) {
   if (std::holds_alternative<BatchNorm>(operation)) return activation == Activation::relu;
@@ -201,9 +197,26 @@ void ProgramBuilder::read_stages() {
       fused_layer.first_parameter = p;
       ++fused_layer.count_parameters;
     }
+    take_sum(fused_layer, fused);
     fused_layer.activation = take_activation(fused_layer, fused);
     fused_layers_.push_back(std::move(fused_layer));
   }
+}
+
+/// The sum of two tensors that comes next and alone reads what a batch norm puts out. The sum's output becomes the
+/// norm's.
+void ProgramBuilder::take_sum(FusedLayer& norm, std::vector<bool>& fused) const {
+  const std::uint32_t next = norm.layer + 1;
+  const auto* const operation = std::get_if<BatchNorm>(&graph_.layers()[norm.layer].operation);
+  if (operation == nullptr || next == graph_.layers().size() || tensors_[norm.output].readers != 1) return;
+  const std::vector<std::uint32_t>& summands = graph_.inputs_of(next);
+  if (!std::holds_alternative<Add>(graph_.layers()[next].operation) || summands.size() != 2) return;
+  if (!has_own_batch_norm(*this, *operation)) return;
+  const bool is_first = same_[summands[0]] == norm.output;
+  if (!is_first && same_[summands[1]] != norm.output) return;
+  norm.inputs.push_back(same_[summands[is_first ? 1 : 0]]);
+  norm.output = graph_.output_tensor(next);
+  norm.adds = fused[next] = true;
 }
 
 /// The activation that is the only reader of the fused layer's output. The activation's output becomes the fused
@@ -270,9 +283,9 @@ void ProgramBuilder::take_values() {
 
 Activation ProgramBuilder::activation_of(std::uint32_t tensor) const noexcept {
   const auto at = std::ranges::find(fused_layers_, tensor, &FusedLayer::output);
-  if (at == fused_layers_.end() || goes_back_through_activation(graph_.layers()[at->layer].operation))
-    return Activation::none;
-  return at->activation;
+  if (at == fused_layers_.end()) return Activation::none;
+  const bool is_norm = std::holds_alternative<BatchNorm>(graph_.layers()[at->layer].operation);
+  return is_norm && !at->adds ? Activation::none : at->activation;
 }
 
 memory::desc ProgramBuilder::matrix(std::uint64_t rows, std::uint64_t columns, Type type) const {
@@ -427,8 +440,14 @@ void Gradients::add_pixels(Calls& calls, std::uint32_t tensor, const PixelGradie
 
 void Gradients::add(Calls& calls, std::uint32_t tensor, const memory& part) {
   const memory& sum = of_[tensor]->value;
-  calls.emplace_back(
-      Elementwise{ElementwiseKind::add, sum, sum, part, builder_.rows() * builder_.tensor(tensor).width});
+  const FlowTensor& of = builder_.tensor(tensor);
+  const std::uint64_t count = builder_.rows() * of.width;
+  if (misses_one_part(tensor) && !has_pixels(tensor) && builder_.activation_of(tensor) == Activation::relu) {
+    --missing_[tensor];
+    calls.emplace_back(Elementwise{ElementwiseKind::add_masked, sum, part, of.value, count});
+    return;
+  }
+  calls.emplace_back(Elementwise{ElementwiseKind::add, sum, sum, part, count});
   came(calls, tensor);
 }
 

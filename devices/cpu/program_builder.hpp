@@ -30,7 +30,8 @@ struct ProgramMemory {
 /// A function that a product's own primitive applies to its output. Its gradient can be computed from the output alone.
 enum class Activation : std::uint8_t { none, relu, tanh, sigmoid };
 
-/// A layer of the graph with the activation that alone reads it, where they are computed in one. An activation between
+/// A layer of the graph with the activation that alone reads it, where they are computed in one. A batch norm may also
+/// have the sum behind it, so that what it puts out is never written. An activation between
 /// a convolution and a max pool belongs to the pool, which applies it to what it puts out: no activation here falls
 /// anywhere, so the largest element stays the largest, and there are fewer.
 struct FusedLayer {
@@ -40,6 +41,7 @@ struct FusedLayer {
   Shape input_shape;                  // of the first one
   Shape output_shape;
   Activation activation = Activation::none;
+  bool adds = false;                // a batch norm, which adds its second input before the activation
   std::size_t first_parameter = 0;  // of the graph
   std::size_t count_parameters = 0;
 };
@@ -160,6 +162,7 @@ class ProgramBuilder {
   void read_tensors();
   void read_stages();
   void take_values();
+  void take_sum(FusedLayer& norm, std::vector<bool>& fused) const;
   Activation take_activation(FusedLayer& fused_layer, std::vector<bool>& fused) const;
   void move_activations_behind_pools();
   bool is_read_by_one_loss(std::uint32_t tensor) const;
@@ -202,6 +205,8 @@ class Gradients {
   bool has(std::uint32_t tensor) const { return of_.at(tensor).has_value(); }
   /// Whether it has a part that contribute_pixels() has kept back.
   bool has_pixels(std::uint32_t tensor) const { return pixels_.at(tensor).has_value(); }
+  /// Whether one more part makes it complete.
+  bool misses_one_part(std::uint32_t tensor) const { return missing_.at(tensor) == 1; }
   Place take_place(std::uint64_t width);
   /// Takes the gradient to `tensor`, which has all its parts.
   Place use(std::uint32_t tensor);

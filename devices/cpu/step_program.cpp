@@ -168,6 +168,7 @@ void StepProgram::make_forward(Layers& layers, const std::vector<Bucket>& bucket
     LayerPass part{.layer = fused_layer.layer,
                    .backward = false,
                    .activation = fused_layer.activation,
+                   .sums = fused_layer.adds,
                    .piece = forward_.size() - 1,
                    .first = forward_.back().calls.size()};
     layers.calls[s]->forward(forward_.back().calls);
@@ -222,11 +223,13 @@ void StepProgram::make_backward(Layers& layers, const std::vector<Bucket>& bucke
         backward_.emplace_back();
       }
       Calls& calls = backward_.back().calls;
-      const std::uint32_t input = builder.fused_layers()[fused_layer].inputs.front();
+      const FusedLayer& of = builder.fused_layers()[fused_layer];
+      const std::uint32_t input = of.inputs[of.adds ? 1 : 0];
       LayerPass part{.layer = layer,
                      .backward = true,
-                     .activation = builder.fused_layers()[fused_layer].activation,
-                     .slope = builder.tensor(input).readers == 1 ? builder.activation_of(input) : Activation::none,
+                     .activation = of.activation,
+                     .slope = gradients.misses_one_part(input) ? builder.activation_of(input) : Activation::none,
+                     .sums = of.adds,
                      .adds = gradients.has(input) || gradients.has_pixels(input),
                      .piece = backward_.size() - 1,
                      .first = calls.size()};

@@ -54,8 +54,9 @@ class StepProgram {
     std::uint32_t layer = 0;  // of the graph
     bool backward = false;
     Activation activation{};  // of the fused layer
-    Activation slope{};       // backward: of the fused layer before, through which this one goes back
-    bool adds = false;        // backward: the gradient to the input is added to another layer's
+    Activation slope{};       // backward: of the fused layer before this input, through which this one goes back
+    bool sums = false;        // a batch norm, to which another tensor is added
+    bool adds = false;        // backward: the gradient to the input, or to that tensor, is added to another layer's
     std::size_t piece = 0;    // of the forward or backward pass
     std::size_t first = 0;    // call of the piece
     std::size_t count = 0;

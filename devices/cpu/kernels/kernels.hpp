@@ -54,6 +54,10 @@ struct Kernels {
   void (*add)(float* to, const float* a, const float* b, std::size_t count);
   /// The same on bf16, rounded as troupe::to_bf16.
   void (*add_bf16)(std::uint16_t* to, const std::uint16_t* a, const std::uint16_t* b, std::size_t count);
+  /// to[i] += part[i], 0 where activation[i] is not above 0.
+  void (*add_masked_f32)(float* to, const float* part, const float* activation, std::size_t count);
+  void (*add_masked_bf16)(std::uint16_t* to, const std::uint16_t* part, const std::uint16_t* activation,
+                          std::size_t count);
   /// to[i * step + e] += from[i * elements + e] for `count` groups of `elements` elements; the bf16 sums are rounded
   /// likewise.
   void (*add_apart_f32)(float* to, std::size_t step, const float* from, std::size_t elements, std::size_t count);

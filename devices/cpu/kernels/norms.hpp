@@ -22,15 +22,16 @@ struct NormKernels {
   const char* name;
   /// The means, and the sums of the squares of the distances from them.
   void (*moments)(const Element* x, std::size_t rows, std::size_t width, float* means, float* squares);
-  /// `y` may be `x`.
-  void (*normalize)(const Element* x, Element* y, const NormColumns& by, std::size_t rows, std::size_t width);
+  /// What is added to the normalized numbers, before the ReLU; null: nothing. `y` may be `x` or `other`.
+  void (*normalize)(const Element* x, const Element* other, Element* y, const NormColumns& by, std::size_t rows,
+                    std::size_t width);
   /// The sums of the gradients to the output, and of these times (x - mean). A gradient counts as 0 where the ReLU cut
   /// off, which is computed again.
   void (*gradient_sums)(const Element* x, const Element* gradient, const NormColumns& by, std::size_t rows,
                         std::size_t width, float* sums, float* products);
-  /// gradient = factor * (gradient - sum - (x - mean) * product), likewise.
-  void (*to_input)(const Element* x, Element* gradient, const NormColumns& by, const float* sums, const float* products,
-                   std::size_t rows, std::size_t width);
+  /// to = factor * (gradient - sum - (x - mean) * product), likewise; `to` may be `gradient`.
+  void (*to_input)(const Element* x, const Element* gradient, Element* to, const NormColumns& by, const float* sums,
+                   const float* products, std::size_t rows, std::size_t width);
 };
 
 /// What a batch norm has for each column after its backward pass's sums: the gradients to shift and scale, and what

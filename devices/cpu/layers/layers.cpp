@@ -1,9 +1,15 @@
 #include "devices/cpu/layers/layers.hpp"
 
+#include "devices/cpu/kernels/norms.hpp"
+
 namespace troupe::cpu {
 namespace {
 
 using dnnl::algorithm;
+
+bool gathers(const ProgramBuilder& builder, const BatchNorm& norm) {
+  return norm.synchronized && !builder.gathered().parts.empty();
+}
 
 struct Make {
   ProgramBuilder& builder;
@@ -34,8 +40,7 @@ struct Make {
   Made operator()(const Add&) const { return make_sum(builder, fused_layer); }
   Made operator()(const L2Norm& norm) const { return make_l2_norm(builder, fused_layer, norm); }
   Made operator()(const BatchNorm& norm) const {
-    const bool gathers = norm.synchronized && !builder.gathered().parts.empty();
-    return gathers ? make_synchronized_norm(builder, fused_layer, norm) : make_batch_norm(builder, fused_layer, norm);
+    return gathers(builder, norm) ? make_synchronized_norm(builder, fused_layer, norm) : make_batch_norm(builder, fused_layer, norm);
   }
   Made operator()(const Multiply&) const { return make_product(builder, fused_layer); }
   Made operator()(const Concat&) const { return make_concat(builder, fused_layer); }
@@ -52,6 +57,10 @@ struct Make {
 };
 
 }  // namespace
+
+bool has_own_batch_norm(const ProgramBuilder& builder, const BatchNorm& norm) {
+  return !gathers(builder, norm) && !usable_norm_kernels().empty();
+}
 
 std::unique_ptr<LayerCalls> make_layer_calls(ProgramBuilder& builder, const FusedLayer& fused_layer) {
   return std::visit(Make{builder, fused_layer}, builder.graph().layers()[fused_layer.layer].operation);

@@ -64,6 +64,8 @@ struct NormTensors {
 NormTensors take_norm_tensors(ProgramBuilder& builder, const FusedLayer& fused_layer, std::size_t channels);
 std::unique_ptr<LayerCalls> make_batch_norm(ProgramBuilder& builder, const FusedLayer& fused_layer,
                                             const BatchNorm& norm);
+/// Whether kernels of our own compute a batch norm, which can also add another tensor to what it puts out.
+bool has_own_batch_norm(const ProgramBuilder& builder, const BatchNorm& norm);
 /// The same by kernels of our own; null if this processor has none.
 std::unique_ptr<LayerCalls> make_own_batch_norm(ProgramBuilder& builder, const FusedLayer& fused_layer,
                                                 const BatchNorm& norm);

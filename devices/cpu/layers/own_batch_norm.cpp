@@ -25,9 +25,12 @@ struct NormOfBatch : NormTensors {
   const NormKernels<Element>* kernels = nullptr;
   const NormSumKernels* sum_kernels = nullptr;
   std::size_t planes = 1, rows = 0, width = 0, channels = 0, threads = 1;
-  bool relu = false, to_input = false;
+  bool relu = false;    // in the forward pass
+  bool masks = false;   // in the backward pass, which computes again where the ReLU cut off
   double epsilon = 0;
   memory input, output, gradient;
+  memory other;                       // is added before the ReLU; empty: nothing
+  memory input_gradient;              // empty: nobody needs it; may be `gradient`
   memory of_pieces;                   // f32 [2, sum_rows(), channels]
   std::vector<float> factors;         // [channels]
   std::vector<double> first, second;  // [channels], sums of pieces
@@ -64,9 +67,9 @@ struct NormOfBatch : NormTensors {
       act(std::min(piece_rows(), rows - row), first_sums() + sum_row * channels, second_sums() + sum_row * channels);
     }
   }
-  NormColumns columns(const memory& means, std::size_t channel) const {
+  NormColumns columns(const memory& means, std::size_t channel, bool with_relu) const {
     return {address<const float>(means) + channel, factors.data() + channel, address<const float>(shift) + channel,
-            relu};
+            with_relu};
   }
 
   template <class Act>
@@ -123,8 +126,9 @@ struct NormOfBatch : NormTensors {
   void normalize(const memory& means) const {
     for_pieces_backward([&](std::size_t index) {
       const Piece at = piece(index);
-      kernels->normalize(address<const Element>(input) + at.first, address<Element>(output) + at.first,
-                         columns(means, at.channel), at.rows, width);
+      kernels->normalize(address<const Element>(input) + at.first,
+                         other ? address<const Element>(other) + at.first : nullptr,
+                         address<Element>(output) + at.first, columns(means, at.channel, relu), at.rows, width);
     });
   }
 
@@ -140,16 +144,16 @@ struct NormOfBatch : NormTensors {
     for_pieces([&](std::size_t index) {
       const Piece at = piece(index);
       kernels->gradient_sums(address<const Element>(input) + at.first, address<const Element>(gradient) + at.first,
-                             columns(mean, at.channel), at.rows, width, first_sums() + at.sums,
+                             columns(mean, at.channel, masks), at.rows, width, first_sums() + at.sums,
                              second_sums() + at.sums);
     });
     add_up_gradients();
-    if (!to_input) return;
+    if (!input_gradient) return;
     for_pieces_backward([&](std::size_t index) {
       const Piece at = piece(index);
       for_rows(at, [&](std::size_t first, std::size_t some) {
-        kernels->to_input(address<const Element>(input) + first, address<Element>(gradient) + first,
-                          columns(mean, at.channel), sums.data() + at.channel, products.data() + at.channel, some,
+        kernels->to_input(address<const Element>(input) + first, address<const Element>(gradient) + first,
+                          address<Element>(input_gradient) + first, columns(mean, at.channel, masks), sums.data() + at.channel, products.data() + at.channel, some,
                           width);
       });
     });
@@ -168,7 +172,8 @@ struct NormOfBatch : NormTensors {
   }
 };
 
-/// Statistics are always f32; the gradient to the input takes the place of the output's gradient.
+/// Statistics are always f32. The gradient to the input takes the place of the output's gradient, unless that is also
+/// the gradient to another tensor which was added.
 template <class Element>
 class OwnBatchNormCalls final : public LayerCalls {
  public:
@@ -181,7 +186,8 @@ class OwnBatchNormCalls final : public LayerCalls {
     set_shape();
     to.threads = usable_threads();
     to.relu = fused_layer.activation == Activation::relu;
-    to.to_input = builder.tensor(fused_layer.inputs.front()).trained;
+    to.masks = to.relu && !fused_layer.adds;  // behind a sum, the gradient is 0 there already
+    if (fused_layer.adds) to.other = builder.tensor(fused_layer.inputs[1]).value;
     to.epsilon = norm.epsilon;
     to.input = builder.tensor(fused_layer.inputs.front()).value;
     to.output = builder.tensor(fused_layer.output).value;
@@ -196,22 +202,31 @@ class OwnBatchNormCalls final : public LayerCalls {
   void forward(Calls& calls) override {
     const NormOfBatch<Element>& of = *norm_;
     add<&NormOfBatch<Element>::forward>(calls, "forward",
-                                        {of.input, of.output, of.scale, of.shift, of.mean, of.variance});
+                                        {of.input, of.other, of.output, of.scale, of.shift, of.mean, of.variance});
   }
   bool has_evaluation() const override { return true; }
   void evaluation(Calls& calls) override {
     const NormOfBatch<Element>& of = *norm_;
     add<&NormOfBatch<Element>::evaluate>(
-        calls, "evaluation", {of.input, of.output, of.scale, of.shift, of.running_mean, of.running_variance});
+        calls, "evaluation",
+        {of.input, of.other, of.output, of.scale, of.shift, of.running_mean, of.running_variance});
   }
   void backward(Calls& calls, Gradients& gradients) override {
     Gradients::Place gradient = gradients.use(fused_layer_.output);
+    gradient.masked = false;
     NormOfBatch<Element>& of = *norm_;
     of.gradient = gradient.value;
+    const bool goes_to_other = fused_layer_.adds && builder_.tensor(fused_layer_.inputs[1]).trained;
+    const bool is_added = goes_to_other && gradients.has(fused_layer_.inputs[1]);
+    if (is_added) gradients.add(calls, fused_layer_.inputs[1], gradient.value);
+    const FlowTensor& input = builder_.tensor(fused_layer_.inputs.front());
+    Gradients::Place to = goes_to_other && !is_added && input.trained ? gradients.take_place(input.width) : gradient;
+    if (input.trained) of.input_gradient = to.value;
     add<&NormOfBatch<Element>::backward>(
-        calls, "backward", {of.input, of.gradient, of.scale, of.shift, of.mean, of.variance, of.to_scale, of.to_shift});
-    gradient.masked = false;
-    if (of.to_input) gradients.contribute(calls, fused_layer_.inputs.front(), std::move(gradient));
+        calls, "backward",
+        {of.input, of.gradient, to.value, of.scale, of.shift, of.mean, of.variance, of.to_scale, of.to_shift});
+    if (input.trained) gradients.contribute(calls, fused_layer_.inputs.front(), std::move(to));
+    if (goes_to_other && !is_added) gradients.contribute(calls, fused_layer_.inputs[1], std::move(gradient));
   }
 
  private:
