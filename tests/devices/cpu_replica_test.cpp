@@ -802,6 +802,50 @@ TEST_P(CpuReplicaOf, HasTheGradientsOfTheReferenceWhereKernelsLeaveOutPixels) {
                 bf16 ? 0.02 : 1e-6);
 }
 
+/// Sums behind batch norms: with the norm's own input, a batch's field, a ReLU that others read before or after the
+/// norm does, and another norm; with and without a ReLU behind the sum.
+Graph sums_behind_norms(DType dtype, std::uint32_t channels) {
+  const auto conv = [&](std::uint32_t kernel, std::uint32_t stride) {
+    return Conv2d{.filters = channels,
+                  .kernel = {kernel, kernel},
+                  .stride = {stride, stride},
+                  .padding = {kernel / 2, kernel / 2},
+                  .bias = false};
+  };
+  LayerList net;
+  net.add(BatchNorm{}, {"image"}, "of_field");
+  net.add(Add{}, {"of_field", "image"});
+  std::string stream = net.add(conv(3, 1));
+  net.add(BatchNorm{}, {}, "of_own_input");
+  stream = net.add(Add{}, {stream, "of_own_input"});
+  stream = net.add(Relu{});
+  net.add(conv(3, 1));
+  std::string made = net.add(BatchNorm{}, {}, "of_block");
+  net.add(Add{}, {made, stream});
+  stream = net.add(Relu{}, {}, "out");
+  net.add(conv(3, 2));
+  net.add(BatchNorm{});
+  net.add(Relu{});
+  net.add(conv(3, 1));
+  made = net.add(BatchNorm{}, {}, "of_main");
+  net.add(conv(1, 2), {stream});
+  stream = net.add(BatchNorm{}, {}, "of_shortcut");
+  net.add(Add{}, {made, stream});
+  stream = net.add(Relu{});
+  net.add(conv(1, 1));
+  made = net.add(BatchNorm{}, {}, "alone");
+  net.add(Add{}, {stream, made});
+  net.add(GlobalAveragePool{});
+  net.add(Dense{10});
+  return {"sums behind norms", Shape{{9, 8, channels}}, dtype, net.finish()};
+}
+
+TEST_P(CpuReplicaOf, HasTheGradientsOfTheReferenceAtSumsBehindBatchNorms) {
+  const bool bf16 = GetParam() == DType::bf16;
+  for (const std::uint32_t channels : {5U, 16U, 32U})
+    compare(channels, sums_behind_norms(GetParam(), channels), 9, bf16 ? 0.15 : 5e-5, bf16 ? 0.02 : 1e-6);
+}
+
 /// Convolutions of so many pixels that oneDNN's primitives compute them, with weights in its own layouts.
 Graph whole_blocks(DType dtype) {
   LayerList net;

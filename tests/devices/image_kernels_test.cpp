@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "devices/cpu/kernels/max_pool.hpp"
+#include "devices/cpu/kernels/one_channel_forward.hpp"
 #include "devices/cpu/kernels/one_channel_gradient.hpp"
 #include "devices/cpu/kernels/patches.hpp"
 #include "runtime/model/layout.hpp"
@@ -48,6 +49,46 @@ TEST(OneChannelGradient, AddsTheSumsOfF64ForAnySizeOnEveryInstructionSet) {
     for (const std::size_t filters : {4U, 8U, 16U, 20U, 28U, 36U})
       for (const std::size_t kernel_width : {1U, 3U, 5U, 8U})
         compare_one_channel(*kernel, {9, 12, 1 + filters % 5, kernel_width, filters});
+}
+
+/// One output element in f64.
+double convolved(const OneChannelConvolution& of, const std::vector<float>& image, const std::vector<float>& weights,
+                 const std::vector<float>& bias, std::size_t output) {
+  const std::size_t f = output % of.filters, x = output / of.filters % of.output_width();
+  const std::size_t y = output / of.filters / of.output_width(), taps = of.kernel_height * of.kernel_width;
+  double sum = bias[f];
+  for (std::size_t t = 0; t < taps; ++t)
+    sum += static_cast<double>(weights[f * taps + t]) *
+           image[(y + t / of.kernel_width) * of.width + x + t % of.kernel_width];
+  return of.relu ? std::max(sum, 0.0) : sum;
+}
+
+TEST(OneChannelForward, HasTheSumsOfF64ForAnySize) {
+  const OneChannelForward* const kernel = usable_one_channel_forward();
+  if (kernel == nullptr) GTEST_SKIP() << "needs AVX-512";
+  constexpr float kUntouched = 1234;
+  for (const std::size_t filters : {17U, 18U, 20U, 21U, 23U, 24U}) {
+    for (const std::size_t kernel_width : {1U, 3U, 5U, 8U}) {
+      for (const std::size_t more : {0U, 1U, 11U, 12U, 13U}) {
+        const OneChannelConvolution of{
+            7, OneChannelForward::kLeastWidth + kernel_width - 1 + more, 1 + filters % 5, kernel_width, filters,
+            more % 2 == 0};
+        ASSERT_TRUE(OneChannelForward::suits(of));
+        const auto image = random_numbers(1, of.height * of.width), bias = random_numbers(3, filters);
+        const auto weights = random_numbers(2, filters * of.kernel_height * of.kernel_width);
+        std::vector<float> packed(OneChannelForward::packed_floats(of));
+        std::vector<float> found(of.output_height() * of.output_width() * filters + 16, kUntouched);
+        for (const bool biased : {true, false}) {
+          kernel->pack(of, weights.data(), biased ? bias.data() : nullptr, packed.data());
+          kernel->convolve(of, image.data(), packed.data(), found.data());
+          for (std::size_t i = 0; i + 16 < found.size(); ++i)
+            ASSERT_NEAR(found[i], convolved(of, image, weights, biased ? bias : std::vector<float>(filters), i), 1e-4)
+                << filters << " filters of " << of.kernel_height << " x " << kernel_width << ", element " << i;
+          for (std::size_t i = found.size() - 16; i < found.size(); ++i) ASSERT_EQ(found[i], kUntouched);
+        }
+      }
+    }
+  }
 }
 
 float value_in(float of) { return of; }

@@ -295,6 +295,30 @@ TEST(Kernels, MaskGradientsWhereTheActivationIsNotAboveZero) {
   }
 }
 
+TEST(Kernels, AddGradientsAndMaskThemWhereTheActivationIsNotAboveZero) {
+  std::vector<float> activation = random_numbers(1, 77);
+  activation[4] = 0.0F;
+  activation[5] = -0.0F;
+  const std::vector<float> part = random_numbers(2, activation.size());
+  for (const Kernels* kernels : usable_kernels()) {
+    std::vector<float> sum = random_numbers(3, activation.size()), expected(sum.size());
+    std::vector<std::uint16_t> half(sum.size()), half_part(sum.size()), half_activation(sum.size()),
+        half_expected(sum.size());
+    kernels->round(half.data(), sum.data(), sum.size());
+    kernels->round(half_part.data(), part.data(), sum.size());
+    kernels->round(half_activation.data(), activation.data(), sum.size());
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      if (activation[i] <= 0) continue;
+      expected[i] = sum[i] + part[i];
+      half_expected[i] = to_bf16(from_bf16(half[i]) + from_bf16(half_part[i]));
+    }
+    kernels->add_masked_f32(sum.data(), part.data(), activation.data(), sum.size());
+    kernels->add_masked_bf16(half.data(), half_part.data(), half_activation.data(), sum.size());
+    EXPECT_EQ(sum, expected) << kernels->name;
+    EXPECT_EQ(half, half_expected) << kernels->name;
+  }
+}
+
 TEST(Kernels, MultiplyByTheSlopesOfTanhAndTheLogisticFunctionAtAnOutput) {
   const std::vector<float> outputs = random_numbers(21, 37);
   for (const Kernels* kernels : usable_kernels()) {
@@ -577,11 +601,12 @@ template <class Element>
 void compare_norms(const NormKernels<Element>& kernels, std::size_t rows, std::size_t width, bool relu) {
   SCOPED_TRACE(testing::Message() << kernels.name << ", " << rows << " x " << width << (relu ? ", ReLU" : ""));
   const Stored<Element> x{random_numbers(1, rows * width)}, gradient{random_numbers(2, rows * width)};
+  const Stored<Element> other{random_numbers(8, rows * width)};
   const std::vector<float> means = random_numbers(3, width), factors = random_numbers(4, width),
                            shifts = random_numbers(5, width), sums = random_numbers(6, width),
                            products = random_numbers(7, width);
   const NormColumns by{means.data(), factors.data(), shifts.data(), relu};
-  std::vector<double> mean(width), squares(width), output(x.values.size()), sum(width), product(width),
+  std::vector<double> mean(width), squares(width), output(x.values.size()), added(output), sum(width), product(width),
       back(x.values.size());
   for (std::size_t i = 0; i < x.values.size(); ++i) mean[i % width] += x.values[i] / static_cast<double>(rows);
   for (std::size_t i = 0; i < x.values.size(); ++i) {
@@ -589,6 +614,7 @@ void compare_norms(const NormKernels<Element>& kernels, std::size_t rows, std::s
     squares[c] += (x.values[i] - mean[c]) * (x.values[i] - mean[c]);
     const double distance = static_cast<double>(x.values[i]) - means[c], value = distance * factors[c] + shifts[c];
     output[i] = relu ? std::max(value, 0.0) : value;
+    added[i] = relu ? std::max(value + other.values[i], 0.0) : value + other.values[i];
     const double slope = relu && value <= 0 ? 0.0 : gradient.values[i];
     sum[c] += slope;
     product[c] += slope * distance;
@@ -605,8 +631,13 @@ void compare_norms(const NormKernels<Element>& kernels, std::size_t rows, std::s
   std::vector<Element> y(x.elements.size()), dx = gradient.elements;
   kernels.normalize(x.elements.data(), nullptr, y.data(), by, rows, width);
   expect_near(wide(y), output, rounding);
+  kernels.normalize(x.elements.data(), other.elements.data(), y.data(), by, rows, width);
+  expect_near(wide(y), added, rounding);
+  kernels.to_input(x.elements.data(), dx.data(), y.data(), by, sums.data(), products.data(), rows, width);
+  expect_near(wide(y), back, rounding);
+  EXPECT_EQ(dx, gradient.elements);
   kernels.to_input(x.elements.data(), dx.data(), dx.data(), by, sums.data(), products.data(), rows, width);
-  expect_near(wide(dx), back, rounding);
+  EXPECT_EQ(dx, y) << "in the gradient's place";
 }
 
 TEST(NormKernels, ComputeAsSumsInF64OnEveryInstructionSet) {

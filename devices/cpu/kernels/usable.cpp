@@ -7,6 +7,7 @@
 #include "devices/cpu/kernels/kernels.hpp"
 #include "devices/cpu/kernels/max_pool.hpp"
 #include "devices/cpu/kernels/norms.hpp"
+#include "devices/cpu/kernels/one_channel_forward.hpp"
 #include "devices/cpu/kernels/one_channel_gradient.hpp"
 #include "devices/cpu/kernels/panels.hpp"
 #include "devices/cpu/kernels/patches.hpp"
@@ -78,6 +79,11 @@ std::vector<const NormKernelSet*> usable_norm_kernels() {
 std::vector<const OneChannelGradient*> usable_one_channel_gradients() {
   return usable<OneChannelGradient>(
       {TROUPE_X86({CpuIsa::avx2_fma, &kAvx2OneChannelGradient}, {CpuIsa::avx512, &kAvx512OneChannelGradient})});
+}
+
+const OneChannelForward* usable_one_channel_forward() {
+  const auto all = usable<OneChannelForward>({TROUPE_X86({CpuIsa::avx512, &kAvx512OneChannelForward})});
+  return all.empty() ? nullptr : all.back();
 }
 
 template <>

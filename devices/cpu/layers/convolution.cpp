@@ -2,6 +2,7 @@
 
 #include "devices/cpu/image_layouts.hpp"
 #include "devices/cpu/kernels/one_channel.hpp"
+#include "devices/cpu/kernels/one_channel_forward.hpp"
 #include "devices/cpu/kernels/one_channel_gradient.hpp"
 #include "devices/cpu/layers/lane_convolution.hpp"
 #include "devices/cpu/layers/layers.hpp"
@@ -42,6 +43,23 @@ struct OneChannelCall {
     const std::size_t to_size = of.output_height() * of.output_width() * of.filters;
     for_each_in_parallel(threads, images, [&](std::size_t image, std::size_t) {
       convolve_one_channel(of, from + image * from_size, words, biases, to + image * to_size);
+    });
+  }
+};
+
+/// What OneChannelForward works on.
+struct OneChannelForwardCall {
+  const OneChannelForward* kernel;
+  OneChannelConvolution of;
+  std::size_t images, threads;
+  memory input, weights, bias, packed, output;  // bias: none where there is none
+
+  void operator()(const Kernels&) const {
+    auto* const weights_and_bias = elements<float>(packed);
+    kernel->pack(of, elements<const float>(weights), bias ? elements<const float>(bias) : nullptr, weights_and_bias);
+    for_each_in_parallel(threads, images, [&](std::size_t image, std::size_t) {
+      kernel->convolve(of, elements<const float>(input) + image * of.height * of.width, weights_and_bias,
+                       elements<float>(output) + image * of.output_height() * of.output_width() * of.filters);
     });
   }
 };
@@ -96,6 +114,7 @@ class ConvolutionCalls final : public LayerCalls {
 
   void forward(Calls& calls) override {
     if (suits_one_channel()) return forward_of_one_channel(calls);
+    if (suits_one_channel_forward()) return forward_of_one_channel_f32(calls);
     if (lanes_.gain_forward()) return forward_in_lanes(calls);
     if (patches_.gain()) return forward_by_patches(calls);
     auto descriptor = fastest_forward();
@@ -205,6 +224,12 @@ class ConvolutionCalls final : public LayerCalls {
            may_convolve_one_channel();
   }
 
+  /// Where OneChannelForward can.
+  bool suits_one_channel_forward() const {
+    return is_one_channel() && builder_.computed() == Type::f32 && !builder_.in_blocks(fused_layer_.output) &&
+           OneChannelForward::suits(one_channel()) && usable_one_channel_forward() != nullptr;
+  }
+
   /// Where OneChannelGradient can compute the gradient to the weights.
   bool suits_one_channel_gradient() const {
     return is_one_channel() && builder_.computed() == Type::f32 && conv_.filters % OneChannelGradient::kFilters == 0 &&
@@ -246,6 +271,26 @@ class ConvolutionCalls final : public LayerCalls {
     std::vector<memory> used{call.input, call.weights, call.packed, call.padded_bias, call.output};
     if (call.bias) used.push_back(call.bias);
     calls.emplace_back(OwnWork{std::move(used), std::move(call)});
+  }
+
+  void forward_of_one_channel_f32(Calls& calls) {
+    const memory kept = stored_output(), wide = builder_.result(kept);
+    const OneChannelConvolution of = one_channel();
+    OneChannelForwardCall call{
+        .kernel = usable_one_channel_forward(),
+        .of = of,
+        .images = builder_.rows(),
+        .threads = usable_threads(),
+        .input = operand_input(calls),
+        .weights = operand_weights(calls),
+        .bias = bias(),
+        .packed = builder_.places().take(builder_.matrix(1, OneChannelForward::packed_floats(of), Type::f32)),
+        .output = wide};
+    builder_.choose_own(fused_layer_, "forward", call.kernel->name);
+    std::vector<memory> used{call.input, call.weights, call.packed, call.output};
+    if (call.bias) used.push_back(call.bias);
+    calls.emplace_back(OwnWork{std::move(used), std::move(call)});
+    finish_own_forward(calls, wide, kept);
   }
 
   void forward_in_lanes(Calls& calls) {
