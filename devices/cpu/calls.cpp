@@ -16,7 +16,8 @@ void run_sum(const Elementwise& loop, const Kernels& kernels) {
         static_cast<const T*>(loop.other.get_data_handle()), loop.count);
   };
   const bool f32 = is_f32(loop.to);
-  if (loop.kind == ElementwiseKind::add_masked) return f32 ? call(kernels.add_masked_f32) : call(kernels.add_masked_bf16);
+  if (loop.kind == ElementwiseKind::add_masked)
+    return f32 ? call(kernels.add_masked_f32) : call(kernels.add_masked_bf16);
   return f32 ? call(kernels.add) : call(kernels.add_bf16);
 }
 

@@ -17,12 +17,23 @@ struct Product {
   BoundPrimitive primitive;
 };
 
-enum class ElementwiseKind : std::uint8_t { relu, add, add_masked, mask, tanh_slope, sigmoid_slope, copy, widen, round };
+enum class ElementwiseKind : std::uint8_t {
+  relu,
+  add,
+  add_masked,
+  mask,
+  tanh_slope,
+  sigmoid_slope,
+  copy,
+  widen,
+  round
+};
 /// A loop over all elements of tensors. It reads their addresses when it is called: a batch's address is not known
 /// before.
 struct Elementwise {
   ElementwiseKind kind;
-  // add: to = from + other; add_masked: to += from, 0 where other is not above 0; mask: to = 0 where from is not above 0; slopes: to *= the slope where the output is from
+  // add: to = from + other; add_masked: to += from, 0 where other is not above 0; mask: to = 0 where from is not above
+  // 0; slopes: to *= the slope where the output is from
   dnnl::memory to, from, other;
   std::uint64_t count;
 };

@@ -70,9 +70,12 @@ TEST(OneChannelForward, HasTheSumsOfF64ForAnySize) {
   for (const std::size_t filters : {17U, 18U, 20U, 21U, 23U, 24U}) {
     for (const std::size_t kernel_width : {1U, 3U, 5U, 8U}) {
       for (const std::size_t more : {0U, 1U, 11U, 12U, 13U}) {
-        const OneChannelConvolution of{
-            7, OneChannelForward::kLeastWidth + kernel_width - 1 + more, 1 + filters % 5, kernel_width, filters,
-            more % 2 == 0};
+        const OneChannelConvolution of{7,
+                                       OneChannelForward::kLeastWidth + kernel_width - 1 + more,
+                                       1 + filters % 5,
+                                       kernel_width,
+                                       filters,
+                                       more % 2 == 0};
         ASSERT_TRUE(OneChannelForward::suits(of));
         const auto image = random_numbers(1, of.height * of.width), bias = random_numbers(3, filters);
         const auto weights = random_numbers(2, filters * of.kernel_height * of.kernel_width);

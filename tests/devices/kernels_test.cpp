@@ -687,7 +687,8 @@ TEST(NormKernels, KeepNaNsAndRoundAsTheRuntimeDoes) {
       x.elements[1] = to_bf16(NAN);
       const std::vector<float> zeros(width), factors(width, 1.01F);
       std::vector<std::uint16_t> y(2 * width);
-      set->bf16.normalize(x.elements.data(), nullptr, y.data(), {zeros.data(), factors.data(), zeros.data(), true}, 2, width);
+      set->bf16.normalize(x.elements.data(), nullptr, y.data(), {zeros.data(), factors.data(), zeros.data(), true}, 2,
+                          width);
       for (std::size_t i = 0; i < y.size(); ++i) {
         if (i == 1)
           EXPECT_TRUE(std::isnan(from_bf16(y[i])));

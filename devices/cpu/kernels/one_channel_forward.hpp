@@ -6,8 +6,8 @@
 
 namespace troupe::cpu {
 
-/// The forward pass of a OneChannelConvolution in f32, of more than 16 filters, of which a second vector would be mostly
-/// empty: the filters behind the first 16 are computed by fours, of four pixels in one vector.
+/// The forward pass of a OneChannelConvolution in f32, of more than 16 filters, of which a second vector would be
+/// mostly empty: the filters behind the first 16 are computed by fours, of four pixels in one vector.
 struct OneChannelForward {
   const char* name;
   /// Writes `weights` [filters, kernel height, kernel width] and `bias` [filters] (null: 0) to `packed`

@@ -40,7 +40,8 @@ struct Make {
   Made operator()(const Add&) const { return make_sum(builder, fused_layer); }
   Made operator()(const L2Norm& norm) const { return make_l2_norm(builder, fused_layer, norm); }
   Made operator()(const BatchNorm& norm) const {
-    return gathers(builder, norm) ? make_synchronized_norm(builder, fused_layer, norm) : make_batch_norm(builder, fused_layer, norm);
+    return gathers(builder, norm) ? make_synchronized_norm(builder, fused_layer, norm)
+                                  : make_batch_norm(builder, fused_layer, norm);
   }
   Made operator()(const Multiply&) const { return make_product(builder, fused_layer); }
   Made operator()(const Concat&) const { return make_concat(builder, fused_layer); }

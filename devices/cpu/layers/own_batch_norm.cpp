@@ -25,8 +25,8 @@ struct NormOfBatch : NormTensors {
   const NormKernels<Element>* kernels = nullptr;
   const NormSumKernels* sum_kernels = nullptr;
   std::size_t planes = 1, rows = 0, width = 0, channels = 0, threads = 1;
-  bool relu = false;    // in the forward pass
-  bool masks = false;   // in the backward pass, which computes again where the ReLU cut off
+  bool relu = false;   // in the forward pass
+  bool masks = false;  // in the backward pass, which computes again where the ReLU cut off
   double epsilon = 0;
   memory input, output, gradient;
   memory other;                       // is added before the ReLU; empty: nothing
@@ -153,8 +153,8 @@ struct NormOfBatch : NormTensors {
       const Piece at = piece(index);
       for_rows(at, [&](std::size_t first, std::size_t some) {
         kernels->to_input(address<const Element>(input) + first, address<const Element>(gradient) + first,
-                          address<Element>(input_gradient) + first, columns(mean, at.channel, masks), sums.data() + at.channel, products.data() + at.channel, some,
-                          width);
+                          address<Element>(input_gradient) + first, columns(mean, at.channel, masks),
+                          sums.data() + at.channel, products.data() + at.channel, some, width);
       });
     });
   }
@@ -208,8 +208,7 @@ class OwnBatchNormCalls final : public LayerCalls {
   void evaluation(Calls& calls) override {
     const NormOfBatch<Element>& of = *norm_;
     add<&NormOfBatch<Element>::evaluate>(
-        calls, "evaluation",
-        {of.input, of.other, of.output, of.scale, of.shift, of.running_mean, of.running_variance});
+        calls, "evaluation", {of.input, of.other, of.output, of.scale, of.shift, of.running_mean, of.running_variance});
   }
   void backward(Calls& calls, Gradients& gradients) override {
     Gradients::Place gradient = gradients.use(fused_layer_.output);
