@@ -605,7 +605,7 @@ void compare_norms(const NormKernels<Element>& kernels, std::size_t rows, std::s
   const std::vector<float> means = random_numbers(3, width), factors = random_numbers(4, width),
                            shifts = random_numbers(5, width), sums = random_numbers(6, width),
                            products = random_numbers(7, width);
-  const NormColumns by{means.data(), factors.data(), shifts.data(), relu};
+  const NormColumns by{means.data(), factors.data(), shifts.data(), relu, false};
   std::vector<double> mean(width), squares(width), output(x.values.size()), added(output), sum(width), product(width),
       back(x.values.size());
   for (std::size_t i = 0; i < x.values.size(); ++i) mean[i % width] += x.values[i] / static_cast<double>(rows);
@@ -633,6 +633,14 @@ void compare_norms(const NormKernels<Element>& kernels, std::size_t rows, std::s
   expect_near(wide(y), output, rounding);
   kernels.normalize(x.elements.data(), other.elements.data(), y.data(), by, rows, width);
   expect_near(wide(y), added, rounding);
+  constexpr std::size_t kAlign = 64 / sizeof(Element);
+  std::vector<Element> room(y.size() + kAlign);
+  Element* const aligned =
+      room.data() + (kAlign - reinterpret_cast<std::uintptr_t>(room.data()) % 64 / sizeof(Element));
+  NormColumns past_caches = by;
+  past_caches.streams = true;
+  kernels.normalize(x.elements.data(), other.elements.data(), aligned, past_caches, rows, width);
+  EXPECT_TRUE(std::ranges::equal(y, std::span{aligned, y.size()}));
   kernels.to_input(x.elements.data(), dx.data(), y.data(), by, sums.data(), products.data(), rows, width);
   expect_near(wide(y), back, rounding);
   EXPECT_EQ(dx, gradient.elements);
@@ -687,8 +695,8 @@ TEST(NormKernels, KeepNaNsAndRoundAsTheRuntimeDoes) {
       x.elements[1] = to_bf16(NAN);
       const std::vector<float> zeros(width), factors(width, 1.01F);
       std::vector<std::uint16_t> y(2 * width);
-      set->bf16.normalize(x.elements.data(), nullptr, y.data(), {zeros.data(), factors.data(), zeros.data(), true}, 2,
-                          width);
+      set->bf16.normalize(x.elements.data(), nullptr, y.data(),
+                          {zeros.data(), factors.data(), zeros.data(), true, false}, 2, width);
       for (std::size_t i = 0; i < y.size(); ++i) {
         if (i == 1)
           EXPECT_TRUE(std::isnan(from_bf16(y[i])));

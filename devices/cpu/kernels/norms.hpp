@@ -13,6 +13,7 @@ struct NormColumns {
   const float* factors;
   const float* shifts;
   bool relu;
+  bool streams;  // normalize() writes f32 past the caches, where addresses allow it
 };
 
 /// The loops of batch norms over some rows of a matrix [rows, width], f32 or bf16 (`Element`), with f32 arithmetic.

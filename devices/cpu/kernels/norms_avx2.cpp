@@ -29,6 +29,9 @@ struct Lanes {
   static Vector load(const float* from) { return _mm256_loadu_ps(from); }
   static Vector load_part(const float* from, std::size_t count) { return _mm256_maskload_ps(from, first(count)); }
   static void store(float* to, Vector value) { _mm256_storeu_ps(to, value); }
+  /// Past the caches, at a multiple of a vector's size; end_streams() comes before another thread reads it.
+  static void stream(float* to, Vector value) { _mm256_stream_ps(to, value); }
+  static void end_streams() { _mm_sfence(); }
   static void store_part(float* to, Vector value, std::size_t count) { _mm256_maskstore_ps(to, first(count), value); }
 
   static Vector load(const std::uint16_t* from) {

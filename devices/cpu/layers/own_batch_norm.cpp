@@ -38,6 +38,9 @@ struct NormOfBatch : NormTensors {
 
   static constexpr std::size_t kPieceBytes = 16384, kLeastRows = 128, kMostRows = 512;
   static constexpr std::size_t kBytesInPlace = 65536;  // that are written at a time
+  /// An output from this size on is not in the second-level cache when the next layer reads it, and to write it past
+  /// the caches saves to read what it replaces.
+  static constexpr std::size_t kLeastStreamedBytes = std::size_t{2} << 20;
   std::size_t piece_rows() const noexcept {
     return std::min(rows, std::clamp(kPieceBytes / sizeof(Element) / width, kLeastRows, kMostRows));
   }
@@ -69,7 +72,7 @@ struct NormOfBatch : NormTensors {
   }
   NormColumns columns(const memory& means, std::size_t channel, bool with_relu) const {
     return {address<const float>(means) + channel, factors.data() + channel, address<const float>(shift) + channel,
-            with_relu};
+            with_relu, planes * rows * width * sizeof(Element) >= kLeastStreamedBytes};
   }
 
   template <class Act>
