@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <span>
 
 #include "devices/cpu/kernels/image_lanes.hpp"
 #include "devices/cpu/kernels/norms.hpp"

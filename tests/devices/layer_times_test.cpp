@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "devices/cpu/kernels/norms.hpp"
 #include "devices/cpu/try_threads.hpp"
 #include "runtime/model/layer_list.hpp"
 
@@ -78,6 +79,27 @@ TEST_P(LayerTimes, NameTheBestPrimitivesOfAllLayersThatOnednnHas) {
       EXPECT_EQ(primitives, time.backward ? 1 : 2) << "the tanh before it is applied to its output";
     }
   }
+}
+
+TEST_P(LayerTimes, OfABatchNormHaveTheSumBehindIt) {
+  if (cpu::usable_norm_kernels().empty()) GTEST_SKIP() << "oneDNN computes batch norms on this processor";
+  LayerList net;
+  net.add(Conv2d{.filters = 16, .kernel = {3, 3}, .padding = {1, 1}});
+  const std::string stream = net.add(Relu{});
+  net.add(Conv2d{.filters = 16, .kernel = {3, 3}, .padding = {1, 1}});
+  net.add(BatchNorm{});
+  net.add(Add{}, {net.last(), stream});
+  net.add(Relu{});
+  net.add(Dense{10});
+  const Graph graph{"residual", Shape{{8, 8, 3}}, GetParam(), net.finish()};
+  std::vector<std::string> layers;
+  for (const LayerTime& time : measure_layers(graph, kRows, 1, 1).layers) {
+    if (!time.backward) layers.push_back(time.layer);
+    if (time.kind != "batch_norm") continue;
+    // Backward the sum is only copied: nothing but the norm has to be computed.
+    EXPECT_EQ(1 + std::ranges::count(time.best, '+'), time.backward ? 1 : 2) << time.best;
+  }
+  EXPECT_THAT(layers, ::testing::ElementsAre("conv2d_1", "conv2d_2", "batch_norm_1", "dense_1"));
 }
 
 TEST_P(LayerTimes, ATrialOfThreadsTakesStepsOnEachNumberAndChoosesOne) {
