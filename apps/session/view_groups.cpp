@@ -122,6 +122,8 @@ std::unique_ptr<Exchange> View::make_exchange(const GroupPlan& group) {
   } else {
     from = {std::make_unique<PolicySequence>(group.policies, joined_.plan.world_size(), options_.make_policy),
             resumed_ ? resumed_->updates_of(group) : 0};
+    if (const auto steps = resumed_ ? resumed_->policy_steps_of(joined_, group) : std::nullopt)
+      from.policy->resume(*steps);
   }
   ExchangeMemory memory = memory_.groups[g].own;
   // Running statistics have no part in the scale: no gradient makes them.
