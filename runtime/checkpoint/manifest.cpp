@@ -8,6 +8,7 @@
 #include <span>
 
 #include "runtime/base/detail/json.hpp"
+#include "runtime/base/detail/with_context.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/hash.hpp"
 
@@ -184,14 +185,14 @@ Json parse_json(std::string_view text) {
 
 /// Any error about JSON in `parse` becomes an Error whose text starts with `what`.
 template <class Parse>
-auto with_context(const std::string& what, Parse parse) {
-  try {
-    return parse();
-  } catch (const Json::exception& error) {
-    fail(Code::corrupt, text(what, ": not as it was written: ", error.what()));
-  } catch (const Error& error) {
-    fail(error.code(), text(what, ": ", error.what()));
-  }
+auto parsed_as(const std::string& what, Parse parse) {
+  return with_context(what, [&] {
+    try {
+      return parse();
+    } catch (const Json::exception& error) {
+      fail(Code::corrupt, text("not as it was written: ", error.what()));
+    }
+  });
 }
 
 }  // namespace
@@ -275,13 +276,13 @@ CheckpointManifest parse_manifest(std::string_view text, const std::string& path
   const std::string_view body = text.substr(line.size());
   check_version(line, path);
   TROUPE_CHECK(line == first_line(body), Code::corrupt, path, ": its checksum is wrong: it was changed, or cut off");
-  return with_context(path, [&] { return manifest_from(parse_json(body)); });
+  return parsed_as(path, [&] { return manifest_from(parse_json(body)); });
 }
 
 std::string format_checkpoint_file(const CheckpointFile& file) { return to_json(file).dump(); }
 
 CheckpointFile parse_checkpoint_file(std::string_view text) {
-  return with_context("a rank's part of a checkpoint", [&] { return file_from(parse_json(text)); });
+  return parsed_as("a rank's part of a checkpoint", [&] { return file_from(parse_json(text)); });
 }
 
 }  // namespace troupe

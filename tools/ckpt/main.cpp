@@ -15,6 +15,7 @@
 #include <sstream>
 
 #include "runtime/base/clock.hpp"
+#include "runtime/base/detail/with_context.hpp"
 #include "runtime/base/new_file.hpp"
 #include "runtime/base/printable.hpp"
 #include "runtime/checkpoint/safetensors.hpp"
@@ -207,13 +208,7 @@ int export_onnx(Blocking& blocking, const std::string& path, const std::string& 
   const CheckpointManifest& manifest = reader.manifest();
   const std::string folder = place.store.folder_of(place.id);
   const CheckpointPart part = part_to_write(manifest, raw);
-  const Graph graph = [&] {
-    try {
-      return parse_graph(manifest.model);
-    } catch (const Error& error) {
-      fail(error.code(), text(folder, ": ", error.what()));
-    }
-  }();
+  const Graph graph = with_context(folder, [&] { return parse_graph(manifest.model); });
   const auto counts = counts_of(manifest);
   for (const Parameter& parameter : graph.parameters()) {
     const auto at = counts.find(parameter.name);

@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <iostream>
 #include <optional>
-#include <span>
 
 #include "apps/report/report_writer.hpp"
 #include "apps/report/timeline.hpp"
@@ -134,10 +133,7 @@ int timeline(const CommandLine& line) {
   const std::string picture = report::step_timeline(rows, line.step.value_or(report::middle_step(rows).value_or(0)));
   std::filesystem::path out = line.picture;
   if (out.empty()) out = std::filesystem::path{line.file}.replace_extension(".svg");
-  NewFile file{out.string()};
-  file.write(std::as_bytes(std::span{picture}));
-  file.publish();
-  if (!file.in_place()) std::cout << out.string() << '\n' << std::flush;
+  if (!write_new_file(out.string(), picture)) std::cout << out.string() << '\n' << std::flush;
   return 0;
 }
 
