@@ -137,8 +137,8 @@ int timeline(const CommandLine& line) {
   NewFile file{out.string()};
   file.write(std::as_bytes(std::span{picture}));
   file.publish();
-  if (!file.in_place()) std::cout << out.string() << '\n' << std::flush;
-  return 0;
+  if (!file.in_place()) std::cout << out.string() << '\n';
+  return printed();
 }
 
 }  // namespace
@@ -146,10 +146,7 @@ int timeline(const CommandLine& line) {
 int run(const CommandLine& line, const std::vector<std::string>& arguments) {
   if (line.verb == Verb::control) return control(line);
   if (line.verb == Verb::timeline) return timeline(line);
-  if (line.verb == Verb::train && has_launcher()) {
-    if (!line.program.empty()) release_early(SIGUSR1);  // the user's program gets every signal as rtrun found it
-    become_rank(arguments);
-  }
+  if (line.verb == Verb::train && has_launcher()) become_rank(arguments);
   Blocking blocking = Blocking::on_thread("main");
   const Configuration configuration = read_job(blocking, line);
   if (line.verb == Verb::check) {
