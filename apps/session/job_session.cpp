@@ -35,15 +35,17 @@ class JobSession::Relay final : public PassingListener {
   void started(const Plan& plan, const std::string& device, const DataPlace& data) override {
     if (!std::exchange(started_, true)) PassingListener::started(plan, device, data);
   }
-  void progress(const RunProgress& progress) override { PassingListener::progress(counted(progress, before_)); }
-  void epoch(const EpochReport& line) override { PassingListener::epoch(counted(line, before_)); }
+  void progress(const RunProgress& progress) override { PassingListener::progress(counted(progress, told_before_)); }
+  void epoch(const EpochReport& line) override { PassingListener::epoch(counted(line, told_before_)); }
 
-  /// The view with this `result` has ended, and another follows.
-  void keep(RunResult& result) {
+  /// The view with this `result` has ended, and another follows. Returns what its events are counted after.
+  RunTotal keep(RunResult& result) {
     add_before(result);
     epochs_ = std::move(result.epochs);
-    before_ = result.total;
+    return before_ = result.total;
   }
+  /// Events that follow are those of a view after `before`. On the thread that passes events on, in order with them.
+  void count_after(const RunTotal& before) { told_before_ = before; }
   /// Makes `result` that of all views so far. Lines of epochs that were trained again replace earlier ones.
   void add_before(RunResult& result) const {
     for (EpochReport& line : result.epochs) line = counted(line, before_);
@@ -57,8 +59,9 @@ class JobSession::Relay final : public PassingListener {
 
  private:
   bool started_ = false;
-  std::vector<EpochReport> epochs_;  // of earlier views; written only between two views, as is before_
+  std::vector<EpochReport> epochs_;  // of earlier views, as before_: for the thread that runs the session
   RunTotal before_;
+  RunTotal told_before_;  // before_ for the thread that passes events on
 };
 
 /// Keeps the view alive while a thread that does not run it uses it. Throws Error{invalid} if there is none at the
@@ -177,8 +180,9 @@ void JobSession::roll_back(Blocking& blocking, RunResult& ended, const std::stri
   }
   // A view that saved nothing began with the newest checkpoint, or with what the user chose; that is still set.
   if (ended.saved_steps != 0) job_->resume_from(checkpoint_folder(settings));  // its newest one is this run's
-  if (job_->listener() != nullptr) job_->listener()->flush();
-  relay_->keep(ended);
+  const RunTotal before = relay_->keep(ended);
+  if (ListenerThread* const listener = job_->listener())
+    listener->later([this, before](SessionListener&) { relay_->count_after(before); });
   drop_view(blocking);
   set_view(std::make_shared<View>(blocking, *job_, std::move(lineage), job_->new_deadline()));
 }

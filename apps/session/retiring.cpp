@@ -40,7 +40,6 @@ std::unique_ptr<ViewState> View::hand_over() {
   TROUPE_CHECK(retired_ && left_ != nullptr, Code::invalid, "this view was not retired, or has handed over already");
   drain(blocking, job_.group(), *lane_resources_, Deadline::after(settings().faults.exchange));
   take_down(blocking);
-  if (listener_ != nullptr) listener_->flush();
   left_->steps = so_far_->result.total.steps;
   left_->samples = schedule_.samples_before({left_->steps});
   // The shares hold from the next view's first step on, whatever its batches are.

@@ -180,7 +180,6 @@ RunResult View::wait_for_end(Blocking& blocking) {
     note_overlap();
   }
   take_down(blocking);
-  if (listener_ != nullptr) listener_->flush();
   if (result.status.ok()) hash_parameters(result);
   if (result.status.ok() && !end.unsaved.ok()) result.status = {end.unsaved.code(), not_saved(end)};
   return std::move(result);

@@ -291,7 +291,7 @@ int main(int argc, char** argv) {
   const PrintableStream out{std::cout}, err{std::cerr};
   try {
     const int code = run(argc, argv);
-    TROUPE_CHECK(std::cout.flush(), Code::environment, "stdout could not be written; is the disk full?");
+    terminal::check_stdout();
     return code;
   } catch (const Error& error) {
     std::cerr << "ckpt: error: " << error.what() << '\n';
