@@ -148,8 +148,10 @@ void on_snapshot(CheckpointerSelf self, const Shared& parts, const SnapshotTaken
     gathering.manifest = parts->manifest;
     gathering.manifest.steps = id.steps;
     for (std::size_t g = 0; g < taken.updates.size(); ++g) gathering.manifest.groups.at(g).updates = taken.updates[g];
-    for (std::size_t g = 0; g < taken.policies.size(); ++g)
-      gathering.manifest.groups.at(g).policy = name_of(taken.policies[g]);
+    for (std::size_t g = 0; g < taken.policies.size(); ++g) {
+      gathering.manifest.groups.at(g).policy = name_of(taken.policies[g].kind);
+      gathering.manifest.groups.at(g).policy_steps = taken.policies[g].steps;
+    }
     gathering.manifest.samples = parts->schedule.samples_before(next(taken.step));
     gathering.manifest.epoch = self->state.epoch;
     gathering.manifest.loss_scale = taken.loss_scale;

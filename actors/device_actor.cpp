@@ -69,8 +69,8 @@ StepFacts facts_of(const DeviceState& s, const DeviceParts& parts, const BatchLe
   facts.last = s.last == step;
   facts.relieved = batch.relieved;
   facts.idle = batch.rows == 0;
-  facts.consistent = parts.schedule.evaluates(step) || detail::DeviceSaves::is_due(parts, step) ||
-                     s.orders.needs_equal_weights(parts, step);
+  facts.consistent =
+      parts.schedule.evaluates(step) || s.saves.is_due(parts, step) || s.orders.needs_equal_weights(parts, step);
   return facts;
 }
 
@@ -167,9 +167,7 @@ void enqueue_ready(DeviceSelf self, const DeviceParts& parts) {
     if (batch.evaluation && batch.last && s.text_open) return;
     if (batch.evaluation && !s.evaluating && s.evaluations_left == kEvaluationsKept) return;  // every slot is in use
     if (beyond || (!batch.evaluation && (s.credits == 0 || s.evaluated_step))) return;
-    if (!batch.evaluation && !parts.sums_are_common && s.saves.saving() &&
-        detail::DeviceSaves::is_wanted(parts, batch.step))
-      return;
+    if (!batch.evaluation && !parts.sums_are_common && s.saves.saving() && s.saves.is_wanted(parts, batch.step)) return;
     BatchLease taken = std::move(s.ready.front());
     s.ready.pop_front();
     if (taken.evaluation)

@@ -86,7 +86,7 @@ struct SnapshotReached {
   std::vector<std::uint64_t> updates;  // number of updates that each group's rule had made
   Status status;
   std::optional<Step> evaluated{};  // this member and the others as in SnapshotTaken
-  std::vector<PolicyKind> policies{};
+  std::vector<PolicyProgress> policies{};
   std::optional<LossScale> loss_scale{};
 };
 
@@ -97,8 +97,8 @@ struct SnapshotTaken {
   std::vector<std::uint64_t> updates;
   /// The evaluation for which the copy was made, if there is one; its result shows how good this checkpoint is.
   std::optional<Step> evaluated{};
-  std::vector<PolicyKind> policies{};     // of the step, by group
-  std::optional<LossScale> loss_scale{};  // behind the step; of jobs that scale the loss
+  std::vector<PolicyProgress> policies{};  // after the step, by group
+  std::optional<LossScale> loss_scale{};   // behind the step; of jobs that scale the loss
 };
 
 /// Checkpointer to Device: the copy was written, or could not be; the next one may be made.

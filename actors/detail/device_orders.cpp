@@ -14,8 +14,7 @@ std::string DeviceOrders::reason_of_switch(Step step) {
 
 bool DeviceOrders::needs_equal_weights(const DeviceParts& parts, Step step) const {
   if (!rebuild_from_ || step < *rebuild_from_) return false;
-  const std::vector<PolicyKind> policies = parts.exchange.policies();
-  return std::any_of(policies.begin(), policies.end(), is_hosted);
+  return std::ranges::any_of(parts.exchange.policies(), is_hosted, &PolicyProgress::kind);
 }
 
 bool DeviceOrders::ends_view(const DeviceParts& parts, Step step) const {

@@ -8,11 +8,11 @@ void DeviceSaves::begin(const DeviceParts& parts) {
   if (parts.saves) next_number_ = parts.saves->first_number;
 }
 
-bool DeviceSaves::is_due(const DeviceParts& parts, Step step) {
-  return parts.saves && parts.saves->every_steps != 0 && (step.value + 1) % parts.saves->every_steps == 0;
+bool DeviceSaves::is_due(const DeviceParts& parts, Step step) const {
+  return due_ || (parts.saves && parts.saves->every_steps != 0 && (step.value + 1) % parts.saves->every_steps == 0);
 }
 
-bool DeviceSaves::is_wanted(const DeviceParts& parts, Step step) {
+bool DeviceSaves::is_wanted(const DeviceParts& parts, Step step) const {
   if (!parts.saves || parts.schedule.is_last(step)) return false;
   return is_due(parts, step) || (parts.saves->evaluated && parts.schedule.evaluates(step));
 }
@@ -34,12 +34,10 @@ bool DeviceSaves::follows(const DeviceParts& parts, Step step) {
   if (!parts.saves) return false;
   if (parts.schedule.evaluates(step)) evaluated_ = step;
   if (parts.schedule.is_last(step)) return false;
-  bool saves = is_wanted(parts, step);
-  if (parts.exchange.totals_are_common()) {
-    due_ = due_ || saves;
-    if (!parts.exchange.is_consistent()) return false;
-    saves = std::exchange(due_, false) && may_follow(step);  // a save that is left out is not made later
-  }
+  due_ = is_wanted(parts, step);
+  if (!parts.exchange.is_consistent()) return false;
+  const bool due = std::exchange(due_, false);  // a save that is left out is not made later
+  const bool saves = due && (!parts.exchange.totals_are_common() || may_follow(step));
   if (!saves) evaluated_.reset();
   return saves;
 }

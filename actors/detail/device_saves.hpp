@@ -16,9 +16,11 @@ class DeviceSaves {
 
   /// Whether a save is wanted after `step`. If ranks do not know each other's votes it is always made, and `step` waits
   /// until the previous copy has been written.
-  static bool is_wanted(const DeviceParts& parts, Step step);
-  /// Whether a checkpoint of the state after `step` is due by the number of steps.
-  static bool is_due(const DeviceParts& parts, Step step);
+  bool is_wanted(const DeviceParts& parts, Step step) const;
+  /// Whether a checkpoint of the state after `step` is due: by the number of steps, or since the blocks of some groups
+  /// had not ended when it was. Then the other groups must end their rounds with `step`, too, since all groups' blocks
+  /// may never end with the same step by themselves.
+  bool is_due(const DeviceParts& parts, Step step) const;
   /// Called when `step` is enqueued. Returns whether the state after it is copied. Saves wait for the end of a block,
   /// so that a run that resumes from it continues as if it had not been interrupted.
   bool follows(const DeviceParts& parts, Step step);

@@ -30,7 +30,8 @@ void Credits::take_in_window(PeerState& from, const wire::Header& header) {
     intake_of(from, header.target, to->edges[from.number])->limit({header.message_id, header.source});
 }
 
-void Credits::look_for_skipped() {
+bool Credits::look_for_skipped() {
+  bool found = false;
   for (auto& [number, of] : context_.peers) {
     if (of->dead) continue;
     const bool much = 8 * of->intake->unreported() >= context_.offers() / wire::kChargeBytes / context_.peers.size();
@@ -43,7 +44,9 @@ void Credits::look_for_skipped() {
       any = true;
     }
     if (any) report(*of);
+    found |= any;
   }
+  return found;
 }
 
 /// Reports how much of a peer's messages has been handled, in all and for each actor where that changed.

@@ -14,7 +14,8 @@
 namespace troupe::remote {
 namespace {
 
-/// How often actors with full windows are checked, and everything else.
+/// How often it looks around: while actors skip messages, while much is in mailboxes, and otherwise.
+constexpr auto kLookAgain = std::chrono::milliseconds(2);
 constexpr auto kLookSoon = std::chrono::milliseconds(20);
 constexpr auto kLookLater = std::chrono::milliseconds(200);
 
@@ -137,10 +138,10 @@ Clock::time_point Engine::look_around() {
   const auto now = Clock::now();
   if (context_.ended) return now + kLookLater;
   const bool some = context_.incoming->used() > context_.incoming->limit() / 16;
-  const auto next = std::min(silence_.look(now), now + (some ? kLookSoon : kLookLater));
-  credits_.look_for_skipped();
+  // An actor that skips messages gets its sender's next window only when they are found: more are about to come.
+  const bool skipping = credits_.look_for_skipped();
   memory_.look(context_.incoming->used() + context_.outgoing->used(), now);
-  return next;
+  return std::min(silence_.look(now), now + (skipping ? kLookAgain : some ? kLookSoon : kLookLater));
 }
 
 /// Answers everything that waits for the peer. It is marked as dead first, so that actors that react to these answers

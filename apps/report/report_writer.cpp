@@ -4,7 +4,6 @@
 
 #include <fstream>
 #include <iterator>
-#include <span>
 #include <utility>
 
 #include "apps/report/page.hpp"
@@ -20,9 +19,7 @@ constexpr std::size_t kMostNotes = 100;
 
 void replace_file(const std::string& path, const std::string& text) {
   refuse_special_file(path);
-  NewFile file{path};
-  file.write(std::as_bytes(std::span{text}));
-  file.publish();
+  write_new_file(path, text);
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <fstream>
 #include <iterator>
-#include <span>
 
 #include "runtime/base/error.hpp"
 #include "runtime/base/new_file.hpp"
@@ -24,9 +23,7 @@ bool GrowingFile::is_there() const {
 void GrowingFile::begin(std::string_view bytes) {
   refuse_special_file(path_);
   const std::string all = std::string{bytes} + end_;
-  NewFile file{path_};
-  file.write(std::as_bytes(std::span{all}));
-  file.publish();
+  write_new_file(path_, all);
   file_ = Fd{::open(path_.c_str(), O_WRONLY | O_CLOEXEC)};
   TROUPE_CHECK_ERRNO(file_, Code::environment, "cannot open ", path_, " that was written just now");
   size_bytes_ = all.size();

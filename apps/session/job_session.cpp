@@ -5,6 +5,7 @@
 #include <iostream>
 #include <utility>
 
+#include "apps/session/passing_listener.hpp"
 #include "apps/session/view.hpp"
 #include "runtime/base/printable.hpp"
 #include "runtime/compute/rules/verdict.hpp"
@@ -12,55 +13,39 @@
 namespace troupe {
 namespace {
 
-void add(RunTotal& total, const RunTotal& before) {
-  total.samples += before.samples;
-  total.train_s += before.train_s;
-  total.elapsed_s += before.elapsed_s;
-}
-
-/// Adds to `line` what earlier views have trained.
-EpochReport counted(EpochReport line, const RunTotal& before) {
-  line.samples += before.samples;
-  line.train_s += before.train_s;
-  line.elapsed_s += before.elapsed_s;
-  return line;
+/// With what earlier views have trained. `Figures`: RunTotal, EpochReport or RunProgress.
+template <class Figures>
+Figures counted(Figures figures, const RunTotal& before) {
+  figures.samples += before.samples;
+  figures.train_s += before.train_s;
+  figures.elapsed_s += before.elapsed_s;
+  return figures;
 }
 
 }  // namespace
 
 /// Makes the views of one run look like a single one to its listener.
-class JobSession::Relay final : public SessionListener {
+class JobSession::Relay final : public PassingListener {
  public:
-  explicit Relay(SessionListener* to) : to_(to != nullptr ? *to : nobody_) {}
+  using PassingListener::PassingListener;
 
-  void note(const std::string& text) override { to_.note(text); }
-  void lost(std::uint32_t rank, const std::string& why) override { to_.lost(rank, why); }
-  void preparing(std::uint64_t done, std::uint64_t total, const std::string& what) override {
-    to_.preparing(done, total, what);
-  }
   void resumed(const std::string& folder, std::uint64_t steps) override {
-    if (!started_) to_.resumed(folder, steps);
+    if (!started_) PassingListener::resumed(folder, steps);
   }
   void started(const Plan& plan, const std::string& device, const DataPlace& data) override {
-    if (!std::exchange(started_, true)) to_.started(plan, device, data);
+    if (!std::exchange(started_, true)) PassingListener::started(plan, device, data);
   }
-  void progress(const RunProgress& progress) override {
-    RunProgress all = progress;
-    all.samples += before_.samples;
-    all.elapsed_s += before_.elapsed_s;
-    all.train_s += before_.train_s;
-    to_.progress(all);
-  }
-  void epoch(const EpochReport& line) override { to_.epoch(counted(line, before_)); }
-  void steps(const StepsReport& part) override { to_.steps(part); }
-  void step(Step step, const StepSums& total) override { to_.step(step, total); }
+  void progress(const RunProgress& progress) override { PassingListener::progress(counted(progress, told_before_)); }
+  void epoch(const EpochReport& line) override { PassingListener::epoch(counted(line, told_before_)); }
 
-  /// The view with this `result` has ended, and another follows.
-  void keep(RunResult& result) {
+  /// The view with this `result` has ended, and another follows. Returns what its events are counted after.
+  RunTotal keep(RunResult& result) {
     add_before(result);
     epochs_ = std::move(result.epochs);
-    before_ = result.total;
+    return before_ = result.total;
   }
+  /// Events that follow are those of a view after `before`. On the thread that passes events on, in order with them.
+  void count_after(const RunTotal& before) { told_before_ = before; }
   /// Makes `result` that of all views so far. Lines of epochs that were trained again replace earlier ones.
   void add_before(RunResult& result) const {
     for (EpochReport& line : result.epochs) line = counted(line, before_);
@@ -69,15 +54,14 @@ class JobSession::Relay final : public SessionListener {
       if (result.epochs.empty() || line.epoch < result.epochs.front().epoch) lines.push_back(line);
     lines.insert(lines.end(), result.epochs.begin(), result.epochs.end());
     result.epochs = std::move(lines);
-    add(result.total, before_);
+    result.total = counted(result.total, before_);
   }
 
  private:
-  SessionListener nobody_;
-  SessionListener& to_;
   bool started_ = false;
-  std::vector<EpochReport> epochs_;  // of earlier views; written only between two views, as is before_
+  std::vector<EpochReport> epochs_;  // of earlier views, as before_: for the thread that runs the session
   RunTotal before_;
+  RunTotal told_before_;  // before_ for the thread that passes events on
 };
 
 /// Keeps the view alive while a thread that does not run it uses it. Throws Error{invalid} if there is none at the
@@ -166,7 +150,7 @@ RunResult JobSession::run_views(Blocking& blocking) {
       relay_->add_before(result);
       return result;
     }
-    const std::string reason = text(view_->record().bad_step(), " is not finite");
+    const std::string reason = text(view_->so_far().bad_step(), " is not finite");
     const std::uint32_t times = view_->lineage().roll_backs;
     const std::uint32_t most = settings.train.roll_backs;
     if (times >= most) {
@@ -196,8 +180,9 @@ void JobSession::roll_back(Blocking& blocking, RunResult& ended, const std::stri
   }
   // A view that saved nothing began with the newest checkpoint, or with what the user chose; that is still set.
   if (ended.saved_steps != 0) job_->resume_from(checkpoint_folder(settings));  // its newest one is this run's
-  if (job_->listener() != nullptr) job_->listener()->flush();
-  relay_->keep(ended);
+  const RunTotal before = relay_->keep(ended);
+  if (ListenerThread* const listener = job_->listener())
+    listener->later([this, before](SessionListener&) { relay_->count_after(before); });
   drop_view(blocking);
   set_view(std::make_shared<View>(blocking, *job_, std::move(lineage), job_->new_deadline()));
 }
@@ -315,7 +300,7 @@ std::string JobSession::describe(Blocking& blocking, Deadline deadline) {
 std::string JobSession::machines(Blocking& blocking, Deadline deadline) {
   ShareWindow window;
   try {
-    window = Use(*this)->record().newest_window();
+    window = Use(*this)->so_far().newest_window();
   } catch (const Error&) {
     // Between two views, or after the last one, no rank makes steps.
   }

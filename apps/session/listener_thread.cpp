@@ -62,11 +62,6 @@ void ListenerThread::step(Step step, const StepSums& total) {
   post([this, step, total] { listener_.step(step, total); });
 }
 
-void ListenerThread::flush() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return queue_.empty() && !notifying_; });
-}
-
 void ListenerThread::finish() {
   {
     const std::lock_guard lock(mutex_);
@@ -92,12 +87,8 @@ void ListenerThread::work() {
       if (queue_.empty()) return;
       tell = std::move(queue_.front());
       queue_.pop_front();
-      notifying_ = true;
     }
     tell();
-    const std::lock_guard lock(mutex_);
-    notifying_ = false;
-    changed_.notify_all();
   }
 }
 

@@ -40,9 +40,8 @@ class ListenerThread final : public SessionListener {
   void later(std::function<void(SessionListener&)> work) {
     post([this, work = std::move(work)] { work(listener_); });
   }
-  /// Returns when the listener has received all events so far.
-  void flush();
-  /// The same; later events are dropped.
+  /// Returns when the listener has received all events so far; later ones are dropped. It takes as long as the
+  /// listener does, so a rank first parts from the others, which must not wait for this rank's reader.
   void finish();
 
  private:
@@ -54,7 +53,6 @@ class ListenerThread final : public SessionListener {
   std::condition_variable changed_;
   std::deque<std::function<void()>> queue_;
   std::optional<RunProgress> progress_;  // the newest one; set while a task that reports it is queued
-  bool notifying_ = false;
   bool finished_ = false;
   std::thread thread_;
 };

@@ -14,19 +14,11 @@
 namespace troupe {
 
 LogWriter::LogWriter(const Settings& settings, SessionListener* to)
-    : to_(to),
+    : PassingListener(to),
       folder_(settings.report.dir),
       checkpoints_(checkpoint_folder(settings)),
       log_(folder_ + "/log"),
       table_(folder_ + "/log.csv") {}
-
-void LogWriter::note(const std::string& text) {
-  if (to_ != nullptr) to_->note(text);
-}
-
-void LogWriter::lost(std::uint32_t rank, const std::string& why) {
-  if (to_ != nullptr) to_->lost(rank, why);
-}
 
 /// A run that resumes from a checkpoint in another folder does not continue the log in this one.
 void LogWriter::resumed(const std::string& folder, std::uint64_t steps) {
@@ -35,20 +27,12 @@ void LogWriter::resumed(const std::string& folder, std::uint64_t steps) {
     log_.go_on_after(steps);
     table_.go_on_after(steps);
   }
-  if (to_ != nullptr) to_->resumed(folder, steps);
-}
-
-void LogWriter::started(const Plan& plan, const std::string& device, const DataPlace& data) {
-  if (to_ != nullptr) to_->started(plan, device, data);
-}
-
-void LogWriter::progress(const RunProgress& progress) {
-  if (to_ != nullptr) to_->progress(progress);
+  PassingListener::resumed(folder, steps);
 }
 
 /// The log comes after the listener, since a busy disk may delay it.
 void LogWriter::epoch(const EpochReport& report) {
-  if (to_ != nullptr) to_->epoch(report);
+  PassingListener::epoch(report);
   std::error_code told_below;
   std::filesystem::create_directories(folder_, told_below);
   try {
@@ -61,14 +45,6 @@ void LogWriter::epoch(const EpochReport& report) {
   } catch (const Error& error) {
     warn(error.what());
   }
-}
-
-void LogWriter::steps(const StepsReport& part) {
-  if (to_ != nullptr) to_->steps(part);
-}
-
-void LogWriter::step(Step step, const StepSums& total) {
-  if (to_ != nullptr) to_->step(step, total);
 }
 
 void LogWriter::lock(Blocking& blocking) {
@@ -85,8 +61,8 @@ void LogWriter::warn(const std::string& what) {
   const std::string warning = text("warning: ", what,
                                    "; training continues without the log: free some room there, or set report.dir to a "
                                    "folder that can be written");
-  if (to_ != nullptr)
-    to_->note(warning);
+  if (is_heard())
+    note(warning);
   else
     std::cerr << printable(text("troupe: ", warning, "\n"));
 }

@@ -4,27 +4,21 @@
 #include <optional>
 #include <string>
 
+#include "apps/session/passing_listener.hpp"
 #include "apps/session/run_log.hpp"
-#include "apps/session/session.hpp"
 #include "runtime/base/folder_lock.hpp"
 
 namespace troupe {
 
 /// Keeps a run's log and its table in report.dir, and passes all events on. Used by rank 0. Threads: one call at a
 /// time.
-class LogWriter final : public SessionListener {
+class LogWriter final : public PassingListener {
  public:
   /// `to` outlives it; null: there is no listener.
   LogWriter(const Settings& settings, SessionListener* to);
 
-  void note(const std::string& text) override;
-  void lost(std::uint32_t rank, const std::string& why) override;
   void resumed(const std::string& folder, std::uint64_t steps) override;
-  void started(const Plan& plan, const std::string& device, const DataPlace& data) override;
-  void progress(const RunProgress& progress) override;
   void epoch(const EpochReport& report) override;
-  void steps(const StepsReport& part) override;
-  void step(Step step, const StepSums& total) override;
   /// Keeps other jobs from writing to report.dir until release(), and waits a moment for one that was just killed. A
   /// folder that cannot be written is no error here: warn() tells of it. Throws Error{environment} that names the job
   /// that has the lock.
@@ -34,7 +28,6 @@ class LogWriter final : public SessionListener {
 
  private:
   void warn(const std::string& what);
-  SessionListener* const to_;
   const std::string folder_;
   const std::string checkpoints_;
   LogFile log_;

@@ -123,10 +123,10 @@ void Resumed::load_parameters(const JoinedJob& job, std::span<float> parameters)
   }
 }
 
-/// Values that belong to a policy begin at zero after a different policy.
+/// Values that belong to a policy begin at zero where another one begins, even if it is of the same kind.
 bool Resumed::follows(std::string_view tensor, PolicyKind next) const {
-  const std::string& before = manifest().group_of(tensor).policy;
-  return before.empty() || before == name_of(next);
+  const CheckpointGroup& group = manifest().group_of(tensor);
+  return (group.policy.empty() || group.policy == name_of(next)) && group.policy_steps != 0;
 }
 
 PolicyKind Resumed::next_policy(const JoinedJob& job, const GroupPlan& group) const {
@@ -204,6 +204,11 @@ std::uint64_t Resumed::updates_of(const GroupPlan& group) const {
   std::uint64_t most = 0;
   for (const std::string& parameter : group.parameters) most = std::max(most, manifest().group_of(parameter).updates);
   return most;
+}
+
+std::optional<std::uint64_t> Resumed::policy_steps_of(const JoinedJob& job, const GroupPlan& group) const {
+  const std::string& tensor = group.parameters.front();
+  return follows(tensor, next_policy(job, group)) ? manifest().group_of(tensor).policy_steps : 0;
 }
 
 bool Resumed::has_average(const GroupPlan& group) const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,8 @@ class Resumed {
   /// How many updates the group's rule has made. If its parameters come from several groups: the largest number of
   /// these.
   std::uint64_t updates_of(const GroupPlan& group) const;
+  /// How many steps the group has taken under the policy of its next step; nothing: the checkpoint does not say.
+  std::optional<std::uint64_t> policy_steps_of(const JoinedJob& job, const GroupPlan& group) const;
   /// Of all of the group's parameters.
   bool has_average(const GroupPlan& group) const;
 

@@ -40,11 +40,10 @@ std::unique_ptr<ViewState> View::hand_over() {
   TROUPE_CHECK(retired_ && left_ != nullptr, Code::invalid, "this view was not retired, or has handed over already");
   drain(blocking, job_.group(), *lane_resources_, Deadline::after(settings().faults.exchange));
   take_down(blocking);
-  if (listener_ != nullptr) listener_->flush();
-  left_->steps = record_->result.total.steps;
+  left_->steps = so_far_->result.total.steps;
   left_->samples = schedule_.samples_before({left_->steps});
   // The shares hold from the next view's first step on, whatever its batches are.
-  if (auto& shares = record_->shares_measured) {
+  if (auto& shares = so_far_->shares_measured) {
     const Step first{left_->steps};
     shares = LedgerSpan{first, rows_of(*shares, first, schedule_, joined_.plan.range)};
   }
@@ -55,7 +54,7 @@ std::unique_ptr<ViewState> View::hand_over() {
   left_->start.id = {.number = 0, .steps = left_->steps};
   left_->start.first_number = left_->device.next_number;
   left_->first_run = first_run_;
-  left_->record = record_;
+  left_->so_far = so_far_;
   return std::move(left_);
 }
 

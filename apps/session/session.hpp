@@ -32,8 +32,9 @@ namespace troupe {
 
 class Group;
 
-/// Receives the events of a session. Called on threads of the session, one call at a time; must not block for long.
-/// Rank 0 gets all events; the others only `note`, `started`, `preparing` and `lost`.
+/// Receives the events of a session. Called on threads of the session, one call at a time. A call that blocks delays
+/// later events and the end of run() and finish() at this rank, no step and no other rank. Rank 0 gets all events; the
+/// others only `note`, `started`, `preparing` and `lost`.
 class SessionListener {
  public:
   virtual ~SessionListener() = default;

@@ -48,25 +48,55 @@ TrainingActors::TrainingActors(caf::actor_system& system, TrainingParts parts)
   evaluator_ = spawn_evaluator(system_, ranks, std::move(test_receivers), parts_.evaluator_trace);
 }
 
+CoordinatorHandles TrainingActors::for_other_ranks() const {
+  CoordinatorHandles all;
+  all.membership = membership_;
+  all.loader = node_loader_;
+  if (parts_.self.value != 0) return all;
+  all.evaluator = evaluator_;
+  all.checkpointer = checkpointer_;
+  all.balancer = balancer_;
+  all.steps = steps_;
+  all.sums = sums_;
+  all.digests = digests_;
+  all.values = reporter_;
+  return all;
+}
+
 /// The actors to which the device sends. If a gatherer sends to rank 0's reporter and checkpointer, the device does
 /// not.
 DeviceReceivers TrainingActors::receivers(const CoordinatorHandles& coordinator) const {
   DeviceReceivers all{.committed = {membership_}, .evaluated = evaluator_, .finished = {membership_}, .snapshots = {}};
-  if (reporter_ && !sums_) {
-    all.committed.emplace_back(reporter_);
-    all.finished.emplace_back(reporter_);
+  const auto add = [&all](const auto& actor) {
+    if (!actor) return;
+    all.committed.emplace_back(actor);
+    all.finished.emplace_back(actor);
+  };
+  if (sums_) {
+    all.finished.emplace_back(sums_);
+  } else {
+    add(reporter_);
+    add(checkpointer_);
   }
-  if (checkpointer_ && !sums_) {
-    all.committed.emplace_back(checkpointer_);
-    all.finished.emplace_back(checkpointer_);
-  }
-  if (sums_) all.finished.emplace_back(sums_);
   if (checkpointer_) all.snapshots = checkpointer_;
   if (balancer_) all.committed.emplace_back(balancer_);
   all.coordinator = steps_ ? StepCoordinatorPeer{steps_} : coordinator.steps;
   all.sums = sums_ ? RankSumsReceiver{sums_} : coordinator.sums;
   all.texts = reporter_;
   all.digests = digests_ ? RankDigestReceiver{digests_} : coordinator.digests;
+  return all;
+}
+
+/// All that have been spawned, but for Membership itself and what receives batches before the device.
+std::vector<caf::actor> TrainingActors::watched_actors() const {
+  std::vector<caf::actor> all;
+  const auto add = [&all](const auto&... actors) {
+    for (const auto& actor : {caf::actor_cast<caf::actor>(actors)...})
+      if (actor) all.push_back(actor);
+  };
+  add(loader_, node_loader_, lender_, device_, evaluator_, reporter_, checkpointer_, balancer_, steps_, sums_,
+      digests_);
+  all.insert(all.end(), parts_.hosting.begin(), parts_.hosting.end());
   return all;
 }
 
@@ -93,28 +123,12 @@ void TrainingActors::start(const CoordinatorHandles& coordinator, const MakeBatc
 
   MembershipParts membership{.view = parts_.view, .self = parts_.self, .hosts = parts_.hosts};
   membership.coordinator = coordinator.membership;
-  membership.begin = {device_};
-  membership.watched = {caf::actor_cast<caf::actor>(device_), caf::actor_cast<caf::actor>(evaluator_)};
-  if (loader_) membership.watched.push_back(caf::actor_cast<caf::actor>(loader_));
-  if (node_loader_) membership.watched.push_back(caf::actor_cast<caf::actor>(node_loader_));
-  if (lender_) membership.watched.push_back(caf::actor_cast<caf::actor>(lender_));
-  for (const auto& actor : parts_.hosting) membership.watched.push_back(actor);
-  if (reporter_) {
-    membership.begin.insert(membership.begin.begin(), reporter_);
-    membership.watched.push_back(caf::actor_cast<caf::actor>(reporter_));
-    membership.waits_for_report = true;
-  }
-  if (steps_) membership.watched.push_back(caf::actor_cast<caf::actor>(steps_));
-  if (digests_) membership.watched.push_back(caf::actor_cast<caf::actor>(digests_));
-  if (sums_) membership.watched.push_back(caf::actor_cast<caf::actor>(sums_));
-  if (balancer_) {
-    membership.begin.insert(membership.begin.begin(), balancer_);
-    membership.watched.push_back(caf::actor_cast<caf::actor>(balancer_));
-  }
-  if (checkpointer_) {
-    membership.watched.push_back(caf::actor_cast<caf::actor>(checkpointer_));
-    membership.waits_for_checkpoints = true;
-  }
+  if (balancer_) membership.begin.emplace_back(balancer_);
+  if (reporter_) membership.begin.emplace_back(reporter_);
+  membership.begin.emplace_back(device_);
+  membership.watched = watched_actors();
+  membership.waits_for_report = static_cast<bool>(reporter_);
+  membership.waits_for_checkpoints = static_cast<bool>(checkpointer_);
   membership.start_within = parts_.start_within;
   membership.end_within = parts_.end_within;
   membership.abort_view = parts_.abort_view;
@@ -146,24 +160,9 @@ void TrainingActors::judge(EvaluationVerdict verdict) { caf::anon_send(steps_, v
 
 bool TrainingActors::end(Blocking&, Deadline deadline) {
   const auto gone = std::make_shared<Gone>();
-  std::vector<caf::actor> actors;
-  const auto add = [&](const auto& handle) {
-    if (handle) actors.push_back(caf::actor_cast<caf::actor>(handle));
-  };
-  add(loader_);
-  add(node_loader_);
-  add(lender_);
-  if (batches_ != BatchReceiver{device_}) add(batches_);
-  add(device_);
-  add(evaluator_);
-  add(reporter_);
-  add(checkpointer_);
-  add(balancer_);
-  add(steps_);
-  add(sums_);
-  add(digests_);
-  for (const auto& actor : parts_.hosting) add(actor);
-  add(membership_);
+  std::vector<caf::actor> actors = watched_actors();
+  if (batches_ != BatchReceiver{device_}) actors.push_back(caf::actor_cast<caf::actor>(batches_));
+  actors.push_back(caf::actor_cast<caf::actor>(membership_));
   gone->left = actors.size();
   for (const auto& actor : actors) {
     actor->attach_functor([gone] {

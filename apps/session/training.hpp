@@ -22,13 +22,13 @@
 
 namespace troupe {
 
-/// The actors of rank 0 that the actors of one rank need.
+/// The actors of other ranks that the actors of one rank need. They are rank 0's, except `loader`, which is its node's.
 struct CoordinatorHandles {
   MembershipPeer membership;
   TestPartReceiver evaluator;
   PartReceiver checkpointer;  // in jobs that save
   BalancerPeer balancer;      // in jobs of several ranks
-  SlotBorrower loader;        // of its node, if one loader serves all ranks of the node and is at another rank
+  SlotBorrower loader;        // if one loader serves all ranks of the node
   StepCoordinatorPeer steps;
   RankSumsReceiver sums;       // if DeviceParts::sums_are_common is false
   RankDigestReceiver digests;  // with DeviceParts::digests
@@ -69,21 +69,8 @@ class TrainingActors {
  public:
   TrainingActors(caf::actor_system& system, TrainingParts parts);
   MembershipActor membership() const { return membership_; }
-  EvaluatorActor evaluator() const { return evaluator_; }
-  /// Null in a job that saves nothing.
-  CheckpointerActor checkpointer() const { return checkpointer_; }
-  /// Null in a job of one rank.
-  BalancerActor balancer() const { return balancer_; }
-  /// Rank 0's; null on other ranks.
-  StepCoordinator steps() const { return steps_; }
-  /// Rank 0's; null on other ranks.
-  ReporterActor reporter() const { return reporter_; }
-  /// Rank 0's if DeviceParts::sums_are_common is false; null otherwise.
-  SumsGatherer sums() const { return sums_; }
-  /// Rank 0's with DeviceParts::digests; null otherwise.
-  DigestActor digests() const { return digests_; }
-  /// Null if this rank's loader serves no other ranks.
-  NodeLoaderActor node_loader() const { return node_loader_; }
+  /// Those of this rank's actors that other ranks need; null: this rank, or this job, has none.
+  CoordinatorHandles for_other_ranks() const;
   /// Makes the actor that receives the loader's batches instead of the device; it ends with the device.
   using MakeBatchReceiver = std::function<BatchReceiver(const DeviceActor&)>;
   /// Joins the view; `coordinator` is needed on ranks other than 0. If `make_batch_receiver` is empty, batches go to
@@ -107,6 +94,7 @@ class TrainingActors {
     std::function<void(const RunEnd&)> ended;
   };
   DeviceReceivers receivers(const CoordinatorHandles& coordinator) const;
+  std::vector<caf::actor> watched_actors() const;
   caf::actor_system& system_;
   TrainingParts parts_;
   const std::shared_ptr<EndListener> listener_ = std::make_shared<EndListener>();

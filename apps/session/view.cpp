@@ -90,7 +90,7 @@ View::View(Blocking& blocking, Job& job, Lineage lineage, Deadline deadline, std
       before_(std::move(before)),
       continues_(before_ != nullptr),
       left_(std::make_unique<ViewState>()),
-      record_(before_ ? before_->record : std::make_shared<RunRecord>(job)) {
+      so_far_(before_ ? before_->so_far : std::make_shared<RunSoFar>(job)) {
   const ScopedPlacement in_place(job_.place());  // also for the threads that are started here
   job_.quiet(false);
   space_.may_spin(joined_.mine().may_spin);
@@ -107,17 +107,16 @@ View::View(Blocking& blocking, Job& job, Lineage lineage, Deadline deadline, std
     if (listener_ != nullptr) listener_->lost(peer.value, std::string{why.text()});
     caf::anon_send(membership_, PeerLost{peer, why});
   });
-  publish("membership", membership_);
-  if (leads_job()) {
-    publish("evaluator", actors_->evaluator());
-    publish("reporter", actors_->reporter());
-    publish("steps", actors_->steps());
-    publish("checkpointer", actors_->checkpointer());
-    publish("balancer", actors_->balancer());
-    publish("sums", actors_->sums());
-    publish("digests", actors_->digests());
-  }
-  publish("loader", actors_->node_loader());
+  const CoordinatorHandles own = actors_->for_other_ranks();
+  publish("membership", own.membership);
+  publish("evaluator", own.evaluator);
+  publish("reporter", own.values);
+  publish("steps", own.steps);
+  publish("checkpointer", own.checkpointer);
+  publish("balancer", own.balancer);
+  publish("sums", own.sums);
+  publish("digests", own.digests);
+  publish("loader", own.loader);
   wait_until_all_are_ready(blocking);
   before_.reset();
 }
@@ -220,7 +219,7 @@ void View::note_resumed(const CheckpointStart& start) {
   if (listener_) listener_->resumed(start.folder, schedule_.first_step);
   const std::string from = CheckpointStore(start.folder).folder_of(start.id);
   if (start.over)
-    return note(text(record_->early_stop_reason(), ": nothing is left to train after step ", schedule_.first_step,
+    return note(text(so_far_->early_stop_reason(), ": nothing is left to train after step ", schedule_.first_step,
                      " (raise evaluate.patience)"));
   note(nothing_left() ? text(from, " has all ", schedule_.first_step,
                              " steps: nothing is left to train (raise train.epochs or train.steps)")
@@ -307,14 +306,14 @@ GatheredPlace View::own_place(Blocking& blocking) {
   if (!leads_job()) return mine;
   if (before_) {
     mine.start = before_->start;
-    if (record_->shares_measured) mine.rows = record_->shares_measured->rows;
+    if (so_far_->shares_measured) mine.rows = so_far_->shares_measured->rows;
     return mine;
   }
   lock_checkpoints(blocking);
   mine.start = decide_start(blocking, settings(), [this](const std::string& what) { note(what); });
   if (!lineage_.run.empty()) mine.start.run = lineage_.run;
   if (job_.checkpoints_lock) job_.checkpoints_lock->name("run " + mine.start.run);
-  record_->begin_early_stop(mine.start);
+  so_far_->begin_early_stop(mine.start);
   if (!mine.start.folder.empty()) check_fits(mine.start, joined_);  // rank 0 checks it for all
   return mine;
 }
@@ -440,13 +439,13 @@ std::unique_ptr<Device> View::make_device_for(const RankPlan& mine) {
 std::uint32_t View::threads_for(const RankPlan& mine) {
   const bool tries = settings().placement.device_threads.tried && mine.device_threads > 1 && !options_.model;
   if (!tries) return mine.device_threads;
-  if (record_->device_threads == 0) {
+  if (so_far_->device_threads == 0) {
     const ThreadTrial trial = try_threads(joined_.graph, joined_.plan.batch, mine.device_threads);
-    record_->device_threads = trial.chosen;
+    so_far_->device_threads = trial.chosen;
     note(text("device threads of rank ", joined_.self().value, ": ", text_of(trial),
               " (placement.device_threads = ", trial.chosen, " fixes it)"));
   }
-  return record_->device_threads;
+  return so_far_->device_threads;
 }
 
 void View::make_loop() {

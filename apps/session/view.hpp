@@ -63,9 +63,8 @@ struct AppValues {
 };
 
 /// A job from one step on, with its ranks, plan and policies at that time: memory, device, communicators, exchanges,
-/// actors. How it is built is in view.cpp, view_groups.cpp and
-/// view_actors.cpp, how it runs and ends in view_run.cpp, how it is retired
-/// in retiring.cpp. Members that Session has, too, are described there.
+/// actors. How it is built is in view.cpp, view_groups.cpp and view_actors.cpp, how it runs and ends in view_run.cpp,
+/// how it is retired in retiring.cpp. Members that Session has, too, are described there.
 class View {
  public:
   /// Collective over the ranks of `job`, which outlives it. `before`: the state of the retired view that it replaces at
@@ -75,7 +74,7 @@ class View {
 
   /// Includes what the checkpoint that it resumes from says.
   const Lineage& lineage() const noexcept { return lineage_; }
-  const RunRecord& record() const noexcept { return *record_; }
+  const RunSoFar& so_far() const noexcept { return *so_far_; }
   bool leads_job() const { return joined_.self().value == 0; }
   /// Whether it was started, and ended before its run was over.
   bool given_up() const noexcept { return given_up_; }
@@ -164,6 +163,9 @@ class View {
   bool makes_nccl_ids() const { return joined_.plan.uses_nccl() && nccl_leader() == joined_.self().value; }
   std::string nccl_progress() const;
   std::vector<ArenaId> node_arenas() const;
+  std::unique_ptr<HostedGroup> make_hosted(const GroupPlan& group, const Rule& rule,
+                                           const std::optional<RateSchedule>& rates);
+  ExchangeMemory exchange_memory(const GroupPlan& group) const;
   std::unique_ptr<Exchange> make_exchange(const GroupPlan& group);
   std::vector<Exchange*> all_exchanges() const;
   void abort_exchanges(const Status& why) noexcept;
@@ -174,6 +176,8 @@ class View {
   void fill_parameters();
   void fill_from_onnx(const std::string& file, std::span<float> to) const;
   void make_actors();
+  DeviceParts device_parts();
+  ReportSoFar report_so_far() const;
   void add_loader(TrainingParts& parts);
   std::vector<SnapshotPiece> snapshot_pieces() const { return pieces_of(joined_, memory_); }
   std::optional<SavePlan> save_plan() const;
@@ -194,7 +198,12 @@ class View {
   std::uint64_t agree(Request request, const char* what, Deadline deadline);
 
   // Running and ending.
+  CoordinatorHandles find_actors(Blocking& blocking, Deadline deadline);
+  void start_actors(Blocking& blocking);
+  void note_begin();
   void begin(Blocking& blocking, bool owned);
+  void end_run(const RunEnd& end);
+  void note_committed(Step step);
   RunResult wait_for_end(Blocking& blocking);
   void hash_parameters(RunResult& result);
   void note_staleness() const;
@@ -236,7 +245,7 @@ class View {
   std::unique_ptr<Group::LossListener> losses_;
   StepWork work_;
   std::unique_ptr<TrainingActors> actors_;
-  std::shared_ptr<RunRecord> record_;
+  std::shared_ptr<RunSoFar> so_far_;
   std::optional<FollowedPolicies> followed_;  // of the first group; before the actors begin
   std::atomic<std::uint64_t> committed_{0};   // steps
   bool begun_ = false;                        // the view was joined

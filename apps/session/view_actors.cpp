@@ -16,68 +16,89 @@ using namespace std::chrono_literals;
 void View::make_actors() {
   const PolicySequence planned(joined_.plan.groups.front().policies, joined_.plan.world_size());
   followed_.emplace(continues_ ? work_.steps->policy() : planned.at({schedule_.first_step}, schedule_.first_sample));
-  TrainingParts parts{
-      .loader = {},
-      .device = {*work_.stream, *work_.replica, *work_.steps, space_, *work_.step_messages, *work_.evaluation_messages,
-                 memory_.evaluations, schedule_, *work_.snapshot_messages, save_plan(), joined_.self(),
-                 [this](Step step, const StepSums& total) {
-                   return record_->judge(step, total, work_.steps->loss_scale(step), work_.steps->policy().kind);
-                 },
-                 [this](Step step, const PolicySettings& policy, const std::string& reason) {
-                   followed_->add(step, policy);
-                   record_->take_switch(step, schedule_.samples_before(step), policy, reason);
-                 }},
-      .view = view_,
-      .self = joined_.self(),
-      .hosts = joined_.hosts(),
-      .start_within = settings().faults.start,
-      .end_within = settings().faults.exchange + (saves() ? settings().checkpoint.save : 0ms),
-      .report = report_targets(),
-      .abort_view = [this](const Status& why) { abort_exchanges(why); },
-      .ended =
-          [this](const RunEnd& end) {
-            end_.put(end);
-            loop_->close();
-          },
-      .committed =
-          [this](Step step) {
-            committed_ = step.value + 1;
-            if (step.value == schedule_.first_step) job_.look_again();  // kernels have their threads now
-            if (owned_) loop_->committed(step, work_.steps->total(step));
-          },
-      .checkpoints = {},
-      .balancer = {},
-      .answer_within = settings().faults.exchange,
-      .so_far = {}};
-  parts.device.ends_early = [this](Step last) { loop_->ends_early(last); };
-  parts.device.sums_are_common = sums_are_common();
-  parts.device.trace = trace_.device_actor;
-  parts.device.recorded.push_back({*work_.stream, work_.programs});
-  if (joined_.plan.uses_nccl() && joined_.plan.has_two_levels())
-    parts.device.recorded.push_back({*lane_resources_->node_streams.front(), lane_resources_->node_programs});
-  keep_progress(parts.device);
-  parts.report.trace = trace_.reporter_actor;
-  parts.evaluator_trace = trace_.evaluator_actor;
-  parts.membership_trace = trace_.membership_actor;
-  parts.coordinator_trace = trace_.step_coordinator;
-  parts.device.awaits_verdicts = settings().evaluate.patience != 0;
+  TrainingParts parts{.loader = {},
+                      .device = device_parts(),
+                      .view = view_,
+                      .self = joined_.self(),
+                      .hosts = joined_.hosts(),
+                      .start_within = settings().faults.start,
+                      .end_within = settings().faults.exchange + (saves() ? settings().checkpoint.save : 0ms),
+                      .report = report_targets(),
+                      .abort_view = [this](const Status& why) { abort_exchanges(why); },
+                      .ended = [this](const RunEnd& end) { end_run(end); },
+                      .committed = [this](Step step) { note_committed(step); },
+                      .checkpoints = {},
+                      .balancer = {},
+                      .answer_within = settings().faults.exchange,
+                      .so_far = report_so_far(),
+                      .evaluator_trace = trace_.evaluator_actor,
+                      .membership_trace = trace_.membership_actor,
+                      .coordinator_trace = trace_.step_coordinator};
   for (const auto& group : work_.hosted) {
     if (!group) continue;
     for (caf::actor& actor : group->actors()) parts.hosting.push_back(std::move(actor));
   }
-  parts.device.digests = digest_plan();
-  if (auto texts = text_plan()) parts.device.texts.emplace(std::move(*texts));
   for (const Parameter& parameter : joined_.graph.parameters()) parts.tensors.push_back(parameter.name);
-  parts.device.order_within = 2 * settings().faults.exchange;  // rank 0 may wait for the others so long
   if (options_.own_samples == 0) add_loader(parts);
   if (!is_alone()) parts.balancer.emplace(balancer_parts());
   if (saves()) parts.checkpoints.emplace(checkpointer_parts());
+  actors_ = std::make_unique<TrainingActors>(system_, std::move(parts));
+}
+
+DeviceParts View::device_parts() {
+  DeviceParts parts{*work_.stream,
+                    *work_.replica,
+                    *work_.steps,
+                    space_,
+                    *work_.step_messages,
+                    *work_.evaluation_messages,
+                    memory_.evaluations,
+                    schedule_,
+                    *work_.snapshot_messages,
+                    save_plan(),
+                    joined_.self()};
+  parts.verdict = [this](Step step, const StepSums& total) {
+    return so_far_->judge(step, total, work_.steps->loss_scale(step), work_.steps->policy().kind);
+  };
+  parts.switched = [this](Step step, const PolicySettings& policy, const std::string& reason) {
+    followed_->add(step, policy);
+    so_far_->take_switch(step, schedule_.samples_before(step), policy, reason);
+  };
+  parts.ends_early = [this](Step last) { loop_->ends_early(last); };
+  parts.sums_are_common = sums_are_common();
+  parts.order_within = 2 * settings().faults.exchange;  // rank 0 may wait for the others so long
+  parts.digests = digest_plan();
+  if (auto texts = text_plan()) parts.texts.emplace(std::move(*texts));
+  parts.awaits_verdicts = settings().evaluate.patience != 0;
+  keep_progress(parts);
+  parts.trace = trace_.device_actor;
+  parts.recorded.push_back({*work_.stream, work_.programs});
+  if (joined_.plan.uses_nccl() && joined_.plan.has_two_levels())
+    parts.recorded.push_back({*lane_resources_->node_streams.front(), lane_resources_->node_programs});
+  return parts;
+}
+
+/// On the thread of Membership, as note_committed().
+void View::end_run(const RunEnd& end) {
+  end_.put(end);
+  loop_->close();
+}
+
+void View::note_committed(Step step) {
+  committed_ = step.value + 1;
+  if (step.value == schedule_.first_step) job_.look_again();  // kernels have their threads now
+  if (owned_) loop_->committed(step, work_.steps->total(step));
+}
+
+/// What rank 0's reporter had before the first step.
+ReportSoFar View::report_so_far() const {
+  if (before_) return before_->report;
+  ReportSoFar report;
   if (resumed_) {
     const EpochSoFar& epoch = resumed_->manifest().epoch;
-    parts.so_far.line_sums = {.loss = epoch.loss, .correct = epoch.correct, .samples = epoch.samples};
+    report.line_sums = {.loss = epoch.loss, .correct = epoch.correct, .samples = epoch.samples};
   }
-  if (before_) parts.so_far = before_->report;
-  actors_ = std::make_unique<TrainingActors>(system_, std::move(parts));
+  return report;
 }
 
 void View::add_loader(TrainingParts& parts) {
@@ -160,8 +181,8 @@ BalancerParts View::balancer_parts() {
                       .trace = trace_.balancer_actor};
   if (!leads_job()) return parts;
   parts.windows = [this](const ShareWindow& window) {
-    record_->take_window(window);
-    if (const PolicySettings* const policy = record_->switch_for_straggler(window))
+    so_far_->take_window(window);
+    if (const PolicySettings* const policy = so_far_->switch_for_straggler(window))
       switch_for_straggler(*policy, window);
   };
   return parts;
@@ -170,17 +191,18 @@ BalancerParts View::balancer_parts() {
 ReportTargets View::report_targets() {
   ReportTargets targets;
   ListenerThread* const listener = listener_;
-  targets.line = [this](EpochReport line) { record_->take_line(std::move(line)); };
+  targets.trace = trace_.reporter_actor;
+  targets.line = [this](EpochReport line) { so_far_->take_line(std::move(line)); };
   // The first group's, as the other figures.
   targets.rate = [this, rate = rate(settings().rule)](Step step) {
     return rate.at(schedule_.samples_before(step), schedule_.computed_rows(step) * followed_->at(step).accumulate);
   };
   targets.skipped = [this](const StepSums& total) { return is_skipped(settings().rule, total); };
-  targets.total = [this](const RunTotal& total) { record_->result.total = total; };
+  targets.total = [this](const RunTotal& total) { so_far_->result.total = total; };
   targets.retired = [this](const ReportSoFar& report) { left_->report = report; };
-  if (record_->stops_early()) {
+  if (so_far_->stops_early()) {
     targets.tested = [this](Step step, const EpochReport& line) {
-      const bool is_last = schedule_.is_last(step), ends = record_->is_last_evaluation(line, is_last);
+      const bool is_last = schedule_.is_last(step), ends = so_far_->is_last_evaluation(line, is_last);
       if (!is_last) actors_->judge({.step = step.value, .end = ends});  // else no device waits for a verdict
     };
   }
@@ -196,7 +218,7 @@ ReportTargets View::report_targets() {
   if (!options_.every_step && !options_.time_limit) return targets;
   targets.step = [this, listener](Step step, const StepSums& total) {
     if (listener != nullptr && options_.every_step) listener->step(step, total);
-    if (record_->has_no_time_left()) request_stop();
+    if (so_far_->has_no_time_left()) request_stop();
   };
   return targets;
 }

@@ -91,38 +91,31 @@ std::vector<ArenaId> View::node_arenas() const {
   return all;
 }
 
-std::unique_ptr<Exchange> View::make_exchange(const GroupPlan& group) {
+std::unique_ptr<HostedGroup> View::make_hosted(const GroupPlan& group, const Rule& rule,
+                                               const std::optional<RateSchedule>& rates) {
   const std::uint32_t g = group.id.value;
-  const Rule rule = all_groups(settings(), joined_.graph)[g].rule;
-  const std::optional<RateSchedule> rates = group.running ? std::nullopt : std::optional{rate(rule)};
-  if (needs_of(group.policies).hosted) {
-    work_.hosted[g] =
-        std::make_unique<HostedGroup>(HostedGroupParts{.system = system_,
-                                                       .space = space_,
-                                                       .arena = *arena_,
-                                                       .device = *lane_resources_->device,
-                                                       .remote = is_alone() ? nullptr : &job_.group().remote(),
-                                                       .name = actor_name(text("shard.", g)),
-                                                       .self = joined_.self(),
-                                                       .ranks = joined_.plan.world_size(),
-                                                       .plan = group,
-                                                       .memory = memory_.groups[g],
-                                                       .shares_parameters = joined_.plan.shares_memory(),
-                                                       .rule = rule,
-                                                       .rate = rates,
-                                                       .no_decay = lane_resources_->no_decay[g],
-                                                       .deadline = settings().faults.exchange,
-                                                       .log = settings().update_log,
-                                                       .replay = settings().update_replay,
-                                                       .trace = trace_.trace()});
-  }
-  ExchangeProgress from;
-  if (before_) {
-    from = std::move(before_->exchanges.at(g));
-  } else {
-    from = {std::make_unique<PolicySequence>(group.policies, joined_.plan.world_size(), options_.make_policy),
-            resumed_ ? resumed_->updates_of(group) : 0};
-  }
+  return std::make_unique<HostedGroup>(HostedGroupParts{.system = system_,
+                                                        .space = space_,
+                                                        .arena = *arena_,
+                                                        .device = *lane_resources_->device,
+                                                        .remote = is_alone() ? nullptr : &job_.group().remote(),
+                                                        .name = actor_name(text("shard.", g)),
+                                                        .self = joined_.self(),
+                                                        .ranks = joined_.plan.world_size(),
+                                                        .plan = group,
+                                                        .memory = memory_.groups[g],
+                                                        .shares_parameters = joined_.plan.shares_memory(),
+                                                        .rule = rule,
+                                                        .rate = rates,
+                                                        .no_decay = lane_resources_->no_decay[g],
+                                                        .deadline = settings().faults.exchange,
+                                                        .log = settings().update_log,
+                                                        .replay = settings().update_replay,
+                                                        .trace = trace_.trace()});
+}
+
+ExchangeMemory View::exchange_memory(const GroupPlan& group) const {
+  const std::uint32_t g = group.id.value;
   ExchangeMemory memory = memory_.groups[g].own;
   // Running statistics have no part in the scale: no gradient makes them.
   if (!group.running) memory.loss_scale = memory_.replica.loss_scale;
@@ -135,11 +128,28 @@ std::unique_ptr<Exchange> View::make_exchange(const GroupPlan& group) {
   if (joined_.plan.is_in_one_arena() && joined_.plan.measured)
     memory.stripes = stripes_in_reach(space_, joined_.plan, group, node_arenas(), memory_.groups[g]);
   for (StripeMemory& part : memory.stripes) part.loss_scale = memory.loss_scale;
+  return memory;
+}
+
+std::unique_ptr<Exchange> View::make_exchange(const GroupPlan& group) {
+  const std::uint32_t g = group.id.value;
+  const Rule rule = all_groups(settings(), joined_.graph)[g].rule;
+  const std::optional<RateSchedule> rates = group.running ? std::nullopt : std::optional{rate(rule)};
+  if (needs_of(group.policies).hosted) work_.hosted[g] = make_hosted(group, rule, rates);
+  ExchangeProgress from;
+  if (before_) {
+    from = std::move(before_->exchanges.at(g));
+  } else {
+    from = {std::make_unique<PolicySequence>(group.policies, joined_.plan.world_size(), options_.make_policy),
+            resumed_ ? resumed_->updates_of(group) : 0};
+    if (const auto steps = resumed_ ? resumed_->policy_steps_of(joined_, group) : std::nullopt)
+      from.policy->resume(*steps);
+  }
   return make_policy_exchange({.communicator = lane_resources_->communicators[g].get(),
                                .rule = rule,
                                .policy = std::move(from.policy),
                                .buckets = group.buckets,
-                               .memory = std::move(memory),
+                               .memory = exchange_memory(group),
                                .rate = rates,
                                .scaling = settings().model.scaling,
                                .running = group.running,

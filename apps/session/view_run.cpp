@@ -40,6 +40,50 @@ std::string overlap_text(StreamTimes::Span beside, StreamTimes::Span waited, std
 
 }  // namespace
 
+/// The actors of other ranks that this rank's need.
+CoordinatorHandles View::find_actors(Blocking& blocking, Deadline deadline) {
+  CoordinatorHandles found;
+  if (!leads_job()) {
+    found.membership = find<MembershipPeer>(blocking, {0}, "membership", deadline);
+    found.evaluator = find<TestPartReceiver>(blocking, {0}, "evaluator", deadline);
+    if (saves()) found.checkpointer = find<PartReceiver>(blocking, {0}, "checkpointer", deadline);
+    found.balancer = find<BalancerPeer>(blocking, {0}, "balancer", deadline);
+    found.steps = find<StepCoordinatorPeer>(blocking, {0}, "steps", deadline);
+    if (joined_.plan.digest_steps != 0) found.digests = find<RankDigestReceiver>(blocking, {0}, "digests", deadline);
+    found.values = find<RankValuesReceiver>(blocking, {0}, "reporter", deadline);
+    if (!sums_are_common()) found.sums = find<RankSumsReceiver>(blocking, {0}, "sums", deadline);
+  }
+  if (joined_.plan.node_loader && !leads_node()) {
+    const Peer leader{joined_.plan.nodes[joined_.mine().node].leader};
+    found.loader = find<SlotBorrower>(blocking, leader, "loader", deadline);
+  }
+  return found;
+}
+
+void View::start_actors(Blocking& blocking) {
+  const Deadline deadline = Deadline::after(settings().faults.start);
+  const CoordinatorHandles others = find_actors(blocking, deadline);
+  for (const auto& group : work_.hosted)
+    if (group) group->connect_shards(blocking, deadline);
+  TrainingActors::MakeBatchReceiver make_batch_receiver;
+  if (owned_)
+    make_batch_receiver = [this](const DeviceActor& device) { return loop_->batch_receiver(system_, device); };
+  values_.to = leads_job() ? actors_->for_other_ranks().values : others.values;
+  actors_->start(others, make_batch_receiver);
+  if (!owned_) hand_over_values(values_.taken, true);  // no app can report anything
+}
+
+/// Before the first step of the run.
+void View::note_begin() {
+  const DeviceTraits& traits = lane_resources_->device->traits();
+  if (listener_) listener_->started(joined_.plan, traits.description, options_.data.value_or(DataPlace{}));
+  if (joined_.graph.dtype() == DType::bf16 && !options_.model && leads_node() && !traits.bf16)
+    note(text(
+        joined_.plan.nodes[joined_.mine().node].host,
+        " has no instructions for bf16: batches, activations and weights are kept in bf16, products are computed in "
+        "f32; model.dtype = \"f32\" may be faster"));
+}
+
 /// Joins the view at the first call. `owned`: the app decides when steps are taken.
 void View::begin(Blocking& blocking, bool owned) {
   if (begun_) {
@@ -50,50 +94,16 @@ void View::begin(Blocking& blocking, bool owned) {
   owned_ = owned;
   if (owned || options_.model)
     for (const auto& exchange : work_.exchanges) exchange->show_between_steps();
-  if (listener_ && !continues_)
-    listener_->started(joined_.plan, lane_resources_->device->traits().description,
-                       options_.data.value_or(DataPlace{}));
-  if (!continues_ && joined_.graph.dtype() == DType::bf16 && !options_.model && leads_node() &&
-      !lane_resources_->device->traits().bf16)
-    note(text(
-        joined_.plan.nodes[joined_.mine().node].host,
-        " has no instructions for bf16: batches, activations and weights are kept in bf16, products are computed in "
-        "f32; model.dtype = \"f32\" may be faster"));
-  const Deadline deadline = Deadline::after(settings().faults.start);
-  CoordinatorHandles coordinator;
-  try {
-    if (!nothing_left() && joined_.self().value != 0) {
-      coordinator.membership = find<MembershipPeer>(blocking, {0}, "membership", deadline);
-      coordinator.evaluator = find<TestPartReceiver>(blocking, {0}, "evaluator", deadline);
-      if (saves()) coordinator.checkpointer = find<PartReceiver>(blocking, {0}, "checkpointer", deadline);
-      coordinator.balancer = find<BalancerPeer>(blocking, {0}, "balancer", deadline);
-      coordinator.steps = find<StepCoordinatorPeer>(blocking, {0}, "steps", deadline);
-      if (joined_.plan.digest_steps != 0)
-        coordinator.digests = find<RankDigestReceiver>(blocking, {0}, "digests", deadline);
-      coordinator.values = find<RankValuesReceiver>(blocking, {0}, "reporter", deadline);
-      if (!sums_are_common()) coordinator.sums = find<RankSumsReceiver>(blocking, {0}, "sums", deadline);
+  if (!continues_) note_begin();
+  RunEnd end{.status = {}, .steps = schedule_.first_step};
+  if (!nothing_left()) {
+    try {
+      return start_actors(blocking);
+    } catch (const Error& error) {
+      end = {.status = error.status()};
     }
-    if (!nothing_left() && joined_.plan.node_loader && !leads_node()) {
-      const Peer leader{joined_.plan.nodes[joined_.mine().node].leader};
-      coordinator.loader = find<SlotBorrower>(blocking, leader, "loader", deadline);
-    }
-    for (const auto& group : work_.hosted)
-      if (group && !nothing_left()) group->connect_shards(blocking, deadline);
-    if (nothing_left()) {
-      end_.put({{}, false, schedule_.first_step, 0});
-      loop_->close();
-    } else {
-      TrainingActors::MakeBatchReceiver make_batch_receiver;
-      if (owned)
-        make_batch_receiver = [this](const DeviceActor& device) { return loop_->batch_receiver(system_, device); };
-      values_.to = actors_->reporter() ? RankValuesReceiver{actors_->reporter()} : coordinator.values;
-      actors_->start(coordinator, make_batch_receiver);
-      if (!owned) hand_over_values(values_.taken, true);  // no app can report anything
-    }
-  } catch (const Error& error) {
-    end_.put({error.status(), false, 0});
-    loop_->close();
   }
+  end_run(end);
 }
 
 RunResult View::run(Blocking& blocking) {
@@ -153,7 +163,7 @@ RunResult View::wait_for_end(Blocking& blocking) {
   over_ = true;
   job_.quiet(true);
   retired_ = end.retired;
-  RunResult& result = record_->result;
+  RunResult& result = so_far_->result;
   if (end.saved_steps == 0) end.saved_steps = result.saved_steps;  // saved by an earlier view
   result.status = std::move(end.status);
   result.stopped = end.stopped;
@@ -170,7 +180,6 @@ RunResult View::wait_for_end(Blocking& blocking) {
     note_overlap();
   }
   take_down(blocking);
-  if (listener_ != nullptr) listener_->flush();
   if (result.status.ok()) hash_parameters(result);
   if (result.status.ok() && !end.unsaved.ok()) result.status = {end.unsaved.code(), not_saved(end)};
   return std::move(result);
@@ -243,7 +252,7 @@ void View::take_down(Blocking& blocking) noexcept {
 }
 
 void View::end_imports() noexcept {
-  if (!uses_device_memory() || !begun_ || given_up_ || !record_->result.status.ok()) return;
+  if (!uses_device_memory() || !begun_ || given_up_ || !so_far_->result.status.ok()) return;
   try {
     if (creator_of(memory_.parameters.arena).value != joined_.self().value) last_parameters_ = parameters();
     lane_resources_->device->end_imports();

@@ -10,7 +10,7 @@
 #include "actors/reporter_actor.hpp"
 #include "apps/session/checkpoint_start.hpp"
 #include "apps/session/rank_memory.hpp"
-#include "apps/session/run_record.hpp"
+#include "apps/session/run_so_far.hpp"
 #include "runtime/checkpoint/manifest.hpp"
 #include "runtime/compute/host_copies.hpp"
 #include "runtime/exchange/exchange.hpp"
@@ -46,7 +46,7 @@ struct ViewState {
   EpochSoFar epoch;       // as in checkpoints
   CheckpointStart start;  // of rank 0: this run's name, and how its checkpoints are numbered
   std::string first_run;  // CheckpointManifest::first_run
-  std::shared_ptr<RunRecord> record;
+  std::shared_ptr<RunSoFar> so_far;
 };
 
 }  // namespace troupe

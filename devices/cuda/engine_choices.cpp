@@ -5,7 +5,6 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
-#include <span>
 #include <sstream>
 #include <string_view>
 #include <system_error>
@@ -132,9 +131,7 @@ void EngineChoices::save() noexcept {
   std::error_code reason;
   fs::create_directories(fs::path{file_}.parent_path(), reason);
   try {
-    NewFile file{file_};
-    file.write(std::as_bytes(std::span{written.view()}));
-    file.publish();
+    write_new_file(file_, written.view());
   } catch (const Error&) {  // the folder is full, or was removed: the next run chooses again
   }
 }

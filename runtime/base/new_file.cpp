@@ -204,6 +204,13 @@ std::string NewFile::hidden_name() const {
   return (target.parent_path() / text(".", target.filename().string(), ".", ::getpid(), "-", dice(), ".tmp")).string();
 }
 
+bool write_new_file(const std::string& target, std::string_view content) {
+  NewFile file{target};
+  file.write(std::as_bytes(std::span{content}));
+  file.publish();
+  return file.in_place();
+}
+
 bool is_special_file(const std::string& path) noexcept { return special_kind(path).has_value(); }
 
 void refuse_special_file(const std::string& path) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace troupe {
 
@@ -47,6 +48,9 @@ class NewFile {
   int fd_ = -1;
   std::uint64_t size_bytes_ = 0;
 };
+
+/// Makes `content` that of the file `target`. Returns NewFile::in_place(). Throws Error{environment}.
+bool write_new_file(const std::string& target, std::string_view content);
 
 /// Whether a folder, a pipe, a device or a socket is at `path`, itself or behind symbolic links. Opening such a file
 /// may wait without end, and it keeps nothing. False: a regular file, or nothing is there.

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "runtime/base/detail/json.hpp"
+#include "runtime/base/detail/with_context.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/hash.hpp"
 
@@ -115,11 +116,18 @@ CheckpointFile file_from(const Json& json) {
   return file;
 }
 
+/// Checkpoints of older versions do not have it.
+std::optional<std::uint64_t> policy_steps_from(const Json& json) {
+  const auto found = json.find("policy_steps");
+  return found == json.end() ? std::nullopt : std::optional{found->get<std::uint64_t>()};
+}
+
 CheckpointGroup group_from(const Json& json) {
   CheckpointGroup group;
   json.at("name").get_to(group.name);
   json.at("rule").get_to(group.rule);
   group.policy = json.value("policy", std::string{});
+  group.policy_steps = policy_steps_from(json);
   json.at("updates").get_to(group.updates);
   json.at("parameters").get_to(group.parameters);
   return group;
@@ -143,6 +151,7 @@ CheckpointManifest manifest_from(const Json& json) {
   json.at("samples").get_to(manifest.samples);
   manifest.roll_backs = json.value("roll_backs", 0u);
   manifest.groups.front().policy = json.value("policy", std::string{});
+  manifest.groups.front().policy_steps = policy_steps_from(json);
   manifest.groups.front().updates = json.value("updates", manifest.steps);  // in old ones every step made an update
   json.at("seed").get_to(manifest.seed);
   json.at("model").get_to(manifest.model);
@@ -176,14 +185,14 @@ Json parse_json(std::string_view text) {
 
 /// Any error about JSON in `parse` becomes an Error whose text starts with `what`.
 template <class Parse>
-auto with_context(const std::string& what, Parse parse) {
-  try {
-    return parse();
-  } catch (const Json::exception& error) {
-    fail(Code::corrupt, text(what, ": not as it was written: ", error.what()));
-  } catch (const Error& error) {
-    fail(error.code(), text(what, ": ", error.what()));
-  }
+auto parsed_as(const std::string& what, Parse parse) {
+  return with_context(what, [&] {
+    try {
+      return parse();
+    } catch (const Json::exception& error) {
+      fail(Code::corrupt, text("not as it was written: ", error.what()));
+    }
+  });
 }
 
 }  // namespace
@@ -233,12 +242,15 @@ std::string format_manifest(const CheckpointManifest& manifest) {
   if (!manifest.first_run.empty()) json["first_run"] = manifest.first_run;
   if (manifest.roll_backs != 0) json["roll_backs"] = manifest.roll_backs;
   if (!first.policy.empty()) json["policy"] = first.policy;
-  for (const CheckpointGroup& group : std::span(manifest.groups).subspan(1))
-    json["groups"].push_back({{"name", group.name},
-                              {"rule", group.rule},
-                              {"policy", group.policy},
-                              {"updates", group.updates},
-                              {"parameters", group.parameters}});
+  if (first.policy_steps) json["policy_steps"] = *first.policy_steps;
+  for (const CheckpointGroup& group : std::span(manifest.groups).subspan(1)) {
+    OrderedJson& entry = json["groups"].emplace_back(OrderedJson{{"name", group.name},
+                                                                 {"rule", group.rule},
+                                                                 {"policy", group.policy},
+                                                                 {"updates", group.updates},
+                                                                 {"parameters", group.parameters}});
+    if (group.policy_steps) entry["policy_steps"] = *group.policy_steps;
+  }
   if (const auto& scale = manifest.loss_scale)
     json["loss_scale"] = {{"scale", scale->scale}, {"clean", scale->clean}, {"left_out", scale->left_out}};
   if (manifest.test_accuracy) json["test_accuracy"] = *manifest.test_accuracy;
@@ -264,13 +276,13 @@ CheckpointManifest parse_manifest(std::string_view text, const std::string& path
   const std::string_view body = text.substr(line.size());
   check_version(line, path);
   TROUPE_CHECK(line == first_line(body), Code::corrupt, path, ": its checksum is wrong: it was changed, or cut off");
-  return with_context(path, [&] { return manifest_from(parse_json(body)); });
+  return parsed_as(path, [&] { return manifest_from(parse_json(body)); });
 }
 
 std::string format_checkpoint_file(const CheckpointFile& file) { return to_json(file).dump(); }
 
 CheckpointFile parse_checkpoint_file(std::string_view text) {
-  return with_context("a rank's part of a checkpoint", [&] { return file_from(parse_json(text)); });
+  return parsed_as("a rank's part of a checkpoint", [&] { return file_from(parse_json(text)); });
 }
 
 }  // namespace troupe

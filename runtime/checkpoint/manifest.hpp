@@ -51,10 +51,11 @@ struct EpochSoFar {
 /// Parameters that are updated in the same way.
 struct CheckpointGroup {
   std::string name = "default";
-  std::string rule;                     // name_of(RuleKind)
-  std::string policy;                   // name_of(PolicyKind) of the last step; empty: not known
-  std::uint64_t updates = 0;            // number of updates by the rule since its state was zero
-  std::vector<std::string> parameters;  // empty for the first group, which has all remaining parameters
+  std::string rule;                           // name_of(RuleKind)
+  std::string policy;                         // name_of(PolicyKind) of the last step; empty: not known
+  std::optional<std::uint64_t> policy_steps;  // PolicyProgress::steps
+  std::uint64_t updates = 0;                  // number of updates by the rule since its state was zero
+  std::vector<std::string> parameters;        // empty for the first group, which has all remaining parameters
   friend bool operator==(const CheckpointGroup&, const CheckpointGroup&) = default;
 };
 

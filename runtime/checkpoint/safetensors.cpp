@@ -2,16 +2,15 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "runtime/base/detail/read_at.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/hash.hpp"
 #include "runtime/checkpoint/finite.hpp"
@@ -237,15 +236,11 @@ std::vector<std::byte> format_safetensors(std::span<SafetensorsEntry> entries,
 
 namespace {
 
-void read_at(int fd, std::uint64_t at, std::span<std::byte> to, const std::string& path) {
-  while (!to.empty()) {
-    const ssize_t got = ::pread(fd, to.data(), to.size(), static_cast<off_t>(at));
-    if (got < 0 && errno == EINTR) continue;
-    TROUPE_CHECK_ERRNO(got >= 0, Code::environment, path, ": cannot be read");
-    TROUPE_CHECK(got > 0, Code::corrupt, path, ": it ends at byte ", at, ": it was cut off");
-    to = to.subspan(static_cast<std::size_t>(got));
-    at += static_cast<std::uint64_t>(got);
-  }
+void read_whole(const Fd& file, std::uint64_t at, std::span<std::byte> to, const std::string& path) {
+  const ssize_t got = read_at(file, at, to);
+  TROUPE_CHECK_ERRNO(got >= 0, Code::environment, path, ": cannot be read");
+  const auto end = static_cast<std::uint64_t>(got);
+  TROUPE_CHECK(end == to.size(), Code::corrupt, path, ": it ends at byte ", at + end, ": it was cut off");
 }
 
 }  // namespace
@@ -259,11 +254,11 @@ SafetensorsFile::SafetensorsFile(const std::string& path)
   const auto file_bytes = static_cast<std::uint64_t>(about.st_size);
   TROUPE_CHECK(file_bytes >= kLengthBytes, Code::corrupt, path, ": too short for a safetensors file");
   std::vector<std::byte> bytes(kLengthBytes);
-  read_at(fd_.get(), 0, bytes, path);
+  read_whole(fd_, 0, bytes, path);
   const std::uint64_t length = length_in(bytes);
   check_length(length, file_bytes, path);
   bytes.resize(kLengthBytes + length);
-  read_at(fd_.get(), kLengthBytes, std::span(bytes).subspan(kLengthBytes), path);
+  read_whole(fd_, kLengthBytes, std::span(bytes).subspan(kLengthBytes), path);
   header_ = parse_safetensors(bytes, file_bytes, path);
   header_hash_ = xxh3(bytes);
 }
@@ -271,7 +266,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path)
 void SafetensorsFile::read(const SafetensorsEntry& entry, std::uint64_t offset, std::span<std::byte> to) const {
   TROUPE_CHECK(offset <= entry.size_bytes && to.size() <= entry.size_bytes - offset, Code::invalid, path_, ": ",
                to.size(), " bytes at ", offset, " of tensor \"", entry.name, "\", which has ", entry.size_bytes);
-  read_at(fd_.get(), header_.header_bytes + entry.begin + offset, to, path_);
+  read_whole(fd_, header_.header_bytes + entry.begin + offset, to, path_);
 }
 
 SafetensorsContents SafetensorsFile::look_through(const SafetensorsEntry& entry) const {

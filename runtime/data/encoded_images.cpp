@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "runtime/base/detail/read_at.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/fd.hpp"
 #include "runtime/data/byte_images.hpp"
@@ -49,14 +50,9 @@ std::string PathFiles::read(std::uint64_t image, std::vector<std::uint8_t>& to) 
   const auto size = static_cast<std::uint64_t>(facts.st_size);
   if (size > kMostFileBytes) return text("has ", size, " bytes, more than the ", kMostFileBytes, " that are taken");
   to.resize(size);
-  for (std::size_t got = 0; got < size;) {
-    const ssize_t n = ::read(fd.get(), to.data() + got, size - got);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return errno_fault("cannot be read");
-    if (n == 0) return "became shorter while it was read";
-    got += static_cast<std::size_t>(n);
-  }
-  return {};
+  const ssize_t got = read_at(fd, 0, std::as_writable_bytes(std::span{to}));
+  if (got < 0) return errno_fault("cannot be read");
+  return static_cast<std::uint64_t>(got) < size ? "became shorter while it was read" : std::string{};
 }
 
 /// The memory of a thread, reused from image to image of a batch.
@@ -195,15 +191,16 @@ void EncodedImages::fill(const FillRequest& request, IoThreads& threads, std::sh
   fill_on(threads, request, std::move(done), [this](const FillRequest& what) { fill_batch(what); });
 }
 
-EncodedImageOptions detail::image_options(const DataOptions& options, bool training) {
-  return {options.augmentation, training, options.broken, options.note, options.stage, options.patience};
-}
-
-DataFacts detail::facts_of_read(const DataSet& set) {
-  return {.fields = set.train->fields(),
-          .train_samples = set.train->count_samples(),
-          .test_samples = set.test->count_samples(),
-          .size_bytes = set.train->size_bytes() + set.test->size_bytes()};
+DataSet detail::encoded_set(EncodedImageSet train, EncodedImageSet test, const DataOptions& options) {
+  const auto source = [&](EncodedImageSet images, bool training) {
+    return std::make_unique<EncodedImages>(
+        std::move(images), EncodedImageOptions{options.augmentation, training, options.broken, options.note,
+                                               options.stage, options.patience});
+  };
+  DataSet set;
+  set.train = source(std::move(train), true);
+  set.test = source(std::move(test), false);
+  return set;
 }
 
 std::uint32_t detail::count_label_classes(const std::vector<std::int32_t>& labels, const std::string& where) {

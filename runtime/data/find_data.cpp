@@ -38,11 +38,18 @@ std::string extents_text(const Shape& shape) {
   return joined(extents, " x ");
 }
 
+DataFacts facts_of(const DataSet& set) {
+  return {.fields = set.train->fields(),
+          .train_samples = set.train->count_samples(),
+          .test_samples = set.test->count_samples(),
+          .size_bytes = set.train->size_bytes() + set.test->size_bytes()};
+}
+
 /// Looking copies nothing, and leaves notes to the later read.
 DataFacts look_in(const std::string& folder, const DataFormat& format, DataOptions options) {
   options.stage = {};
   options.note = {};
-  return format.look(folder, options);
+  return format.look != nullptr ? format.look(folder, options) : facts_of(format.read(folder, options));
 }
 
 /// Describes and checks the files: "IDX data from /data/mnist (data.path): 60,000 training, 10,000 test samples, 28 x

@@ -21,7 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 
 using detail::count_label_classes;
-using detail::image_options;
 
 constexpr const char* kListCure = "; correct the file, or name another folder (--set data.path=FOLDER)";
 constexpr std::uint64_t kMostListBytes = std::uint64_t{1} << 30;
@@ -84,10 +83,8 @@ DataSet read_folders(const std::string& folder, const DataOptions& options) {
   TROUPE_CHECK(test, Code::invalid, folder, ": has neither test nor val, with a folder of images for each class",
                kListCure);
   const std::vector<std::string> classes = folders_in(train);
-  DataSet set;
-  set.train = std::make_unique<EncodedImages>(images_by_class(train, classes), image_options(options, true));
-  set.test = std::make_unique<EncodedImages>(images_by_class(*test, classes), image_options(options, false));
-  return set;
+  EncodedImageSet images = images_by_class(train, classes);  // first, since its errors are told first
+  return detail::encoded_set(std::move(images), images_by_class(*test, classes), options);
 }
 
 /// Paths are relative to the folder of the map file.
@@ -111,10 +108,7 @@ DataSet read_maps(const std::string& folder, const DataOptions& options) {
   EncodedImageSet train = mapped_images(train_file, 0);
   train.classes = count_label_classes(train.labels, train_file.string());
   EncodedImageSet test = mapped_images(fs::path{folder} / kTestMap, train.classes);
-  DataSet set;
-  set.train = std::make_unique<EncodedImages>(std::move(train), image_options(options, true));
-  set.test = std::make_unique<EncodedImages>(std::move(test), image_options(options, false));
-  return set;
+  return detail::encoded_set(std::move(train), std::move(test), options);
 }
 
 bool has_maps(const std::string& folder) {
@@ -130,9 +124,7 @@ std::vector<MapEntry> parse_map(std::string_view text_, const std::string& name)
   std::vector<MapEntry> entries;
   if (text_.starts_with(kByteOrderMark)) text_.remove_prefix(kByteOrderMark.size());
   for (std::uint64_t line = 1; !text_.empty(); ++line) {
-    const std::size_t end = text_.find('\n');
-    std::string_view row = text_.substr(0, end);
-    text_.remove_prefix(end == std::string_view::npos ? text_.size() : end + 1);
+    std::string_view row = detail::take_line(text_);
     if (row.ends_with('\r')) row.remove_suffix(1);
     if (trimmed(row).empty()) continue;
     const std::size_t tab = row.rfind('\t');
@@ -156,8 +148,6 @@ const detail::DataFormat detail::kFolderFormat{
     .needs = "a folder train with a folder of .jpg or .png images for each class, and test or val with the same",
     .cure = {},
     .is_in = [](const std::string& folder) { return is_there((fs::path{folder} / "train").string()); },
-    .look = [](const std::string& folder,
-               const DataOptions& options) { return facts_of_read(read_folders(folder, options)); },
     .read = read_folders};
 
 const detail::DataFormat detail::kMapFormat{
@@ -167,8 +157,6 @@ const detail::DataFormat detail::kMapFormat{
     .needs = "train_map.txt and test_map.txt, with a path, a tab and a label in each line",
     .cure = {},
     .is_in = has_maps,
-    .look = [](const std::string& folder,
-               const DataOptions& options) { return facts_of_read(read_maps(folder, options)); },
     .read = read_maps};
 
 }  // namespace troupe

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "runtime/base/detail/read_at.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/fd.hpp"
 #include "runtime/data/detail/data_format.hpp"
@@ -39,20 +40,21 @@ Number little_endian(std::span<const std::uint8_t> bytes, std::size_t at) {
 }
 
 /// What is wrong with the tar header of a member of `size` bytes; empty: nothing.
-/// Source: POSIX.1-1988 (USTAR): name at 0, size in octal at 124, checksum at 148, "ustar" at 257.
+/// Source: Seventh Edition Unix, tar(5), and POSIX.1-1988: size at 124, checksum at 148, both octal, perhaps behind
+/// spaces. "ustar" is not asked for: tar --format=v7 does not write it, and a checksum says as much.
 std::string tar_fault(std::span<const std::uint8_t, kTarBlock> head, std::uint32_t size) {
   const auto octal = [&](std::size_t at, std::size_t count) {
     std::uint64_t number = 0;
-    for (std::size_t i = at; i < at + count && head[i] >= '0' && head[i] <= '7'; ++i)
-      number = number * 8 + (head[i] - '0');
+    std::size_t i = at;
+    while (i < at + count && head[i] == ' ') ++i;
+    for (; i < at + count && head[i] >= '0' && head[i] <= '7'; ++i) number = number * 8 + (head[i] - '0');
     return number;
   };
   std::uint64_t sum = 0;  // the checksum itself counts as spaces
   for (std::size_t i = 0; i < kTarBlock; ++i) sum += i >= 148 && i < 156 ? ' ' : head[i];
-  if (std::memcmp(head.data() + 257, "ustar", 5) != 0 || octal(148, 6) != sum)
-    return "the index is wrong: no member of the archive begins there";
-  if (octal(124, 11) != size)
-    return text("the index is wrong: the archive's member has ", octal(124, 11), " bytes, not ", size);
+  if (octal(148, 8) != sum) return "the index is wrong: no member of the archive begins there";
+  if (octal(124, 12) != size)
+    return text("the index is wrong: the archive's member has ", octal(124, 12), " bytes, not ", size);
   return {};
 }
 
@@ -86,10 +88,7 @@ DataSet read_shards(const std::string& folder, const DataOptions& options) {
   EncodedImageSet train = images_in_shards(shards_in(folder, "train-")), test = images_in_shards(tests);
   train.classes = detail::count_label_classes(train.labels, folder + "/train-*.tar");
   test.classes = train.classes;
-  DataSet set;
-  set.train = std::make_unique<EncodedImages>(std::move(train), detail::image_options(options, true));
-  set.test = std::make_unique<EncodedImages>(std::move(test), detail::image_options(options, false));
-  return set;
+  return detail::encoded_set(std::move(train), std::move(test), options);
 }
 
 }  // namespace
@@ -159,13 +158,9 @@ std::string ShardFiles::read(std::uint64_t image, std::vector<std::uint8_t>& to)
   if (!fd) return text("cannot be opened: ", std::strerror(errno));
   const std::uint64_t first = entry.offset - kTarBlock, size = kTarBlock + entry.size_bytes;
   to.resize(size);
-  for (std::uint64_t got = 0; got < size;) {
-    const ssize_t n = ::pread(fd.get(), to.data() + got, size - got, static_cast<off_t>(first + got));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return text("cannot be read: ", std::strerror(errno));
-    if (n == 0) return "the shard has become shorter";
-    got += static_cast<std::uint64_t>(n);
-  }
+  const ssize_t got = read_at(fd, first, std::as_writable_bytes(std::span{to}));
+  if (got < 0) return text("cannot be read: ", std::strerror(errno));
+  if (static_cast<std::uint64_t>(got) < size) return "the shard has become shorter";
   std::string fault = tar_fault(std::span<const std::uint8_t, kTarBlock>{to.data(), kTarBlock}, entry.size_bytes);
   to.erase(to.begin(), to.begin() + kTarBlock);
   return fault;
@@ -178,8 +173,6 @@ const detail::DataFormat detail::kShardsFormat{
     .needs = "train-*.tar and test-*.tar or val-*.tar, each with its .index",
     .cure = "; tools/make-shards makes them from a folder of images",
     .is_in = [](const std::string& folder) { return !shards_in(folder, "train-").empty(); },
-    .look = [](const std::string& folder,
-               const DataOptions& options) { return facts_of_read(read_shards(folder, options)); },
     .read = read_shards};
 
 }  // namespace troupe

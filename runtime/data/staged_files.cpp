@@ -14,6 +14,7 @@
 #include <thread>
 #include <utility>
 
+#include "runtime/base/detail/read_at.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/memory/detail/memory_left.hpp"
 
@@ -149,13 +150,9 @@ std::string StagedFiles::read(std::uint64_t image, std::vector<std::uint8_t>& to
   if (const auto fault = faults_.find(image); fault != faults_.end()) return fault->second;
   const auto [offset, size] = places_.at(image);
   to.resize(size);
-  for (std::size_t got = 0; got < size;) {
-    const ssize_t n = ::pread(copy_.get(), to.data() + got, size - got, static_cast<off_t>(offset + got));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return text("cannot be read from its copy: ", n < 0 ? std::strerror(errno) : "it has become shorter");
-    got += static_cast<std::size_t>(n);
-  }
-  return {};
+  const ssize_t got = read_at(copy_, offset, std::as_writable_bytes(std::span{to}));
+  if (got == static_cast<ssize_t>(size)) return {};
+  return text("cannot be read from its copy: ", got < 0 ? std::strerror(errno) : "it has become shorter");
 }
 
 }  // namespace troupe

@@ -9,6 +9,7 @@
 #include <limits>
 #include <utility>
 
+#include "runtime/base/detail/read_at.hpp"
 #include "runtime/base/error.hpp"
 
 namespace troupe::detail {
@@ -37,15 +38,9 @@ FileInput::FileInput(std::string name, const char* cure) : name_(std::move(name)
 }
 
 std::size_t FileInput::read(std::uint64_t offset, std::span<std::uint8_t> out) {
-  std::size_t got = 0;
-  while (got < out.size()) {
-    const ssize_t n = ::pread(fd_.get(), out.data() + got, out.size() - got, static_cast<off_t>(offset + got));
-    if (n < 0 && errno == EINTR) continue;
-    TROUPE_CHECK_ERRNO(n >= 0, Code::environment, name_, ": cannot be read at byte ", offset + got);
-    if (n == 0) break;
-    got += static_cast<std::size_t>(n);
-  }
-  return got;
+  const ssize_t got = read_at(fd_, offset, std::as_writable_bytes(out));
+  TROUPE_CHECK_ERRNO(got >= 0, Code::environment, name_, ": cannot be read from byte ", offset, " on");
+  return static_cast<std::size_t>(got);
 }
 
 std::string read_whole(const std::string& file, std::uint64_t most_bytes, const char* cure) {

@@ -193,12 +193,8 @@ DataSet read_voc(const std::string& folder, const DataOptions& options) {
   AnnotatedImages train = read_annotations(folder, lists->train, options);
   AnnotatedImages test = read_annotations(folder, lists->test, options);
   const std::vector<std::string> classes = classes_of(train, options, lists->train);
-  DataSet set;
-  set.train = std::make_unique<EncodedImages>(boxed_images(std::move(train), classes, options),
-                                              detail::image_options(options, true));
-  set.test = std::make_unique<EncodedImages>(boxed_images(std::move(test), classes, options),
-                                             detail::image_options(options, false));
-  return set;
+  EncodedImageSet images = boxed_images(std::move(train), classes, options);  // first, since its errors are told first
+  return detail::encoded_set(std::move(images), boxed_images(std::move(test), classes, options), options);
 }
 
 }  // namespace
@@ -210,9 +206,7 @@ VocAnnotation parse_voc_annotation(std::string_view text_, const std::string& na
 std::vector<std::string> parse_voc_list(std::string_view text_, const std::string& name) {
   std::vector<std::string> images;
   for (std::uint64_t line = 1; !text_.empty(); ++line) {
-    const std::size_t end = text_.find('\n');
-    const std::string_view image = trimmed(text_.substr(0, end));
-    text_.remove_prefix(end == std::string_view::npos ? text_.size() : end + 1);
+    const std::string_view image = trimmed(detail::take_line(text_));
     if (image.empty()) continue;
     constexpr std::string_view kForbidden{"/ \t\0", 4};
     TROUPE_CHECK(image.find_first_of(kForbidden) == std::string_view::npos, Code::invalid, name, ':', line,
@@ -232,8 +226,6 @@ const detail::DataFormat detail::kVocFormat{
         "test.txt",
     .cure = {},
     .is_in = [](const std::string& folder) { return is_there((fs::path{folder} / "ImageSets" / "Main").string()); },
-    .look = [](const std::string& folder,
-               const DataOptions& options) { return facts_of_read(read_voc(folder, options)); },
     .read = read_voc};
 
 }  // namespace troupe

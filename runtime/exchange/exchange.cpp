@@ -170,9 +170,9 @@ std::vector<std::uint64_t> StepExchange::updates() const {
   return all;
 }
 
-std::vector<PolicyKind> StepExchange::policies() const {
-  std::vector<PolicyKind> all;
-  for (const Exchange* exchange : exchanges_) all.push_back(exchange->policy().kind);
+std::vector<PolicyProgress> StepExchange::policies() const {
+  std::vector<PolicyProgress> all;
+  for (const Exchange* exchange : exchanges_) all.push_back(exchange->policy_progress());
   return all;
 }
 

@@ -73,6 +73,7 @@ class Exchange {
   virtual void hide_average(Stream&) {}
   /// The policy of the step that began last.
   virtual const PolicySettings& policy() const noexcept = 0;
+  virtual PolicyProgress policy_progress() const noexcept { return {policy().kind, {}}; }
   /// Why switch_at would refuse the policy at any step, and what to do; empty: it would not.
   virtual std::string refusal(const PolicySettings&) const { return "this group keeps its policy to the end"; }
   /// From `step` on the group has another policy. Throws Error{invalid} if that step or the one before it has begun, or
@@ -143,7 +144,7 @@ class StepExchange final : public BucketSink {
   const PolicySettings& policy() const noexcept { return exchanges_[reporting_]->policy(); }
   /// For each group.
   std::vector<std::uint64_t> updates() const;
-  std::vector<PolicyKind> policies() const;
+  std::vector<PolicyProgress> policies() const;
   std::string refusal(const PolicySettings& policy) const;
   void switch_at(Step step, const PolicySettings& policy);
   /// What an evaluation reads: the common weights, or their average where the rule keeps one; and back.

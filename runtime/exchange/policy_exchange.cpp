@@ -201,6 +201,7 @@ class PolicyExchange final : public Exchange {
   }
 
   const PolicySettings& policy() const noexcept override { return parts_.policy->policy(); }
+  PolicyProgress policy_progress() const noexcept override { return parts_.policy->progress(); }
 
   std::string refusal(const PolicySettings& wished) const override {
     const PolicySettings policy = of_group(wished);

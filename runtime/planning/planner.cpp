@@ -703,6 +703,23 @@ void check_f16(const Plan& plan, const PlanInputs& inputs) {
                            "; write \"bf16\" or \"f32\", or give every rank a GPU (placement.device = \"cuda\")"));
 }
 
+/// A batch norm whose batches have a single value for each channel: its variance is 0, every output is the bias, and no
+/// gradient passes. PyTorch refuses such a batch too.
+void check_norms(const Plan& plan, const Graph& graph) {
+  std::uint64_t least = plan.batch;
+  for (const BatchChange& change : plan.batches) least = std::min<std::uint64_t>(least, change.rows);
+  for (std::size_t l = 0; l < graph.layers().size(); ++l) {
+    const auto* const norm = std::get_if<BatchNorm>(&graph.layers()[l].operation);
+    if (norm == nullptr) continue;
+    const Shape& shape = graph.output_of(l);
+    const std::uint64_t values =
+        least * (norm->synchronized ? plan.world_size() : 1) * shape.count_elements() / shape.extents.back();
+    TROUPE_CHECK(values != 1, Code::invalid, graph.layers()[l].name, ": a batch_norm of ", shape.to_string(),
+                 " has one value for each channel in a batch of one sample, and its output does not depend on that "
+                 "value: set data.batch to 2 or more, or write layer_norm");
+  }
+}
+
 /// With several ranks no layer that waits for all of them is computed again.
 void check_recomputed(const Graph& graph, std::size_t ranks) {
   if (ranks < 2) return;
@@ -779,6 +796,7 @@ Plan make_plan(const Settings& settings, const Graph& graph, const PlanInputs& i
   choose_loaders(plan, settings);
   const Layout layout = layout_of(settings, graph);
   add_groups(plan, settings, graph, layout);
+  check_norms(plan, graph);
   check_recomputed(graph, plan.world_size());
   if (plan.world_size() > 1) plan.gathered_bytes = gathered_bytes(graph);
   TROUPE_CHECK(plan.gathered_bytes == 0 || !needs_of(plan).hosted, Code::invalid,

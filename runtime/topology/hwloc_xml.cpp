@@ -5,6 +5,7 @@
 #include <sstream>
 #include <unordered_map>
 
+#include "runtime/base/detail/with_context.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/words.hpp"
 #include "runtime/topology/detail/bounds.hpp"
@@ -544,13 +545,11 @@ Machine read_root(const pugi::xml_node& topology) {
 Machine machine_from_hwloc_xml(std::string_view text, std::string_view source) {
   pugi::xml_document document;
   detail::parse_xml(document, text, source);
-  try {
+  return with_context(source, [&] {
     Machine machine = read_root(document.child("topology"));
     check(machine, "what it describes");
     return machine;
-  } catch (const Error& error) {
-    fail(error.code(), troupe::text(source, ": ", error.what()));
-  }
+  });
 }
 
 std::string to_hwloc_xml(const Machine& machine) {

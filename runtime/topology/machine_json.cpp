@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "runtime/base/detail/json.hpp"
+#include "runtime/base/detail/with_context.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/topology/detail/bounds.hpp"
 #include "runtime/topology/detail/details.hpp"
@@ -216,7 +217,21 @@ class Reader {
 
 }  // namespace
 
-void check_json_depth(std::string_view text, std::string_view source) {
+std::string to_json(const Machine& machine, int indent) {
+  ordered_json out;
+  out["schema"] = kJsonSchema;
+  out["version"] = kJsonVersion;
+  const Counts counts = count(machine);
+  for (const auto& [name, member] : kCounts) out["counts"][name] = counts.*member;
+  Writer<Machine> writer{out, machine};
+  fields(writer, Of<Machine>{});
+  return json_text(out, indent) + '\n';
+}
+
+namespace {
+
+/// Limits the depth of brackets, so that a parser's stack stays small.
+void check_depth(std::string_view text, std::string_view source) {
   std::size_t depth = 0;
   bool quoted = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -236,63 +251,73 @@ void check_json_depth(std::string_view text, std::string_view source) {
   }
 }
 
-std::string to_json(const Machine& machine, int indent) {
-  ordered_json out;
-  out["schema"] = kJsonSchema;
-  out["version"] = kJsonVersion;
-  const Counts counts = count(machine);
-  out["counts"] = {{"packages", counts.packages},
-                   {"numa", counts.numa},
-                   {"cores", counts.cores},
-                   {"pus", counts.pus},
-                   {"gpu_pci", counts.gpu_pci},
-                   {"nic_pci", counts.nic_pci},
-                   {"nvlink_or_xgmi", counts.nvlink_or_xgmi}};
-  Writer<Machine> writer{out, machine};
-  fields(writer, Of<Machine>{});
-  return json_text(out, indent) + '\n';
-}
-
-namespace {
-
-ordered_json parsed(std::string_view text, std::string_view source) {
-  TROUPE_CHECK(text.size() <= detail::kMostBytes, Code::invalid, source, " has ", text.size(), " bytes; at most ",
-               detail::kMostBytes, " are read");
-  check_json_depth(text, source);
+ordered_json parsed(std::string_view text, std::string_view source, std::size_t most_bytes = detail::kMostBytes) {
+  TROUPE_CHECK(text.size() <= most_bytes, Code::invalid, source, " has ", text.size(), " bytes; at most ", most_bytes,
+               " are read");
+  check_depth(text, source);
   ordered_json json = json_from(text);
   TROUPE_CHECK(!json.is_discarded(), Code::invalid, source, ": no JSON, or not all of it");
   return json;
 }
 
-template <class X>
-X read_fields(const ordered_json& json, std::string_view source) {
-  X value;
-  Taken taken;
-  try {
-    Reader<X> reader{json, "", taken, value};
-    fields(reader, Of<X>{});
-  } catch (const Error& error) {
-    fail(error.code(), text(source, ": ", error.what()));
-  }
-  return value;
+bool has(const ordered_json& json, std::string_view name, const ordered_json& value) {
+  return json.is_object() && json.contains(name) && json[name] == value;
 }
 
-}  // namespace
+template <class X>
+X read_fields(const ordered_json& json, std::string_view source) {
+  return with_context(source, [&] {
+    X value;
+    Taken taken;
+    Reader<X> reader{json, "", taken, value};
+    fields(reader, Of<X>{});
+    return value;
+  });
+}
 
-Machine machine_from_json(std::string_view text, std::string_view source) {
-  const ordered_json json = parsed(text, source);
-  const auto is = [&](const char* name, const ordered_json& value) {
-    return json.is_object() && json.contains(name) && json[name] == value;
-  };
-  TROUPE_CHECK(is("schema", kJsonSchema), Code::invalid, source,
+Machine machine_of(const ordered_json& json, std::string_view source) {
+  TROUPE_CHECK(has(json, "schema", kJsonSchema), Code::invalid, source,
                ": this JSON is not a topology (its \"schema\" is not \"", kJsonSchema, "\")");
-  TROUPE_CHECK(is("version", kJsonVersion), Code::invalid, source, ": this topology was written in another version of ",
-               kJsonSchema, "; this build reads version ", kJsonVersion);
+  TROUPE_CHECK(has(json, "version", kJsonVersion), Code::invalid, source,
+               ": this topology was written in another version of ", kJsonSchema, "; this build reads version ",
+               kJsonVersion);
   Machine machine = read_fields<Machine>(json, source);
   TROUPE_CHECK(machine.parts.size() <= detail::kMostParts, Code::invalid, source, ": more than ", detail::kMostParts,
                " parts");
   check(machine, source);
   return machine;
+}
+
+/// One of the machines of a cluster.
+MachineCount counted_machine(const ordered_json& json, std::string_view source) {
+  const bool is_counted = json.is_object() && json.contains("machine") && json.contains("source") &&
+                          json["source"].is_string() && json.contains("count") && json["count"].is_number_unsigned() &&
+                          json["count"].get<std::uint64_t>() >= 1 &&
+                          json["count"].get<std::uint64_t>() <= kMostMachines;
+  TROUPE_CHECK(is_counted, Code::invalid, source, ": a machine has no count or no source");
+  MachineCount counted{.source = json["source"].get<std::string>(), .count = json["count"].get<std::uint32_t>()};
+  counted.machine = machine_of(json["machine"], text(source, ", ", counted.source));
+  return counted;
+}
+
+}  // namespace
+
+Machine machine_from_json(std::string_view text, std::string_view source) {
+  return machine_of(parsed(text, source), source);
+}
+
+std::vector<MachineCount> machines_from_json(std::string_view text, std::string_view source) {
+  const ordered_json json = parsed(text, source, detail::kMostClusterBytes);
+  std::vector<MachineCount> machines;
+  if (!has(json, "schema", "troupe.cluster")) {
+    machines.push_back({std::string{source}, 1, machine_of(json, source)});
+    return machines;
+  }
+  const bool is_known = has(json, "version", 1) && json.contains("machines") && json["machines"].is_array();
+  TROUPE_CHECK(is_known && !json["machines"].empty(), Code::invalid, source,
+               ": there are no machines of version 1 of troupe.cluster");
+  for (const ordered_json& each : json["machines"]) machines.push_back(counted_machine(each, source));
+  return machines;
 }
 
 std::string detail::details_json(const Machine& whole, const Machine& seen) {

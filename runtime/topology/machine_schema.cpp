@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <type_traits>
 
+#include "runtime/base/detail/json.hpp"
 #include "runtime/topology/detail/machine_fields.hpp"
 #include "runtime/topology/machine_json.hpp"
 
@@ -77,7 +78,7 @@ ordered_json Schemas::schema_of(Kind<T>) {
 
 std::string json_schema() {
   ordered_json counts{{"type", "object"}, {"properties", ordered_json::object()}, {"additionalProperties", false}};
-  for (const char* const name : {"packages", "numa", "cores", "pus", "gpu_pci", "nic_pci", "nvlink_or_xgmi"}) {
+  for (const auto& [name, member] : kCounts) {
     counts["properties"][name] = {{"type", "integer"}, {"minimum", 0}};
     counts["required"].push_back(name);
   }
@@ -91,7 +92,7 @@ std::string json_schema() {
   SchemaFields of_machine{properties};
   fields(of_machine, Of<Machine>{});
   properties["measurements"] = {{"type", "object"}};  // of `rttopo bench`, where there are some
-  return out.dump(1) + '\n';
+  return json_text(out, 1) + '\n';
 }
 
 }  // namespace troupe::topology

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "runtime/base/detail/json.hpp"
+#include "runtime/base/detail/with_context.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/user_cache.hpp"
 #include "runtime/topology/reading.hpp"
@@ -171,11 +172,7 @@ Measurements measurements_from_json(std::string_view text, std::string_view sour
   TROUPE_CHECK(is("version", kMeasurementsVersion), Code::invalid, source, ": written in another version of ",
                kMeasurementsSchema, "; this build reads version ", kMeasurementsVersion, ": run `rttopo bench` again");
   Measurements measurements;
-  try {
-    each_field(FieldReader{json, ""}, measurements);
-  } catch (const Error& error) {
-    fail(error.code(), troupe::text(source, ": ", error.what()));
-  }
+  with_context(source, [&] { each_field(FieldReader{json, ""}, measurements); });
   check_counts(measurements, source);
   return measurements;
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "runtime/base/detail/with_context.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/topology/detail/bounds.hpp"
 #include "runtime/topology/detail/xml.hpp"
@@ -366,13 +367,11 @@ Machine machine_from_nccl_xml(std::string_view text, std::string_view source) {
   detail::parse_xml(document, text, source);
   const pugi::xml_node system = document.child("system");
   TROUPE_CHECK(system, Code::invalid, source, ": this XML has no <system>, so it is not a topology of NCCL");
-  try {
+  return with_context(source, [&] {
     Machine machine = NcclReader{}.read(system);
     check(machine, "what it describes");
     return machine;
-  } catch (const Error& error) {
-    fail(error.code(), troupe::text(source, ": ", error.what()));
-  }
+  });
 }
 
 std::string to_nccl_xml(const Machine& machine) { return NcclWriter{machine}.write(); }
@@ -382,13 +381,11 @@ std::vector<NcclGraph> graphs_from_nccl_xml(std::string_view text, std::string_v
   detail::parse_xml(document, text, source);
   const pugi::xml_node graphs = document.child("graphs");
   TROUPE_CHECK(graphs, Code::invalid, source, ": this XML has no <graphs>");
-  try {
+  return with_context(source, [&] {
     std::vector<NcclGraph> all;
     for (const auto& graph : graphs.children("graph")) all.push_back(read_graph(graph));
     return all;
-  } catch (const Error& error) {
-    fail(error.code(), troupe::text(source, ": ", error.what()));
-  }
+  });
 }
 
 }  // namespace troupe::topology

@@ -889,5 +889,24 @@ TEST(DeviceActor, SavesWhenABlockEndsAndNotInIt) {
   EXPECT_THAT(w.saved, ElementsAre(Pair(8, 1), Pair(17, 2), Pair(23, 3)));
 }
 
+TEST(DeviceActor, SavesWhenABlockEndsWhereSumsAreOfThisRankToo) {
+  World w{steps_without_evaluation(14), SavePlan{.every_steps = 4}, /*sums_are_common=*/false};
+  w.exchange.common = false;
+  w.exchange.consistent_every = 3;
+  w.begin();
+  train(w, 0, 14);
+  EXPECT_THAT(w.saved, ElementsAre(Pair(5, 1), Pair(8, 2), Pair(11, 3), Pair(13, 4)));
+}
+
+TEST(DeviceActor, NeedsEqualWeightsOfAllGroupsAfterEachStepFromADueSaveToTheEndOfTheBlock) {
+  World w{steps_without_evaluation(24), SavePlan{.every_steps = 10}};
+  w.exchange.consistent_every = 6;
+  w.begin();
+  train(w, 0, 18);
+  for (std::uint64_t k = 0; k < 18; ++k)
+    EXPECT_EQ(w.exchange.facts.at(k).consistent, k == 9 || k == 10 || k == 11) << k;
+  EXPECT_THAT(w.saved, ElementsAre(Pair(11, 1)));
+}
+
 }  // namespace
 }  // namespace troupe

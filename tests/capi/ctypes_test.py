@@ -4,10 +4,11 @@ import ctypes
 import json
 import os
 import signal
-import struct
 import sys
 import tempfile
 import unittest
+
+from small_data import SAMPLES, SIDE, write_data
 
 try:
     import numpy
@@ -15,7 +16,6 @@ except ImportError:
     numpy = None
 
 LIBRARY = sys.argv.pop(1)
-SAMPLES, SIDE = 60, 4
 
 
 class Device(ctypes.Structure):
@@ -159,17 +159,6 @@ class Session:
 
     def free(self):
         troupe.troupe_free(self.pointer)
-
-
-def write_data(folder):
-    os.mkdir(os.path.join(folder, "data"))
-    for name in ("train", "t10k"):
-        with open(os.path.join(folder, "data", name + "-images-idx3-ubyte"), "wb") as file:
-            file.write(struct.pack(">IIII", 0x803, SAMPLES, SIDE, SIDE))
-            file.write(bytes(i // (SIDE * SIDE) for i in range(SAMPLES * SIDE * SIDE)))
-        with open(os.path.join(folder, "data", name + "-labels-idx1-ubyte"), "wb") as file:
-            file.write(struct.pack(">II", 0x801, SAMPLES))
-            file.write(bytes(i % 10 for i in range(SAMPLES)))
 
 
 class CFunctions(unittest.TestCase):

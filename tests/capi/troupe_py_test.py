@@ -8,11 +8,12 @@ import os
 import pathlib
 import select
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
 import unittest
+
+from small_data import SAMPLES, SIDE, write_data
 
 try:
     import numpy
@@ -23,19 +24,6 @@ except ImportError:
 MODULE_FOLDER, LOOP, RTRUN = sys.argv.pop(1), sys.argv.pop(1), sys.argv.pop(1)
 sys.path.insert(0, MODULE_FOLDER)
 import troupe  # noqa: E402
-
-SAMPLES, SIDE = 60, 4
-
-
-def write_data(folder):
-    os.mkdir(os.path.join(folder, "data"))
-    for name in ("train", "t10k"):
-        with open(os.path.join(folder, "data", name + "-images-idx3-ubyte"), "wb") as file:
-            file.write(struct.pack(">IIII", 0x803, SAMPLES, SIDE, SIDE))
-            file.write(bytes(i // (SIDE * SIDE) for i in range(SAMPLES * SIDE * SIDE)))
-        with open(os.path.join(folder, "data", name + "-labels-idx1-ubyte"), "wb") as file:
-            file.write(struct.pack(">II", 0x801, SAMPLES))
-            file.write(bytes(i % 10 for i in range(SAMPLES)))
 
 
 class Module(unittest.TestCase):

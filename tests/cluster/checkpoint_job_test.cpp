@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -499,23 +500,29 @@ TEST_F(CheckpointedJob, DoesNotSaveWeightsThatAreNotFiniteAndEndsWithAnErrorWher
 }
 
 TEST_F(CheckpointedJob, RefusesASecondJobInTheSameFoldersAndNamesTheFirst) {
-  const fs::path other = folder_.path() / "tmp" / "run";
   Program first(job(2, {steps(1'000'000), every(20)}));
   ASSERT_TRUE(becomes_true([this] { return !store().list().empty(); }, 30s)) << first.err();
-  // One process fewer or more, in the same report folder or with the same checkpoints only.
+  // One process fewer or as many, in the same report folder or with the same checkpoints only. Each waits for the first
+  // job a while, so all of them at once.
+  std::deque<Program> same, saves;
   for (const std::uint32_t ranks : {1U, 2U}) {
-    Program same(job(ranks, {steps(20), every(10)}));
-    EXPECT_EQ(same.wait(30s), 3) << same.err();
-    EXPECT_THAT(same.err(), HasSubstr("run: another job writes into this folder: process "));
-    EXPECT_THAT(same.err(), HasSubstr("app.toml, since 20"));
-    EXPECT_THAT(same.err(), HasSubstr("set report.dir to a folder of its own"));
-    Program saves(job(ranks, {steps(20), every(10), "report.dir=\"tmp/run\"", "checkpoint.dir=\"run/checkpoints\""}));
-    EXPECT_EQ(saves.wait(30s), 3) << saves.err();
-    EXPECT_THAT(saves.err(), HasSubstr("run/checkpoints: another job writes into this folder: process "));
-    EXPECT_THAT(saves.err(), HasSubstr(", run "));
-    EXPECT_THAT(saves.err(), HasSubstr("set checkpoint.dir to a folder of its own"));
+    same.emplace_back(job(ranks, {steps(20), every(10)}));
+    saves.emplace_back(job(ranks, {steps(20), every(10), "report.dir=\"tmp/" + std::to_string(ranks) + "\"",
+                                   "checkpoint.dir=\"run/checkpoints\""}));
   }
-  fs::remove_all(other);
+  for (Program& refused : same) {
+    EXPECT_EQ(refused.wait(60s), 3) << refused.err();
+    EXPECT_THAT(refused.err(), HasSubstr("run: another job writes into this folder: process "));
+    EXPECT_THAT(refused.err(), HasSubstr("app.toml, since 20"));
+    EXPECT_THAT(refused.err(), HasSubstr("set report.dir to a folder of its own"));
+  }
+  for (Program& refused : saves) {
+    EXPECT_EQ(refused.wait(60s), 3) << refused.err();
+    EXPECT_THAT(refused.err(), HasSubstr("run/checkpoints: another job writes into this folder: process "));
+    EXPECT_THAT(refused.err(), HasSubstr(", run "));
+    EXPECT_THAT(refused.err(), HasSubstr("set checkpoint.dir to a folder of its own"));
+  }
+  fs::remove_all(folder_.path() / "tmp");
   first.signal(SIGKILL);
   first.wait(10s);
   // A killed job does not block the folder.

@@ -108,6 +108,30 @@ class CudaJob : public ClusterTest {
     return out;
   }
 
+  /// Ends a run that trains until somebody ends it.
+  static void expect_end_by_ctrl_c(const ProgramStart& start) {
+    Program rtrun{start};
+    ASSERT_TRUE(rtrun.wait_until(trains, 60s)) << rtrun.out() << rtrun.err();
+    rtrun.signal(SIGINT);
+    EXPECT_EQ(rtrun.wait(20s), 130) << rtrun.err();
+    EXPECT_THAT(rtrun.err(), ::testing::Not(::testing::HasSubstr("cuda stand-in")));
+    EXPECT_THAT(rtrun.err(), ::testing::Not(::testing::HasSubstr("error")));
+  }
+  /// Makes two new views of such a run, and stops it.
+  void expect_new_views(const ProgramStart& start) {
+    Program rtrun{start};
+    ASSERT_TRUE(rtrun.wait_until(trains, 60s)) << rtrun.out() << rtrun.err();
+    for (const char* const request : {"rebuild", "rebuild", "stop"}) {
+      ProgramStart ask = folder_.rtrun();
+      ask.arguments = {RTRUN_PROGRAM, "control", "run", request};
+      Program control{ask};
+      EXPECT_EQ(control.wait(30s), 0) << control.err();
+    }
+    EXPECT_EQ(rtrun.wait(20s), 0) << rtrun.err();
+    EXPECT_THAT(rtrun.err(), ::testing::HasSubstr("in a new view (number 3)"));
+    EXPECT_THAT(rtrun.err(), ::testing::Not(::testing::HasSubstr("cuda stand-in")));
+  }
+
   /// Kills each of the two ranks of such a run, which trains until somebody ends it.
   void expect_end_within_4_seconds_of_a_kill(const ProgramStart& start) {
     for (const std::size_t victim : {0U, 1U}) {

@@ -158,26 +158,11 @@ TEST_F(CudaJob, EndsInOneLineWithTheReasonAndWhatToDoWhenAGpuFails) {
 }
 
 TEST_F(CudaJob, Ends130AfterCtrlC) {
-  Program rtrun{job(2, 2, on("cuda", {"train.epochs=100000", "data.batch=20", "evaluate.every_epochs=0"}))};
-  ASSERT_TRUE(rtrun.wait_until(trains, 60s)) << rtrun.out() << rtrun.err();
-  rtrun.signal(SIGINT);
-  EXPECT_EQ(rtrun.wait(20s), 130) << rtrun.err();
-  EXPECT_THAT(rtrun.err(), Not(HasSubstr("cuda stand-in")));
-  EXPECT_THAT(rtrun.err(), Not(HasSubstr("error")));
+  expect_end_by_ctrl_c(job(2, 2, on("cuda", {"train.epochs=100000", "data.batch=20", "evaluate.every_epochs=0"})));
 }
 
 TEST_F(CudaJob, GoesOnInNewViews) {
-  Program rtrun{job(2, 2, on("cuda", {"train.epochs=100000", "data.batch=20", "evaluate.every_epochs=0", kOwn}))};
-  ASSERT_TRUE(rtrun.wait_until(trains, 60s)) << rtrun.out() << rtrun.err();
-  for (const char* const request : {"rebuild", "rebuild", "stop"}) {
-    ProgramStart start = folder_.rtrun();
-    start.arguments = {RTRUN_PROGRAM, "control", "run", request};
-    Program control{start};
-    EXPECT_EQ(control.wait(30s), 0) << control.err();
-  }
-  EXPECT_EQ(rtrun.wait(20s), 0) << rtrun.err();
-  EXPECT_THAT(rtrun.err(), HasSubstr("in a new view (number 3)"));
-  EXPECT_THAT(rtrun.err(), Not(HasSubstr("cuda stand-in")));
+  expect_new_views(job(2, 2, on("cuda", {"train.epochs=100000", "data.batch=20", "evaluate.every_epochs=0", kOwn})));
 }
 
 TEST_F(CudaJob, TakesAGpuWhereThereIsOneAndTheCpuOtherwise) {

@@ -106,6 +106,18 @@ TEST_F(Environment, WithAFullDiskBehindStdoutFailsWhereTheOutputIsTheResult) {
   EXPECT_THAT(expect_end(start, 3), HasSubstr("stdout could not be written"));
 }
 
+TEST_F(Environment, WithAFullDiskBehindStdoutTrainsAndFailsAtTheEnd) {
+  for (const char* ranks : {"cluster.nodes=\"local:1\"", "cluster.nodes=\"local:2\""}) {
+    ProgramStart start = folder_.rtrun(short_run({ranks}));
+    start.arguments.emplace_back("--json");
+    start.run_by({"sh", "-c", "exec \"$@\" >/dev/full", "sh"});
+    const std::string said = expect_end(start, 3);
+    EXPECT_THAT(said, HasSubstr("stdout cannot be written; training continues"));
+    EXPECT_THAT(said, HasSubstr("stdout could not be written"));
+    EXPECT_TRUE(std::filesystem::exists(folder_.path() / "run/log"));
+  }
+}
+
 TEST_F(Environment, WithALowSoftLimitOfFilesRaisesIt) {
   expect_end(behind("ulimit -S -n 30", folder_.rtrun(short_run())), 0);
 }

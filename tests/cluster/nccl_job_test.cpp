@@ -377,28 +377,9 @@ TEST_F(NcclJob, EndsWithTheReasonAndAWayOutWhenNcclCannotConnect) {
   EXPECT_THAT(rtrun.err(), Not(HasSubstr("cuda stand-in")));
 }
 
-TEST_F(NcclJob, GoesOnInNewViews) {
-  Program rtrun{job(2, 2, on("cuda", endless()))};
-  ASSERT_TRUE(rtrun.wait_until(trains, 60s)) << rtrun.out() << rtrun.err();
-  for (const char* const request : {"rebuild", "rebuild", "stop"}) {
-    ProgramStart start = folder_.rtrun();
-    start.arguments = {RTRUN_PROGRAM, "control", "run", request};
-    Program control{start};
-    EXPECT_EQ(control.wait(30s), 0) << control.err();
-  }
-  EXPECT_EQ(rtrun.wait(20s), 0) << rtrun.err();
-  EXPECT_THAT(rtrun.err(), HasSubstr("in a new view (number 3)"));
-  EXPECT_THAT(rtrun.err(), Not(HasSubstr("cuda stand-in")));
-}
+TEST_F(NcclJob, GoesOnInNewViews) { expect_new_views(job(2, 2, on("cuda", endless()))); }
 
-TEST_F(NcclJob, Ends130AfterCtrlC) {
-  Program rtrun{job(2, 2, on("cuda", endless()))};
-  ASSERT_TRUE(rtrun.wait_until(trains, 60s)) << rtrun.out() << rtrun.err();
-  rtrun.signal(SIGINT);
-  EXPECT_EQ(rtrun.wait(20s), 130) << rtrun.err();
-  EXPECT_THAT(rtrun.err(), Not(HasSubstr("cuda stand-in")));
-  EXPECT_THAT(rtrun.err(), Not(HasSubstr("error")));
-}
+TEST_F(NcclJob, Ends130AfterCtrlC) { expect_end_by_ctrl_c(job(2, 2, on("cuda", endless()))); }
 
 /// Also where GPUs do not reach each other's memory, which NCCL does not need.
 TEST_F(NcclJob, IsWhatJobsAreWithoutASettingIfEachRankHasAGpu) {

@@ -47,6 +47,9 @@ const std::vector<Case> kCases{
                                 "update.switch=[{ at_step = 12, policy = \"diloco\", every_steps = 4 }, "
                                 "{ at_step = 20, policy = \"sync\" }, "
                                 "{ at_step = 32, policy = \"block_momentum\", block_samples = 480 }]"})},
+    {"switch_of_settings", with(kMomentum, {"update.policy=block_momentum", "update.block_samples=480",
+                                            "update.switch=[{ at_step = 12, policy = \"block_momentum\", "
+                                            "block_samples = 360 }]"})},
     {"averaged", with(kAdam, {"optimizer.ema_decay=0.9"}), true},
     {"averaged_behind", with(kAdam, {"optimizer.ema_decay=0.9", "update.policy=double_buffered"}), true},
 };

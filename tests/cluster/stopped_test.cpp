@@ -95,6 +95,21 @@ TEST_F(EarlySignals, AReportIsGivenLater) {
   EXPECT_NE(rtrun.err().find("no step is running"), std::string::npos) << rtrun.err();
 }
 
+TEST_F(EarlySignals, AReportIsNotAskedOfAProgramOnAnotherHost) {
+  const std::filesystem::path shell = folder_.path() / "data/shell";
+  std::ofstream{shell} << "#!/usr/bin/env python3\n"
+                          "import os, signal, sys\n"
+                          "signal.pthread_sigmask(signal.SIG_SETMASK, [])  # as on another host\n"
+                          "early = 'exec env LD_PRELOAD=" RAISES_EARLY
+                          " ASAN_OPTIONS=verify_asan_link_order=0 TROUPE_TEST_RAISE=10 '\n"
+                          "os.execvp('sh', ['sh', '-c', sys.argv[2].replace('exec env ', early, 1)])\n";
+  std::filesystem::permissions(shell, std::filesystem::perms::owner_all);
+  Program rtrun{folder_.rtrun({"--set", "cluster.nodes=[\"127.1\"]", "--set", "cluster.remote_shell=data/shell", "--",
+                               "grep", "^SigBlk", "/proc/self/status"})};
+  EXPECT_EQ(rtrun.wait(60s), 0) << rtrun.err();
+  EXPECT_EQ(rtrun.out(), "SigBlk:\t0000000000000000\n") << rtrun.err();
+}
+
 TEST_F(EarlySignals, AHangUpEndsIt) {
   ::signal(SIGHUP, SIG_DFL);  // rtrun lets it be ignored where it was, as under nohup
   Program rtrun{with(SIGHUP, JobFolder::endless())};

@@ -196,6 +196,24 @@ inline std::string content_of(const fs::path& file) {
   return read.str();
 }
 
+/// A step whose stream fails while it waits leaves the gradients of the step before: another rank may be reading them
+/// still, and that is what the wait was for.
+inline void expect_gradients_as_before_a_failure(const Graph& graph) {
+  Trial trial{{}, graph};
+  const auto arena = Arena::create(arena_id(Peer{1}, 1), 1 << 12);
+  trial.space().map(arena);
+  trial.device().prepare(std::array{arena->id()});
+  trial.step(1);
+  ASSERT_TRUE(trial.end().ok());
+  const std::vector<float> before = trial.gradients();
+  const TimelineId line = arena->make_timeline();
+  trial.stream().wait({line, 1});
+  trial.step(2);
+  trial.space().timeline(line).poison({Code::peer_lost, "a peer has ended"});
+  EXPECT_EQ(trial.end().code(), Code::peer_lost);
+  EXPECT_EQ(trial.gradients(), before);
+}
+
 /// Of what cuDNN can compute, all by it, or all by kernels of ours.
 inline CudaDeviceOptions by_library() { return {.products = "own", .convolutions = "cudnn"}; }
 inline CudaDeviceOptions by_kernels() { return {.products = "own", .convolutions = "own"}; }

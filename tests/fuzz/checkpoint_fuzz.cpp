@@ -123,58 +123,48 @@ bool survives(std::size_t bytes, Parse parse) {
   return read;
 }
 
-TEST(CheckpointFuzz, HeadersAreReadOrRefusedInMemoryThatTheirBytesBound) {
-  const std::uint32_t seed = testing::chosen_seed();
-  Mutator mutator{seed};
-  const testing::FuzzTime time{std::chrono::seconds{1}};
+/// Calls `try_one`, which returns whether something was read, until some were read and some refused.
+template <class TryOne>
+void read_and_refuse(std::chrono::milliseconds span, TryOne try_one) {
+  const testing::FuzzTime time{span};
   std::uint64_t read = 0, refused = 0;
-  while (time.goes_on(read > 0 && refused > 0)) {
-    const std::vector<std::byte> bytes = mutator.header();
-    const std::uint64_t file_bytes = mutator.file_bytes(bytes.size());
-    (survives(bytes.size(), [&] { parse_safetensors(bytes, file_bytes, "f"); }) ? read : refused) += 1;
-  }
+  while (time.goes_on(read > 0 && refused > 0)) (try_one() ? read : refused) += 1;
   std::cout << read << " read, " << refused << " refused\n";
   EXPECT_GT(read, 0u);
   EXPECT_GT(refused, 0u);
+}
+
+TEST(CheckpointFuzz, HeadersAreReadOrRefusedInMemoryThatTheirBytesBound) {
+  Mutator mutator{testing::chosen_seed()};
+  read_and_refuse(std::chrono::seconds{1}, [&] {
+    const std::vector<std::byte> bytes = mutator.header();
+    const std::uint64_t file_bytes = mutator.file_bytes(bytes.size());
+    return survives(bytes.size(), [&] { parse_safetensors(bytes, file_bytes, "f"); });
+  });
 }
 
 TEST(CheckpointFuzz, ManifestsAreReadOrRefusedAsWrittenOnes) {
   Mutator mutator{testing::chosen_seed()};
-  const testing::FuzzTime time{std::chrono::seconds{1}};
-  std::uint64_t read = 0, refused = 0;
-  while (time.goes_on(read > 0 && refused > 0)) {
+  read_and_refuse(std::chrono::seconds{1}, [&] {
     const std::string text = mutator.manifest();
-    (survives(text.size(), [&] { parse_manifest(text, "m"); }) ? read : refused) += 1;
-  }
-  std::cout << read << " read, " << refused << " refused\n";
-  EXPECT_GT(read, 0u);
-  EXPECT_GT(refused, 0u);
+    return survives(text.size(), [&] { parse_manifest(text, "m"); });
+  });
 }
 
 TEST(CheckpointFuzz, TheTextOfAGraphIsReadOrRefused) {
   Mutator mutator{testing::chosen_seed()};
-  const testing::FuzzTime time{std::chrono::seconds{1}};
-  std::uint64_t read = 0, refused = 0;
-  while (time.goes_on(read > 0 && refused > 0)) {
+  read_and_refuse(std::chrono::seconds{1}, [&] {
     const std::string text = mutator.graph();
-    (survives(text.size(), [&] { parse_graph(text); }) ? read : refused) += 1;
-  }
-  std::cout << read << " read, " << refused << " refused\n";
-  EXPECT_GT(read, 0u);
-  EXPECT_GT(refused, 0u);
+    return survives(text.size(), [&] { parse_graph(text); });
+  });
 }
 
 TEST(CheckpointFuzz, AFileThatARankTellsOfIsReadOrRefused) {
   Mutator mutator{testing::chosen_seed()};
-  const testing::FuzzTime time{std::chrono::milliseconds{500}};
-  std::uint64_t read = 0, refused = 0;
-  while (time.goes_on(read > 0 && refused > 0)) {
+  read_and_refuse(std::chrono::milliseconds{500}, [&] {
     const std::string text = mutator.file();
-    (survives(text.size(), [&] { parse_checkpoint_file(text); }) ? read : refused) += 1;
-  }
-  std::cout << read << " read, " << refused << " refused\n";
-  EXPECT_GT(read, 0u);
-  EXPECT_GT(refused, 0u);
+    return survives(text.size(), [&] { parse_checkpoint_file(text); });
+  });
 }
 
 }  // namespace

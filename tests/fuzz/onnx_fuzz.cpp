@@ -1,10 +1,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <random>
+#include <sstream>
 
 #include "runtime/base/clock.hpp"
 #include "runtime/base/error.hpp"
@@ -81,6 +84,115 @@ TEST(OnnxFuzz, EndsWithAModelOrAnErrorAndAllocatesNoMoreThanTheBytesCanHold) {
     // A number takes a byte at least, and 8 in memory, of which a vector that grows has twice as many.
     ASSERT_LE(testing::largest_allocation(), 16 * bytes.size() + kMostComputed)
         << "file " << read + refused << " of seed " << seed;
+  }
+  std::cout << read << " files read, " << refused << " refused\n";
+  EXPECT_GT(read, 0U);
+  EXPECT_GT(refused, 0U);
+}
+
+/// Operations by name; what shapes and numbers are made of comes twice.
+const std::vector<std::string>& operations() {
+  static const std::vector<std::string> all = [] {
+    std::istringstream words{
+        "Add Add Attention AveragePool BatchNormalization Cast Concat ConstantOfShape Conv Div Dropout Equal "
+        "Erf Expand Flatten Gather Gelu Gemm GlobalAveragePool GlobalMaxPool GreaterOrEqual Identity IsNaN "
+        "LayerNormalization MatMul MatMul Max MaxPool Mul Mul Pad Pow Range Reciprocal ReduceMean ReduceMean "
+        "ReduceProd ReduceSum Relu Reshape Reshape Shape Shape Sigmoid Slice Slice Softmax Split Sqrt Squeeze "
+        "Sub Sum Transpose Transpose Trilu Unsqueeze Unsqueeze Where"};
+    return std::vector<std::string>{std::istream_iterator<std::string>{words}, {}};
+  }();
+  return all;
+}
+
+/// Files whose nodes are drawn: each is well formed, and reads what others put out, in ways that no program writes.
+class DrawnFile {
+ public:
+  explicit DrawnFile(std::mt19937& dice) : dice_(dice) {
+    const bool tokens = one_in(4);
+    Shape shape = tokens ? Shape{{4}} : Shape{};
+    for (std::uint32_t i = tokens ? 0 : 1 + dice_() % 3; i > 0; --i) shape.extents.push_back(1 + dice_() % 4);
+    fields_ = {{"x", shape, tokens ? DType::i32 : DType::f32, tokens ? 7U : 0U}, {"label", {}, DType::i32, 2}};
+    std::vector<std::int64_t> dims{one_in(4) ? 1 + dice_() % 3 : 0};
+    dims.insert(dims.end(), shape.extents.begin(), shape.extents.end());
+    if (shape.extents.size() == 3 && one_in(2)) std::rotate(dims.begin() + 1, dims.begin() + 3, dims.end());
+    file_.input("x", dims, tokens ? 7 : 1);
+    for (std::uint32_t i = 2 + dice_() % 6; i > 0; --i) add_numbers(text("c", i));
+    for (std::uint32_t i = 1 + dice_() % 12; i > 0; --i) add_node(text("n", i));
+    file_.output(one_in(8) ? name() : "n1");
+  }
+  std::string bytes() const { return file_.bytes(); }
+  const std::vector<Field>& fields() const noexcept { return fields_; }
+
+ private:
+  bool one_in(std::uint32_t count) { return dice_() % count == 0; }
+  template <class T>
+  T one_of(std::initializer_list<T> all) {
+    return all.begin()[dice_() % all.size()];
+  }
+  std::int64_t small() { return one_of<std::int64_t>({-2, -1, -1, 0, 0, 0, 1, 1, 1, 2, 2, 3, 4, 4}); }
+  std::int64_t whole() {
+    return one_in(24) ? one_of<std::int64_t>({INT64_MIN, INT64_MAX, 1 << 16, std::int64_t{1} << 31}) : small();
+  }
+  std::vector<std::int64_t> wholes() {
+    std::vector<std::int64_t> made(dice_() % 6);
+    std::ranges::generate(made, [&] { return whole(); });
+    return made;
+  }
+  std::string name() {
+    return names_[one_in(2) ? names_.size() - 1 - dice_() % std::min<std::size_t>(3, names_.size())
+                            : dice_() % names_.size()];
+  }
+
+  void add_numbers(const std::string& name) {
+    names_.insert(names_.begin(), name);
+    if (one_in(2)) return void(file_.whole(name, wholes()));
+    std::vector<std::int64_t> dims(dice_() % 5);
+    std::size_t count = 1;
+    for (std::int64_t& dim : dims) count *= static_cast<std::size_t>(dim = one_in(12) ? 0 : 1 + dice_() % 4);
+    std::vector<float> numbers(count);
+    std::ranges::generate(numbers, [&] { return one_of({0.F, 0.5F, 1.F, 2.F, 1e-3F, -1e9F, std::sqrt(2.F), NAN}); });
+    file_.f32(name, dims, numbers);
+  }
+  void add_node(const std::string& output) {
+    std::vector<std::string> inputs(1 + dice_() % 3);
+    std::ranges::generate(inputs, [&] { return one_in(16) ? std::string{} : name(); });
+    std::vector<detail::ProtobufMessage> attributes;
+    for (std::uint32_t i = dice_() % 3; i > 0; --i) attributes.push_back(attribute());
+    file_.node(operations()[dice_() % operations().size()], inputs, output, attributes);
+    names_.push_back(output);
+  }
+  detail::ProtobufMessage attribute() {
+    if (one_in(2))
+      return testing::list(one_of({"axes", "perm", "pads", "strides", "kernel_shape", "starts", "ends", "dilations"}),
+                           wholes());
+    if (one_in(6)) return testing::f32_attribute(one_of({"epsilon", "alpha", "beta", "ratio", "momentum"}), 0.5F);
+    return testing::number(one_of({"axis", "keepdims", "transB", "to", "group", "allowzero", "upper", "q_num_heads",
+                                   "is_causal", "start", "end", "ceil_mode"}),
+                           whole());
+  }
+
+  std::mt19937& dice_;
+  testing::File file_;
+  std::vector<std::string> names_{"x"};
+  std::vector<Field> fields_;
+};
+
+TEST(OnnxFuzz, EndsWithAModelOrAnErrorWhateverNodesRead) {
+  const std::uint32_t seed = testing::chosen_seed();
+  std::mt19937 dice{seed};
+  const testing::FuzzTime time{std::chrono::seconds{1}};
+  std::uint64_t read = 0, refused = 0;
+  while (time.goes_on(read > 0 && refused > 0)) {
+    const DrawnFile file{dice};
+    testing::reset_largest_allocation();
+    try {
+      (void)testing::read_model(file.bytes(), file.fields());
+      ++read;
+    } catch (const Error& error) {
+      ASSERT_TRUE(error.code() == Code::invalid || error.code() == Code::unsupported) << error.what();
+      ++refused;
+    }
+    ASSERT_LE(testing::largest_allocation(), kMostComputed) << "file " << read + refused << " of seed " << seed;
   }
   std::cout << read << " files read, " << refused << " refused\n";
   EXPECT_GT(read, 0U);

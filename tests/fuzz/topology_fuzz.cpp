@@ -28,11 +28,17 @@ namespace {
 
 constexpr std::size_t kLargestBlock = std::size_t{8} << 20;
 
+std::string cluster_of(const std::string& machine) {
+  return R"({"schema": "troupe.cluster", "version": 1, "machines": [{"count": 2, "source": "a", "machine": )" +
+         machine + "}]}";
+}
+
 const std::vector<std::string>& corpus() {
   static const std::vector<std::string> kCorpus{testing::kHwloc2,
                                                 testing::kHwloc1,
                                                 testing::kNccl,
                                                 to_json(testing::two_sockets(), -1),
+                                                cluster_of(to_json(testing::two_sockets(), -1)),
                                                 to_hwloc_xml(testing::two_sockets(true)),
                                                 to_nccl_xml(testing::two_sockets())};
   return kCorpus;
@@ -74,7 +80,8 @@ std::string mutated(std::mt19937& dice) {
 bool read(const std::string& text) {
   Machine machine;
   try {
-    machine = machine_from(text, "fuzz");
+    machine = format_of(text, "fuzz") == Format::json ? machines_from_json(text, "fuzz").front().machine
+                                                      : machine_from(text, "fuzz");
   } catch (const Error& error) {
     EXPECT_TRUE(error.code() == Code::invalid || error.code() == Code::unsupported);
     EXPECT_GT(std::strlen(error.what()), 10u);

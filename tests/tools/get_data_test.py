@@ -6,6 +6,7 @@ import importlib.machinery
 import importlib.util
 import io
 import contextlib
+import fcntl
 import os
 import socket
 import sys
@@ -13,6 +14,7 @@ import tarfile
 import tempfile
 import threading
 import unittest
+import unittest.mock
 from pathlib import Path
 
 TOOL = sys.argv.pop(1)
@@ -136,6 +138,41 @@ class GetData(unittest.TestCase):
             code, said = self.run_tool(server.url)
         self.assertEqual(code, 3, said)
         self.assertIn("inner/one.bin has 1000 bytes, 999 were expected", said)
+
+    def test_does_not_unpack_what_another_get_data_unpacks(self):
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+            member = tarfile.TarInfo("inner/one.bin")
+            member.size = 1000
+            tar.addfile(member, io.BytesIO(bytes(1000)))
+        archive = packed.getvalue()
+        get_data.SETS["mnist"] = ({"set.tar.gz": (len(archive), hashlib.sha256(archive).hexdigest())}, [])
+        get_data.ARCHIVES["set.tar.gz"] = ("inner", {"one.bin": 1000})
+        self.addCleanup(get_data.ARCHIVES.pop, "set.tar.gz")
+        self.folder.mkdir(parents=True)
+        with (self.folder / "one.bin.part").open("wb") as part:
+            fcntl.flock(part, fcntl.LOCK_EX)
+            part.write(b"half")
+            part.flush()
+            with Server(lambda name: archive) as server:
+                code, said = self.run_tool(server.url)
+        self.assertEqual(code, 3, said)
+        self.assertIn("one.bin.part: another get-data is writing it", said)
+        self.assertEqual((self.folder / "one.bin.part").read_bytes(), b"half")
+
+    def test_leaves_a_file_alone_that_another_get_data_completes_while_it_opens_it(self):
+        lock = fcntl.flock
+
+        def lock_late(part, how):
+            if not (self.folder / "a.gz").exists():
+                (self.folder / "a.gz.part").write_bytes(CONTENT["a.gz"])
+                os.replace(self.folder / "a.gz.part", self.folder / "a.gz")
+            return lock(part, how)
+
+        with Server() as server, unittest.mock.patch.object(get_data.fcntl, "flock", side_effect=lock_late):
+            code, said = self.run_tool(server.url)
+        self.assertEqual(code, 0, said)
+        self.assert_all_there()
 
     def test_fetches_nothing_that_is_there_and_whole(self):
         with Server() as server:

@@ -100,6 +100,12 @@ class MakeShards(unittest.TestCase):
         self.assertEqual(code, 130)
         self.assertIn("interrupted", said)
 
+    def test_ends_with_3_when_stdout_is_full(self):
+        self.write("train/ape/1.jpg", "test/ape/2.jpg")
+        with open("/dev/full", "w") as full:
+            made = subprocess.run([sys.executable, TOOL, self.folder, self.out], stdout=full, stderr=subprocess.PIPE, text=True)
+        self.assertEqual((made.returncode, made.stderr), (3, "make-shards: error: stdout: No space left on device\n"))
+
     def test_refuses_an_image_without_a_label(self):
         shard = Path(self.out)
         shard.mkdir()

@@ -1,7 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
 #include <stdlib.h>
 #include <unistd.h>
+#include <sstream>
 
 #include <array>
 #include <filesystem>
@@ -93,6 +95,15 @@ TEST(Completion, KnowsEveryKeyAndEveryWordItTakesInEveryShell) {
       EXPECT_THAT(script, HasSubstr(word)) << shell;
   }
   EXPECT_EQ(completion_script("tcsh"), "");
+}
+
+TEST(Completion, ClosesEveryQuoteInFish) {
+  std::istringstream script{completion_script("fish")};
+  for (std::string line; std::getline(script, line);) {
+    std::size_t quotes = 0;
+    for (std::size_t i = 0; i < line.size(); ++i) quotes += line[i] == '\'' && (i == 0 || line[i - 1] != '\\');
+    EXPECT_EQ(quotes % 2, 0u) << line;
+  }
 }
 
 /// What bash would offer for a line.

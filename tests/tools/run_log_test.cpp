@@ -400,6 +400,9 @@ class Told final : public SessionListener {
   void lost(std::uint32_t rank, const std::string& why) override {
     all_ += "lost " + std::to_string(rank) + " " + why + "; ";
   }
+  void preparing(std::uint64_t done, std::uint64_t total, const std::string& what) override {
+    all_ += what + " " + std::to_string(done) + "/" + std::to_string(total) + "; ";
+  }
   void resumed(const std::string& folder, std::uint64_t) override { all_ += "resumed " + folder + "; "; }
   void epoch(const EpochReport& line) override { all_ += "epoch " + std::to_string(line.epoch) + "; "; }
   const std::string& all() const { return all_; }
@@ -414,10 +417,11 @@ TEST_F(LogReport, HandsOnWhatItsWriterIsTold) {
   settings.report.dir = std::filesystem::path(path_).parent_path();
   LogWriter writer{settings, &told};
   writer.note("a note");
+  writer.preparing(1, 2, "copying");
   writer.lost(3, "its process ended");
   writer.resumed("elsewhere", 7);
   writer.epoch(epoch_of(1));
-  EXPECT_EQ(told.all(), "note a note; lost 3 its process ended; resumed elsewhere; epoch 1; ");
+  EXPECT_EQ(told.all(), "note a note; copying 1/2; lost 3 its process ended; resumed elsewhere; epoch 1; ");
 }
 
 }  // namespace

@@ -45,47 +45,17 @@ std::unique_ptr<Source> bytes() {
   return std::make_unique<TextWindows>(text, *text, kLength, true);
 }
 
-constexpr std::string_view kMlp = R"(
-[optimizer]
-rule = "adam"
-)";
-constexpr std::string_view kLenet = R"(
-[model]
-name = "lenet"
-[optimizer]
-rule = "sgd"
-rate = 0.05
-)";
-constexpr std::string_view kConvnet = R"(
-[model]
-name = "convnet"
-[optimizer]
-rule = "momentum"
-rate = 0.0015
-)";
-constexpr std::string_view kResnet20 = R"(
-[model]
-name = "resnet"
-depth = 20
-[optimizer]
-rule = "momentum"
-rate = 0.01
-)";
-constexpr std::string_view kResnet50 = R"(
-[model]
-name = "resnet"
-depth = 50
-[optimizer]
-rule = "momentum"
-rate = 0.01
-)";
-constexpr std::string_view kGpt = R"(
-[model]
-name = "gpt"
-[optimizer]
-rule = "adamw"
-rate = 0.001
-)";
+constexpr std::string_view kMlp = R"(optimizer.rule = "adam")";
+constexpr std::string_view kLenet = R"(model.name = "lenet"
+optimizer = {rule = "sgd", rate = 0.05})";
+constexpr std::string_view kConvnet = R"(model.name = "convnet"
+optimizer = {rule = "momentum", rate = 0.0015})";
+constexpr std::string_view kResnet20 = R"(model = {name = "resnet", depth = 20}
+optimizer = {rule = "momentum", rate = 0.01})";
+constexpr std::string_view kResnet50 = R"(model = {name = "resnet", depth = 50}
+optimizer = {rule = "momentum", rate = 0.01})";
+constexpr std::string_view kGpt = R"(model.name = "gpt"
+optimizer = {rule = "adamw", rate = 0.001})";
 
 constexpr Pace kQuick{.warm_steps = 25, .window_steps = 5};
 constexpr Pace kSteady{.warm_steps = 8, .window_steps = 2};

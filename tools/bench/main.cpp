@@ -48,11 +48,7 @@ void be_measured(int fd) {
     bench::run_member(blocking, role->get<bench::MemberCase>(), line);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  terminal::open_standard_streams();
-  const PrintableStream printed{std::cout}, told{std::cerr};
+int run(int argc, char** argv) {
   CLI::App app{"Measures Troupe on this machine. Prints one JSON line for each result."};
   app.require_subcommand(1);
   bench::TrainCase what;
@@ -80,24 +76,34 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;  // CLI11's own exit codes are not used
   }
-  try {
-    if (step->parsed()) return bench::run_step(what, rounds);
-    if (layers.parsed()) return layers.run();
-    if (gpu.parsed()) {
-      Blocking blocking = Blocking::on_thread("main");
-      return gpu.run(blocking);
-    }
-    if (member->parsed()) {
-      be_measured(line);
-      return 0;
-    }
-    const rtrun::Signals signals;
+  if (step->parsed()) return bench::run_step(what, rounds);
+  if (layers.parsed()) return layers.run();
+  if (gpu.parsed()) {
     Blocking blocking = Blocking::on_thread("main");
-    if (messages.parsed()) return messages.run(blocking, signals);
-    if (data.parsed()) return data.run(blocking, signals);
-    if (group.parsed()) return group.run(blocking, signals);
-    what.products = products->parsed();
-    return bench::run_train(blocking, signals, what, {argv, argv + argc});
+    return gpu.run(blocking);
+  }
+  if (member->parsed()) {
+    be_measured(line);
+    return 0;
+  }
+  const rtrun::Signals signals;
+  Blocking blocking = Blocking::on_thread("main");
+  if (messages.parsed()) return messages.run(blocking, signals);
+  if (data.parsed()) return data.run(blocking, signals);
+  if (group.parsed()) return group.run(blocking, signals);
+  what.products = products->parsed();
+  return bench::run_train(blocking, signals, what, {argv, argv + argc});
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  terminal::open_standard_streams();
+  const PrintableStream printed{std::cout}, told{std::cerr};
+  try {
+    const int code = run(argc, argv);
+    terminal::check_stdout();
+    return code;
   } catch (const Error& error) {
     bench::say_error(error.what());
     return exit_code(error.code());

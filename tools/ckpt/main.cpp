@@ -15,6 +15,7 @@
 #include <sstream>
 
 #include "runtime/base/clock.hpp"
+#include "runtime/base/detail/with_context.hpp"
 #include "runtime/base/new_file.hpp"
 #include "runtime/base/printable.hpp"
 #include "runtime/checkpoint/safetensors.hpp"
@@ -207,13 +208,7 @@ int export_onnx(Blocking& blocking, const std::string& path, const std::string& 
   const CheckpointManifest& manifest = reader.manifest();
   const std::string folder = place.store.folder_of(place.id);
   const CheckpointPart part = part_to_write(manifest, raw);
-  const Graph graph = [&] {
-    try {
-      return parse_graph(manifest.model);
-    } catch (const Error& error) {
-      fail(error.code(), text(folder, ": ", error.what()));
-    }
-  }();
+  const Graph graph = with_context(folder, [&] { return parse_graph(manifest.model); });
   const auto counts = counts_of(manifest);
   for (const Parameter& parameter : graph.parameters()) {
     const auto at = counts.find(parameter.name);
@@ -296,7 +291,7 @@ int main(int argc, char** argv) {
   const PrintableStream out{std::cout}, err{std::cerr};
   try {
     const int code = run(argc, argv);
-    TROUPE_CHECK(std::cout.flush(), Code::environment, "stdout could not be written; is the disk full?");
+    terminal::check_stdout();
     return code;
   } catch (const Error& error) {
     std::cerr << "ckpt: error: " << error.what() << '\n';

@@ -1,13 +1,17 @@
 #include "tools/rtrun/cli.hpp"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <sstream>
 #include <string_view>
 
 #include "runtime/base/error.hpp"
 #include "runtime/base/words.hpp"
+#include "tools/rtrun/command_words.hpp"
 #include "tools/rtrun/completion.hpp"
 #include "tools/rtrun/reference.hpp"
 #include "tools/rtrun/typos.hpp"
@@ -165,15 +169,6 @@ std::string in_quotes(const std::string& text) {
   return out + '"';
 }
 
-void add_common(CLI::App& app, CommandLine& line) {
-  // Every verb takes a file and --set. The default verb's file cannot be `required` here, since CLI11 would then
-  // require it before a subcommand, too.
-  app.add_option("app.toml", line.file, "The job's configuration");
-  app.add_option("--set", line.overrides, "Override a value: --set data.batch=50 (may be repeated)")
-      ->type_name("a.b=c")
-      ->allow_extra_args(false);
-}
-
 /// Reads "ranks=16,nodes=4"; throws Error{invalid}.
 void take_what_if(const std::vector<std::string>& wishes, WhatIf& what_if) {
   for (const std::string& wish : wishes) {
@@ -207,6 +202,148 @@ Answered usage_error(const CLI::App& app, const CLI::ParseError& error, std::spa
   return refuse(explanation.empty() ? text.str() : explanation, err);
 }
 
+/// The words before "--", with what they are read into.
+class Parser {
+ public:
+  explicit Parser(CommandLine& line) : line_(line) {
+    app_.footer(kTrainFooter);
+    app_.set_help_flag("-h,--help", "Print this help");
+    add_training();
+    add_common(check_);
+    add_plan();
+    add_control_and_timeline();
+    completion_.add_option("SHELL", shell_, "bash, zsh or fish");
+    reference_.add_option("PAGE", page_, "app.toml or layers; default: app.toml")
+        ->check(CLI::IsMember({"app.toml", "layers"}));
+    app_.require_subcommand(0, 1);
+  }
+
+  /// Throws CLI::ParseError, Error{invalid}.
+  void read(int argc, const char* const* argv) {
+    app_.parse(argc, argv);
+    TROUPE_CHECK(plan_.count("--nodes") == 0 || !nodes_.empty(), Code::invalid,
+                 "--nodes is empty; write FILE:N,FILE:N, or leave it out for this host");
+    line_.nodes = rttopo::file_counts(nodes_);
+    take_what_if(what_if_, line_.what_if);
+    if (app_.count("--resume") > 0) line_.overrides.push_back("checkpoint.resume=" + in_quotes(resume_));
+    if (app_.count("--trace") > 0) line_.overrides.push_back("report.trace=" + in_quotes(trace_));
+    for (const auto& [verb, app] : {std::pair{Verb::check, &check_},
+                                    {Verb::plan, &plan_},
+                                    {Verb::control, &control_},
+                                    {Verb::timeline, &timeline_}})
+      if (app->parsed()) line_.verb = verb;
+  }
+
+  /// If the command line asks for text alone: prints it.
+  std::optional<Answered> answer(std::ostream& out, std::ostream& err) const {
+    std::string text;
+    if (version_)
+      text = version_text();
+    else if (reference_.parsed())
+      text = page_ == "layers" ? layers_page() : reference_page();
+    else if (completion_.parsed())
+      text = completion_script(shell_);
+    else
+      return std::nullopt;
+    if (text.empty())
+      return refuse(fmt::format("there is completion for {}: write `rtrun completion bash`\n", kShells), err);
+    out << text;
+    return Answered{0};
+  }
+
+  /// What is wrong with a command line whose words are all known; empty: nothing.
+  std::string mistake(std::span<const char* const> words) const {
+    if (!line_.program.empty() && line_.verb != Verb::train)
+      return "check, plan, control and timeline run nothing, and take no program after --\n";
+    if (!line_.program.empty() && line_.json)
+      return "--json changes what rtrun itself prints, and cannot be used with a program after --\n";
+    if (line_.verb == Verb::control || line_.verb == Verb::timeline) return {};
+    if (line_.file.empty() && resume_.ends_with(".toml"))
+      return fmt::format(
+          "{0} is the value of --resume here, which takes auto, never or the path of a checkpoint; write `rtrun "
+          "--resume auto {0}`",
+          resume_);
+    if (line_.file.empty())
+      return fmt::format(
+          "app.toml is required: name the configuration to use, for example `rtrun {}apps/mnist/app.toml`",
+          check_.parsed()  ? "check "
+          : plan_.parsed() ? "plan "
+                           : "");
+    return explain_typo(words);
+  }
+
+  const CLI::App& app() const noexcept { return app_; }
+
+ private:
+  CLI::App& verb(std::string_view name, const char* footer) {
+    const auto* const word = std::ranges::find(kVerbWords, name, &VerbWord::name);
+    CLI::App& made = *app_.add_subcommand(std::string{name}, std::string{word->help});
+    made.footer(footer);
+    return made;
+  }
+
+  /// Every verb takes a file and --set. The default verb's file cannot be `required` here, since CLI11 would then
+  /// require it before a subcommand, too.
+  void add_common(CLI::App& app) {
+    app.add_option("app.toml", line_.file, "The job's configuration");
+    app.add_option("--set", line_.overrides, "Override a value: --set data.batch=50 (may be repeated)")
+        ->type_name("a.b=c")
+        ->allow_extra_args(false);
+  }
+
+  void add_training() {
+    app_.add_option("--resume", resume_,
+                    "auto: resume from the newest checkpoint, if there is one; never; or the path of a checkpoint")
+        ->type_name("auto|never|PATH");
+    app_.add_option("--trace", trace_, "Write a trace of the run, in the JSON of Chrome's tracing and Perfetto")
+        ->type_name("FILE");
+    app_.add_flag("--version", version_, "Print the versions of troupe and of the libraries that it was built with");
+    app_.add_flag("-q,--quiet", line_.quiet, "No header, table or progress: only the last line, warnings and errors");
+    app_.add_flag("--json", line_.json, "Print one JSON object per line on stdout, and nothing else there");
+    add_common(app_);
+  }
+
+  void add_plan() {
+    add_common(plan_);
+    plan_
+        .add_option("--nodes", nodes_, "Machines to plan for: files that describe them, and how many there are of each")
+        ->type_name("FILE:N,...");
+    plan_.add_option("--ranks", line_.ranks, "The number of ranks on all these machines together")
+        ->type_name("N")
+        ->check(CLI::Range(1u, kMostHypotheticalRanks));
+    plan_.add_option("--what-if", what_if_, "Plan for this number of ranks, GPUs or nodes (may be repeated)")
+        ->type_name("ranks=N|gpus=N|nodes=N")
+        ->allow_extra_args(false);
+    plan_.add_option("--svg", line_.picture, "Write a picture instead")->type_name("FILE");
+    plan_.add_option("--figures", line_.figures, "Figures that `rttopo bench` wrote; default: those of this host")
+        ->type_name("FILE");
+    plan_.add_flag("--json", line_.json, "Print the same numbers as one JSON object");
+    plan_.add_option("--compare", line_.compare, "The report.json of a run: print predicted next to measured times")
+        ->type_name("REPORT");
+  }
+
+  void add_control_and_timeline() {
+    control_.add_option("RUN", line_.run, "The run's folder: its report.dir")->required();
+    control_.add_option("REQUEST", line_.request, "switch POLICY [key=value ...], rebuild, stop, describe or machines")
+        ->required();
+    timeline_.add_option("TRACE", line_.file, "The file that rtrun --trace wrote")->required();
+    timeline_.add_option("--step", line_.step, "The step; default: one in the middle of the trace");
+    timeline_.add_option("-o,--out", line_.picture, "The SVG file to write; default: TRACE with .svg instead of .json");
+  }
+
+  CommandLine& line_;
+  bool version_ = false;
+  std::string resume_, trace_, nodes_, shell_, page_ = "app.toml";
+  std::vector<std::string> what_if_;
+  CLI::App app_{"rtrun trains what app.toml describes.", "rtrun"};
+  CLI::App& check_ = verb("check", kCheckFooter);
+  CLI::App& plan_ = verb("plan", kPlanFooter);
+  CLI::App& control_ = verb("control", kControlFooter);
+  CLI::App& timeline_ = verb("timeline", kTimelineFooter);
+  CLI::App& completion_ = verb("completion", kCompletionFooter);
+  CLI::App& reference_ = verb("reference", kReferenceFooter);
+};
+
 }  // namespace
 
 std::variant<CommandLine, Answered> parse_command_line(int argc, const char* const* argv, std::ostream& out,
@@ -216,127 +353,19 @@ std::variant<CommandLine, Answered> parse_command_line(int argc, const char* con
   const char* const* const all = argv + argc;
   const char* const* const own =
       std::find_if(argv, all, [](const char* word) { return std::string_view{word} == "--"; });
-  if (own != all) {
-    line.program.assign(own + 1, all);
-    if (line.program.empty()) {
-      err << "rtrun: error: there is no program after --: write `rtrun app.toml -- ./program its arguments`\n";
-      return Answered{2};
-    }
-    argc = static_cast<int>(own - argv);
-  }
-  CLI::App app{"rtrun trains what app.toml describes.", "rtrun"};
-  app.footer(kTrainFooter);
-  app.set_help_flag("-h,--help", "Print this help");
-  bool version = false;
-  std::string resume;
-  app.add_option("--resume", resume,
-                 "auto: resume from the newest checkpoint, if there is one; never; or the path of a checkpoint")
-      ->type_name("auto|never|PATH");
-  std::string trace;
-  app.add_option("--trace", trace, "Write a trace of the run, in the JSON of Chrome's tracing and Perfetto")
-      ->type_name("FILE");
-  app.add_flag("--version", version, "Print the versions of troupe and of the libraries that it was built with");
-  app.add_flag("-q,--quiet", line.quiet, "No header, table or progress: only the last line, warnings and errors");
-  app.add_flag("--json", line.json, "Print one JSON object per line on stdout, and nothing else there");
-  add_common(app, line);
-  CLI::App& check = *app.add_subcommand("check", "Print the effective settings and where each came from; runs nothing");
-  add_common(check, line);
-  check.footer(kCheckFooter);
-  CLI::App& plan = *app.add_subcommand("plan", "Print where each rank would run and what it would need; runs nothing");
-  add_common(plan, line);
-  std::string nodes;
-  std::vector<std::string> what_if;
-  plan.add_option("--nodes", nodes, "Machines to plan for: files that describe them, and how many there are of each")
-      ->type_name("FILE:N,...");
-  plan.add_option("--ranks", line.ranks, "The number of ranks on all these machines together")
-      ->type_name("N")
-      ->check(CLI::Range(1u, kMostHypotheticalRanks));
-  plan.add_option("--what-if", what_if, "Plan for this number of ranks, GPUs or nodes (may be repeated)")
-      ->type_name("ranks=N|gpus=N|nodes=N")
-      ->allow_extra_args(false);
-  plan.add_option("--svg", line.picture, "Write a picture instead")->type_name("FILE");
-  plan.add_option("--figures", line.figures, "Figures that `rttopo bench` wrote; default: those of this host")
-      ->type_name("FILE");
-  plan.add_flag("--json", line.json, "Print the same numbers as one JSON object");
-  plan.add_option("--compare", line.compare, "The report.json of a run: print predicted next to measured times")
-      ->type_name("REPORT");
-  plan.footer(kPlanFooter);
-  CLI::App& control = *app.add_subcommand(
-      "control", "Ask a run to switch its policy, to rebuild, to stop, or to print what it is doing");
-  control.add_option("RUN", line.run, "The run's folder: its report.dir")->required();
-  control.add_option("REQUEST", line.request, "switch POLICY [key=value ...], rebuild, stop, describe or machines")
-      ->required();
-  control.footer(kControlFooter);
-  CLI::App& timeline = *app.add_subcommand("timeline", "Draw one step of a run's trace as a picture");
-  timeline.add_option("TRACE", line.file, "The file that rtrun --trace wrote")->required();
-  timeline.add_option("--step", line.step, "The step; default: one in the middle of the trace");
-  timeline.add_option("-o,--out", line.picture, "The SVG file to write; default: TRACE with .svg instead of .json");
-  timeline.footer(kTimelineFooter);
-  std::string shell;
-  CLI::App& completion =
-      *app.add_subcommand("completion", "Print a script with which a shell completes rtrun's arguments");
-  completion.add_option("SHELL", shell, "bash, zsh or fish");
-  completion.footer(kCompletionFooter);
-  std::string page = "app.toml";
-  CLI::App& reference =
-      *app.add_subcommand("reference", "Print every key of app.toml, or every kind of layer, as Markdown");
-  reference.add_option("PAGE", page, "app.toml or layers; default: app.toml")
-      ->check(CLI::IsMember({"app.toml", "layers"}));
-  reference.footer(kReferenceFooter);
-  app.require_subcommand(0, 1);
+  if (own != all) line.program.assign(own + 1, all);
+  if (own != all && line.program.empty())
+    return refuse("there is no program after --: write `rtrun app.toml -- ./program its arguments`\n", err);
+  Parser parser{line};
   try {
-    app.parse(argc, argv);
-    TROUPE_CHECK(plan.count("--nodes") == 0 || !nodes.empty(), Code::invalid,
-                 "--nodes is empty; write FILE:N,FILE:N, or leave it out for this host");
-    line.nodes = rttopo::file_counts(nodes);
-    take_what_if(what_if, line.what_if);
+    parser.read(static_cast<int>(own - argv), argv);
   } catch (const CLI::ParseError& error) {
-    return usage_error(app, error, words, out, err);
+    return usage_error(parser.app(), error, words, out, err);
   } catch (const Error& error) {
     return refuse(error.what(), err);
   }
-  if (app.count("--resume") > 0) line.overrides.push_back("checkpoint.resume=" + in_quotes(resume));
-  if (app.count("--trace") > 0) line.overrides.push_back("report.trace=" + in_quotes(trace));
-  if (version) {
-    out << version_text();
-    return Answered{0};
-  }
-  if (reference.parsed()) {
-    out << (page == "layers" ? layers_page() : reference_page());
-    return Answered{0};
-  }
-  if (completion.parsed()) {
-    const std::string script = completion_script(shell);
-    if (script.empty())
-      err << "rtrun: error: there is completion for " << kShells << ": write `rtrun completion bash`\n";
-    out << script;
-    return Answered{script.empty() ? 2 : 0};
-  }
-  if (check.parsed()) line.verb = Verb::check;
-  if (plan.parsed()) line.verb = Verb::plan;
-  if (control.parsed()) line.verb = Verb::control;
-  if (timeline.parsed()) line.verb = Verb::timeline;
-  if (!line.program.empty() && (line.verb != Verb::train || line.json)) {
-    err << "rtrun: error: "
-        << (line.json ? "--json changes what rtrun itself prints, and cannot be used with a program after --\n"
-                      : "check, plan, control and timeline run nothing, and take no program after --\n");
-    return Answered{2};
-  }
-  if (line.verb == Verb::control || line.verb == Verb::timeline) return line;
-  if (line.file.empty() && resume.ends_with(".toml")) {
-    return refuse(resume +
-                      " is the value of --resume here, which takes auto, never or the path of a checkpoint; write " +
-                      "`rtrun --resume auto " + resume + "`",
-                  err);
-  }
-  if (line.file.empty())
-    return refuse(text("app.toml is required: name the configuration to use, for example `rtrun ",
-                       check.parsed()  ? "check "
-                       : plan.parsed() ? "plan "
-                                       : "",
-                       "apps/mnist/app.toml`"),
-                  err);
-  if (const std::string explanation = explain_typo(words); !explanation.empty()) return refuse(explanation, err);
+  if (const auto answered = parser.answer(out, err)) return *answered;
+  if (const std::string what = parser.mistake(words); !what.empty()) return refuse(what, err);
   return line;
 }
 

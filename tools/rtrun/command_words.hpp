@@ -5,18 +5,18 @@
 
 namespace troupe::rtrun {
 
-/// A verb of rtrun's command line: for completion, and to find what a misspelt word meant.
+/// A verb of rtrun's command line: for its help, for completion, and to find what a misspelt word meant.
 struct VerbWord {
   std::string_view name;
   std::string_view help;
 };
 inline constexpr std::array<VerbWord, 6> kVerbWords{
-    {{"check", "print the effective settings; runs nothing"},
-     {"plan", "print who would run where; runs nothing"},
-     {"control", "ask a run for another policy or view, or its end"},
-     {"timeline", "draw a step of a run's trace"},
-     {"reference", "print every key of app.toml, or every kind of layer"},
-     {"completion", "print a completion script"}}};
+    {{"check", "Print the effective settings and where each came from; runs nothing"},
+     {"plan", "Print where each rank would run and what it would need; runs nothing"},
+     {"control", "Ask a run to switch its policy, to rebuild, to stop, or to print what it is doing"},
+     {"timeline", "Draw one step of a run's trace as a picture"},
+     {"reference", "Print every key of app.toml, or every kind of layer, as Markdown"},
+     {"completion", "Print a script with which a shell completes rtrun's arguments"}}};
 
 struct OptionWord {
   std::string_view name;  // without the dashes

@@ -30,6 +30,13 @@ std::string in_single_quotes(std::string_view text) {
   return out;
 }
 
+/// The same for fish.
+std::string in_fish_quotes(std::string_view text) {
+  std::string out;
+  for (const char c : text) out += c == '\'' ? std::string{"\\'"} : std::string(1, c);
+  return out;
+}
+
 std::string option_words(bool of_verbs) {
   std::vector<std::string> words;
   for (const OptionWord& option : kOptionWords)
@@ -188,7 +195,8 @@ std::string fish_script() {
   out += "complete -c rtrun -f\n";
   out += "complete -c rtrun -n 'not __fish_seen_subcommand_from completion' -k -a '(__fish_complete_suffix .toml)'\n";
   for (const VerbWord& verb : kVerbWords)
-    out += fmt::format("complete -c rtrun -n __fish_use_subcommand -a {} -d '{}'\n", verb.name, verb.help);
+    out +=
+        fmt::format("complete -c rtrun -n __fish_use_subcommand -a {} -d '{}'\n", verb.name, in_fish_quotes(verb.help));
   out += "complete -c rtrun -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'\n";
   for (const OptionWord& option : kOptionWords) {
     if (option.name == "set") continue;
@@ -203,9 +211,7 @@ std::string fish_script() {
     out += fmt::format("complete -c rtrun -n '__fish_seen_subcommand_from plan' -l {} -r -d '{}'{}\n", option.name,
                        option.help, option.name == "what-if" ? " -f -a 'ranks= gpus= nodes='" : " -F");
   for (const detail::SettingKey& key : detail::setting_keys()) {
-    std::string help;
-    for (const char c : key.help) help += c == '\'' ? std::string{"\\'"} : std::string(1, c);
-    out += fmt::format("complete -c rtrun -l set -x -a '{}=' -d '{}'\n", key.name, help);
+    out += fmt::format("complete -c rtrun -l set -x -a '{}=' -d '{}'\n", key.name, in_fish_quotes(key.help));
     for (const std::string& word : words_of(key))
       out += fmt::format("complete -c rtrun -l set -x -a '{}={}'\n", key.name, word);
   }

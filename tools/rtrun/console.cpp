@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "apps/session/run_log.hpp"
 #include "runtime/base/detail/json.hpp"
@@ -87,7 +88,9 @@ Console::Console(const Settings& settings, std::ostream& out, ConsoleOptions opt
 
 void Console::print(const std::string& text) {
   bar_.clear();
-  out_ << text << std::flush;
+  if (out_ << text << std::flush) return;
+  if (!std::exchange(lost_, true))
+    say("warning: stdout cannot be written; training continues without it, and ends with exit code 3");
 }
 
 void Console::note(const std::string& text) {

@@ -50,6 +50,7 @@ class Console final : public SessionListener {
   std::ostream& out_;
   ConsoleOptions options_;
   terminal::ProgressBar bar_;
+  bool lost_ = false;  // something could not be printed
   std::uint64_t samples_per_step_ = 0;
   std::uint64_t steps_per_epoch_ = 0;
   LineFacts facts_;

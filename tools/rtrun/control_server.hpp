@@ -2,11 +2,11 @@
 
 #include <functional>
 #include <string>
-#include <thread>
 
 #include "runtime/base/blocking.hpp"
 #include "runtime/base/fd.hpp"
 #include "tools/rtrun/control.hpp"
+#include "tools/rtrun/polled_thread.hpp"
 
 namespace troupe::rtrun {
 
@@ -17,20 +17,15 @@ class ControlServer {
   /// Called on that thread; the text of an exception is the answer, too.
   using Handler = std::function<std::string(Blocking&, const ControlRequest&)>;
 
-  /// Throws Error{environment} as listen_for_control.
+  /// Throws Error{environment} as listen_for_control. The destructor waits for the request that is being answered.
   ControlServer(const std::string& folder, Handler handler);
-  /// Waits for the request that is being answered.
-  ~ControlServer();
-  ControlServer(const ControlServer&) = delete;
-  ControlServer& operator=(const ControlServer&) = delete;
 
  private:
-  void serve();
+  void serve() const;
   void answer(Blocking& blocking, const Fd& connection) const;
   Handler handler_;
   Fd listener_;
-  Fd end_;  // ends the thread (an eventfd)
-  std::thread thread_;
+  PolledThread thread_;
 };
 
 }  // namespace troupe::rtrun

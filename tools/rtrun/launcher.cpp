@@ -130,6 +130,7 @@ class Job {
       const Clock::duration patience = kill_at_ ? kill_at_->left() : Clock::duration::max();
       poll_once(std::min<Clock::duration>(patience, kLook));
       look_for_stopped();
+      look_for_reader();
     }
   }
 
@@ -265,6 +266,19 @@ class Job {
     }
   }
 
+  /// When the others have ended well, rank 0 may still wait, as any program does, for somebody who does not read its
+  /// stdout: a pager, or a terminal that Ctrl-S has stopped. That time is not counted.
+  void look_for_reader() {
+    if (!kill_at_ || failed_ || signal_ != 0 || !ranks_.front().alive) return;
+    pollfd out{STDOUT_FILENO, POLLOUT, 0};
+    if (::poll(&out, 1, 0) != 0) return;
+    kill_at_ = Deadline::after(options_.idle);
+    if (!std::exchange(told_of_reader_, true))
+      note(
+          "the other ranks have ended, and rank 0 waits until somebody reads stdout: let the pager or the terminal "
+          "(Ctrl-Q) go on, or end it");
+  }
+
   void take_signal() {
     const int signal = signals_.take();
     if (signal == 0) return;
@@ -278,8 +292,8 @@ class Job {
       return kill_within(kAfterKill);
     }
     signal_ = signal;
+    pass_on(signal);  // first, since nobody may be reading stderr
     note(fmt::format("{}: stopping after the current steps; a second signal stops at once", signal_name(signal)));
-    pass_on(signal);
     kill_within(options_.stop);
   }
 
@@ -323,6 +337,7 @@ class Job {
     (info.si_code == CLD_EXITED ? end.exit_code : end.signal) = info.si_status;
     end.out_of_memory = entry.site->here && end.signal == SIGKILL && count_memory_kills() > memory_kills_;
     ends_.push_back(end);
+    failed_ |= end.by_launcher || end.signal != 0 || end.exit_code != 0;
     if (!end.by_launcher && signal_ == 0)
       kill_within(end.signal != 0 ? kAfterLoss : end.exit_code != 0 ? kAfterFailure : options_.idle);
   }
@@ -356,6 +371,8 @@ class Job {
   std::optional<Deadline> kill_at_;
   Clock::time_point looked_ = Clock::now();
   int signal_ = 0;
+  bool failed_ = false;  // a rank has ended, and not well
+  bool told_of_reader_ = false;
   bool given_up_ = false;
   std::uint64_t memory_kills_ = count_memory_kills();
 };

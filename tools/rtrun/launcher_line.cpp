@@ -1,18 +1,12 @@
 #include "tools/rtrun/launcher_line.hpp"
 
-#include <poll.h>
 #include <signal.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <cstdint>
-#include <string>
 #include <string_view>
 
-#include "runtime/base/error.hpp"
-#include "runtime/base/thread.hpp"
 #include "runtime/base/words.hpp"
 
 namespace troupe::rtrun {
@@ -30,33 +24,17 @@ void obey(std::string_view line) {
 
 }  // namespace
 
-LauncherLine::LauncherLine() : end_(::eventfd(0, EFD_CLOEXEC)) {
-  TROUPE_CHECK_ERRNO(end_, Code::environment, "cannot make an eventfd; check `ulimit -n`");
-  thread_ = start_thread("launcher", [this] { watch(); });
-}
+LauncherLine::LauncherLine() : thread_("launcher", STDIN_FILENO, [this] { read(); }) {}
 
-LauncherLine::~LauncherLine() {
-  const std::uint64_t one = 1;
-  while (::write(end_.get(), &one, sizeof one) < 0 && errno == EINTR) {
-  }
-  thread_.join();
-}
-
-void LauncherLine::watch() const {
-  std::array<pollfd, 2> polled{{{STDIN_FILENO, POLLIN, 0}, {end_.get(), POLLIN, 0}}};
-  std::string pending;
-  for (;;) {
-    if (::poll(polled.data(), polled.size(), -1) < 0) continue;  // EINTR; an end is always signalled on end_
-    if (polled[1].revents != 0) return;
-    std::array<char, kLongestLaunchLine> buffer;
-    const ssize_t got = ::read(STDIN_FILENO, buffer.data(), buffer.size());
-    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (got <= 0) ::kill(::getpid(), SIGKILL);
-    pending.append(buffer.data(), static_cast<std::size_t>(got));
-    for (std::size_t end; (end = pending.find('\n')) != pending.npos; pending.erase(0, end + 1))
-      obey(std::string_view{pending}.substr(0, end));
-    if (pending.size() > kLongestLaunchLine) pending.clear();
-  }
+void LauncherLine::read() {
+  std::array<char, kLongestLaunchLine> buffer;
+  const ssize_t got = ::read(STDIN_FILENO, buffer.data(), buffer.size());
+  if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
+  if (got <= 0) ::kill(::getpid(), SIGKILL);
+  pending_.append(buffer.data(), static_cast<std::size_t>(got));
+  for (std::size_t end; (end = pending_.find('\n')) != pending_.npos; pending_.erase(0, end + 1))
+    obey(std::string_view{pending_}.substr(0, end));
+  if (pending_.size() > kLongestLaunchLine) pending_.clear();
 }
 
 }  // namespace troupe::rtrun

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <thread>
+#include <string>
 
-#include "runtime/base/fd.hpp"
+#include "tools/rtrun/polled_thread.hpp"
 
 namespace troupe::rtrun {
 
@@ -13,14 +13,11 @@ class LauncherLine {
  public:
   /// Construct it after the secret has been read from stdin. Throws Error{environment}.
   LauncherLine();
-  ~LauncherLine();
-  LauncherLine(const LauncherLine&) = delete;
-  LauncherLine& operator=(const LauncherLine&) = delete;
 
  private:
-  void watch() const;
-  Fd end_;  // ends the thread (an eventfd)
-  std::thread thread_;
+  void read();
+  std::string pending_;  // what has come of the next line; the thread's
+  PolledThread thread_;
 };
 
 }  // namespace troupe::rtrun

@@ -28,7 +28,7 @@ int failed(const std::string& why, int exit_code, bool json) {
 }  // namespace
 
 int printed(int exit_code) {
-  TROUPE_CHECK(std::cout.flush(), Code::environment, "stdout could not be written; is the disk full?");
+  terminal::check_stdout();
   return exit_code;
 }
 

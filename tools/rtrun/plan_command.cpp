@@ -132,13 +132,6 @@ std::string gpu_rings(const PlannedMachines& made) {
   return out;
 }
 
-void write_picture(const std::string& file, const std::string& picture, std::ostream& out) {
-  NewFile made(file);
-  made.write(std::as_bytes(std::span{picture}));
-  made.publish();
-  if (!made.in_place()) out << file << '\n';
-}
-
 /// The rank that takes the most of a GPU's memory; nothing: none computes on one.
 std::optional<GpuMemory> largest_gpu_memory(const PlannedMachines& made, const Graph& graph) {
   if (!computes_on_gpus(made.plan)) return std::nullopt;
@@ -173,7 +166,10 @@ void print_plan(const CommandLine& line, const Configuration& configuration, std
   const PlannedMachines made =
       names_machines(line) ? plan_of_machines(line, configuration) : plan_of_run(configuration);
   const RankOrders orders = rank_orders(made.plan, made.machine_of, made.topology_of);
-  if (!line.picture.empty()) return write_picture(line.picture, plan_picture(made.plan, made.topology_of, orders), out);
+  if (!line.picture.empty()) {
+    if (!write_new_file(line.picture, plan_picture(made.plan, made.topology_of, orders))) out << line.picture << '\n';
+    return;
+  }
   const PredictedJob job = predicted_for(line, configuration, data, made);
   const auto memory = largest_gpu_memory(made, build_model(configuration.settings, look_at_data(data).fields));
   if (line.json) {

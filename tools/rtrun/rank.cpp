@@ -12,6 +12,7 @@
 #include "tools/rtrun/console.hpp"
 #include "tools/rtrun/control_server.hpp"
 #include "tools/rtrun/job.hpp"
+#include "tools/rtrun/main.hpp"
 #include "tools/rtrun/messages.hpp"
 #include "tools/rtrun/prepare.hpp"
 #include "tools/terminal/terminal.hpp"
@@ -146,7 +147,8 @@ int run_rank(Blocking& blocking, SignalThread& signals, const CommandLine& line,
   if (!result.status.ok()) fail(result.status.code(), std::string{result.status.text()});
   // A scheduler that took the machine away may queue the job again.
   if (signals.first() == SIGTERM && result.saved_steps != 0) return kPreempted;
-  return signals.first() != 0 ? 128 + signals.first() : 0;
+  const int code = signals.first() != 0 ? 128 + signals.first() : 0;
+  return shows ? printed(code) : code;
 }
 
 }  // namespace troupe::rtrun

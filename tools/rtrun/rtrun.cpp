@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <iostream>
 #include <optional>
-#include <span>
 
 #include "apps/report/report_writer.hpp"
 #include "apps/report/timeline.hpp"
@@ -134,11 +133,8 @@ int timeline(const CommandLine& line) {
   const std::string picture = report::step_timeline(rows, line.step.value_or(report::middle_step(rows).value_or(0)));
   std::filesystem::path out = line.picture;
   if (out.empty()) out = std::filesystem::path{line.file}.replace_extension(".svg");
-  NewFile file{out.string()};
-  file.write(std::as_bytes(std::span{picture}));
-  file.publish();
-  if (!file.in_place()) std::cout << out.string() << '\n' << std::flush;
-  return 0;
+  if (!write_new_file(out.string(), picture)) std::cout << out.string() << '\n';
+  return printed();
 }
 
 }  // namespace
@@ -146,10 +142,7 @@ int timeline(const CommandLine& line) {
 int run(const CommandLine& line, const std::vector<std::string>& arguments) {
   if (line.verb == Verb::control) return control(line);
   if (line.verb == Verb::timeline) return timeline(line);
-  if (line.verb == Verb::train && has_launcher()) {
-    if (!line.program.empty()) release_early(SIGUSR1);  // the user's program gets every signal as rtrun found it
-    become_rank(arguments);
-  }
+  if (line.verb == Verb::train && has_launcher()) become_rank(arguments);
   Blocking blocking = Blocking::on_thread("main");
   const Configuration configuration = read_job(blocking, line);
   if (line.verb == Verb::check) {

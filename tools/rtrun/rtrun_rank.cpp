@@ -1,5 +1,7 @@
 // The program rtrun-rank, which rtrun starts or becomes: one rank of a job, or a job of one rank.
 
+#include <signal.h>
+
 #include <cstdlib>
 #include <optional>
 
@@ -52,7 +54,9 @@ int run(const CommandLine& line, const std::vector<std::string>&) {
   TROUPE_CHECK(line.verb == Verb::train, Code::invalid, "rtrun-rank only trains; use rtrun");
   Blocking blocking = Blocking::on_thread("main");
   const Configuration configuration = read_job(blocking, line);
-  const Signals signals{mask_at_start()};  // before any thread is started
+  sigset_t mask = mask_at_start();
+  if (!line.program.empty()) sigdelset(&mask, SIGUSR1);  // rtrun blocks it before it becomes this program
+  const Signals signals{mask};                           // before any thread is started
   std::optional<LaunchPlace> place = launch_place_from_environment();
   TROUPE_CHECK(place || line.program.empty(), Code::invalid, "rtrun-rank starts no program; use rtrun");
   TROUPE_CHECK(place || !wants_launcher(sites_of(configuration.settings.cluster, host_list(configuration))),

@@ -1,15 +1,8 @@
 #include "tools/rtrun/signals.hpp"
 
-#include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/signalfd.h>
 
-#include <array>
-#include <cerrno>
-#include <cstdint>
-
 #include "runtime/base/error.hpp"
-#include "runtime/base/thread.hpp"
 #include "tools/rtrun/messages.hpp"
 
 namespace troupe::rtrun {
@@ -59,17 +52,8 @@ void Signals::restore_in_child(bool own_program) const noexcept {
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
 }
 
-SignalThread::SignalThread(const Signals& signals) : signals_(signals), end_(::eventfd(0, EFD_CLOEXEC)) {
-  TROUPE_CHECK_ERRNO(end_, Code::environment, "cannot make an eventfd; check `ulimit -n`");
-  thread_ = start_thread("signals", [this] { watch(); });
-}
-
-SignalThread::~SignalThread() {
-  const std::uint64_t one = 1;
-  while (::write(end_.get(), &one, sizeof one) < 0 && errno == EINTR) {
-  }
-  thread_.join();
-}
+SignalThread::SignalThread(const Signals& signals)
+    : signals_(signals), thread_("signals", signals.fd(), [this] { answer(); }) {}
 
 void SignalThread::on_first(std::function<void()> stop) {
   const std::lock_guard lock{mutex_};
@@ -86,22 +70,14 @@ int SignalThread::first() const {
   return first_;
 }
 
-void SignalThread::watch() {
-  std::array<pollfd, 2> polled{{{signals_.fd(), POLLIN, 0}, {end_.get(), POLLIN, 0}}};
-  for (;;) {
-    if (::poll(polled.data(), polled.size(), -1) < 0) continue;  // EINTR; an end is always signalled on end_
-    if (polled[1].revents != 0) return;
-    const int signal = signals_.take();
-    if (signal == 0) continue;
-    const std::lock_guard lock{mutex_};
-    if (signal == SIGUSR1) {
-      report_ ? report_() : say("no step is running: the run is starting or ending");
-      continue;
-    }
-    if (first_ != 0 || !stop_) ::_exit(128 + signal);
-    first_ = signal;
-    stop_();
-  }
+void SignalThread::answer() {
+  const int signal = signals_.take();
+  if (signal == 0) return;
+  const std::lock_guard lock{mutex_};
+  if (signal == SIGUSR1) return report_ ? report_() : say("no step is running: the run is starting or ending");
+  if (first_ != 0 || !stop_) ::_exit(128 + signal);
+  first_ = signal;
+  stop_();
 }
 
 }  // namespace troupe::rtrun

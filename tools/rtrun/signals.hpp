@@ -4,9 +4,9 @@
 
 #include <functional>
 #include <mutex>
-#include <thread>
 
 #include "runtime/base/fd.hpp"
+#include "tools/rtrun/polled_thread.hpp"
 
 namespace troupe::rtrun {
 
@@ -45,7 +45,6 @@ class Signals {
 class SignalThread {
  public:
   explicit SignalThread(const Signals& signals);
-  ~SignalThread();
   /// From now on the first signal calls `stop`, on the signal thread. A null function: there is nothing to stop any
   /// more.
   void on_first(std::function<void()> stop);
@@ -56,14 +55,13 @@ class SignalThread {
   int first() const;
 
  private:
-  void watch();
+  void answer();
   const Signals& signals_;
-  Fd end_;                    // ends the thread (an eventfd)
   mutable std::mutex mutex_;  // guards stop_, report_ and first_
   std::function<void()> stop_;
   std::function<void()> report_;
   int first_ = 0;
-  std::thread thread_;
+  PolledThread thread_;
 };
 
 }  // namespace troupe::rtrun

@@ -1,5 +1,6 @@
 #include "tools/rttopo/answers.hpp"
 
+#include "runtime/base/detail/json.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/host_identity.hpp"
 
@@ -8,9 +9,7 @@ namespace troupe::rttopo {
 using namespace topology;
 using nlohmann::ordered_json;
 
-void print(const ordered_json& json, std::ostream& out) {
-  out << json.dump(1, ' ', false, ordered_json::error_handler_t::replace) << '\n';
-}
+void print(const ordered_json& json, std::ostream& out) { out << json_text(json, 1) << '\n'; }
 
 std::vector<Node> nodes_of(const CommandLine& line, Blocking* watch) {
   return line.nodes.empty() ? nodes_of(line.files, watch) : line.nodes;

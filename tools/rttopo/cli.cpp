@@ -2,7 +2,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <optional>
 #include <sstream>
+#include <utility>
 
 #include "runtime/base/error.hpp"
 #include "runtime/base/words.hpp"
@@ -125,31 +127,6 @@ Exit codes: 0 done, 3 a launcher's variables are incomplete or malformed.)";
 constexpr const char* kCompletionFooter = R"(Example: source <(rttopo completion bash)
 Exit codes: 0 done, 2 unknown shell.)";
 
-struct Sources {
-  std::string input;
-  std::string nodes;
-  std::string run;
-};
-
-void add_sources(CLI::App& app, Sources& sources) {
-  auto* const input =
-      app.add_option("-i,--input", sources.input, "A description of a machine; - is stdin")->type_name("FILE");
-  app.add_option("--nodes", sources.nodes, "Several machines: files that describe them, and how many there are of each")
-      ->type_name("FILE:N,...")
-      ->excludes(input);
-  app.add_option("--run", sources.run, "The machines of a running job: its folder (report.dir)")
-      ->type_name("RUN")
-      ->excludes(input)
-      ->excludes("--nodes");
-}
-
-void add_figures(CLI::App& app, CommandLine& line) {
-  app.add_option("--figures", line.figures, "Figures that `rttopo bench` wrote; default: those of this host")
-      ->type_name("FILE");
-}
-
-void add_json(CLI::App& app, CommandLine& line) { app.add_flag("--json", line.json, "Print JSON"); }
-
 /// An empty value, such as that of a variable that is not set, must not mean this host.
 void refuse_empty(const CLI::App& app) {
   for (const CLI::App* const command : app.get_subcommands())
@@ -159,137 +136,186 @@ void refuse_empty(const CLI::App& app) {
                      " is empty");
 }
 
-void take_sources(const Sources& sources, CommandLine& line) {
-  if (!sources.input.empty()) line.files.push_back({sources.input});
-  line.run = sources.run;
-  for (FileCount& each : file_counts(sources.nodes)) line.files.push_back(std::move(each));
-}
+/// The command line, and what it is read into.
+class Parser {
+ public:
+  explicit Parser(CommandLine& line) : line_(line) {
+    app_.footer(kFooter);
+    app_.set_version_flag("--version", "rttopo (troupe) " TROUPE_VERSION);
+    member_.group("");  // used only by this program
+    member_.add_option("--line", line_.bench_line)->required();
+    for (CLI::App* const each : {&show_, &matrix_, &explain_, &doctor_, &export_}) add_sources(*each);
+    for (CLI::App* const each : {&show_, &matrix_, &bench_, &diff_, &explain_, &doctor_, &env_})
+      each->add_flag("--json", line_.json, "Print JSON");
+    for (CLI::App* const each : {&show_, &matrix_, &explain_})
+      each->add_option("--figures", line_.figures, "Figures that `rttopo bench` wrote; default: those of this host")
+          ->type_name("FILE");
+    show_.add_flag("--all", line_.all, "List every part, one by one");
+    show_.add_option("--svg", line_.svg, "Write a picture instead")->type_name("FILE");
+    show_.add_flag("--schema", line_.schema, "Print the JSON Schema of what --json prints for one machine");
+    add_bench();
+    add_diff();
+    explain_.add_option("PART", line_.of, "Two parts")->required()->expected(2);
+    doctor_.add_flag("--rules", line_.rules, "List the rules");
+    add_import_and_export();
+    completion_.add_option("SHELL", shell_, "bash, zsh or fish")->required();
+    app_.require_subcommand(1);
+  }
+
+  /// Throws CLI::ParseError, Error{invalid}.
+  void read(int argc, const char* const* argv) {
+    app_.parse(argc, argv);
+    refuse_empty(app_);
+    take_sources();
+    if (export_.parsed() && line_.format.empty()) throw CLI::RequiredError("--format");
+    const int ways = !files_.empty() + !nodes_.empty() + !line_.run.empty();
+    if (diff_.parsed() && ways != 1) throw CLI::RequiredError(ways == 0 ? "FILE" : "one of FILE, --nodes and --run");
+    line_.arguments.assign(argv, argv + argc);
+    for (const auto& [verb, app] : {std::pair{Verb::matrix, &matrix_},
+                                    {Verb::bench, &bench_},
+                                    {Verb::bench, &member_},
+                                    {Verb::diff, &diff_},
+                                    {Verb::explain, &explain_},
+                                    {Verb::doctor, &doctor_},
+                                    {Verb::import_file, &import_},
+                                    {Verb::export_file, &export_},
+                                    {Verb::env, &env_}})
+      if (app->parsed()) line_.verb = verb;
+  }
+
+  /// The shell for which a script is wanted; nothing: none is.
+  std::optional<std::string> shell() const { return completion_.parsed() ? std::optional{shell_} : std::nullopt; }
+
+  /// `word`: the first one of the command line.
+  Answered usage_error(const CLI::ParseError& error, const std::string& word, std::ostream& out,
+                       std::ostream& err) const {
+    std::ostringstream text;
+    if (app_.exit(error, out, text) == 0) return {0};
+    const std::string unknown = explain_unknown(word);
+    if (!unknown.empty())
+      err << "rttopo: error: " << unknown << "?\nRun with --help for more information.\n";
+    else if (explain_.parsed() && line_.of.size() < 2 &&
+             error.get_exit_code() != static_cast<int>(CLI::ExitCodes::ExtrasError))
+      err << "rttopo: error: explain needs two parts; a part is " << kPartWords << '\n';
+    else
+      err << "rttopo: error: " << text.str();
+    return {2};
+  }
+
+ private:
+  CLI::App& command(const char* name, const char* help, const char* footer = "") {
+    CLI::App& made = *app_.add_subcommand(name, help);
+    made.footer(footer);
+    return made;
+  }
+
+  void add_sources(CLI::App& app) {
+    auto* const input =
+        app.add_option("-i,--input", input_, "A description of a machine; - is stdin")->type_name("FILE");
+    app.add_option("--nodes", nodes_, "Several machines: files that describe them, and how many there are of each")
+        ->type_name("FILE:N,...")
+        ->excludes(input);
+    app.add_option("--run", line_.run, "The machines of a running job: its folder (report.dir)")
+        ->type_name("RUN")
+        ->excludes(input)
+        ->excludes("--nodes");
+  }
+
+  void add_bench() {
+    bench_.add_option("--out", line_.out, "The file to write")->type_name("FILE");
+    bench_.add_option("--repeats", line_.repeats, "How often each figure is measured")->check(CLI::Range(1, 100));
+    bench_.add_option("--ms", line_.repeat_ms, "The shortest time of a measurement, in ms; default: 60")
+        ->check(CLI::Range(1, 60000));
+    bench_
+        .add_option("--hosts", line_.hosts,
+                    "Hosts; the others must be able to reach the first one by the name given here")
+        ->type_name("HOST,...");
+    bench_.add_option("--remote-shell", line_.remote_shell,
+                      "The command that starts a process on another host; default: ssh");
+  }
+
+  void add_diff() {
+    diff_.add_option("FILE", files_, "Descriptions of two or more machines; a single one is compared with this host");
+    diff_.add_option("--nodes", nodes_, "The same files in one argument, and how many machines there are of each")
+        ->type_name("FILE:N,...");
+    diff_.add_option("--run", line_.run, "The machines of a running job: its folder (report.dir)")->type_name("RUN");
+  }
+
+  void add_import_and_export() {
+    import_.add_option("FILE", files_, "The file to read; - is stdin")->required()->expected(1);
+    import_.add_option("-o,--out", line_.out, "The file to write; default: stdout");
+    import_.add_flag("--json", line_.json, "Has no effect: the output is always JSON");
+    auto* const format = export_.add_option("--format", line_.format, "json, hwloc, nccl, dot, svg or simgrid")
+                             ->check(CLI::IsMember({"json", "hwloc", "nccl", "dot", "svg", "simgrid"}));
+    export_
+        .add_flag_callback(
+            "--json", [this] { line_.format = "json"; }, "The same as --format json")
+        ->excludes(format);
+    export_.add_option("-o,--out", line_.out, "The file to write; default: stdout");
+  }
+
+  void take_sources() {
+    if (!input_.empty()) line_.files.push_back({input_});
+    for (FileCount& each : file_counts(nodes_)) line_.files.push_back(std::move(each));
+    for (const std::string& file : files_) line_.files.push_back(file_count(file));
+  }
+
+  /// "unknown command shwo; did you mean show"; empty: `word` is a command.
+  std::string explain_unknown(const std::string& word) const {
+    std::vector<std::string> names;
+    for (const CLI::App* const each : app_.get_subcommands([](const CLI::App*) { return true; }))
+      if (each != &member_) names.push_back(each->get_name());
+    if (word.empty() || word == "--help" || std::ranges::find(names, word) != names.end()) return {};
+    std::vector<std::string_view> known{names.begin(), names.end()};
+    known.push_back("--help");
+    const std::string_view near = detail::nearest(word, known);
+    if (near.empty() && word.starts_with('-')) return {};
+    return text("unknown command ", word, "; did you mean ",
+                near.empty() ? "one of " + joined(names) : std::string{near});
+  }
+
+  CommandLine& line_;
+  std::string input_, nodes_, shell_;
+  std::vector<std::string> files_;
+  CLI::App app_{"rttopo shows, compares and examines machines.", "rttopo"};
+  CLI::App& show_ = command("show", "Print a machine as a tree, a picture or JSON", kShowFooter);
+  CLI::App& matrix_ =
+      command("matrix", "Print how GPUs, NICs and memory reach each other, and how fast", kMatrixFooter);
+  CLI::App& bench_ = command("bench", "Measure this host, or the paths between hosts", kBenchFooter);
+  CLI::App& member_ = command("member", "");
+  CLI::App& diff_ = command("diff", "Print how machines differ from each other", kDiffFooter);
+  CLI::App& explain_ = command("explain", "Print all paths between two parts, and why one is used", kExplainFooter);
+  CLI::App& doctor_ =
+      command("doctor", "Find problems of a machine by rules, and print a cure for each", kDoctorFooter);
+  CLI::App& import_ = command("import", "Convert another tool's description of a machine to JSON", kImportFooter);
+  CLI::App& export_ = command("export", "Convert a machine's description for another tool", kExportFooter);
+  CLI::App& env_ =
+      command("env", "Print which launcher started this process, its rank, and which UCX it uses", kEnvFooter);
+  CLI::App& completion_ =
+      command("completion", "Print a script with which a shell completes the arguments", kCompletionFooter);
+};
 
 }  // namespace
 
 std::variant<CommandLine, Answered> parse_command_line(int argc, const char* const* argv, std::ostream& out,
                                                        std::ostream& err) {
   CommandLine line;
-  Sources sources;
-  std::vector<std::string> files;
-  std::string shell;
-  CLI::App app{"rttopo shows, compares and examines machines.", "rttopo"};
-  app.footer(kFooter);
-  app.set_version_flag("--version", "rttopo (troupe) " TROUPE_VERSION);
-  CLI::App& show = *app.add_subcommand("show", "Print a machine as a tree, a picture or JSON");
-  CLI::App& matrix = *app.add_subcommand("matrix", "Print how GPUs, NICs and memory reach each other, and how fast");
-  CLI::App& bench = *app.add_subcommand("bench", "Measure this host, or the paths between hosts");
-  int bench_line = -1;
-  CLI::App& member = *app.add_subcommand("member")->group("");  // used only by this program
-  member.add_option("--line", bench_line)->required();
-  CLI::App& diff = *app.add_subcommand("diff", "Print how machines differ from each other");
-  CLI::App& explain = *app.add_subcommand("explain", "Print all paths between two parts, and why one is used");
-  CLI::App& doctor = *app.add_subcommand("doctor", "Find problems of a machine by rules, and print a cure for each");
-  CLI::App& import_file = *app.add_subcommand("import", "Convert another tool's description of a machine to JSON");
-  CLI::App& export_file = *app.add_subcommand("export", "Convert a machine's description for another tool");
-  CLI::App& env =
-      *app.add_subcommand("env", "Print which launcher started this process, its rank, and which UCX it uses");
-  CLI::App& completion = *app.add_subcommand("completion", "Print a script with which a shell completes the arguments");
-  for (CLI::App* const each : {&show, &matrix, &explain, &doctor, &export_file}) add_sources(*each, sources);
-  for (CLI::App* const each : {&show, &matrix, &bench, &diff, &explain, &doctor, &env}) add_json(*each, line);
-  show.add_flag("--all", line.all, "List every part, one by one");
-  show.add_option("--svg", line.svg, "Write a picture instead")->type_name("FILE");
-  show.add_flag("--schema", line.schema, "Print the JSON Schema of what --json prints for one machine");
-  show.footer(kShowFooter);
-  matrix.footer(kMatrixFooter);
-  for (CLI::App* const each : {&show, &matrix, &explain}) add_figures(*each, line);
-  bench.add_option("--out", line.out, "The file to write")->type_name("FILE");
-  bench.add_option("--repeats", line.repeats, "How often each figure is measured")->check(CLI::Range(1, 100));
-  bench.add_option("--ms", line.repeat_ms, "The shortest time of a measurement, in ms; default: 60")
-      ->check(CLI::Range(1, 60000));
-  bench
-      .add_option("--hosts", line.hosts, "Hosts; the others must be able to reach the first one by the name given here")
-      ->type_name("HOST,...");
-  bench.add_option("--remote-shell", line.remote_shell,
-                   "The command that starts a process on another host; default: ssh");
-  bench.footer(kBenchFooter);
-  diff.add_option("FILE", files, "Descriptions of two or more machines; a single one is compared with this host");
-  diff.add_option("--nodes", sources.nodes, "The same files in one argument, and how many machines there are of each")
-      ->type_name("FILE:N,...");
-  diff.add_option("--run", sources.run, "The machines of a running job: its folder (report.dir)")->type_name("RUN");
-  diff.footer(kDiffFooter);
-  explain.add_option("PART", line.of, "Two parts")->required()->expected(2);
-  explain.footer(kExplainFooter);
-  doctor.add_flag("--rules", line.rules, "List the rules");
-  doctor.footer(kDoctorFooter);
-  import_file.add_option("FILE", files, "The file to read; - is stdin")->required()->expected(1);
-  import_file.add_option("-o,--out", line.out, "The file to write; default: stdout");
-  import_file.add_flag("--json", line.json, "Has no effect: the output is always JSON");
-  import_file.footer(kImportFooter);
-  auto* const format = export_file.add_option("--format", line.format, "json, hwloc, nccl, dot, svg or simgrid")
-                           ->check(CLI::IsMember({"json", "hwloc", "nccl", "dot", "svg", "simgrid"}));
-  export_file
-      .add_flag_callback(
-          "--json", [&line] { line.format = "json"; }, "The same as --format json")
-      ->excludes(format);
-  export_file.add_option("-o,--out", line.out, "The file to write; default: stdout");
-  export_file.footer(kExportFooter);
-  env.footer(kEnvFooter);
-  completion.add_option("SHELL", shell, "bash, zsh or fish")->required();
-  completion.footer(kCompletionFooter);
-  app.require_subcommand(1);
+  Parser parser{line};
   try {
-    app.parse(argc, argv);
-    refuse_empty(app);
-    take_sources(sources, line);
-    for (const std::string& file : files) line.files.push_back(file_count(file));
-    if (export_file.parsed() && line.format.empty()) throw CLI::RequiredError("--format");
-    const int ways = !files.empty() + !sources.nodes.empty() + !line.run.empty();
-    if (diff.parsed() && ways != 1) throw CLI::RequiredError(ways == 0 ? "FILE" : "one of FILE, --nodes and --run");
+    parser.read(argc, argv);
   } catch (const CLI::ParseError& error) {
-    const std::vector<CLI::App*> commands = app.get_subcommands([](const CLI::App*) { return true; });
-    const std::string_view word = argc > 1 ? argv[1] : "";
-    const bool known =
-        word.empty() || word == "--help" ||
-        std::any_of(commands.begin(), commands.end(), [&](const CLI::App* each) { return each->get_name() == word; });
-    const std::string_view near = detail::nearest(word, {"show", "matrix", "bench", "diff", "explain", "doctor",
-                                                         "import", "export", "env", "completion", "--help"});
-    std::ostringstream text;
-    if (app.exit(error, out, text) == 0) return Answered{0};
-    if (!known && (!near.empty() || !word.starts_with('-'))) {
-      err << "rttopo: error: unknown command " << word << "; ";
-      if (near.empty()) {
-        std::vector<std::string> names;
-        for (const CLI::App* const each : commands)
-          if (!each->get_group().empty()) names.push_back(each->get_name());
-        err << "did you mean one of " << joined(names);
-      } else {
-        err << "did you mean " << near;
-      }
-      err << "?\nRun with --help for more information.\n";
-    } else if (explain.parsed() && line.of.size() < 2 &&
-               error.get_exit_code() != static_cast<int>(CLI::ExitCodes::ExtrasError)) {
-      err << "rttopo: error: explain needs two parts; a part is " << kPartWords << '\n';
-    } else {
-      err << "rttopo: error: " << text.str();
-    }
-    return Answered{2};
+    return parser.usage_error(error, argc > 1 ? argv[1] : "", out, err);
   } catch (const Error& error) {
     err << "rttopo: error: " << error.what() << '\n';
     return Answered{2};
   }
-  if (completion.parsed()) {
-    const std::string script = completion_script(shell);
+  if (const auto shell = parser.shell()) {
+    const std::string script = completion_script(*shell);
     if (script.empty())
       err << "rttopo: error: there is completion for bash, zsh and fish: write `rttopo completion bash`\n";
     out << script;
     return Answered{script.empty() ? 2 : 0};
   }
-  line.arguments.assign(argv, argv + argc);
-  line.bench_line = bench_line;
-  if (matrix.parsed()) line.verb = Verb::matrix;
-  if (bench.parsed() || member.parsed()) line.verb = Verb::bench;
-  if (diff.parsed()) line.verb = Verb::diff;
-  if (explain.parsed()) line.verb = Verb::explain;
-  if (doctor.parsed()) line.verb = Verb::doctor;
-  if (import_file.parsed()) line.verb = Verb::import_file;
-  if (export_file.parsed()) line.verb = Verb::export_file;
-  if (env.parsed()) line.verb = Verb::env;
   return line;
 }
 

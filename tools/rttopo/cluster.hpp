@@ -23,17 +23,16 @@ struct FileCount {
   std::string file;
   std::uint32_t count = 1;
 };
-/// Throws Error{invalid} for 0 and for more than kMostNodes.
+/// Throws Error{invalid} for 0 and for more than topology::kMostMachines.
 FileCount file_count(const std::string& word);
 /// Of --nodes: "a.xml:4,b.xml". Throws Error{invalid} also for an empty entry.
 std::vector<FileCount> file_counts(const std::string& words);
-inline constexpr std::uint32_t kMostNodes = 65'536;
 
 /// Reads the files ("-": stdin), each of which describes one machine or, as `rttopo show --json` prints them, several;
 /// or examines this host if there are none; with `watch`, it observes the host's RDMA counters for 200 ms.
 std::vector<Node> nodes_of(std::span<const FileCount> files, Blocking* watch = nullptr);
-/// Reads {"schema": "troupe.cluster", ...}. Throws Error{invalid}; the message begins with `source`.
-std::vector<Node> nodes_from_json(const std::string& text, const std::string& source);
+/// Reads JSON (topology::machines_from_json), each machine `times` times. Throws Error{invalid}.
+std::vector<Node> nodes_from_json(const std::string& text, const std::string& source, std::uint32_t times = 1);
 /// Throws Error{invalid} if the file contained NCCL's graphs.
 void refuse_graphs(const Node& node);
 /// Each machine, as many times as it occurs, named by its host; if there are several, by the

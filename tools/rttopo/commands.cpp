@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -11,6 +10,7 @@
 #include "apps/topology/measured_view.hpp"
 #include "apps/topology/picture.hpp"
 #include "apps/topology/text_view.hpp"
+#include "runtime/base/detail/json.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/new_file.hpp"
 #include "runtime/base/words.hpp"
@@ -29,28 +29,18 @@ namespace {
 using namespace topology;
 using nlohmann::ordered_json;
 
-void write_file(const std::string& path, const std::string& content) {
-  NewFile file(path);
-  file.write(std::as_bytes(std::span{content}));
-  file.publish();
-}
-
 /// Writes to the file, or to `out` if no file is named.
 void write(const std::string& path, const std::string& content, std::ostream& out) {
   if (path.empty())
     out << content;
   else
-    write_file(path, content);
+    write_new_file(path, content);
 }
 
 ordered_json counts_json(const Counts& counts) {
-  return {{"packages", counts.packages},
-          {"numa", counts.numa},
-          {"cores", counts.cores},
-          {"pus", counts.pus},
-          {"gpu_pci", counts.gpu_pci},
-          {"nic_pci", counts.nic_pci},
-          {"nvlink_or_xgmi", counts.nvlink_or_xgmi}};
+  ordered_json json;
+  for (const auto& [name, member] : kCounts) json[name] = counts.*member;
+  return json;
 }
 
 ordered_json graphs_json(const std::vector<NcclGraph>& graphs) {
@@ -70,14 +60,14 @@ ordered_json node_json(const Node& node) {
             {"version", 1},
             {"counts", counts_json({})},
             {"graphs", graphs_json(node.graphs)}};
-  return ordered_json::parse(to_json(node.machine));
+  return json_from(to_json(node.machine));
 }
 
 int show_json(const std::vector<Node>& nodes, const std::optional<Measurements>& measured, std::ostream& out) {
   if (nodes.size() == 1 && nodes.front().count == 1) {
     if (nodes.front().graphs.empty() && measured) {
       ordered_json json = node_json(nodes.front());
-      json["measurements"] = ordered_json::parse(to_json(*measured));
+      json["measurements"] = json_from(to_json(*measured));
       print(json, out);
     } else if (nodes.front().graphs.empty())
       out << to_json(nodes.front().machine);
@@ -89,9 +79,7 @@ int show_json(const std::vector<Node>& nodes, const std::optional<Measurements>&
   ordered_json machines = ordered_json::array();
   for (const Node& node : nodes) {
     const Counts here = count(node.machine);
-    for (const auto member : {&Counts::packages, &Counts::numa, &Counts::cores, &Counts::pus, &Counts::gpu_pci,
-                              &Counts::nic_pci, &Counts::nvlink_or_xgmi})
-      sum.*member += here.*member * node.count;
+    for (const auto& [name, member] : kCounts) sum.*member += here.*member * node.count;
     machines.push_back({{"count", node.count}, {"source", node.source}, {"machine", node_json(node)}});
   }
   print({{"schema", "troupe.cluster"}, {"version", 1}, {"counts", counts_json(sum)}, {"machines", machines}}, out);
@@ -115,8 +103,7 @@ int show(const CommandLine& line, std::ostream& out, bool color) {
   const std::vector<Node> nodes = nodes_of(line);
   if (!line.svg.empty()) {
     const Index index{only(nodes, "a picture").machine};
-    write_file(line.svg, picture(index, outline(index)));
-    if (std::filesystem::is_regular_file(line.svg) && !std::filesystem::is_symlink(line.svg)) out << line.svg << '\n';
+    if (!write_new_file(line.svg, picture(index, outline(index)))) out << line.svg << '\n';
     return 0;
   }
   const std::optional<Measurements> measured = figures_of(line);
@@ -310,7 +297,7 @@ int matrix(const CommandLine& line, std::ostream& out, bool color) {
   const MatrixView view{only(nodes, "a matrix").machine, measured};
   if (line.json) {
     ordered_json json = matrix_json(view);
-    if (measured) json["measurements"] = ordered_json::parse(to_json(*measured));
+    if (measured) json["measurements"] = json_from(to_json(*measured));
     print(json, out);
     return 0;
   }

@@ -1,6 +1,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/detail/json.hpp"
 #include "runtime/base/error.hpp"
 #include "tools/rttopo/commands.hpp"
 #include "transports/bootstrap/bootstrap.hpp"
@@ -44,7 +45,7 @@ int print_environment(bool json, std::ostream& out) {
                       {"master_port", place->master_port},
                       {"found_in", place->found_in},
                       {"secret", !place->secret.empty()}};
-    out << all.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
+    out << json_text(all, 1) << '\n';
     return 0;
   }
   for (const auto& [launcher, variables] : found.items()) {

@@ -13,31 +13,31 @@
 
 namespace {
 
-/// `code`, unless not all could be printed.
-int printed(int code) {
-  if (std::cout.flush()) return code;
-  std::cerr << "rttopo: error: stdout could not be written; is the disk full?\n";
-  return 3;
+using namespace troupe;
+
+int run(int argc, char** argv) {
+  const auto parsed = rttopo::parse_command_line(argc, argv, std::cout, std::cerr);
+  if (const auto* answered = std::get_if<rttopo::Answered>(&parsed)) return answered->exit_code;
+  auto line = std::get<rttopo::CommandLine>(parsed);
+  if (line.verb == rttopo::Verb::bench && line.bench_line < 0) return rttopo::bench(line, std::cout);
+  Blocking blocking = Blocking::on_thread("main");
+  if (line.verb == rttopo::Verb::bench) {
+    rttopo::be_bench_member(blocking, line.bench_line);
+    return 0;
+  }
+  if (!line.run.empty()) line.nodes = rttopo::nodes_of_run(blocking, line.run);
+  return rttopo::run(line, std::cout, terminal::shows_color(STDOUT_FILENO));
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  using namespace troupe;
   terminal::open_standard_streams();
   const PrintableStream out{std::cout}, err{std::cerr};
-  const auto parsed = rttopo::parse_command_line(argc, argv, std::cout, std::cerr);
-  if (const auto* answered = std::get_if<rttopo::Answered>(&parsed)) return printed(answered->exit_code);
   try {
-    auto line = std::get<rttopo::CommandLine>(parsed);
-    if (line.verb == rttopo::Verb::bench && line.bench_line < 0) return rttopo::bench(line, std::cout);
-    Blocking blocking = Blocking::on_thread("main");
-    if (line.verb == rttopo::Verb::bench) {
-      rttopo::be_bench_member(blocking, line.bench_line);
-      return 0;
-    }
-    if (!line.run.empty()) line.nodes = rttopo::nodes_of_run(blocking, line.run);
-    return printed(rttopo::run(line, std::cout, terminal::shows_color(STDOUT_FILENO)));
+    const int code = run(argc, argv);
+    terminal::check_stdout();
+    return code;
   } catch (const Error& error) {
     std::cerr << "rttopo: error: " << error.what() << '\n';
     return exit_code(error.code());

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iostream>
 #include <string_view>
 
+#include "runtime/base/error.hpp"
 #include "runtime/base/printable.hpp"
 
 namespace troupe::terminal {
@@ -16,6 +18,11 @@ void open_standard_streams() noexcept {
   // An open() gets the lowest number that is free: so this is the closed one.
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", O_RDWR) != fd) return;
+}
+
+void check_stdout() {
+  TROUPE_CHECK(std::cout.flush(), Code::environment,
+               "stdout could not be written: its disk is full, or the program that read it has ended");
 }
 
 bool draws_bars(int fd) {

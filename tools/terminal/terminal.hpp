@@ -13,6 +13,10 @@ inline constexpr const char* kClearLine = "\r\033[K";
 /// program opens would take its number, and what is printed would be written into that file.
 void open_standard_streams() noexcept;
 
+/// For a program's end: writes what stdout still holds. Throws Error{environment} if not all that was printed could be
+/// written.
+void check_stdout();
+
 /// True if `fd` is a terminal that understands the bar's two control sequences (TERM is set and not "dumb").
 bool draws_bars(int fd);
 /// The same, unless the user does not want colours (NO_COLOR is set and not empty).

@@ -27,8 +27,8 @@ class Credits {
   /// The sender has set a window for an actor: reports about that actor are sent sooner.
   void take_in_window(PeerState& from, const wire::Header& header);
   /// Finds actors that wait for a message other than those in their mailboxes: messages that they have skipped must not
-  /// take their senders' credit. Called from time to time.
-  void look_for_skipped();
+  /// take their senders' credit. Called from time to time. Returns whether there were any.
+  bool look_for_skipped();
 
  private:
   void report(PeerState& to);

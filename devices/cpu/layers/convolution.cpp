@@ -115,8 +115,8 @@ class ConvolutionCalls final : public LayerCalls {
   void forward(Calls& calls) override {
     if (suits_one_channel()) return forward_of_one_channel(calls);
     if (suits_one_channel_forward()) return forward_of_one_channel_f32(calls);
-    if (lanes_.gain_forward()) return forward_in_lanes(calls);
-    if (patches_.gain()) return forward_by_patches(calls);
+    if (lanes_.gain_forward()) return forward_by(lanes_, calls);
+    if (patches_.gain()) return forward_by(patches_, calls);
     auto descriptor = fastest_forward();
     builder_.choose(descriptor, fused_layer_, "forward");
     const memory input = arranged_input(calls, descriptor.src_desc());
@@ -196,8 +196,8 @@ class ConvolutionCalls final : public LayerCalls {
 
   void any_to_weights(Calls& calls, const memory& gradient) {
     if (suits_one_channel_gradient()) return to_weights_of_one_channel(calls, gradient);
-    if (lanes_.gain_to_weights()) return to_weights_in_lanes(calls, gradient);
-    if (patches_.gain()) return to_weights_by_patches(calls, gradient);
+    if (lanes_.gain_to_weights()) return to_weights_by(lanes_, calls, gradient);
+    if (patches_.gain()) return to_weights_by(patches_, calls, gradient);
     to_weights(calls, gradient);
   }
 
@@ -248,9 +248,7 @@ class ConvolutionCalls final : public LayerCalls {
                                 .of_parts = {}};
     call.of_parts = builder_.places().take(builder_.matrix(OneChannelGradientCall::kParts, call.sums(), Type::f32));
     builder_.choose_own(fused_layer_, "gradient of the weights", call.kernel->name);
-    std::vector<memory> used{call.input, call.gradient, call.weights, call.of_parts};
-    if (call.bias) used.push_back(call.bias);
-    calls.emplace_back(OwnWork{std::move(used), std::move(call)});
+    calls.emplace_back(OwnWork{{call.input, call.gradient, call.weights, call.of_parts, call.bias}, std::move(call)});
   }
 
   void forward_of_one_channel(Calls& calls) {
@@ -268,9 +266,8 @@ class ConvolutionCalls final : public LayerCalls {
                         .padded_bias = place(OneChannelConvolution::kLanes, Type::f32),
                         .output = builder_.value_as(fused_layer_.output, output_)};
     builder_.choose_own(fused_layer_, "forward", "own:avx512_bf16");
-    std::vector<memory> used{call.input, call.weights, call.packed, call.padded_bias, call.output};
-    if (call.bias) used.push_back(call.bias);
-    calls.emplace_back(OwnWork{std::move(used), std::move(call)});
+    calls.emplace_back(
+        OwnWork{{call.input, call.weights, call.packed, call.padded_bias, call.output, call.bias}, std::move(call)});
   }
 
   void forward_of_one_channel_f32(Calls& calls) {
@@ -287,24 +284,17 @@ class ConvolutionCalls final : public LayerCalls {
         .packed = builder_.places().take(builder_.matrix(1, OneChannelForward::packed_floats(of), Type::f32)),
         .output = wide};
     builder_.choose_own(fused_layer_, "forward", call.kernel->name);
-    std::vector<memory> used{call.input, call.weights, call.packed, call.output};
-    if (call.bias) used.push_back(call.bias);
-    calls.emplace_back(OwnWork{std::move(used), std::move(call)});
+    calls.emplace_back(OwnWork{{call.input, call.weights, call.packed, call.output, call.bias}, std::move(call)});
     finish_own_forward(calls, wide, kept);
   }
 
-  void forward_in_lanes(Calls& calls) {
-    builder_.choose_own(fused_layer_, "forward", lanes_.name());
-    const memory kept = stored_output(), wide = builder_.result(kept);
-    lanes_.forward(calls, operand_input(calls), operand_weights(calls), bias(), wide);
-    finish_own_forward(calls, wide, kept);
-  }
-
-  void forward_by_patches(Calls& calls) {
-    builder_.choose_own(fused_layer_, "forward", patches_.name());
+  /// `Passes`, here and below: LanePasses or PatchPasses.
+  template <class Passes>
+  void forward_by(const Passes& passes, Calls& calls) {
+    builder_.choose_own(fused_layer_, "forward", passes.name());
     const memory kept = stored_output(), wide = builder_.result(kept);
     const memory input = operand_input(calls), weights = operand_weights(calls);
-    patches_.forward(calls, input, weights, bias(), wide);
+    passes.forward(calls, input, weights, bias(), wide);
     finish_own_forward(calls, wide, kept);
   }
 
@@ -314,14 +304,10 @@ class ConvolutionCalls final : public LayerCalls {
     builder_.convert(calls, wide, kept);
   }
 
-  void to_weights_in_lanes(Calls& calls, const memory& gradient) {
-    builder_.choose_own(fused_layer_, "gradient of the weights", lanes_.name());
-    lanes_.to_weights(calls, operand_input(calls), gradient, weights_gradient(), bias_gradient());
-  }
-
-  void to_weights_by_patches(Calls& calls, const memory& gradient) {
-    builder_.choose_own(fused_layer_, "gradient of the weights", patches_.name());
-    patches_.to_weights(calls, operand_input(calls), gradient, weights_gradient(), bias_gradient());
+  template <class Passes>
+  void to_weights_by(const Passes& passes, Calls& calls, const memory& gradient) {
+    builder_.choose_own(fused_layer_, "gradient of the weights", passes.name());
+    passes.to_weights(calls, operand_input(calls), gradient, weights_gradient(), bias_gradient());
   }
 
   void to_input_in_lanes(Calls& calls, const memory& gradient, const memory& input_gradient) {

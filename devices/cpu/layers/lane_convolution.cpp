@@ -92,13 +92,6 @@ struct ToWeights {
   }
 };
 
-template <class Pass>
-void add(Calls& calls, Pass pass, std::initializer_list<memory> used) {
-  std::vector<memory> memories;
-  std::ranges::copy_if(used, std::back_inserter(memories), [](const memory& one) { return static_cast<bool>(one); });
-  calls.emplace_back(OwnWork{std::move(memories), std::move(pass)});
-}
-
 /// The part of `count` that is work where `each` are computed at a time.
 double used_part(std::size_t count, std::size_t each) {
   return static_cast<double>(count) / static_cast<double>((count + each - 1) / each * each);
@@ -165,15 +158,15 @@ memory LanePasses::words(std::size_t count) const {
 void LanePasses::forward(Calls& calls, const memory& input, const memory& weights, const memory& bias,
                          const memory& output) const {
   const memory packed = words(of_.count_weights()), scratch = words(threads_ * kernels_->forward_words(of_));
-  add(calls, Forward{groups(), input, weights, bias, output, packed, scratch},
-      {input, weights, bias, output, packed, scratch});
+  calls.emplace_back(OwnWork{{input, weights, bias, output, packed, scratch},
+                             Forward{groups(), input, weights, bias, output, packed, scratch}});
 }
 
 void LanePasses::to_input(Calls& calls, const memory& gradient, const memory& weights,
                           const memory& input_gradient) const {
   const memory packed = words(of_.count_weights()), scratch = words(threads_ * kernels_->to_input_words(of_));
-  add(calls, ToInput{groups(), gradient, weights, input_gradient, packed, scratch},
-      {gradient, weights, input_gradient, packed, scratch});
+  calls.emplace_back(OwnWork{{gradient, weights, input_gradient, packed, scratch},
+                             ToInput{groups(), gradient, weights, input_gradient, packed, scratch}});
 }
 
 void LanePasses::to_weights(Calls& calls, const memory& input, const memory& gradient, const memory& weights,
@@ -182,8 +175,9 @@ void LanePasses::to_weights(Calls& calls, const memory& input, const memory& gra
   const memory input_lanes = words(count * kernels_->input_words(of_));
   const memory gradient_lanes = words(count * kernels_->gradient_words(of_));
   const memory scratch = words(threads_ * kernels_->to_weights_words(of_));
-  add(calls, ToWeights{groups(), input, gradient, weights, bias, input_lanes, gradient_lanes, scratch},
-      {input, gradient, weights, bias, input_lanes, gradient_lanes, scratch});
+  calls.emplace_back(
+      OwnWork{{input, gradient, weights, bias, input_lanes, gradient_lanes, scratch},
+              ToWeights{groups(), input, gradient, weights, bias, input_lanes, gradient_lanes, scratch}});
 }
 
 LanePasses::Groups LanePasses::groups() const {

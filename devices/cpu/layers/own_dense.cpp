@@ -68,10 +68,9 @@ void add_own_dense(ProgramBuilder& builder, Calls& calls, const DenseKernels& ke
                 .sums = is_f32(on.output) ? on.output : place(of.rows * of.units),
                 .bf16 = is_f32(on.output) ? memory{} : on.output,
                 .room = place(threads * OwnDense::room_bytes(of.rows) / sizeof(float))};
-  std::vector<memory> used{call.input, call.weights, call.sums, call.room};
-  for (const memory& one : {call.bias, call.bf16})
-    if (one) used.push_back(one);
-  calls.emplace_back(OwnWork{std::move(used), std::move(call), /*is_product=*/true});
+  calls.emplace_back(OwnWork{{call.input, call.weights, call.sums, call.room, call.bias, call.bf16},
+                             std::move(call),
+                             /*is_product=*/true});
 }
 
 }  // namespace troupe::cpu

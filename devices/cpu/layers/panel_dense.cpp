@@ -17,7 +17,9 @@ T* memory_of(const memory& of) {
 
 std::size_t groups_of(std::size_t count, std::size_t each) { return (count + each - 1) / each; }
 
-/// A product, divided among threads by vectors of columns, and where these are fewer than threads also by rows.
+}  // namespace
+
+/// Divided by vectors of columns, and where these are fewer than threads also by rows.
 struct PanelParts {
   const PanelKernels* kernels;
   PanelProduct of;  // all of it
@@ -60,6 +62,8 @@ struct PanelParts {
     return groups_of(of.end_column, kernels->lanes) * part / column_parts() * kernels->lanes;
   }
 };
+
+namespace {
 
 /// Sums are computed as [units, rows]: to bring the input into columns takes less than to bring weights there, unless
 /// rows leave many lanes empty.
@@ -123,13 +127,6 @@ struct PanelToWeights {
   }
 };
 
-template <class Pass>
-void add_panel_work(Calls& calls, Pass pass, std::initializer_list<memory> used) {
-  std::vector<memory> memories;
-  std::ranges::copy_if(used, std::back_inserter(memories), [](const memory& one) { return static_cast<bool>(one); });
-  calls.emplace_back(OwnWork{std::move(memories), std::move(pass), /*is_product=*/true});
-}
-
 // The rule of PanelPasses, read off measurements on a Zen 4 with AVX-512 and with AVX2 alone. Where it says no, oneDNN
 // or DenseKernels are as fast.
 constexpr std::size_t kMostPanelRows = 255;  // more pay for copies of all operands, as oneDNN makes them
@@ -180,94 +177,89 @@ memory PanelPasses::words(std::size_t count) const {
   return builder_.places().take(builder_.matrix(1, count, ProgramBuilder::Type::s32));
 }
 
+PanelParts PanelPasses::parts(const PanelProduct& of, std::size_t terms_at_once) const {
+  return {kernels_, of, threads_, PanelKernels::room_words(terms_at_once), terms_at_once};
+}
+
+memory PanelPasses::room_of(const PanelParts& parts) const { return words(parts.room_words * threads_); }
+
+void PanelPasses::add_rows(Calls& calls, const PanelParts& parts, const memory& a, const memory& b, const memory& bias,
+                           const memory& result) const {
+  const std::size_t elements = parts.of.end_row * parts.of.end_column;
+  const bool rounds_at_once = is_f32(result) || parts.terms_at_once == parts.of.end_term;
+  const memory sums = rounds_at_once ? memory{} : words(elements), room = room_of(parts);
+  calls.emplace_back(OwnWork{{a, b, bias, result, sums, room},
+                             PanelRows{parts, elements, a, b, bias, result, sums, room},
+                             /*is_product=*/true});
+}
+
 void PanelPasses::forward(Calls& calls, const memory& input, const memory& weights, const memory& bias,
                           const memory& output) const {
   if (forward_by_units_) return forward_of_rows(calls, input, weights, bias, output);
   const std::size_t to_unit = groups_of(of_.rows, kernels_->lanes) * kernels_->lanes;
-  const PanelParts parts{kernels_,
-                         {.end_row = of_.units,
-                          .end_column = of_.rows,
-                          .end_term = of_.inputs,
-                          .a_row = of_.inputs / kernels_->terms_of_word,
-                          .a_term = 1,
-                          .b_row = of_.inputs,
-                          .to_row = to_unit,
-                          .b_is_transposed = true,
-                          .b_order = of_.in_blocks},
-                         threads_,
-                         PanelKernels::room_words(kForwardTerms),
-                         kForwardTerms};
-  const memory sums = words(of_.units * to_unit), room = words(parts.room_words * threads_);
-  add_panel_work(calls,
-                 PanelForward{parts, input, weights, bias, output, sums, room,
-                              PanelOutputs{.rows = of_.rows, .units = of_.units, .to_unit = to_unit, .relu = of_.relu}},
-                 {input, weights, bias, output, sums, room});
+  const PanelParts all = parts({.end_row = of_.units,
+                                .end_column = of_.rows,
+                                .end_term = of_.inputs,
+                                .a_row = of_.inputs / kernels_->terms_of_word,
+                                .a_term = 1,
+                                .b_row = of_.inputs,
+                                .to_row = to_unit,
+                                .b_is_transposed = true,
+                                .b_order = of_.in_blocks},
+                               kForwardTerms);
+  const memory sums = words(of_.units * to_unit), room = room_of(all);
+  calls.emplace_back(
+      OwnWork{{input, weights, bias, output, sums, room},
+              PanelForward{all, input, weights, bias, output, sums, room,
+                           PanelOutputs{.rows = of_.rows, .units = of_.units, .to_unit = to_unit, .relu = of_.relu}},
+              /*is_product=*/true});
 }
 
 void PanelPasses::to_input(Calls& calls, const memory& gradient, const memory& weights,
                            const memory& input_gradient) const {
-  const std::size_t terms = std::min(of_.units, of_.rows <= kFewRows ? kTermsOfFewRows : kMostPanelTerms);
-  const PanelParts parts{kernels_,
-                         {.end_row = of_.rows,
-                          .end_column = of_.inputs,
-                          .end_term = of_.units,
-                          .a_row = of_.units / kernels_->terms_of_word,
-                          .a_term = 1,
-                          .b_row = of_.inputs,
-                          .to_row = of_.inputs,
-                          .to_order = of_.in_blocks},
-                         threads_,
-                         PanelKernels::room_words(terms),
-                         terms};
-  const std::size_t elements = of_.rows * of_.inputs;
-  const bool rounds_at_once = is_f32(input_gradient) || terms == of_.units;
-  const memory sums = rounds_at_once ? memory{} : words(elements), room = words(parts.room_words * threads_);
-  add_panel_work(calls, PanelRows{parts, elements, gradient, weights, {}, input_gradient, sums, room},
-                 {gradient, weights, input_gradient, sums, room});
+  const PanelParts all = parts({.end_row = of_.rows,
+                                .end_column = of_.inputs,
+                                .end_term = of_.units,
+                                .a_row = of_.units / kernels_->terms_of_word,
+                                .a_term = 1,
+                                .b_row = of_.inputs,
+                                .to_row = of_.inputs,
+                                .to_order = of_.in_blocks},
+                               std::min(of_.units, of_.rows <= kFewRows ? kTermsOfFewRows : kMostPanelTerms));
+  add_rows(calls, all, gradient, weights, {}, input_gradient);
 }
 
 void PanelPasses::forward_of_rows(Calls& calls, const memory& input, const memory& weights, const memory& bias,
                                   const memory& output) const {
-  const std::size_t terms = std::min(of_.inputs, kMostPanelTerms);
-  const PanelParts parts{kernels_,
-                         {.end_row = of_.rows,
-                          .end_column = of_.units,
-                          .end_term = of_.inputs,
-                          .a_row = of_.inputs / kernels_->terms_of_word,
-                          .a_term = 1,
-                          .b_row = of_.inputs,
-                          .to_row = of_.units,
-                          .b_is_transposed = true,
-                          .relu = of_.relu},
-                         threads_,
-                         PanelKernels::room_words(terms),
-                         terms};
-  const std::size_t elements = of_.rows * of_.units;
-  const bool rounds_at_once = is_f32(output) || terms == of_.inputs;
-  const memory sums = rounds_at_once ? memory{} : words(elements), room = words(parts.room_words * threads_);
-  add_panel_work(calls, PanelRows{parts, elements, input, weights, bias, output, sums, room},
-                 {input, weights, bias, output, sums, room});
+  const PanelParts all = parts({.end_row = of_.rows,
+                                .end_column = of_.units,
+                                .end_term = of_.inputs,
+                                .a_row = of_.inputs / kernels_->terms_of_word,
+                                .a_term = 1,
+                                .b_row = of_.inputs,
+                                .to_row = of_.units,
+                                .b_is_transposed = true,
+                                .relu = of_.relu},
+                               std::min(of_.inputs, kMostPanelTerms));
+  add_rows(calls, all, input, weights, bias, output);
 }
 
 void PanelPasses::to_weights(Calls& calls, const memory& input, const memory& gradient, const memory& weights,
                              const memory& bias) const {
-  const PanelParts parts{kernels_,
-                         {.end_row = of_.units,
-                          .end_column = of_.inputs,
-                          .end_term = of_.rows,
-                          .a_row = 1,
-                          .a_term = of_.units,
-                          .b_row = of_.inputs,
-                          .to_row = of_.inputs,
-                          .b_order = of_.in_blocks},
-                         threads_,
-                         PanelKernels::room_words(of_.rows),
-                         of_.rows};
-  const memory room = words(parts.room_words * threads_);
-  const bool pairs = kernels_->pair_rows != nullptr;
-  const memory paired = pairs ? words(groups_of(of_.rows, 2) * of_.units) : memory{};
-  add_panel_work(calls, PanelToWeights{parts, of_.rows, of_.units, input, gradient, weights, bias, paired, room},
-                 {input, gradient, weights, bias, paired, room});
+  const PanelParts all = parts({.end_row = of_.units,
+                                .end_column = of_.inputs,
+                                .end_term = of_.rows,
+                                .a_row = 1,
+                                .a_term = of_.units,
+                                .b_row = of_.inputs,
+                                .to_row = of_.inputs,
+                                .b_order = of_.in_blocks},
+                               of_.rows);
+  const memory room = room_of(all);
+  const memory paired = kernels_->pair_rows != nullptr ? words(groups_of(of_.rows, 2) * of_.units) : memory{};
+  calls.emplace_back(OwnWork{{input, gradient, weights, bias, paired, room},
+                             PanelToWeights{all, of_.rows, of_.units, input, gradient, weights, bias, paired, room},
+                             /*is_product=*/true});
 }
 
 }  // namespace troupe::cpu

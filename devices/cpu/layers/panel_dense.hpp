@@ -14,6 +14,9 @@ struct DenseShape {
   ColumnOrder in_blocks{};  // of the input and the gradient to it
 };
 
+/// A product by PanelKernels, divided among threads.
+struct PanelParts;
+
 /// The passes of a dense layer by kernels of our own (PanelKernels), and the rule on shapes which of them use these, so
 /// that two runs of one job compute the same bits. Memories are operands (ProgramBuilder::operand).
 class PanelPasses {
@@ -40,6 +43,12 @@ class PanelPasses {
 
  private:
   dnnl::memory words(std::size_t count) const;
+  /// The sums of more than `terms_at_once` products are added to f32 results.
+  PanelParts parts(const PanelProduct& of, std::size_t terms_at_once) const;
+  dnnl::memory room_of(const PanelParts& parts) const;
+  /// Adds a product [rows, columns] that is f32, or is rounded. `bias`: empty if there is none.
+  void add_rows(Calls& calls, const PanelParts& parts, const dnnl::memory& a, const dnnl::memory& b,
+                const dnnl::memory& bias, const dnnl::memory& result) const;
 
   ProgramBuilder& builder_;
   const DenseShape of_;

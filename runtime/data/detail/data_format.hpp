@@ -20,8 +20,8 @@ struct DataFormat {
   /// Whether `folder`, which exists, contains any part of a set. Throws Error{invalid}, which names the missing parts,
   /// if it contains only some.
   bool (*is_in)(const std::string& folder) = nullptr;
-  /// The facts that read() would find, without reading more than necessary. Throws Error{invalid} for files that are
-  /// broken or do not belong together.
+  /// The facts that read() would find, without reading more than necessary; null: all that it reads is necessary.
+  /// Throws Error{invalid} for files that are broken or do not belong together.
   DataFacts (*look)(const std::string& folder, const DataOptions& options) = nullptr;
   /// Likewise; leaves the origin empty.
   DataSet (*read)(const std::string& folder, const DataOptions& options) = nullptr;

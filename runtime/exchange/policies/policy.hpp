@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -160,6 +161,13 @@ struct PolicySwitch {
 };
 std::string_view name_of(PolicySwitch::Trigger trigger) noexcept;
 
+/// A group's policy after a step, for the run that resumes from there.
+struct PolicyProgress {
+  PolicyKind kind = PolicyKind::sync;  // of that step
+  std::optional<std::uint64_t> steps;  // under it; 0: another policy begins with the next step; nothing: not known
+  friend bool operator==(const PolicyProgress&, const PolicyProgress&) = default;
+};
+
 /// Several policies one after the other. The last step of each completes its exchange, so that the next begins with
 /// weights that are the same everywhere.
 class PolicySequence final : public RoundPolicy {
@@ -182,6 +190,11 @@ class PolicySequence final : public RoundPolicy {
   const PolicySettings& policy() const noexcept { return phases_[current_].policy; }
   /// Number of steps under it before the step that was asked about last, if its first step is known.
   std::uint64_t steps_taken() const noexcept { return step_.value - std::min(step_.value, since_); }
+  /// What a checkpoint of the state after that step says of the policy.
+  PolicyProgress progress() const noexcept { return {policy().kind, ends_ ? 0 : steps_taken() + 1}; }
+  /// Before the first call of next(): the run was interrupted, and had taken `steps` steps under the policy with which
+  /// it continues.
+  void resume(std::uint64_t steps) noexcept { resumed_ = steps; }
   bool is_hosted_only() const noexcept { return hosted_only_; }
 
  private:
@@ -198,8 +211,10 @@ class PolicySequence final : public RoundPolicy {
   std::unique_ptr<RoundPolicy> policy_;
   std::size_t current_ = 0;
   Step step_{};
-  std::uint64_t since_ = 0;  // first step of the current policy
+  std::uint64_t since_ = 0;               // first step of the current policy
+  std::optional<std::uint64_t> resumed_;  // steps under the current policy before the first one that is asked about
   bool begun_ = false;
+  bool ends_ = false;  // with step_, since another policy follows
   bool works_locally_ = false;
   bool hosted_only_ = false;
 };

@@ -79,15 +79,18 @@ StepActions PolicySequence::next(const StepFacts& facts) {
   const bool worked_locally = policy_ && troupe::works_locally(policy().kind);
   const std::size_t first = current_;
   advance(facts.step.value, facts.samples_before);
-  if (!begun_) since_ = phases_[current_].from_step;
-  if (current_ != first && begun_) since_ = facts.step.value;
+  if (!begun_)
+    since_ = resumed_ ? facts.step.value - std::min(facts.step.value, *resumed_) : phases_[current_].from_step;
+  else if (current_ != first)
+    since_ = facts.step.value;
   if (!policy_ || current_ != first) policy_ = make_current();
   const bool switched = begun_ && current_ != first;
   begun_ = true;
   step_ = facts.step;
 
   StepFacts told = facts;
-  told.last = facts.last || changes(facts.step.value + 1, facts.samples_before + facts.samples);
+  ends_ = changes(facts.step.value + 1, facts.samples_before + facts.samples);
+  told.last = facts.last || ends_;
   StepActions actions = policy_->next(told);
   TROUPE_CHECK(actions.hosted == troupe::is_hosted(policy().kind), Code::invalid, "step ", step_.value,
                ": the app's policy in place of ", name_of(policy().kind), " orders shards, which rounds do not have");

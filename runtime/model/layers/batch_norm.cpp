@@ -25,7 +25,9 @@ LayerKind batch_norm_row() {
           "Each channel minus its mean, divided by its standard deviation, then scaled and shifted by two parameters. "
           "In training mean and variance are those of the rank's own batch (with synchronized, of the batches of all "
           "ranks), over all positions of an image; evaluations use running ones, which are averaged over the ranks and "
-          "kept with the parameters.",
+          "kept with the parameters. The variance divides by n, the number of values of a channel in the batch; the "
+          "running one moves toward n / (n - 1) times that. A plan whose batches have n = 1 is refused; in a shorter "
+          "step n = 1 counts as a variance of 0, with the weight of that one sample.",
       .shape = "[height, width, channels] or [channels], same shape",
       .made = BatchNorm{},
       .attributes = {{"momentum", slot_of<&BatchNorm::momentum>, 0, 1,

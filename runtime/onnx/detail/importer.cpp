@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "runtime/base/detail/with_context.hpp"
 #include "runtime/base/error.hpp"
 
 namespace troupe::detail {
@@ -147,12 +148,7 @@ bool Importer::compute(const OnnxNode& node) {
     if (inputs.back() == nullptr && has_input(i)) return false;
   }
   if (inputs.empty()) return false;
-  std::optional<OnnxNumbers> made;
-  try {
-    made = computed_.computed(node, inputs);
-  } catch (const Error& error) {
-    fail(error.code(), text(here(), ": ", error.what()));
-  }
+  std::optional<OnnxNumbers> made = with_context(here(), [&] { return computed_.computed(node, inputs); });
   if (made) constants_[output()] = std::move(*made);
   return made.has_value();
 }

@@ -189,7 +189,11 @@ TEST_F(Checkpoints, GiveBackPiecesThatFollowEachOtherInMemory) {
 }
 
 TEST_F(Checkpoints, HoldWhatTheirManifestSays) {
-  const CheckpointManifest written = manifest_of({3, 70});
+  CheckpointManifest written = manifest_of({3, 70});
+  written.groups.front().policy = "sync";
+  written.groups.front().policy_steps = 0;
+  written.groups.push_back(
+      {.name = "biases", .rule = "sgd", .policy = "local_sgd", .policy_steps = 8, .updates = 70, .parameters = {"b"}});
   store.publish(blocking, {3, 70}, written);
   EXPECT_EQ(store.read({3, 70}), written);
   EXPECT_TRUE(store.verify(blocking, {3, 70}).ok()) << store.verify(blocking, {3, 70}).text();

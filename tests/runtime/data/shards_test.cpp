@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <cstdio>
+#include <numeric>
 
 #include "runtime/data/find_data.hpp"
 #include "tests/runtime/data/encoded.hpp"
@@ -16,6 +17,7 @@ using testing::Bytes;
 using testing::error_of;
 using ::testing::HasSubstr;
 using testing::IndexEntries;
+using testing::joined;
 using testing::shard_index;
 using testing::TarFile;
 using testing::write_file;
@@ -99,6 +101,26 @@ TEST_F(Shards, NoticeAnIndexThatLies) {
   EXPECT_EQ(fault_of({second, size, 0}), "");
   EXPECT_THAT(fault_of({first + 1, size, 0}), HasSubstr("no member of the archive begins there"));
   EXPECT_THAT(fault_of({second, size - 1, 0}), HasSubstr("the archive's member has"));
+}
+
+TEST_F(Shards, MayBeInTheFormatOfTheSeventhEdition) {
+  Bytes tar(512);
+  const Bytes png = numbered_png(1);
+  const auto size = static_cast<std::uint32_t>(png.size());
+  const auto put = [&](std::size_t at, const char* format, unsigned number) {
+    std::snprintf(reinterpret_cast<char*>(tar.data()) + at, 13, format, number);
+  };
+  put(0, "%u.png", 1);
+  put(124, "%11o ", size);
+  std::fill_n(tar.begin() + 148, 8, std::uint8_t{' '});
+  put(148, "%6o", std::accumulate(tar.begin(), tar.end(), 0U));
+  write_file(folder.path() / "shard.tar", joined(tar, png));
+  write_file(folder.path() / "shard.tar.index", shard_index({{512, size, 0}}, tar.size() + png.size()));
+  ShardFiles files;
+  files.add(folder.file("shard.tar"));
+  std::vector<std::uint8_t> bytes;
+  EXPECT_EQ(files.read(0, bytes), "");
+  EXPECT_EQ(bytes, png);
 }
 
 TEST_F(Shards, ReadNoMoreOfAnIndexThanTheirMembersCanNeed) {

@@ -105,8 +105,11 @@ class File {
     graph_.message(1, made.bytes(3, "cut").bytes(4, "Split").message(5, number("axis", axis)));
     return *this;
   }
-  File& input(std::string_view name, const std::vector<std::int64_t>& dims) { return value(11, name, dims); }
-  File& output(std::string_view name) { return value(12, name, {}); }
+  /// `type`: 1 is f32, 7 is i64.
+  File& input(std::string_view name, const std::vector<std::int64_t>& dims, std::int64_t type = 1) {
+    return value(11, name, dims, type);
+  }
+  File& output(std::string_view name) { return value(12, name, {}, 1); }
   std::string bytes(std::int64_t opset = 17) const {
     return ProtobufMessage{}
         .number(1, 8)
@@ -116,12 +119,12 @@ class File {
   }
 
  private:
-  File& value(std::uint32_t field, std::string_view name, const std::vector<std::int64_t>& dims) {
+  File& value(std::uint32_t field, std::string_view name, const std::vector<std::int64_t>& dims, std::int64_t type) {
     ProtobufMessage shape;
     for (const std::int64_t dim : dims)
       shape.message(1, dim == 0 ? ProtobufMessage{}.bytes(2, "N") : ProtobufMessage{}.number(1, dim));
-    const ProtobufMessage type = ProtobufMessage{}.message(1, ProtobufMessage{}.number(1, 1).message(2, shape));
-    graph_.message(field, ProtobufMessage{}.bytes(1, name).message(2, type));
+    const ProtobufMessage tensor = ProtobufMessage{}.number(1, type).message(2, shape);
+    graph_.message(field, ProtobufMessage{}.bytes(1, name).message(2, ProtobufMessage{}.message(1, tensor)));
     return *this;
   }
   ProtobufMessage graph_;

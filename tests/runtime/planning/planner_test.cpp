@@ -371,6 +371,20 @@ TEST(Planner, RefusesThatSeveralRanksComputeAgainWhatTheyWaitForTogether) {
               HasSubstr("train.recompute has the layer norm, in which ranks"));
 }
 
+TEST(Planner, RefusesABatchNormOfOneValueForEachChannel) {
+  const auto plan = [](Shape image, BatchNorm norm, std::uint32_t ranks) {
+    const Graph graph{"norms", image, DType::f32, {{"norm", norm}, {"l2", Dense{10}}, {"loss", SoftmaxCrossEntropy{}}}};
+    Settings settings;
+    settings.data.batch = 1;
+    make_plan(settings, graph, inputs_of({node("a", 2)}, {ranks}));
+  };
+  EXPECT_NO_THROW(plan({{2, 1, 8}}, {}, 1));
+  EXPECT_NO_THROW(plan({{8}}, {.synchronized = true}, 2));
+  for (const Shape& image : {Shape{{8}}, Shape{{1, 1, 8}}})
+    EXPECT_THAT(failure([&] { plan(image, {}, 2); }, Code::invalid),
+                AllOf(HasSubstr("norm: a batch_norm of"), HasSubstr("set data.batch to 2 or more")));
+}
+
 TEST(Planner, ASwitchAtAnEpochThatNoRunReachesDoesNotBeginEarlier) {
   Settings settings;
   settings.switches = {{.trigger = PolicySwitch::Trigger::epoch, .at = (1ull << 61) + 1}};

@@ -83,10 +83,7 @@ void write_measurements(const std::string& file, const Measurements& figures) {
   if (!folder.empty()) std::filesystem::create_directories(folder, error);
   TROUPE_CHECK(!error, Code::environment, "cannot make the folder ", folder.string(), ": ", error.message(),
                "; name another file with --out");
-  const std::string content = to_json(figures);
-  NewFile written(file);
-  written.write(std::as_bytes(std::span{content}));
-  written.publish();
+  write_new_file(file, to_json(figures));
 }
 
 /// The ranks of a job on the hosts to measure.

@@ -57,6 +57,26 @@ TEST(PolicySequence, KeepsAPhaseThatBeginsBeforeAnOrderedSwitchAndNoLaterOne) {
   }
 }
 
+TEST(PolicySequence, TellsACheckpointHowManyStepsThePolicyOfTheNextStepHasTaken) {
+  const std::vector<PolicyPhase> phases{{.policy = {}},
+                                        {.from_samples = 40, .policy = {.kind = PolicyKind::async}},
+                                        {.from_step = 6, .policy = {.kind = PolicyKind::async, .ramp_every = 1}}};
+  PolicySequence whole{phases, 2};
+  std::vector<PolicyProgress> seen;
+  for (std::uint64_t step = 0; step < 8; ++step) {
+    ask(whole, step);
+    seen.push_back(whole.progress());
+    PolicySequence rest{phases, 2};
+    rest.resume(*seen.back().steps);
+    ask(rest, step + 1);
+    EXPECT_EQ(rest.steps_taken(), seen.back().steps) << "from step " << step + 1;
+  }
+  constexpr auto kSync = PolicyKind::sync, kAsync = PolicyKind::async;
+  EXPECT_EQ(seen,
+            (std::vector<PolicyProgress>{
+                {kSync, 1}, {kSync, 2}, {kSync, 3}, {kSync, 0}, {kAsync, 1}, {kAsync, 0}, {kAsync, 1}, {kAsync, 2}}));
+}
+
 class NoRounds final : public RoundPolicy {
  public:
   StepActions next(const StepFacts&) override { return {.keep = true}; }

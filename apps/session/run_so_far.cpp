@@ -1,4 +1,4 @@
-#include "apps/session/run_record.hpp"
+#include "apps/session/run_so_far.hpp"
 
 #include <fmt/format.h>
 
@@ -25,7 +25,7 @@ std::string shown(float scale) { return fmt::format("{}", static_cast<double>(sc
 
 }  // namespace
 
-void RunRecord::begin_early_stop(CheckpointStart& start) {
+void RunSoFar::begin_early_stop(CheckpointStart& start) {
   const Settings& settings = job_.settings();
   if (settings.evaluate.patience == 0) return;
   early_stop_.emplace(settings.evaluate.patience, settings.evaluate.min_change);
@@ -40,14 +40,14 @@ void RunRecord::begin_early_stop(CheckpointStart& start) {
                    " steps: evaluate.patience counts from here"));
 }
 
-bool RunRecord::is_last_evaluation(const EpochReport& line, bool is_last_step) {
+bool RunSoFar::is_last_evaluation(const EpochReport& line, bool is_last_step) {
   if (!line.test_loss || !early_stop_->add(line.epoch, *line.test_loss) || is_last_step) return false;
   result.reason = early_stop_->reason();
   job_.note(result.reason);
   return true;
 }
 
-void RunRecord::take_line(EpochReport line) {
+void RunSoFar::take_line(EpochReport line) {
   {
     const std::lock_guard lock{mutex_};
     line.ranks = window_.ranks;
@@ -65,7 +65,7 @@ void RunRecord::take_line(EpochReport line) {
 }
 
 /// A note for each name, once.
-void RunRecord::note_not_finite(const EpochReport& line) {
+void RunSoFar::note_not_finite(const EpochReport& line) {
   for (const ReportedValue& reported : line.values) {
     if (std::isfinite(reported.value) || !not_finite_.insert(reported.name).second) continue;
     job_.note(text("the value ", reported.name, " that the app reports is not finite in the line of step ", line.steps,
@@ -73,13 +73,13 @@ void RunRecord::note_not_finite(const EpochReport& line) {
   }
 }
 
-bool RunRecord::has_no_time_left() {
+bool RunSoFar::has_no_time_left() {
   if (!job_.options().time_limit) return false;
   if (!time_limit_) time_limit_ = Deadline::after(*job_.options().time_limit);
   return time_limit_->passed();
 }
 
-Status RunRecord::judge(Step step, const StepSums& total, const LossScaleState& scale, PolicyKind policy) {
+Status RunSoFar::judge(Step step, const StepSums& total, const LossScaleState& scale, PolicyKind policy) {
   const JoinedJob& joined = job_.joined();
   const Rule& rule = job_.settings().rule;
   const bool leads = joined.self().value == 0;
@@ -103,7 +103,7 @@ Status RunRecord::judge(Step step, const StepSums& total, const LossScaleState& 
   return end;
 }
 
-void RunRecord::note_scale(Step step, float scale) {
+void RunSoFar::note_scale(Step step, float scale) {
   const std::lock_guard lock{mutex_};
   if (!scales_.empty() && scales_.back().scale == scale) return;
   scales_.push_back({step, scale});
@@ -112,7 +112,7 @@ void RunRecord::note_scale(Step step, float scale) {
                    scales_.size() == kScaleNotes ? " (further changes are in the log alone)" : ""));
 }
 
-void RunRecord::take_switch(Step step, std::uint64_t samples, const PolicySettings& policy, const std::string& reason) {
+void RunSoFar::take_switch(Step step, std::uint64_t samples, const PolicySettings& policy, const std::string& reason) {
   const JoinedJob& joined = job_.joined();
   if (joined.self().value != 0) return;
   // The plan's next policy is the first one, after a warm start, or an entry of update.switch.
@@ -127,7 +127,7 @@ void RunRecord::take_switch(Step step, std::uint64_t samples, const PolicySettin
   switches_.push_back(std::move(change));
 }
 
-void RunRecord::take_window(const ShareWindow& window) {
+void RunSoFar::take_window(const ShareWindow& window) {
   {
     const std::lock_guard lock{mutex_};
     window_ = window;
@@ -141,7 +141,7 @@ void RunRecord::take_window(const ShareWindow& window) {
   job_.note(to_string(*window.straggler, window));
 }
 
-const PolicySettings* RunRecord::switch_for_straggler(const ShareWindow& window) {
+const PolicySettings* RunSoFar::switch_for_straggler(const ShareWindow& window) {
   std::vector<const PolicyPhase*> waiting;
   for (const PolicyPhase& phase : job_.joined().plan.groups.front().policies)
     if (phase.straggler_ratio != 0) waiting.push_back(&phase);
@@ -150,7 +150,7 @@ const PolicySettings* RunRecord::switch_for_straggler(const ShareWindow& window)
   return &waiting[straggler_switches_++]->policy;
 }
 
-ShareWindow RunRecord::newest_window() const {
+ShareWindow RunSoFar::newest_window() const {
   const std::lock_guard lock{mutex_};
   return window_;
 }

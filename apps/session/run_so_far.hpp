@@ -22,10 +22,10 @@ namespace troupe {
 /// What is told of a run so far, whichever of its views does the work: one after the other has it. Views say what they
 /// see; this makes notes of it, lines of the log, and the decisions that depend on what was seen before. All but the
 /// result, judge() and `device_threads` is rank 0's.
-class RunRecord {
+class RunSoFar {
  public:
   /// `job` outlives it.
-  explicit RunRecord(Job& job) : job_(job) {}
+  explicit RunSoFar(Job& job) : job_(job) {}
 
   RunResult result;                           // the reporter's thread writes it, run() reads it after the end
   std::uint32_t device_threads = 0;           // that a trial of this rank chose; 0: there was none
