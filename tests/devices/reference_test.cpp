@@ -137,6 +137,17 @@ TEST_P(ReferenceLayer, HasTheGradientsThatCentralDifferencesGive) {
   }
 }
 
+TEST_P(ReferenceLayer, HasNoGradientsOfAStepWithoutRows) {
+  for (std::uint64_t key = 0; key < 4; ++key) {
+    Problem problem{key, contracts::graph_with(*GetParam(), key, DType::f32, 6)};
+    for (FieldValues& values : problem.fields) values = {};
+    const Result found = problem.model.run(problem.parameters, problem.fields, 0, true);
+    EXPECT_EQ(found.samples, 0U);
+    EXPECT_EQ(found.loss, 0);
+    EXPECT_EQ(found.gradients, std::vector<double>(problem.layout.count_elements()));
+  }
+}
+
 class ReferenceLoss : public ReferenceLayer {};
 INSTANTIATE_TEST_SUITE_P(EachKind, ReferenceLoss, ::testing::ValuesIn(contracts::kinds_of_losses()),
                          [](const auto& kind) { return std::string{kind.param->name}; });

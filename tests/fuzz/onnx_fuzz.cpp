@@ -112,7 +112,7 @@ class DrawnFile {
     Shape shape = tokens ? Shape{{4}} : Shape{};
     for (std::uint32_t i = tokens ? 0 : 1 + dice_() % 3; i > 0; --i) shape.extents.push_back(1 + dice_() % 4);
     fields_ = {{"x", shape, tokens ? DType::i32 : DType::f32, tokens ? 7U : 0U}, {"label", {}, DType::i32, 2}};
-    std::vector<std::int64_t> dims{one_in(4) ? 1 + dice_() % 3 : 0};
+    std::vector<std::int64_t> dims{one_in(4) ? static_cast<std::int64_t>(1 + dice_() % 3) : 0};
     dims.insert(dims.end(), shape.extents.begin(), shape.extents.end());
     if (shape.extents.size() == 3 && one_in(2)) std::rotate(dims.begin() + 1, dims.begin() + 3, dims.end());
     file_.input("x", dims, tokens ? 7 : 1);

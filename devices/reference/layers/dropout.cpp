@@ -9,6 +9,7 @@ namespace {
 template <class Add>
 void for_kept(const Dropout& dropout, const LayerWork& work, std::vector<double>& to, const std::vector<double>& from,
               Add&& add) {
+  if (work.rows == 0) return;
   const std::size_t width = from.size() / work.rows;
   for (std::uint32_t row = 0; row < work.rows; ++row) {
     for (std::size_t i = 0; i < width; ++i) {
