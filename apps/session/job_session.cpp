@@ -171,6 +171,7 @@ RunResult JobSession::run_views(Blocking& blocking) {
 void JobSession::roll_back(Blocking& blocking, RunResult& ended, const std::string& reason) {
   Lineage lineage = view_->lineage();
   ++lineage.roll_backs;
+  lineage.evaluations = view_->so_far().evaluations();
   const Settings& settings = job_->settings();
   if (view_->leads_job()) {
     const std::string to =

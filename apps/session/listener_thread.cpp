@@ -36,18 +36,29 @@ void ListenerThread::started(const Plan& plan, const std::string& device, const 
 }
 
 void ListenerThread::progress(const RunProgress& progress) {
+  std::shared_ptr<RunProgress> mine;
   {
     const std::lock_guard lock(mutex_);
-    if (std::exchange(progress_, progress)) return;  // a task that reports progress is queued already
+    if (progress_) return static_cast<void>(*progress_ = progress);  // a task that reports it is queued already
+    mine = progress_ = std::make_shared<RunProgress>(progress);
   }
-  post([this] {
-    std::optional<RunProgress> newest;
+  post([this, mine] {
+    RunProgress newest;
     {
       const std::lock_guard lock(mutex_);
-      newest = std::exchange(progress_, std::nullopt);
+      newest = *mine;
+      if (progress_ == mine) progress_.reset();
     }
-    listener_.progress(*newest);
+    listener_.progress(newest);
   });
+}
+
+void ListenerThread::later(std::function<void(SessionListener&)> work) {
+  {
+    const std::lock_guard lock(mutex_);
+    progress_.reset();
+  }
+  post([this, work = std::move(work)] { work(listener_); });
 }
 
 void ListenerThread::epoch(const EpochReport& line) {

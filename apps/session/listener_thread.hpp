@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -36,10 +36,9 @@ class ListenerThread final : public SessionListener {
   void step(Step step, const StepSums& total) override;
   /// Pins the thread to `cpus`; empty: not at all. Throws Error{environment} if the system refuses.
   void keep_on(std::span<const std::uint32_t> cpus);
-  /// Runs `work` on the listener's thread, in order with the events; it may tell the listener more.
-  void later(std::function<void(SessionListener&)> work) {
-    post([this, work = std::move(work)] { work(listener_); });
-  }
+  /// Runs `work` on the listener's thread, in order with the events; it may tell the listener more. Progress from
+  /// before is not replaced by progress from behind it.
+  void later(std::function<void(SessionListener&)> work);
   /// Returns when the listener has received all events so far; later ones are dropped. It takes as long as the
   /// listener does, so a rank first parts from the others, which must not wait for this rank's reader.
   void finish();
@@ -52,7 +51,7 @@ class ListenerThread final : public SessionListener {
   std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::deque<std::function<void()>> queue_;
-  std::optional<RunProgress> progress_;  // the newest one; set while a task that reports it is queued
+  std::shared_ptr<RunProgress> progress_;  // the newest one; null: no task is queued that may still report a newer one
   bool finished_ = false;
   std::thread thread_;
 };

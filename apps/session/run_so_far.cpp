@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "apps/session/resume.hpp"
-#include "apps/session/run_log.hpp"
 #include "runtime/compute/rules/verdict.hpp"
 
 namespace troupe {
@@ -25,23 +24,27 @@ std::string shown(float scale) { return fmt::format("{}", static_cast<double>(sc
 
 }  // namespace
 
-void RunSoFar::begin_early_stop(CheckpointStart& start) {
+void RunSoFar::begin_early_stop(CheckpointStart& start, const std::vector<LoggedEvaluation>* seen) {
   const Settings& settings = job_.settings();
   if (settings.evaluate.patience == 0) return;
   early_stop_.emplace(settings.evaluate.patience, settings.evaluate.min_change);
-  if (start.folder.empty()) return;
   std::error_code unknown;  // a checkpoint in another folder does not belong to the log in this one
-  std::vector<LoggedEvaluation> before;
-  if (std::filesystem::equivalent(start.folder, checkpoint_folder(settings), unknown))
-    before = evaluations_in(settings.report.dir + "/log", start.id.steps);
-  for (const LoggedEvaluation& one : before) start.over = early_stop_->add(one.epoch, one.loss);
-  if (before.empty())
+  if (seen != nullptr) {
+    std::ranges::copy_if(*seen, std::back_inserter(evaluations_),
+                         [&](const LoggedEvaluation& one) { return one.steps <= start.id.steps; });
+  } else if (!start.folder.empty() && std::filesystem::equivalent(start.folder, checkpoint_folder(settings), unknown)) {
+    evaluations_ = evaluations_in(settings.report.dir + "/log", start.id.steps);
+  }
+  for (const LoggedEvaluation& one : evaluations_) start.over = early_stop_->add(one.epoch, one.loss);
+  if (seen == nullptr && !start.folder.empty() && evaluations_.empty())
     job_.note(text(settings.report.dir, "/log has no evaluations of this run's first ", start.id.steps,
                    " steps: evaluate.patience counts from here"));
 }
 
 bool RunSoFar::is_last_evaluation(const EpochReport& line, bool is_last_step) {
-  if (!line.test_loss || !early_stop_->add(line.epoch, *line.test_loss) || is_last_step) return false;
+  if (!line.test_loss) return false;
+  evaluations_.push_back({line.steps, line.epoch, *line.test_loss});
+  if (!early_stop_->add(line.epoch, *line.test_loss) || is_last_step) return false;
   result.reason = early_stop_->reason();
   job_.note(result.reason);
   return true;

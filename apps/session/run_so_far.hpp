@@ -12,6 +12,7 @@
 
 #include "apps/session/checkpoint_start.hpp"
 #include "apps/session/job.hpp"
+#include "apps/session/run_log.hpp"
 #include "apps/session/session.hpp"
 #include "runtime/data/load_balancer.hpp"
 #include "runtime/exchange/exchange.hpp"
@@ -32,9 +33,12 @@ class RunSoFar {
   std::optional<LedgerSpan> shares_measured;  // the newest; nothing: no shares were measured. The balancer's thread
 
   // Before the reporter begins, and then on its thread:
-  /// With evaluate.patience: begins with the evaluations in report.dir's log of the run that the job resumes. Sets
-  /// `start.over` if they end the run.
-  void begin_early_stop(CheckpointStart& start);
+  /// With evaluate.patience: begins with the evaluations up to `start`. `seen`: those of this run's earlier views,
+  /// which may not be in the log yet; null: there was none, so those in report.dir's log of the run that the job
+  /// resumes. Sets `start.over` if they end the run.
+  void begin_early_stop(CheckpointStart& start, const std::vector<LoggedEvaluation>* seen);
+  /// That evaluate.patience counts, in order. After run().
+  const std::vector<LoggedEvaluation>& evaluations() const noexcept { return evaluations_; }
   bool stops_early() const noexcept { return early_stop_.has_value(); }
   /// Why evaluations ended the run.
   std::string early_stop_reason() const { return early_stop_->reason(); }
@@ -73,6 +77,7 @@ class RunSoFar {
 
   Job& job_;
   std::optional<EarlyStop> early_stop_;            // with evaluate.patience; the reporter's thread
+  std::vector<LoggedEvaluation> evaluations_;      // that it has got; the reporter's thread
   std::optional<Deadline> time_limit_;             // once the first step was told; the reporter's thread
   std::set<std::string, std::less<>> not_finite_;  // values that a note has told of; the reporter's thread
   std::uint64_t left_out_ = 0;                     // steps; the device actor's thread

@@ -161,7 +161,7 @@ void TrainingActors::judge(EvaluationVerdict verdict) { caf::anon_send(steps_, v
 bool TrainingActors::end(Blocking&, Deadline deadline) {
   const auto gone = std::make_shared<Gone>();
   std::vector<caf::actor> actors = watched_actors();
-  if (batches_ != BatchReceiver{device_}) actors.push_back(caf::actor_cast<caf::actor>(batches_));
+  if (batches_ && batches_ != BatchReceiver{device_}) actors.push_back(caf::actor_cast<caf::actor>(batches_));
   actors.push_back(caf::actor_cast<caf::actor>(membership_));
   gone->left = actors.size();
   for (const auto& actor : actors) {

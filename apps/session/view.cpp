@@ -313,7 +313,7 @@ GatheredPlace View::own_place(Blocking& blocking) {
   mine.start = decide_start(blocking, settings(), [this](const std::string& what) { note(what); });
   if (!lineage_.run.empty()) mine.start.run = lineage_.run;
   if (job_.checkpoints_lock) job_.checkpoints_lock->name("run " + mine.start.run);
-  so_far_->begin_early_stop(mine.start);
+  so_far_->begin_early_stop(mine.start, lineage_.run.empty() ? nullptr : &lineage_.evaluations);
   if (!mine.start.folder.empty()) check_fits(mine.start, joined_);  // rank 0 checks it for all
   return mine;
 }

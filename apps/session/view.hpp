@@ -33,8 +33,9 @@ namespace troupe {
 
 /// What the views of one run, which may return to its checkpoints, have in common.
 struct Lineage {
-  std::uint32_t roll_backs = 0;  // so far
-  std::string run;               // CheckpointStart::run of the first view; empty: this is the first
+  std::uint32_t roll_backs = 0;               // so far
+  std::string run;                            // CheckpointStart::run of the first view; empty: this is the first
+  std::vector<LoggedEvaluation> evaluations;  // of the views before, at rank 0
 };
 
 /// The parts that compute the steps of a view, from the shards that host stripes to the stream on which all work is

@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
+#include <future>
+
 #include "runtime/checkpoint/store.hpp"
 #include "tests/cluster/session_ranks.hpp"
 #include "transports/ucx/ucx_transport.hpp"
@@ -18,10 +21,11 @@ class RollBack : public ::testing::Test {
   void SetUp() override {
     if (!ucx_available()) GTEST_SKIP() << "this build has no UCX, over which ranks talk";
   }
-  RanksRan run(std::uint32_t ranks, std::vector<std::string> more, const Spoils& spoils) const {
+  RanksRan run(std::uint32_t ranks, std::vector<std::string> more, const Spoils& spoils,
+               const std::function<void()>& at_epoch = {}) const {
     more.insert(more.begin(), {"train.non_finite=roll_back", "train.steps=30", "checkpoint.every_steps=10",
                                "optimizer.rule=momentum", "optimizer.rate=0.02", "evaluate.every_epochs=0"});
-    return run_ranks(folder_, ranks, more, spoils);
+    return run_ranks(folder_, ranks, more, spoils, at_epoch);
   }
   CheckpointStore store() const { return CheckpointStore((folder_.path() / "run/checkpoints").string()); }
   JobFolder folder_;
@@ -80,6 +84,26 @@ TEST_F(RollBack, WorksBehindTheNextStepToo) {
                            [](std::uint32_t rank, std::uint64_t number) { return rank == 1 && number == 13; });
   for (const RunResult& result : ran.results) EXPECT_TRUE(result.status.ok()) << result.status.text();
   EXPECT_THAT(ran.notes, HasSubstr("the gradient of b, first at rank 1 is not finite: the run returns"));
+}
+
+/// An epoch has 17 steps, and the run ends with its fourth one.
+TEST_F(RollBack, CountsEvaluationsFromBeforeThoughTheirLinesAreNotInTheLogYet) {
+  const std::vector<std::string> settings{"evaluate.every_epochs=1", "evaluate.patience=3", "evaluate.min_change=1000",
+                                          "train.steps=300", "checkpoint.every_steps=20"};
+  const RanksRan same = run(1, settings, {});
+  ASSERT_LT(same.results[0].total.steps, 300u) << same.results[0].status.text();
+  std::filesystem::remove_all(folder_.path() / "run");  // its log has the evaluations already
+  std::promise<void> back;
+  const std::shared_future<void> is_back = back.get_future().share();
+  const RanksRan ran = run(
+      1, settings,
+      [&](std::uint32_t, std::uint64_t number) {
+        if (number == 46) back.set_value();  // the first step after the return
+        return number == 45;
+      },
+      [&] { EXPECT_EQ(is_back.wait_for(std::chrono::seconds(30)), std::future_status::ready); });
+  EXPECT_THAT(ran.notes, HasSubstr("the run returns to the checkpoint of step 40"));
+  EXPECT_EQ(ran.results[0].total.steps, same.results[0].total.steps) << ran.results[0].status.text();
 }
 
 /// Separate processes, each of which reports what it saw.

@@ -270,6 +270,7 @@ class Job {
   /// stdout: a pager, or a terminal that Ctrl-S has stopped. That time is not counted.
   void look_for_reader() {
     if (!kill_at_ || failed_ || signal_ != 0 || !ranks_.front().alive) return;
+    if (std::any_of(ranks_.begin() + 1, ranks_.end(), [](const RankEntry& other) { return other.alive; })) return;
     pollfd out{STDOUT_FILENO, POLLOUT, 0};
     if (::poll(&out, 1, 0) != 0) return;
     kill_at_ = Deadline::after(options_.idle);
