@@ -847,6 +847,25 @@ TEST_P(CpuReplicaOf, HasTheGradientsOfTheReferenceAtSumsBehindBatchNorms) {
     compare(channels, sums_behind_norms(GetParam(), channels), 9, bf16 ? 0.2 : 5e-5, bf16 ? 0.02 : 1e-6);
 }
 
+/// Batch norms of 2 MB and more, with a sum and without one, which are written past the caches in f32.
+Graph large_norms(DType dtype, std::uint32_t channels) {
+  LayerList net;
+  net.add(BatchNorm{}, {"image"});
+  net.add(Relu{}, {}, "made");
+  const std::string made = net.add(BatchNorm{});
+  net.add(Add{}, {made, "made"});
+  net.add(Relu{});
+  net.add(GlobalAveragePool{});
+  net.add(Dense{10});
+  return {"large norms", Shape{{64, 33, channels}}, dtype, net.finish()};
+}
+
+TEST_P(CpuReplicaOf, HasTheGradientsOfTheReferenceAtBatchNormsThatAreWrittenPastTheCaches) {
+  const bool bf16 = GetParam() == DType::bf16;
+  for (const std::uint32_t channels : {16U, 48U})
+    compare(channels, large_norms(GetParam(), channels), 16, bf16 ? 0.15 : 5e-5, bf16 ? 0.02 : 1e-6);
+}
+
 /// Convolutions of so many pixels that oneDNN's primitives compute them, with weights in its own layouts.
 Graph whole_blocks(DType dtype) {
   LayerList net;
