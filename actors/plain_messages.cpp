@@ -18,7 +18,7 @@ std::uint32_t id_of(std::string_view name) {
 
 template <class T>
 caf::mailbox_element_ptr make_container(caf::strong_actor_ptr sender, caf::message_id id,
-                                        std::span<const std::byte> bytes, detail::Receipt receipt) {
+                                        std::span<const std::byte> bytes, detail::Receipt&& receipt) {
   const auto* const begin = reinterpret_cast<const char*>(bytes.data());
   return caf::mailbox_element_ptr{
       new detail::PlainElement<T>(std::move(sender), id, T(begin, begin + bytes.size()), std::move(receipt))};

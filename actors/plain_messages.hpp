@@ -21,7 +21,7 @@ namespace troupe {
 struct PlainMessage {
   /// Makes a mailbox element with a value from its bytes.
   using Make = caf::mailbox_element_ptr (*)(caf::strong_actor_ptr sender, caf::message_id id,
-                                            std::span<const std::byte> bytes, detail::Receipt receipt);
+                                            std::span<const std::byte> bytes, detail::Receipt&& receipt);
   /// The bytes of the value at this address.
   using View = std::span<const std::byte> (*)(const void* value);
   static constexpr std::uint32_t kAnySize = ~std::uint32_t{0};  // for strings and vectors of bytes
@@ -38,7 +38,7 @@ template <class T>
 class PlainElement final : public caf::mailbox_element, public caf::detail::tuple_vals_impl<caf::type_erased_tuple, T> {
  public:
   template <class Value>
-  PlainElement(caf::strong_actor_ptr sender, caf::message_id id, Value&& value, Receipt receipt)
+  PlainElement(caf::strong_actor_ptr sender, caf::message_id id, Value&& value, Receipt&& receipt)
       : caf::mailbox_element(std::move(sender), id, {}),
         caf::detail::tuple_vals_impl<caf::type_erased_tuple, T>(std::forward<Value>(value)),
         receipt_(std::move(receipt)) {}
@@ -64,7 +64,7 @@ struct PlainBytes {
 
 template <class T>
 caf::mailbox_element_ptr make_plain(caf::strong_actor_ptr sender, caf::message_id id, std::span<const std::byte> bytes,
-                                    Receipt receipt) {
+                                    Receipt&& receipt) {
   return caf::mailbox_element_ptr{
       new PlainElement<T>(std::move(sender), id, PlainBytes<T>{bytes.data()}, std::move(receipt))};
 }

@@ -20,9 +20,8 @@ bool Backlog::has_space(const Proxy& proxy, bool is_urgent) const noexcept {
 }
 
 bool Backlog::may_send(const Proxy& proxy, const caf::mailbox_element& message) const noexcept {
-  const bool is_free = remote::is_free(message);
   const bool is_first = proxy.blocked.empty() || (may_overtake(message) && proxy.not_overtaken == 0);
-  return is_first && (is_free || has_space(proxy, message.mid.is_urgent_message()));
+  return is_first && (has_space(proxy, message.mid.is_urgent_message()) || is_free(message));
 }
 
 /// Whether it overtakes ordinary messages: as in a mailbox of CAF's, except that answers, exit messages and changes of

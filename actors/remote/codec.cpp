@@ -73,15 +73,14 @@ bool Codec::encode_plain(const caf::mailbox_element& message, std::vector<char>&
   if (plain == nullptr) return false;
   const std::span<const std::byte> value = plain->view(content.get(0));
   const std::size_t begin = bytes.size();
-  const auto* const first = reinterpret_cast<const char*>(value.data());
-  bytes.resize(begin + sizeof plain->id);
+  bytes.resize(begin + sizeof plain->id + value.size());
   std::memcpy(bytes.data() + begin, &plain->id, sizeof plain->id);
-  bytes.insert(bytes.end(), first, first + value.size());
+  if (!value.empty()) std::memcpy(bytes.data() + begin + sizeof plain->id, value.data(), value.size());
   return true;
 }
 
 Status Codec::decode_plain(std::span<const std::byte> bytes, caf::strong_actor_ptr sender, caf::message_id id,
-                           troupe::detail::Receipt receipt, caf::mailbox_element_ptr& to) {
+                           troupe::detail::Receipt&& receipt, caf::mailbox_element_ptr& to) {
   std::uint32_t name = 0;
   if (bytes.size() < sizeof name) return {Code::corrupt, "a plain message without a type"};
   std::memcpy(&name, bytes.data(), sizeof name);

@@ -56,9 +56,7 @@ void FrameSender::flush(PeerState& to) {
   batch.frame.clear();
 }
 
-bool FrameSender::flush() {
-  heads_ = 0;
-  if (open_batches_.empty()) return false;
+bool FrameSender::send_batches() {
   for (PeerState* const to : open_batches_) flush(*to);
   open_batches_.clear();
   return true;

@@ -101,7 +101,7 @@ void Inbound::take_in_message(PeerState& from, const wire::Header& header, Arriv
     return handled(from, header.order);
   }
   Edge& edge = to->edges[from.number];
-  if (counted) credits_.intake_of(from, header.target, edge);
+  if (counted && !edge.intake) credits_.intake_of(from, header.target, edge);
   if (header.sequence != edge.next) return hold(from, header, arrival, edge);
   deliver(from, header, arrival, edge, *to);
   ++edge.next;
@@ -339,8 +339,7 @@ void Inbound::forget(PeerState& of) {
   of.edges.clear();
 }
 
-bool Inbound::flush() {
-  if (refused_.empty()) return false;
+bool Inbound::tell_of_refused() {
   for (PeerState* const to : std::exchange(refused_, {})) {
     const std::uint64_t count = std::exchange(to->order.refused, 0);
     if (!to->dead) frames_.send(*to, {.kind = wire::Kind::refused, .message_id = count});

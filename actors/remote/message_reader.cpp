@@ -24,7 +24,7 @@ bool fits_its_queue(const caf::mailbox_element& message) {
 class ReceivedMessage final : public caf::mailbox_element {
  public:
   ReceivedMessage(caf::strong_actor_ptr sender, caf::message_id id, Codec::Decoded&& decoded,
-                  troupe::detail::Receipt receipt)
+                  troupe::detail::Receipt&& receipt)
       : caf::mailbox_element(std::move(sender), id, std::move(decoded.stages)),
         message_(std::move(decoded.content)),
         receipt_(std::move(receipt)) {}
@@ -66,7 +66,7 @@ std::uint16_t MessageReader::charge_of(const wire::Header& header, const Arrival
 }
 
 Status MessageReader::read(PeerState& from, const wire::Header& header, const Arrival& arrival,
-                           const caf::strong_actor_ptr& sender, troupe::detail::Receipt receipt,
+                           const caf::strong_actor_ptr& sender, troupe::detail::Receipt&& receipt,
                            caf::mailbox_element_ptr& message) {
   Status status = decode(from, header, arrival, sender, std::move(receipt), message);
   if (status.ok() && !fits_its_queue(*message))
@@ -75,7 +75,7 @@ Status MessageReader::read(PeerState& from, const wire::Header& header, const Ar
 }
 
 Status MessageReader::decode(PeerState& from, const wire::Header& header, const Arrival& arrival,
-                             const caf::strong_actor_ptr& sender, troupe::detail::Receipt receipt,
+                             const caf::strong_actor_ptr& sender, troupe::detail::Receipt&& receipt,
                              caf::mailbox_element_ptr& message) {
   const caf::message_id id{header.message_id};
   if ((header.flags & wire::kPlain) != 0 && header.tensors == 0) {
@@ -125,7 +125,7 @@ Status MessageReader::land_all(PeerState& from, std::span<const wire::TensorReco
 
 /// A message that consists of one tensor.
 Status MessageReader::decode_lone(PeerState& from, const wire::Header& header, const Arrival& arrival,
-                                  const caf::strong_actor_ptr& sender, troupe::detail::Receipt receipt,
+                                  const caf::strong_actor_ptr& sender, troupe::detail::Receipt&& receipt,
                                   caf::mailbox_element_ptr& message) {
   const auto record = wire::load_record(arrival.head);
   const bool whole = record && header.tensors == 1 && (header.flags & (kElsewhere | wire::kHasStages)) == 0;

@@ -191,16 +191,19 @@ void Outbound::spend(Proxy& proxy, wire::Header& header, std::size_t body_bytes)
 void Outbound::send_encoded(Proxy& proxy, wire::Header header) {
   PeerState& to = proxy.peer();
   const std::size_t body_bytes = scratch_.size() - wire::kHeaderBytes;
+  header.sequence = proxy.next_sequence++;
+  header.order = to.next_order++;
+  if ((header.flags & wire::kFree) == 0) spend(proxy, header, body_bytes);
+  if (tensors_.records.empty() && scratch_.size() <= Transport::kMaxHeadBytes) {  // most messages
+    wire::store(header, header_in(scratch_));
+    return frames_.send(to, bytes_of(scratch_));
+  }
   const std::size_t record_bytes = tensors_.records.size() * sizeof(wire::TensorRecord);
   const bool body_in_head = scratch_.size() + record_bytes <= Transport::kMaxHeadBytes;
   // Pieces of a payload are stored in their places, where there is none for a body.
   const bool in_pieces = body_bytes > wire::kPieceBytes || tensors_.is_staged;
   if (!body_in_head) header.flags |= in_pieces ? wire::kBodyInPieces : wire::kBodyInPayload;
   if (tensors_.is_staged) header.flags |= wire::kPayloadInPieces;
-  header.sequence = proxy.next_sequence++;
-  header.order = to.next_order++;
-  if ((header.flags & wire::kFree) == 0) spend(proxy, header, body_bytes);
-
   const auto* const records = reinterpret_cast<const char*>(tensors_.records.data());
   std::shared_ptr<Body> body;
   if (!body_in_head) {

@@ -76,7 +76,7 @@ void Outbox::send(std::unique_ptr<Frame> frame) noexcept {
 }
 
 /// Each peer's frames are sent in order. Peers do not wait for each other, so that none starves.
-bool Outbox::pump() noexcept {
+bool Outbox::send_waiting() noexcept {
   bool any = false;
   for (auto peer = waiting_.begin(); peer != waiting_.end();) {
     auto& frames = peer->second;

@@ -179,8 +179,7 @@ void TensorLoans::send_given_back(PeerState& to) {
   frames_.send(to, head);
 }
 
-bool TensorLoans::flush() {
-  if (creditors_.empty()) return false;
+bool TensorLoans::give_back_tokens() {
   if (frames_.sent_this_round()) return true;
   for (PeerState* const to : std::exchange(creditors_, {})) send_given_back(*to);
   return false;

@@ -12,19 +12,6 @@ Amount SenderCredit::take_report(const Amount& handled) noexcept {
   return {handled_.messages - before.messages, handled_.charge - before.charge};
 }
 
-bool ReceiverCredit::count(std::uint64_t charge, bool on_lane) noexcept {
-  messages_.add(1, on_lane);
-  charge_.add(charge, on_lane);
-  const std::uint64_t messages = messages_.get();
-  const std::uint64_t total = charge_.get();
-  // What was reported may be larger by what was skipped.
-  const auto unreported_messages =
-      static_cast<std::int64_t>(messages - reported_messages_.load(std::memory_order_relaxed));
-  const auto unreported_charge = static_cast<std::int64_t>(total - reported_charge_.load(std::memory_order_relaxed));
-  return 4 * unreported_messages >= static_cast<std::int64_t>(limit_messages_.load(std::memory_order_relaxed)) ||
-         4 * unreported_charge >= static_cast<std::int64_t>(limit_charge_.load(std::memory_order_relaxed));
-}
-
 bool PeerIntake::runs_inline() const noexcept { return running_inline() == lane_access_.get(); }
 
 void PeerIntake::handled(std::uint64_t charge, bool on_lane, bool edge_is_due) noexcept {

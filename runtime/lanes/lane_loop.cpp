@@ -129,14 +129,12 @@ void LaneLoop::State::wake_sleeper() noexcept {
 }
 
 /// Runs the tasks of a list, oldest first.
-bool LaneLoop::State::run_tasks(LaneTask* oldest) noexcept {
-  const bool any = oldest != nullptr;
+void LaneLoop::State::run_tasks(LaneTask* oldest) noexcept {
   while (oldest != nullptr) {
     LaneTask* const task = oldest;
     oldest = Tasks::next_of(*task);  // the task may be destroyed once it runs
     task->run();
   }
-  return any;
 }
 
 /// Tasks run before progress, so that a task posted before a message arrived also runs before it. The hook runs only
@@ -144,7 +142,9 @@ bool LaneLoop::State::run_tasks(LaneTask* oldest) noexcept {
 /// ready.
 bool LaneLoop::State::round() {
   const auto begun = options.trace == nullptr ? Clock::time_point{} : Clock::now();
-  bool did = run_tasks(posted.take_all());
+  LaneTask* const oldest = posted.take_all();
+  bool did = oldest != nullptr;
+  if (did) run_tasks(oldest);
   for (int call = 0; call < kProgressCalls && transport.progress(lane); ++call) did = true;
   did |= std::exchange(busy_hook, false);
   if (did && hook) busy_hook = hook();

@@ -44,7 +44,7 @@ class Codec {
   static Status decode_lone(std::span<const std::byte> bytes, detail::TensorSlots::Landed&& landed, Tensor& to);
   /// Reads what encode_plain wrote, as a whole element from `sender`.
   Status decode_plain(std::span<const std::byte> bytes, caf::strong_actor_ptr sender, caf::message_id id,
-                      troupe::detail::Receipt receipt, caf::mailbox_element_ptr& to);
+                      troupe::detail::Receipt&& receipt, caf::mailbox_element_ptr& to);
   Status decode(std::span<const std::byte> bytes, caf::error& to);
 
  private:

@@ -40,7 +40,10 @@ class FrameSender {
   /// Whether this round has sent any frame at once.
   bool sent_this_round() const noexcept { return heads_ > 0; }
   /// Ends a round: sends the collected frames. Returns whether there were any.
-  bool flush();
+  bool flush() {
+    heads_ = 0;
+    return !open_batches_.empty() && send_batches();
+  }
   bool pump_control() noexcept { return control_out_.pump(); }
   /// On the bulk lane.
   bool pump_bulk() noexcept { return bulk_out_.pump(); }
@@ -51,6 +54,7 @@ class FrameSender {
   SendsInProgress& unfinished() noexcept { return unfinished_; }
 
  private:
+  bool send_batches();
   void flush(PeerState& to);
 
   Context& context_;

@@ -56,7 +56,7 @@ class Inbound {
   /// Forgets messages of a lost peer that were not delivered.
   void forget(PeerState& of);
   /// Ends a round: tells peers how many of their messages were refused for lack of memory. Returns whether any were.
-  bool flush();
+  bool flush() { return !refused_.empty() && tell_of_refused(); }
 
  private:
   void take_in_batch(PeerState& from, std::span<const std::byte> heads);
@@ -76,6 +76,7 @@ class Inbound {
   void hand_over(PeerState& from, const wire::Header& header, caf::mailbox_element_ptr message, KnownActor& to);
   void fail(PeerState& from, const wire::Header& header, const caf::strong_actor_ptr& sender, KnownActor& to,
             const Status& why);
+  bool tell_of_refused();
   void end_link(PeerState& from, const caf::mailbox_element& message, KnownActor& to);
   void change_link(PeerState& from, const wire::Header& header, KnownActor& to);
   void handled(PeerState& from, std::uint32_t order);

@@ -25,14 +25,14 @@ class MessageReader {
   /// The element, with `receipt` in it. Tensors that were lent for the message are given back when the element is
   /// destroyed, or by this call if there is no element.
   Status read(PeerState& from, const wire::Header& header, const Arrival& arrival, const caf::strong_actor_ptr& sender,
-              troupe::detail::Receipt receipt, caf::mailbox_element_ptr& message);
+              troupe::detail::Receipt&& receipt, caf::mailbox_element_ptr& message);
 
  private:
   Status decode(PeerState& from, const wire::Header& header, const Arrival& arrival,
-                const caf::strong_actor_ptr& sender, troupe::detail::Receipt receipt,
+                const caf::strong_actor_ptr& sender, troupe::detail::Receipt&& receipt,
                 caf::mailbox_element_ptr& message);
   Status decode_lone(PeerState& from, const wire::Header& header, const Arrival& arrival,
-                     const caf::strong_actor_ptr& sender, troupe::detail::Receipt receipt,
+                     const caf::strong_actor_ptr& sender, troupe::detail::Receipt&& receipt,
                      caf::mailbox_element_ptr& message);
   Status land_all(PeerState& from, std::span<const wire::TensorRecord> records, const Arrival& arrival,
                   detail::TensorSlots& slots, std::uint64_t& end);

@@ -86,7 +86,7 @@ class Outbox {
   void send(Peer to, std::span<const std::byte> head) noexcept;
   void send(std::unique_ptr<Frame> frame) noexcept;
   /// Tries to send waiting frames. True if one was sent, or if no event would cause another try.
-  bool pump() noexcept;
+  bool pump() noexcept { return !waiting_.empty() && send_waiting(); }
   /// Drops frames for `peer`, now and later.
   void cut(Peer peer) noexcept;
 
@@ -105,6 +105,7 @@ class Outbox {
     Outbox& outbox_;
   };
 
+  bool send_waiting() noexcept;
   bool prepare(Frame& frame) noexcept;
   bool try_send(std::unique_ptr<Frame>& frame) noexcept;
   bool is_cut(Peer peer) const noexcept;

@@ -54,7 +54,7 @@ class TensorLoans {
   void abandon(PeerState& from, const wire::Header& header, std::span<const std::byte> head);
   /// Ends a round. Tokens wait for a round in which nothing more urgent is sent, so that they do not delay messages.
   /// Returns whether any wait.
-  bool flush();
+  bool flush() { return !creditors_.empty() && give_back_tokens(); }
   /// Nothing is lent to `peer` any more; the other function: to no peer.
   void forget(Peer peer);
   void forget_all() { lent_.clear(); }
@@ -69,6 +69,7 @@ class TensorLoans {
   Status check_kind(const Tensor& tensor, bool by_reference) const;
   bool reached(Point point) const;
   void give_back(PeerState& from, std::uint64_t token);
+  bool give_back_tokens();
   void send_given_back(PeerState& to);
 
   Context& context_;

@@ -50,7 +50,18 @@ class ReceiverCredit {
     limit_charge_.store(limit.charge, std::memory_order_relaxed);
   }
   /// Returns whether it is time to report.
-  bool count(std::uint64_t charge, bool on_lane) noexcept;
+  bool count(std::uint64_t charge, bool on_lane) noexcept {
+    messages_.add(1, on_lane);
+    charge_.add(charge, on_lane);
+    const std::uint64_t messages = messages_.get();
+    const std::uint64_t total = charge_.get();
+    // What was reported may be larger by what was skipped.
+    const auto unreported_messages =
+        static_cast<std::int64_t>(messages - reported_messages_.load(std::memory_order_relaxed));
+    const auto unreported_charge = static_cast<std::int64_t>(total - reported_charge_.load(std::memory_order_relaxed));
+    return 4 * unreported_messages >= static_cast<std::int64_t>(limit_messages_.load(std::memory_order_relaxed)) ||
+           4 * unreported_charge >= static_cast<std::int64_t>(limit_charge_.load(std::memory_order_relaxed));
+  }
   Amount handled() const noexcept { return {messages_.get(), charge_.get()}; }
   void set_reported(const Amount& amount) noexcept {
     reported_messages_.store(amount.messages, std::memory_order_relaxed);

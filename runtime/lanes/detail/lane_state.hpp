@@ -55,7 +55,7 @@ struct LaneLoop::State {
   void watch(int fd);
   bool push(LaneTask& task) noexcept;
   void wake_sleeper() noexcept;
-  bool run_tasks(LaneTask* oldest) noexcept;
+  void run_tasks(LaneTask* oldest) noexcept;
   bool round();
   void note_round(Clock::time_point begun, bool did) noexcept;
   void run();
