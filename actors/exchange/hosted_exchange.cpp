@@ -52,9 +52,11 @@ class MessageExchange final : public HostedExchange {
     ++phase_;
     const std::uint64_t clock = alpha_ ? start.clock / settings_.every_steps : start.clock;
     if (parts_.shard) {
-      auto policy = make_hosted_policy(settings_, parts_.ranks, parts_.self, HostedProgress{start.updates + idle_updates_, clock});
+      auto policy = make_hosted_policy(settings_, parts_.ranks, parts_.self,
+                                       HostedProgress{start.updates + idle_updates_, clock});
       if (parts_.replay) policy = with_replay(std::move(policy), parts_.replay);
-      starts_.send_at(stream.mark(), parts_.shard, StartHosting{std::move(policy), alpha_, start.samples, idle_updates_, phase_});
+      starts_.send_at(stream.mark(), parts_.shard,
+                      StartHosting{std::move(policy), alpha_, start.samples, idle_updates_, phase_});
     }
     begins_.send_at(stream.mark(), parts_.worker, BeginHosting{phase_});
     wait_for_worker(stream);
@@ -191,8 +193,8 @@ class MessageExchange final : public HostedExchange {
   std::uint64_t times_paused_ = 0;
   PolicySettings settings_;
   Rule rule_;
-  std::optional<double> alpha_;  // under elastic averaging, in which each rank has its own weights
-  StripeMemory whole_;           // all weights of this rank
+  std::optional<double> alpha_;     // under elastic averaging, in which each rank has its own weights
+  StripeMemory whole_;              // all weights of this rank
   std::uint64_t updates_ = 0;       // that the rule counts
   std::uint64_t idle_updates_ = 0;  // pushes without samples: versions of the shards that the rule does not count
   bool idle_ = false;               // this rank has no samples in this step

@@ -96,8 +96,9 @@ TEST_F(HostedSession, WithoutStalenessFollowsTheScheduleOfSyncWhereEpochsAreFill
 
 TEST_F(HostedSession, CountsNoUpdateOfTheRuleForAPushWithoutSamples) {
   write_few_samples();  // the last step of an epoch takes one, at one of three ranks
-  run_all(3, {"train.epochs=2", "data.batch=10", "data.scatter=\"exact\"", "update.policy=\"async\"", "checkpoint.every_steps=100",
-              "update.switch=[{at_step=3, policy=\"sync\"}, {at_step=4, policy=\"async\"}]"});
+  run_all(
+      3, {"train.epochs=2", "data.batch=10", "data.scatter=\"exact\"", "update.policy=\"async\"",
+          "checkpoint.every_steps=100", "update.switch=[{at_step=3, policy=\"sync\"}, {at_step=4, policy=\"async\"}]"});
   const CheckpointStore store((folder_.path() / "run" / "checkpoints").string());
   ASSERT_FALSE(store.list().empty());
   EXPECT_EQ(store.read(store.list().front()).groups.front().updates, (3u + 3 + 1) + 1 + (3 + 1))
