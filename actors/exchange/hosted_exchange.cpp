@@ -47,14 +47,16 @@ class MessageExchange final : public HostedExchange {
     TROUPE_CHECK(has_landing() || (!alpha_ && memory_.half.size_bytes == 0), Code::invalid,
                  "what is read needs memory of its own where weights are made of it");
     updates_ = start.updates;
-    idle_updates_ = 0;
+    idle_steps_ = 0;
     steps_ = start.clock;
     ++phase_;
     const std::uint64_t clock = alpha_ ? start.clock / settings_.every_steps : start.clock;
     if (parts_.shard) {
-      auto policy = make_hosted_policy(settings_, parts_.ranks, parts_.self, HostedProgress{start.updates, clock});
+      auto policy = make_hosted_policy(settings_, parts_.ranks, parts_.self,
+                                       HostedProgress{start.updates + idle_updates_, clock});
       if (parts_.replay) policy = with_replay(std::move(policy), parts_.replay);
-      starts_.send_at(stream.mark(), parts_.shard, StartHosting{std::move(policy), alpha_, start.samples, phase_});
+      starts_.send_at(stream.mark(), parts_.shard,
+                      StartHosting{std::move(policy), alpha_, start.samples, idle_updates_, phase_});
     }
     begins_.send_at(stream.mark(), parts_.worker, BeginHosting{phase_});
     wait_for_worker(stream);
@@ -75,6 +77,7 @@ class MessageExchange final : public HostedExchange {
     idle_ = facts.idle;
     taken_ = part_of(facts.samples);
     computed_ = part_of(facts.computed());
+    idle_ranks_ = parts_.ranks - std::min<std::uint64_t>(parts_.ranks, facts.computed());
     ++steps_;
   }
 
@@ -84,7 +87,8 @@ class MessageExchange final : public HostedExchange {
     if (alpha_) {
       commit_elastic(stream, is_barrier);
     } else {
-      updates_ += totals_are_common() ? 1 : parts_.ranks;
+      updates_ += totals_are_common() ? 1 : parts_.ranks - idle_ranks_;
+      if (!totals_are_common()) idle_updates_ += idle_ranks_;
       send_contribution(
           stream, {sums_, totals_are_common() ? total_ : Memory{}, memory_.gradients, is_barrier, taken_, computed_});
       adopt(stream);
@@ -151,8 +155,8 @@ class MessageExchange final : public HostedExchange {
     own.state = memory_.state;
     own.no_decay = memory_.no_decay;
     ++updates_;
-    if (idle_) ++idle_updates_;
-    const std::uint64_t made = std::max<std::uint64_t>(updates_ - idle_updates_, 1);  // by this rank's own state
+    if (idle_) ++idle_steps_;
+    const std::uint64_t made = std::max<std::uint64_t>(updates_ - idle_steps_, 1);  // by this rank's own state
     stream.update(rule_step(rule_, made), updates_, own, std::array{memory_.gradients}, sums_);
     if (steps_ % settings_.every_steps == 0) {
       send_contribution(stream, {sums_, {}, memory_.weights, false});
@@ -189,11 +193,13 @@ class MessageExchange final : public HostedExchange {
   std::uint64_t times_paused_ = 0;
   PolicySettings settings_;
   Rule rule_;
-  std::optional<double> alpha_;  // under elastic averaging, in which each rank has its own weights
-  StripeMemory whole_;           // all weights of this rank
-  std::uint64_t updates_ = 0;
+  std::optional<double> alpha_;     // under elastic averaging, in which each rank has its own weights
+  StripeMemory whole_;              // all weights of this rank
+  std::uint64_t updates_ = 0;       // that the rule counts
+  std::uint64_t idle_updates_ = 0;  // pushes without samples: versions of the shards that the rule does not count
   bool idle_ = false;               // this rank has no samples in this step
-  std::uint64_t idle_updates_ = 0;  // under elastic averaging: those that left this rank's own state as it was
+  std::uint64_t idle_ranks_ = 0;    // how many ranks have none, as equal ranks divide them
+  std::uint64_t idle_steps_ = 0;    // under elastic averaging: those that left this rank's own state as it was
   std::uint64_t phase_ = 0;         // how many times it was opened
   std::uint64_t steps_ = 0;         // under the present policy
   std::uint64_t rounds_ = 0;        // that were sent to the worker

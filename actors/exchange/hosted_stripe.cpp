@@ -1,5 +1,6 @@
 #include "actors/exchange/hosted_stripe.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 #include <variant>
@@ -35,10 +36,11 @@ HostedStripe::HostedStripe(HostedParts parts)
 }
 
 void HostedStripe::start(std::shared_ptr<HostedPolicy> policy, std::optional<double> elastic_alpha,
-                         std::uint64_t samples) {
+                         std::uint64_t samples, std::uint64_t idle_updates) {
   policy_ = std::move(policy);
   elastic_alpha_ = elastic_alpha;
   samples_ = samples;
+  idle_updates_ = idle_updates;
   arrived_.clear();
   total_ = {};
   published_.reset();
@@ -102,7 +104,7 @@ RuleStep HostedStripe::rule_of(const ApplyUpdate& update, std::uint64_t computed
   Rule rule = parts_.rule;
   if (parts_.rate) rule.rate = parts_.rate->at(samples_, computed);
   rule.rate *= update.rate_scale;
-  return rule_step(rule, update.version);
+  return rule_step(rule, std::max<std::uint64_t>(update.version - idle_updates_, 1));
 }
 
 void HostedStripe::enqueue_update(const ApplyUpdate& update, Running& running) {
@@ -123,6 +125,7 @@ void HostedStripe::enqueue_update(const ApplyUpdate& update, Running& running) {
     taken += one.taken;
     computed += one.computed;
   }
+  if (computed == 0) ++idle_updates_;
   const RuleStep rule = rule_of(update, computed);
   std::vector<Memory> values;
   for (const HostedContribution& one : contributions) values.push_back(one.values.memory());

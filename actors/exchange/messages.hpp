@@ -52,7 +52,7 @@ struct PushRequest {
   /// count several times or not at all: each label of a text, those that fill up an epoch, broken images.
   std::uint64_t taken = 0;
   /// The samples in its mean gradient, by which a learning rate with scale = "linear" grows: those that fill up an
-  /// epoch too.
+  /// epoch too. 0: the rule does not count it as an update.
   std::uint64_t computed = 0;
   Tensor values;
   PullRequest next;  // its clock is the one after the contribution's

@@ -120,8 +120,9 @@ struct Group::State {
   const LaunchPlace place;
   const Peer self;
   caf::actor_system& system;
-  std::mutex keeping;  // guards `kept`
+  std::mutex keeping;  // guards `kept` and `session`
   std::vector<std::shared_ptr<void>> kept;
+  std::weak_ptr<void> session;  // begin_session()'s
   AddressSpace own_space;
   AddressSpace& space;
   std::vector<Hello> hellos;
@@ -471,6 +472,16 @@ std::unique_ptr<Group::LossListener> Group::listen(Bootstrap::Lost lost) {
 void Group::keep(std::shared_ptr<void> parts) {
   const std::lock_guard lock(state_->keeping);
   state_->kept.push_back(std::move(parts));
+}
+
+std::shared_ptr<void> Group::begin_session() {
+  const std::lock_guard lock(state_->keeping);
+  TROUPE_CHECK(state_->session.expired(), Code::invalid,
+               "a group has one session at a time: another one has not ended in this process; start this one after its "
+               "run() or finish() has returned, or in a group of its own");
+  auto begun = std::make_shared<char>();
+  state_->session = begun;
+  return begun;
 }
 
 std::uint32_t Group::next_number() noexcept { return ++state_->numbers; }

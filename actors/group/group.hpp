@@ -179,6 +179,9 @@ class Group {
   /// Destroys `parts` after the lanes and the transport, which may still use them. Several are destroyed in reverse
   /// order.
   void keep(std::shared_ptr<void> parts);
+  /// For a session, which has the transport's exchange channel and the collective calls to itself: until the result is
+  /// destroyed, further calls in this process throw Error{invalid}.
+  std::shared_ptr<void> begin_session();
   /// The number of this call, from 1 on: the same at all processes that call it equally often.
   std::uint32_t next_number() noexcept;
 

@@ -107,6 +107,7 @@ SessionOptions checked(SessionOptions options) {
 
 Job::Job(Blocking& blocking, SessionOptions options, std::unique_ptr<LogWriter> log)
     : options_(checked(std::move(options))),
+      in_app_group_(options_.group != nullptr ? options_.group->begin_session() : nullptr),
       deadline_(Deadline::after(start_within(settings()))),
       listener_(options_.listener ? std::make_unique<ListenerThread>(*options_.listener) : nullptr),
       joined_(join_job(blocking, options_, deadline_, listener_.get())),
@@ -209,6 +210,7 @@ void Job::leave(Blocking& blocking, Deadline deadline, bool given_up) noexcept {
   const Rank self = joined_.self();
   const std::string said = trace_.write(self.value, joined_.plan.world_size(), joined_.hosts()[self.value]);
   if (!said.empty()) note(said);
+  in_app_group_.reset();
   checkpoints_lock.reset();  // no thread of this process writes checkpoints now
   if (listener_) listener_->finish();
   if (log_) log_->release();

@@ -72,6 +72,7 @@ class Job {
   GroupOptions group_options();
 
   SessionOptions options_;
+  std::shared_ptr<void> in_app_group_;  // Group::begin_session of SessionOptions::group, until the job has left
   const Deadline deadline_;
   std::unique_ptr<ListenerThread> listener_;  // outlives the data, which may still send notes
   JoinedJob joined_;

@@ -110,10 +110,10 @@ struct SessionOptions {
   /// faults.exchange_s has passed.
   MakeRoundPolicy make_policy{};
   std::optional<LaunchPlace> place{};  // absent: a job of one rank
-  /// The ranks are this group's processes, and `place` is not used: all of them start the session, after their previous
-  /// session has ended. configure_session() must have been called for its actor system, and its hellos must have
-  /// topologies (discover(), as in ucx_group_options()). The group outlives the session, which neither stops nor leaves
-  /// it.
+  /// The ranks are this group's processes, and `place` is not used: all of them start the session, after the run of
+  /// their previous one has ended; before, Error{invalid}. configure_session() must have been called for its actor
+  /// system, and its hellos must have topologies (discover(), as in ucx_group_options()). The group outlives the
+  /// session, which neither stops nor leaves it.
   Group* group = nullptr;
   SessionListener* listener = nullptr;  // outlives the session
   /// The process exists only for this session, as rtrun's ranks do: all of its threads, including those that exist

@@ -177,6 +177,18 @@ TEST_F(GroupSession, IsRefusedWhereTheRanksHaveOtherSettings) {
   });
 }
 
+TEST_F(GroupSession, IsRefusedWhileAnotherOneOfTheGroupHasNotEnded) {
+  const std::uint64_t hash = train_alone(2);
+  in_group(2, [&](Blocking& blocking, Group& group) {
+    SessionOptions made = options({"train.steps=30", "placement.cores=0"});
+    made.group = &group;
+    const auto session = Session::start(blocking, std::move(made));
+    EXPECT_THAT(refusal(blocking, group), HasSubstr("a group has one session at a time"));
+    EXPECT_EQ(session->run(blocking).parameters_hash, hash) << "the refused one has changed nothing";
+    EXPECT_EQ(train(blocking, &group), hash) << "the first one has ended, though it still exists";
+  });
+}
+
 TEST_F(GroupSession, IsRefusedByAGroupThatIsNotPreparedForOne) {
   in_group(1, [&](Blocking& blocking, Group& group) {
     SessionOptions made = options();

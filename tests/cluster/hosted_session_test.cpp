@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "runtime/base/random.hpp"
+#include "runtime/checkpoint/store.hpp"
 #include "runtime/data/idx.hpp"
 #include "tests/cluster/session_threads.hpp"
 #include "transports/ucx/ucx_transport.hpp"
@@ -24,6 +25,17 @@ class HostedSession : public SessionThreads {
     auto results = run(ranks, shared(settings), run_to_the_end);
     for (const RunResult& result : results) EXPECT_TRUE(result.status.ok()) << result.status.text();
     return results;
+  }
+
+  /// Makes the job's training set one of 61 samples.
+  void write_few_samples() const {
+    constexpr std::uint32_t kSamples = 61, kSide = 28;
+    std::vector<std::uint8_t> images(std::size_t{kSamples} * kSide * kSide), labels(kSamples);
+    for (std::size_t i = 0; i < images.size(); ++i) images[i] = static_cast<std::uint8_t>(random_below(1, i, 256));
+    for (std::uint32_t i = 0; i < kSamples; ++i) labels[i] = static_cast<std::uint8_t>(i % 10);
+    const std::filesystem::path data = folder_.path() / "data";
+    write_idx(data / "train-images-idx3-ubyte", {IdxKind::images, kSamples, kSide, kSide}, images);
+    write_idx(data / "train-labels-idx1-ubyte", {IdxKind::labels, kSamples}, labels);
   }
 
   /// Three ranks take so many steps, count every sample, and end with weights of the same bits.
@@ -67,13 +79,7 @@ TEST_F(HostedSession, WithoutStalenessEndsWithTheBitsOfSync) {
 
 TEST_F(HostedSession, WithoutStalenessFollowsTheScheduleOfSyncWhereEpochsAreFilledUp) {
   // At three ranks the last step of an epoch of 61 samples takes one sample and, to fill up, two others again.
-  constexpr std::uint32_t kSamples = 61, kSide = 28;
-  std::vector<std::uint8_t> images(std::size_t{kSamples} * kSide * kSide), labels(kSamples);
-  for (std::size_t i = 0; i < images.size(); ++i) images[i] = static_cast<std::uint8_t>(random_below(1, i, 256));
-  for (std::uint32_t i = 0; i < kSamples; ++i) labels[i] = static_cast<std::uint8_t>(i % 10);
-  const std::filesystem::path data = folder_.path() / "data";
-  write_idx(data / "train-images-idx3-ubyte", {IdxKind::images, kSamples, kSide, kSide}, images);
-  write_idx(data / "train-labels-idx1-ubyte", {IdxKind::labels, kSamples}, labels);
+  write_few_samples();
   std::vector<std::string> settings{"train.epochs=3",
                                     "data.batch=10",
                                     "data.scatter=\"equal\"",
@@ -86,6 +92,17 @@ TEST_F(HostedSession, WithoutStalenessFollowsTheScheduleOfSyncWhereEpochsAreFill
   const auto sync = run_all(3, settings);
   settings.insert(settings.end(), {"update.policy=\"ssp\"", "update.staleness=0"});
   EXPECT_EQ(run_all(3, settings)[0].parameters_hash, sync[0].parameters_hash);
+}
+
+TEST_F(HostedSession, CountsNoUpdateOfTheRuleForAPushWithoutSamples) {
+  write_few_samples();  // the last step of an epoch takes one, at one of three ranks
+  run_all(
+      3, {"train.epochs=2", "data.batch=10", "data.scatter=\"exact\"", "update.policy=\"async\"",
+          "checkpoint.every_steps=100", "update.switch=[{at_step=3, policy=\"sync\"}, {at_step=4, policy=\"async\"}]"});
+  const CheckpointStore store((folder_.path() / "run" / "checkpoints").string());
+  ASSERT_FALSE(store.list().empty());
+  EXPECT_EQ(store.read(store.list().front()).groups.front().updates, (3u + 3 + 1) + 1 + (3 + 1))
+      << "three steps of async, one of sync, two of async";
 }
 
 TEST_F(HostedSession, EndsWithEverySampleCountedAndTheSameWeightsAtAllRanks) {

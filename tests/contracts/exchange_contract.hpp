@@ -46,7 +46,7 @@ class ExchangingGroup {
     RankView& view = group.world->rank(r);
     const Memory found = WorkingGroup::put(view, SerialRun::gradients(spec, r, step));
     const BucketWork work = group.work_of(r, step, spec.buckets[0]);
-    exchanges[r]->begin(*view.stream, {.step = Step{step}}, work.sums, work.total);
+    exchanges[r]->begin(*view.stream, {.step = Step{step}, .samples = spec.ranks}, work.sums, work.total);
     for (const Bucket& bucket : spec.buckets) {
       exchanges[r]->acquire(*view.stream, bucket);
       group.enqueue_gradients(r, step, bucket, found);

@@ -127,7 +127,7 @@ class End {
     const Memory sums = arena_->allocate(sizeof(StepSums));
     *space_.address_of<StepSums>(sums) = SerialRun::sums(spec_, rank_, step);
     totals_.push_back(arena_->allocate(sizeof(StepSums)));
-    exchange_->begin(*stream_, {.step = Step{step}}, sums, totals_.back());
+    exchange_->begin(*stream_, {.step = Step{step}, .samples = spec_.ranks}, sums, totals_.back());
     stream_->copy(gradients_, put(SerialRun::gradients(spec_, rank_, step)));
     for (const Bucket& bucket : spec_.buckets) exchange_->contribute(*stream_, bucket);
     exchange_->commit(*stream_);

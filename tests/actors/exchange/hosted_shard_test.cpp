@@ -87,7 +87,7 @@ class HostedShards : public ::testing::Test {
   }
   PushRequest push_of(std::uint32_t worker, std::uint64_t clock, std::uint64_t base, float gradient) {
     PushRequest push{.worker = worker, .sequence = clock + 1, .clock = clock, .base_version = base};
-    push.sums.samples = 2;
+    push.sums.samples = push.computed = 2;
     push.values = tensor(std::vector<float>(kElements, gradient));
     push.next = {.worker = worker, .clock = clock + 1};
     return push;
@@ -122,11 +122,24 @@ TEST_F(HostedShards, ScaleTheRateWithTheSamplesOfAContributionAlsoWhereItsRankTa
   host(make_plain_hosted_policy({.kind = PolicyKind::async}, 2), {.kind = RuleKind::sgd},
        RateSchedule{1, {.linear = true, .reference_batch = 4}, {}});
   join(1);
-  PushRequest push = push_of(0, 0, 0, 1);
-  push.computed = push.sums.samples;
-  const auto pulled = ask<PullReply>(std::move(push));
+  const auto pulled = ask<PullReply>(push_of(0, 0, 0, 1));
   ASSERT_TRUE(pulled) << why.text();
   EXPECT_EQ(values_of(pulled->values), std::vector<float>(kElements, 0.75F)) << "1 - 2 / 4 * 1 / 2 samples";
+}
+
+TEST_F(HostedShards, DoNotCountAContributionOfAStepWithoutSamplesAsAnUpdateOfTheRule) {
+  stripe.state = {put(std::vector<float>(kElements)), put(std::vector<float>(kElements))};
+  host(make_plain_hosted_policy({.kind = PolicyKind::async}, 2), {.kind = RuleKind::adam, .rate = 0.5});
+  join(2);
+  for (const std::uint64_t clock : {0, 1}) {
+    PushRequest idle = push_of(0, clock, clock, 0);
+    idle.sums.samples = idle.computed = 0;
+    ASSERT_TRUE(ask<PullReply>(std::move(idle))) << why.text();
+  }
+  const auto pulled = ask<PullReply>(push_of(1, 0, 2, 4));
+  ASSERT_TRUE(pulled) << why.text();
+  EXPECT_EQ(pulled->version, 3u);
+  EXPECT_FLOAT_EQ(values_of(pulled->values)[0], 0.5F) << "Adam's first update moves a weight by the rate";
 }
 
 TEST_F(HostedShards, ApplyAContributionThatIsSentTwiceOnceAndAnswerBothTimes) {
