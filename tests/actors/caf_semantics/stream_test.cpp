@@ -44,7 +44,7 @@ auto begin_stream(Streamer* self, std::int32_t n, const Next&... next) {
   return caf::attach_stream_source(
       self, next..., [](std::int32_t& i) { i = 0; },
       [=](std::int32_t& i, caf::downstream<std::int32_t>& out, std::size_t hint) {
-        for (std::size_t sent = 0; sent < hint && i < n; ++sent) out.push(i++);
+        for (std::size_t sent = 0; sent < hint && i != n; ++sent) out.push(i++);
       },
       [=](const std::int32_t& i) { return i == n; },
       [=](std::int32_t&, const caf::error& why) { end_stream(self, why); });
@@ -176,6 +176,7 @@ class Streams : public Semantics {
     return end;
   }
   static constexpr std::int32_t kMany = 10'000;
+  static constexpr std::int32_t kEndless = -1;
   static constexpr std::int64_t kSum = std::int64_t{kMany} * (kMany - 1) / 2;
 };
 INSTANTIATE_TEST_SUITE_P(Over, Streams, ::testing::ValuesIn(Sides::kinds()), name_of_kind);
@@ -219,6 +220,17 @@ TEST_P(Streams, AreForkedToSinksThatJoinAStageThatRuns) {
   }
   EXPECT_EQ(order(fork, Part::value), "normal");
   for (const auto& sink : sinks) EXPECT_EQ(end_of_stream_at(sink), std::to_string(2 * kSum) + " normal");
+}
+
+/// An actor in a stream ends only after the stream, except by `kill`.
+TEST_P(Streams, WithoutAnEndEndWithASourceThatIsKilled) {
+  const auto sink = near("streamer");
+  const auto source = far("streamer");
+  EXPECT_EQ(order(source, Stream::value, sink, kEndless), "normal");
+  EXPECT_TRUE(lives(source));
+  caf::anon_send_exit(source, caf::exit_reason::kill);
+  EXPECT_EQ(end_of(source), "exit kill");
+  EXPECT_THAT(end_of_stream_at(sink), ::testing::EndsWith(" exit kill"));
 }
 
 TEST_P(Streams, OfSeveralSourcesMeetInOneSink) {
