@@ -23,6 +23,7 @@
 #include "actors/group/detail/questions.hpp"
 #include "actors/group/detail/shared_arenas.hpp"
 #include "actors/remote/network_module.hpp"
+#include "actors/remote/wire.hpp"
 #include "runtime/base/host_identity.hpp"
 #include "runtime/base/words.hpp"
 
@@ -65,6 +66,7 @@ GroupOptions with_defaults(GroupOptions options) {
 Hello own_hello(Hello given, const LaunchPlace& place, const caf::actor_system_config& config) {
   given.rank = place.rank;
   given.troupe_version = TROUPE_VERSION;
+  given.protocol = wire::kVersion;
   given.caf_version = text(CAF_MAJOR_VERSION, '.', CAF_MINOR_VERSION, '.', CAF_PATCH_VERSION);
   given.type_table_hash = message_table_hash(config);
   given.pid = ::getpid();

@@ -24,6 +24,11 @@ BoundedReader::BoundedReader(caf::execution_unit& unit, std::span<const std::byt
                              std::span<const std::byte> own_node)
     : caf::deserializer(&unit), inner_(&unit, as_caf(bytes)), ended_(unit.system(), own_node) {}
 
+caf::error BoundedReader::refusal() const {
+  if (refusal_ || depth_ == 0) return refusal_;
+  return caf::make_error(caf::sec::invalid_argument, "a message within a message that cannot be read");
+}
+
 caf::error BoundedReader::begin_object(std::uint16_t& type, std::string& name) {
   if (++depth_ > kDeepest) refusal_ = caf::make_error(caf::sec::invalid_argument, "a message nested too deeply");
   if (refusal_) return refusal_;

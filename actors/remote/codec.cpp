@@ -164,7 +164,7 @@ Status Codec::decode(std::span<const std::byte> bytes, bool has_stages, Decoded&
     if (has_stages) {
       if (auto error = source(to.stages)) return error;
     }
-    if (auto error = source(to.content)) return error;
+    if (auto error = to.content.load(source)) return error;  // source(to.content) would hide it
     return source.refusal();
   });
 }

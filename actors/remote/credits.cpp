@@ -6,6 +6,12 @@
 #include <vector>
 
 namespace troupe::remote {
+namespace {
+
+/// So many counters of actors are not looked through for those that have ended.
+constexpr std::size_t kFewEdges = 64;
+
+}  // namespace
 
 void Credits::add_peer(PeerState& peer) {
   peer.intake = std::make_shared<PeerIntake>(context_.lane_access, context_.incoming,
@@ -15,10 +21,18 @@ void Credits::add_peer(PeerState& peer) {
 
 std::shared_ptr<EdgeIntake>& Credits::intake_of(PeerState& from, caf::actor_id actor, Edge& edge) {
   if (!edge.intake) {
+    if (from.edges.size() >= from.edges_swept_at) sweep(from);
     edge.intake = std::make_shared<EdgeIntake>(actor, from.intake);
     from.edges.push_back(edge.intake);
   }
   return edge.intake;
+}
+
+/// Removes those of actors that have ended, when none of their messages is in a mailbox. Their counts are of no use any
+/// more, and the next report may be far away: without this, many actors with a few messages each would take memory.
+void Credits::sweep(PeerState& from) {
+  std::erase_if(from.edges, [](const auto& edge) { return edge.use_count() == 1; });
+  from.edges_swept_at = 2 * from.edges.size() + kFewEdges;
 }
 
 void Credits::count_handled(PeerState& from, const wire::Header& header) {
@@ -77,8 +91,7 @@ void Credits::report(PeerState& to) {
     if (edges.size() == kMost) send();
   }
   send();
-  // Removes those of actors that have ended, when none of their messages is in a mailbox.
-  std::erase_if(to.edges, [](const auto& edge) { return edge.use_count() == 1 && !edge->has_unreported(); });
+  sweep(to);
 }
 
 }  // namespace troupe::remote

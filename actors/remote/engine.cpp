@@ -140,6 +140,7 @@ Clock::time_point Engine::look_around() {
   const bool some = context_.incoming->used() > context_.incoming->limit() / 16;
   // An actor that skips messages gets its sender's next window only when they are found: more are about to come.
   const bool skipping = credits_.look_for_skipped();
+  requests_.forget_expired(actors_, context_.lane_access, now);
   memory_.look(context_.incoming->used() + context_.outgoing->used(), now);
   return std::min(silence_.look(now), now + (skipping ? kLookAgain : some ? kLookSoon : kLookLater));
 }

@@ -66,6 +66,7 @@ void Inbound::take_in_frame(PeerState& from, const wire::Header& header, Arrival
     case wire::Kind::answer: return calls_.take_in_answer(from, header, body);
     case wire::Kind::window: return credits_.take_in_window(from, header);
     case wire::Kind::refused: return take_in_refused(from, header.message_id);
+    case wire::Kind::passed: return take_in_passed(from, header);
     case wire::Kind::piece:
     case wire::Kind::payload_piece:
     case wire::Kind::batch:
@@ -266,6 +267,22 @@ const caf::strong_actor_ptr& Inbound::sender_of(PeerState& from, const wire::Hea
   auto& last = of->order.last_sender;
   if (!last || last->id() != header.source) last = proxies_.find_or_make(*of, header.source);
   return last;
+}
+
+/// An actor of the peer has passed a request of this process on. The request waits for the actor that has it now.
+void Inbound::take_in_passed(PeerState& from, const wire::Header& header) {
+  PeerState* const to = context_.peer(Peer{header.source_peer});
+  const caf::message_id id{header.message_id};
+  const bool known = to != nullptr && header.source != caf::invalid_actor_id;
+  if (!known || !requests_.is_at(header.target, id, from.number)) {
+    // It was answered meanwhile, or nobody here could notice the end of its new receiver.
+  } else if (to->dead) {
+    requests_.fail(actors_, header.target, id, to_caf(to->why));
+  } else {
+    const auto proxy = proxies_.find_or_make(*to, header.source);
+    requests_.pass(header.target, id, static_cast<Proxy&>(*proxy->get()));
+  }
+  handled(from, header.order);
 }
 
 // ---- Ends of actors and peers ----

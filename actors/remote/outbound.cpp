@@ -63,8 +63,25 @@ void Outbound::transmit(Proxy& proxy, caf::mailbox_element_ptr message) {
                                             : caf::make_error(caf::sec::request_receiver_down);
     return answer(message->sender, message->mid, why);
   }
+  if (message->mid.is_request()) report_passed(proxy, *message);
   if (backlog_.may_send(proxy, *message)) return send_now(proxy, *message);
   backlog_.block(proxy, std::move(message));
+}
+
+/// If an actor here has passed a request of another process on, that process is told who has the request now: otherwise
+/// it would not notice the end of that actor. Before the DOWN notice of the actor that has passed it on, since after
+/// that notice the requester expects no answer.
+void Outbound::report_passed(const Proxy& proxy, const caf::mailbox_element& message) {
+  const caf::strong_actor_ptr& requester = message.sender;
+  if (!requester || requester->node() == context_.system.node()) return;
+  PeerState* const of = context_.peer(requester->node());
+  if (of == nullptr || of->dead || of == &proxy.peer()) return;
+  frames_.send(*of, {.kind = wire::Kind::passed,
+                     .source_peer = static_cast<std::uint16_t>(proxy.peer().number.value),
+                     .order = of->next_order++,
+                     .message_id = message.mid.integer_value(),
+                     .source = proxy.id(),
+                     .target = requester->id()});
 }
 
 void Outbound::note_refused_send(PeerState& to) {

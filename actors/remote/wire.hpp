@@ -31,10 +31,11 @@ enum class Kind : std::uint8_t {
   window,
   piece,
   refused,
-  payload_piece
+  payload_piece,
+  passed
 };
 
-inline constexpr std::uint8_t kVersion = 3;
+inline constexpr std::uint8_t kVersion = 4;
 inline constexpr std::uint8_t kHasStages = 1;
 inline constexpr std::uint8_t kBodyInPayload = 2;
 inline constexpr std::uint8_t kVoid = 4;
@@ -95,7 +96,7 @@ inline std::optional<Header> load(std::span<const std::byte> head) noexcept {
   if (head.size() < kHeaderBytes || std::memcmp(head.data(), &kRoot, sizeof kRoot) != 0) return {};
   Header header;
   std::memcpy(&header, head.data() + sizeof kRoot, sizeof header);
-  const bool known = header.kind >= Kind::message && header.kind <= Kind::payload_piece;
+  const bool known = header.kind >= Kind::message && header.kind <= Kind::passed;
   if (header.version != kVersion || !known) return {};
   return header;
 }

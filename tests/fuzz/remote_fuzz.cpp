@@ -102,7 +102,7 @@ class Stranger {
       wire::Header header;
       std::memcpy(&header, frame.head.data() + 8, sizeof header);
       header.version = wire::kVersion;
-      header.kind = static_cast<wire::Kind>(1 + dice_() % 15);
+      header.kind = static_cast<wire::Kind>(1 + dice_() % 16);
       wire::store(header, std::span(frame.head).first<wire::kHeaderBytes>());
     }
     return frame;
@@ -115,7 +115,7 @@ class Stranger {
     const bool counted =
         header->kind == wire::Kind::message || header->kind == wire::Kind::link || header->kind == wire::Kind::unlink;
     if (counted) header->sequence = sequence_[header->target]++;
-    if (counted || header->kind == wire::Kind::down) header->order = order_++;
+    if (counted || header->kind == wire::Kind::down || header->kind == wire::Kind::passed) header->order = order_++;
     // What was damaged may be of another size now.
     const std::size_t beside = wire::kHeaderBytes + header->tensors * sizeof(wire::TensorRecord);
     constexpr std::uint8_t kElsewhere = wire::kBodyInPayload | wire::kBodyInPieces;

@@ -51,7 +51,7 @@ bool has_launcher() noexcept;
 struct Hello {
   std::uint32_t rank = 0;
   std::string troupe_version;
-  std::uint32_t protocol = 1;
+  std::uint32_t protocol = 1;  // version of what its actors send; own_hello() of a group sets it
   std::string caf_version;
   std::string ucx_version;            // empty: no UCX in this process
   std::uint64_t settings_hash = 0;    // Configuration::hash()

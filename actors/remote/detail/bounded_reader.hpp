@@ -18,8 +18,9 @@ class BoundedReader final : public caf::deserializer {
   /// `own_node`: as for EndedActors.
   BoundedReader(caf::execution_unit& unit, std::span<const std::byte> bytes, std::span<const std::byte> own_node);
 
-  /// The limit that was exceeded: CAF loses errors of messages within messages.
-  const caf::error& refusal() const noexcept { return refusal_; }
+  /// The limit that was exceeded, or that an object was begun and not ended: CAF loses errors of messages within
+  /// messages.
+  caf::error refusal() const;
 
   caf::error begin_object(std::uint16_t& type, std::string& name) override;
   caf::error end_object() override;

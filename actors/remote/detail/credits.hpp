@@ -32,6 +32,7 @@ class Credits {
 
  private:
   void report(PeerState& to);
+  static void sweep(PeerState& from);
 
   Context& context_;
   FrameSender& frames_;

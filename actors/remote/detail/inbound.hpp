@@ -64,6 +64,7 @@ class Inbound {
   void take_in_message(PeerState& from, const wire::Header& header, Arrival& arrival);
   void take_in_monitor(PeerState& from, caf::actor_id actor);
   void take_in_down(PeerState& from, const wire::Header& header, const Arrival& arrival);
+  void take_in_passed(PeerState& from, const wire::Header& header);
   void take_in_refused(const PeerState& from, std::uint64_t count);
 
   void hold(PeerState& from, const wire::Header& header, Arrival& arrival, Edge& edge);

@@ -5,17 +5,20 @@
 #include <caf/message_id.hpp>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <unordered_map>
 
 #include "actors/remote/detail/known_actors.hpp"
+#include "actors/remote/detail/lane_access.hpp"
 #include "actors/remote/detail/proxy.hpp"
 #include "actors/remote/detail/request_list.hpp"
 
 namespace troupe::remote {
 
 /// The requests of this process's actors to other processes' actors that have no answer yet. Every one ends: with the
-/// answer, or here, when the receiver or its process has ended. Threads: the control lane's.
+/// answer, or here, when the receiver or its process has ended, or when nobody waits for the answer any more. Threads:
+/// the control lane's.
 class OpenRequests {
  public:
   std::size_t size() const noexcept { return open_.size(); }
@@ -27,6 +30,7 @@ class OpenRequests {
     request = {.requester = requester.actor->id(),
                .id = id,
                .peer = target.peer().number,
+               .passed_by = target.peer().number,
                .target = target.id(),
                .sent = timed ? Clock::now() : Clock::time_point{}};
     requester.requests.add(request);
@@ -39,6 +43,20 @@ class OpenRequests {
     leave_lists(entry.mapped());
     return entry.mapped();
   }
+  /// Whether a request is open and waits for an actor of `peer`.
+  bool is_at(caf::actor_id requester, caf::message_id id, Peer peer) const {
+    const auto found = open_.find(key_of(requester, id));
+    return found != open_.end() && found->second.peer == peer;
+  }
+  /// The peer at which an open request was has sent it to another actor.
+  void pass(caf::actor_id requester, caf::message_id id, Proxy& target) {
+    OpenRequest& request = open_.at(key_of(requester, id));
+    RequestsTo::remove(request);
+    request.passed_by = request.peer;
+    request.peer = target.peer().number;
+    request.target = target.id();
+    target.requests.add(request);
+  }
   /// Adds the time of an answer to the peer's counters, if that request was timed.
   static void note_time(PeerState& by, const OpenRequest& request) {
     if (request.sent == Clock::time_point{}) return;
@@ -46,7 +64,11 @@ class OpenRequests {
     auto& histogram = by.counts.answer_ns_log2;
     histogram[std::min<std::size_t>(std::bit_width(took | 1) - 1, histogram.size() - 1)].add();
   }
-  /// Answers all requests to an actor with an error.
+  /// Answers an open request with an error.
+  void fail(KnownActors& actors, caf::actor_id requester, caf::message_id id, const caf::error& error) {
+    if (const auto failed = close(requester, id)) tell(actors, *failed, error);
+  }
+  /// The same for all requests to an actor.
   void fail(KnownActors& actors, Proxy& target, const caf::error& error) {
     while (OpenRequest* const request = target.requests.first()) {
       const OpenRequest failed = *request;
@@ -55,11 +77,11 @@ class OpenRequests {
       tell(actors, failed, error);
     }
   }
-  /// The same for all actors of a peer.
+  /// The same for all actors of a peer. Also for requests that it has passed on, since they may not have left it.
   void fail(KnownActors& actors, Peer peer, const caf::error& error) {
     std::erase_if(open_, [&](const auto& entry) {
       const OpenRequest& request = entry.second;
-      if (request.peer != peer) return false;
+      if (request.peer != peer && request.passed_by != peer) return false;
       leave_lists(request);
       tell(actors, request, error);
       return true;
@@ -72,6 +94,8 @@ class OpenRequests {
       open_.erase(key_of(request->requester, request->id));
     }
   }
+  /// Forgets requests that have timed out at their actors. Called from time to time.
+  void forget_expired(KnownActors& actors, const std::shared_ptr<LaneAccess>& lane_access, Clock::time_point now);
   template <class Visit>
   void each(Visit visit) const {
     for (const auto& [key, request] : open_) visit(request);
@@ -102,6 +126,9 @@ class OpenRequests {
 
   std::unordered_map<Key, OpenRequest, KeyHash> open_;  // its elements do not move
   unsigned count_ = 0;
+  // Expired requests are looked for when so many are open, or at this time.
+  std::size_t look_from_ = 0;
+  Clock::time_point look_again_;
 };
 
 }  // namespace troupe::remote

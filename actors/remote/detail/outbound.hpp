@@ -64,6 +64,7 @@ class Outbound {
   };
 
   void send_link(Proxy& proxy, const LinkChange& change);
+  void report_passed(const Proxy& proxy, const caf::mailbox_element& message);
   void refuse(Proxy& proxy, caf::mailbox_element& message, const Status& why);
   Status encode(PeerState& to, caf::mailbox_element& message, wire::Header& header);
   std::uint64_t source_of(const caf::strong_actor_ptr& sender, wire::Header& header);

@@ -97,6 +97,7 @@ struct PeerState {
   // For Credits:
   std::shared_ptr<PeerIntake> intake;              // counts its messages here, which keep it alive
   std::vector<std::shared_ptr<EdgeIntake>> edges;  // the same for each actor to which it sends
+  std::size_t edges_swept_at = 0;                  // the number of them at which those of ended actors are removed
 
   std::vector<std::uint64_t> given_back;  // for TensorLoans: tokens that will be sent together
   std::uint32_t calls_there = 0;          // for CallTable: this process's calls without an answer

@@ -21,6 +21,7 @@ struct OpenRequest {
   caf::actor_id requester = 0;
   caf::message_id id;
   Peer peer;
+  Peer passed_by;  // from which `peer` gets it; `peer` itself if nobody passed it on
   caf::actor_id target = 0;
   Clock::time_point sent;  // for requests that are timed
   RequestLink of_requester, of_target;

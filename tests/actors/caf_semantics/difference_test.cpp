@@ -1,7 +1,6 @@
 #include <caf/attach_stream_sink.hpp>
 #include <caf/attach_stream_source.hpp>
 #include <caf/event_based_actor.hpp>
-#include <caf/group.hpp>
 #include <caf/response_promise.hpp>
 #include <caf/stateful_actor.hpp>
 #include <caf/stream.hpp>
@@ -11,7 +10,7 @@
 #include "tests/actors/caf_semantics/sides.hpp"
 
 // The differences between CAF within one process and actors across processes; "What differs from CAF" in
-// docs/remote-actors.md gives the reasons. Also streams and CAF's groups, which behave the same.
+// docs/remote-actors.md gives the reasons.
 namespace troupe::test::semantics {
 
 /// A type that must not leave its process.
@@ -26,7 +25,6 @@ TROUPE_LOCAL_MESSAGE(troupe::test::semantics::Private)
 namespace troupe::test::semantics {
 namespace {
 
-using Join = caf::atom_constant<caf::atom("join")>;      // (Join, group): then (Note, text) is logged
 using Keep = caf::atom_constant<caf::atom("keep")>;      // a promise that the actor takes with it
 using Stream = caf::atom_constant<caf::atom("stream")>;  // (Stream, actor, n): 0 ... n-1 to it
 using Pass = caf::atom_constant<caf::atom("pass")>;      // (Pass, actor): delegates (Wait) to it, and ends
@@ -42,7 +40,6 @@ auto inspect(Inspector& f, Unregistered& x) {
 }
 
 struct OddState {
-  std::string log;
   std::int64_t sum = 0;
   bool ended = false;
   caf::response_promise waiting;
@@ -55,9 +52,6 @@ caf::behavior odd(caf::stateful_actor<OddState>* self) {
   };
   return {[](const Unregistered& x) { return x.value; },
           [](const Private& x) { return x.value; },
-          [=](Join, const caf::group& group) { self->join(group); },
-          [=](Note, const std::string& what) { self->state.log += what + " "; },
-          [=](Log) { return self->state.log; },
           [](Echo, std::int32_t number) { return number; },
           [=](Keep) -> caf::result<std::int32_t> {
             self->make_response_promise();
@@ -162,41 +156,6 @@ TEST_P(Differences, TheReasonOfAnActorThatEndedBeforeItsHandleArrivedIsUnknown) 
   EXPECT_EQ(end_of(here), "semantics 50");
   (*self)->send(there, Tie::value, here);
   EXPECT_EQ(end_of(there), one_process() ? "semantics 50" : "exit unknown");
-}
-
-class Groups : public Semantics {};
-INSTANTIATE_TEST_SUITE_P(Over, Groups, ::testing::ValuesIn(Sides::kinds()), name_of_kind);
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Groups);
-
-TEST_P(Groups, OfCafReachMembersOfTheOtherSide) {
-  const auto joining = far("odd");
-  const caf::group group = system().groups().get_local("semantics " + std::to_string(joining.id()));
-  std::string joined = "normal";
-  (*self)
-      ->request(joining, kLong, Join::value, group)
-      .receive([] {}, [&](const caf::error& error) { joined = brief(error); });
-  std::string log;
-  for (int i = 0; i < 100 && log.empty(); ++i) {
-    (*self)->send(group, Note::value, std::string("called"));
-    log = *ask<std::string>(joining, Log::value);
-  }
-  EXPECT_EQ(joined + " " + log.substr(0, 7), "normal called ");
-}
-
-class Streams : public Semantics {};
-INSTANTIATE_TEST_SUITE_P(Over, Streams, ::testing::ValuesIn(Sides::kinds()), name_of_kind);
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Streams);
-
-TEST_P(Streams, ReachTheOtherSide) {
-  const auto sink = far("odd");
-  EXPECT_EQ(order(near("odd"), Stream::value, sink, 10'000), "normal");
-  EXPECT_EQ(ask<std::int64_t>(sink, Wait::value), 10'000LL * 9'999 / 2);
-}
-
-TEST_P(Streams, ComeFromTheOtherSide) {
-  const auto sink = near("odd");
-  EXPECT_EQ(order(far("odd"), Stream::value, sink, 10'000), "normal");
-  EXPECT_EQ(ask<std::int64_t>(sink, Wait::value), 10'000LL * 9'999 / 2);
 }
 
 }  // namespace

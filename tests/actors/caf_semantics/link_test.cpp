@@ -7,10 +7,6 @@ namespace {
 
 class Links : public Semantics {
  protected:
-  std::string log_of(const caf::actor& mate) {
-    const auto log = ask<std::string>(mate, Log::value);
-    return log ? *log : brief(log.error());
-  }
   bool log_gets(const caf::actor& mate, const std::string& what) {
     const Deadline deadline = Deadline::after(kLong);
     while (log_of(mate).find(what + " ") == std::string::npos) {

@@ -89,13 +89,6 @@ class Messages : public Semantics {
     mirror_ = {};
     Semantics::TearDown();
   }
-  bool log_becomes(const caf::actor& mate, const std::string& what) {
-    const Deadline deadline = Deadline::after(kLong);
-    while (ask<std::string>(mate, Log::value) != what) {
-      if (deadline.passed()) return false;
-    }
-    return true;
-  }
   caf::actor mirror_;
 };
 INSTANTIATE_TEST_SUITE_P(Over, Messages, ::testing::ValuesIn(Sides::kinds()), name_of_kind);

@@ -7,20 +7,7 @@
 namespace troupe::test::semantics {
 namespace {
 
-class Monitors : public Semantics {
- protected:
-  std::string log_of(const caf::actor& mate) {
-    const auto log = ask<std::string>(mate, Log::value);
-    return log ? *log : brief(log.error());
-  }
-  bool log_becomes(const caf::actor& mate, const std::string& what) {
-    const Deadline deadline = Deadline::after(kLong);
-    while (log_of(mate) != what) {
-      if (deadline.passed()) return false;
-    }
-    return true;
-  }
-};
+class Monitors : public Semantics {};
 INSTANTIATE_TEST_SUITE_P(Over, Monitors, ::testing::ValuesIn(Sides::kinds()), name_of_kind);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Monitors);
 

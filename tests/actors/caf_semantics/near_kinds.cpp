@@ -1,4 +1,6 @@
-// The far side in this process: the same actor system, or another one over the loopback transport.
+// All sides in this process: in one actor system, or in three over the loopback transport.
+#include <array>
+
 #include "tests/actors/caf_semantics/roles.hpp"
 #include "tests/actors/caf_semantics/sides.hpp"
 #include "tests/transports/bootstrap_ranks.hpp"
@@ -10,7 +12,7 @@ namespace {
 class OneProcess final : public Sides {
  public:
   OneProcess() {
-    far = Peer{0};
+    far = third = Peer{0};
     auto blocking = Blocking::on_thread("test");
     near.group = Group::join(blocking, near.system, {});
     publish_typed_actors(*near.group);
@@ -20,53 +22,58 @@ class OneProcess final : public Sides {
     near.group->stop(blocking, Deadline::after(kLong));
   }
   void kill_far() override { throw std::logic_error("it is this process"); }
+  void leave_far() override { kill_far(); }
 };
 
-class TwoSystems final : public Sides {
+class ThreeSystems final : public Sides {
  public:
-  TwoSystems() {
+  ThreeSystems() {
     far = Peer{1};
+    third = Peer{2};
     const testing::Listener listener;
-    testing::at_once(2, [&](std::size_t i) {
-      Side& side = i == 0 ? near : far_side_;
+    testing::at_once(kSize, [&](std::size_t i) {
       auto blocking = Blocking::on_thread("test");
       GroupOptions options;
-      options.place = testing::rank_options(listener, static_cast<std::uint32_t>(i), 2).place;
+      options.place = testing::rank_options(listener, static_cast<std::uint32_t>(i), kSize).place;
       options.deadline = Deadline::after(kLong);
       options.remote.dropped = [](std::string_view) {};
       options.make_transport = [this](const TransportContext& at) { return network_.endpoint(at.self, at.space); };
-      side.group = Group::join(blocking, side.system, std::move(options));
+      side(i).group = Group::join(blocking, side(i).system, std::move(options));
     });
-    publish_typed_actors(*far_side_.group);
+    publish_typed_actors(*side(far.value).group);
   }
-  ~TwoSystems() override {
-    testing::at_once(2, [&](std::size_t i) {
+  ~ThreeSystems() override {
+    testing::at_once(kSize, [&](std::size_t i) {
       auto blocking = Blocking::on_thread("test");
-      Side& side = i == 0 ? near : far_side_;
-      side.group->stop(blocking, Deadline::after(killed_ ? std::chrono::milliseconds(1) : kLong));
+      side(i).group->stop(blocking, Deadline::after(killed_ ? std::chrono::milliseconds(1) : kLong));
     });
-    near.group.reset();
-    far_side_.group.reset();
+    for (std::size_t i = 0; i < kSize; ++i) side(i).group.reset();
   }
   void kill_far() override {
     killed_ = true;
     network_.kill(far);
   }
+  void leave_far() override {
+    auto blocking = Blocking::on_thread("test");
+    side(far.value).group->leave(blocking, Deadline::after(kLong));
+  }
 
  private:
+  static constexpr std::size_t kSize = 3;
+  Side& side(std::size_t i) { return i == 0 ? near : others_[i - 1]; }
   bool killed_ = false;
   LoopbackNetwork network_;
-  Side far_side_;
+  std::array<Side, kSize - 1> others_;
 };
 
 }  // namespace
 
-std::vector<std::string> Sides::kinds() { return {"one_process", "two_systems"}; }
-std::vector<std::string> Sides::mortal_kinds() { return {"two_systems"}; }
+std::vector<std::string> Sides::kinds() { return {"one_process", "three_systems"}; }
+std::vector<std::string> Sides::mortal_kinds() { return {"three_systems"}; }
 
 std::unique_ptr<Sides> Sides::make(const std::string& kind) {
   if (kind == "one_process") return std::make_unique<OneProcess>();
-  return std::make_unique<TwoSystems>();
+  return std::make_unique<ThreeSystems>();
 }
 
 std::optional<int> run_as_far_side(int, char**) { return {}; }

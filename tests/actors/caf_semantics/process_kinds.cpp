@@ -1,8 +1,9 @@
-// The far side in a child process, this program executed again, over shared memory and over TCP.
+// The far and the third side in child processes, this program executed again, over shared memory and over TCP.
 #include <signal.h>
 
 #include <caf/event_based_actor.hpp>
 #include <cstring>
+#include <deque>
 
 #include "tests/actors/caf_semantics/roles.hpp"
 #include "tests/actors/caf_semantics/sides.hpp"
@@ -14,6 +15,8 @@ namespace troupe::test::semantics {
 namespace {
 
 constexpr const char* kChildMark = "--far-side";
+/// The reason of an ender whose process leaves the group; for any other reason it stops with the others.
+constexpr auto kLeaves = caf::exit_reason::out_of_workers;
 
 std::unique_ptr<Group> join(Blocking& blocking, caf::actor_system& system, LaunchPlace place, const std::string& kind) {
   GroupOptions options;
@@ -29,41 +32,47 @@ std::unique_ptr<Group> join(Blocking& blocking, caf::actor_system& system, Launc
   return Group::join(blocking, system, std::move(options));
 }
 
-class TwoProcesses final : public Sides {
+class ThreeProcesses final : public Sides {
  public:
-  explicit TwoProcesses(const std::string& kind) {
+  explicit ThreeProcesses(const std::string& kind) {
     far = Peer{1};
+    third = Peer{2};
     const testing::Listener listener;
-    child_.emplace(testing::ProgramStart{.arguments = {"/proc/self/exe", kChildMark, kind},
-                                         .environment = {{"RANK", "1"},
-                                                         {"WORLD_SIZE", "2"},
-                                                         {"LOCAL_RANK", "1"},
-                                                         {"MASTER_ADDR", "127.0.0.1"},
-                                                         {"MASTER_PORT", std::to_string(listener.port())}},
-                                         .unset = {"TROUPE_SECRET_FILE", "TROUPE_LISTEN_FD"}});
-    LaunchPlace place = testing::rank_options(listener, 0, 2).place;
+    for (const Peer peer : {far, third}) {
+      const std::string rank = std::to_string(peer.value);
+      children_.emplace_back(testing::ProgramStart{.arguments = {"/proc/self/exe", kChildMark, kind},
+                                                   .environment = {{"RANK", rank},
+                                                                   {"WORLD_SIZE", "3"},
+                                                                   {"LOCAL_RANK", rank},
+                                                                   {"MASTER_ADDR", "127.0.0.1"},
+                                                                   {"MASTER_PORT", std::to_string(listener.port())}},
+                                                   .unset = {"TROUPE_SECRET_FILE", "TROUPE_LISTEN_FD"}});
+    }
+    LaunchPlace place = testing::rank_options(listener, 0, 3).place;
     place.secret.clear();
     auto blocking = Blocking::on_thread("test");
     near.group = join(blocking, near.system, std::move(place), kind);
-    ender_ = near.group->lookup(blocking, far, "ender", Deadline::after(kLong));
+    for (const Peer peer : {far, third})
+      enders_.push_back(near.group->lookup(blocking, peer, "ender", Deadline::after(kLong)));
   }
-  ~TwoProcesses() override {
+  ~ThreeProcesses() override {
     auto blocking = Blocking::on_thread("test");
-    caf::anon_send_exit(ender_, caf::exit_reason::user_shutdown);
-    ender_ = {};
+    for (const caf::actor& ender : enders_) caf::anon_send_exit(ender, caf::exit_reason::user_shutdown);
+    enders_.clear();
     near.group->stop(blocking, Deadline::after(killed_ ? std::chrono::milliseconds(1) : kLong));
     near.group.reset();
-    child_->signal(SIGKILL);
+    for (auto& child : children_) child.signal(SIGKILL);
   }
   void kill_far() override {
     killed_ = true;
-    child_->signal(SIGKILL);
+    children_.front().signal(SIGKILL);
   }
+  void leave_far() override { caf::anon_send_exit(enders_.front(), kLeaves); }
 
  private:
   bool killed_ = false;
-  std::optional<testing::Program> child_;
-  caf::actor ender_;  // the child lives as long as this
+  std::deque<testing::Program> children_;
+  std::vector<caf::actor> enders_;  // each child lives as long as its own
 };
 
 }  // namespace
@@ -73,7 +82,7 @@ std::vector<std::string> Sides::kinds() {
 }
 std::vector<std::string> Sides::mortal_kinds() { return kinds(); }
 
-std::unique_ptr<Sides> Sides::make(const std::string& kind) { return std::make_unique<TwoProcesses>(kind); }
+std::unique_ptr<Sides> Sides::make(const std::string& kind) { return std::make_unique<ThreeProcesses>(kind); }
 
 std::optional<int> run_as_far_side(int argc, char** argv) {
   if (argc != 3 || std::strcmp(argv[1], kChildMark) != 0) return {};
@@ -84,8 +93,11 @@ std::optional<int> run_as_far_side(int argc, char** argv) {
   publish_typed_actors(*side.group);
   side.group->publish("ender", ender);
   caf::scoped_actor self(side.system);
-  self->wait_for(ender);
+  self->monitor(ender);
   ender = {};
+  bool leaves = false;
+  self->receive([&](const caf::down_msg& down) { leaves = down.reason == kLeaves; });
+  if (leaves) return side.group->leave(blocking, Deadline::after(kLong)).clean() ? 0 : 1;
   return side.group->stop(blocking, Deadline::after(kLong)).clean() ? 0 : 1;
 }
 

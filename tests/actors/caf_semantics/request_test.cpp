@@ -165,17 +165,6 @@ caf::behavior unwilling(caf::event_based_actor*) {
 
 class Requests : public Semantics {
  protected:
-  std::string log_of(const caf::actor& whom) {
-    const auto log = ask<std::string>(whom, Log::value);
-    return log ? *log : brief(log.error());
-  }
-  bool log_becomes(const caf::actor& whom, const std::string& what) {
-    const Deadline deadline = Deadline::after(kLong);
-    while (log_of(whom) != what) {
-      if (deadline.passed()) return false;
-    }
-    return true;
-  }
   template <class Result>
   static std::string why(const caf::expected<Result>& answer) {
     return answer ? "it was answered" : brief(answer.error());

@@ -7,7 +7,7 @@
 
 #include "actors/group/group.hpp"
 
-// The actors that either side can spawn, by role; each file adds its own to the configuration.
+// The actors that each side can spawn, by role; each file adds its own to the configuration.
 namespace troupe::test::semantics {
 
 void add_common_roles(caf::actor_system_config& config);
@@ -17,6 +17,12 @@ void add_message_roles(caf::actor_system_config& config);
 void add_typed_roles(caf::actor_system_config& config);
 void add_size_roles(caf::actor_system_config& config);
 void add_difference_roles(caf::actor_system_config& config);
+void add_content_roles(caf::actor_system_config& config);
+void add_adapter_roles(caf::actor_system_config& config);
+void add_behavior_roles(caf::actor_system_config& config);
+void add_stream_roles(caf::actor_system_config& config);
+void add_mass_roles(caf::actor_system_config& config);
+void add_handle_roles(caf::actor_system_config& config);
 
 /// For lookups at the far side: "the calculator", which is typed, and "the worker".
 void publish_typed_actors(Group& group);

@@ -21,6 +21,12 @@ Config::Config() {
   add_typed_roles(*this);
   add_size_roles(*this);
   add_difference_roles(*this);
+  add_content_roles(*this);
+  add_adapter_roles(*this);
+  add_behavior_roles(*this);
+  add_stream_roles(*this);
+  add_mass_roles(*this);
+  add_handle_roles(*this);
   set("scheduler.max-threads", std::size_t{4});
   set("logger.verbosity", caf::atom("quiet"));
 }
@@ -63,6 +69,19 @@ bool Semantics::lives(const caf::actor& mate) { return ask<std::string>(mate, Lo
 std::string Semantics::end_of(const caf::actor& actor) {
   (*self)->monitor(actor);
   return next_down();
+}
+
+std::string Semantics::log_of(const caf::actor& mate) {
+  const auto log = ask<std::string>(mate, Log::value);
+  return log ? *log : brief(log.error());
+}
+
+bool Semantics::log_becomes(const caf::actor& mate, const std::string& what) {
+  const Deadline deadline = Deadline::after(kLong);
+  while (log_of(mate) != what) {
+    if (deadline.passed()) return false;
+  }
+  return true;
 }
 
 }  // namespace troupe::test::semantics

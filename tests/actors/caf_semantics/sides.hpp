@@ -17,13 +17,13 @@
 #include "actors/caf_error.hpp"
 #include "actors/group/group.hpp"
 
-// Two sides at which actors are spawned: the near one, in this process, and the far one, which is the same actor
-// system, another one of this process, or that of a child process. CAF's guarantees must hold for each of them.
+// Three sides at which actors are spawned: the near one, in this process, and the far and the third one, which are the
+// same actor system, others of this process, or those of child processes. CAF's guarantees must hold for each of them.
 namespace troupe::test::semantics {
 
 constexpr auto kLong = std::chrono::seconds(100);  // ten times what 400 MB take beside eight busy loops
 
-/// The configuration of both sides: message types, and the roles of all files (roles.hpp).
+/// The configuration of all sides: message types, and the roles of all files (roles.hpp).
 struct Config : caf::actor_system_config {
   Config();
 };
@@ -35,10 +35,10 @@ struct Side {
   std::unique_ptr<Group> group;
 };
 
-/// Both sides, from the near one's point of view.
+/// All sides, from the near one's point of view.
 class Sides {
  public:
-  /// The kinds of far side that this program can test: "one_process", "two_systems"; or "shm", "tcp".
+  /// How the sides are connected, as far as this program can test it: "one_process", "three_systems"; or "shm", "tcp".
   static std::vector<std::string> kinds();
   /// Those of them in which the far side can be killed alone.
   static std::vector<std::string> mortal_kinds();
@@ -46,9 +46,12 @@ class Sides {
   virtual ~Sides() = default;
   /// As SIGKILL does.
   virtual void kill_far() = 0;
+  /// The far side leaves the group, which ends the actors that others have spawned there.
+  virtual void leave_far() = 0;
 
   Side near;
   Peer far;
+  Peer third;
 };
 
 /// Runs as a child process, if the arguments ask for it.
@@ -70,7 +73,7 @@ class SharedSides final : public ::testing::Environment {
 /// An error as the assertions compare it: "normal", "exit user_shutdown", "system request_timeout", "category code".
 std::string brief(const caf::error& error);
 
-/// A test with two sides, an actor `self` of its own at the near one, and actors by their roles at either.
+/// A test with three sides, an actor `self` of its own at the near one, and actors by their roles at each.
 class Semantics : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override;
@@ -79,6 +82,10 @@ class Semantics : public ::testing::TestWithParam<std::string> {
   template <class Handle = caf::actor, class... Args>
   Handle far(const std::string& role, Args&&... args) {
     return spawn<Handle>(sides().far, role, std::forward<Args>(args)...);
+  }
+  template <class Handle = caf::actor, class... Args>
+  Handle third(const std::string& role, Args&&... args) {
+    return spawn<Handle>(sides().third, role, std::forward<Args>(args)...);
   }
   template <class Handle = caf::actor, class... Args>
   Handle near(const std::string& role, Args&&... args) {
@@ -113,6 +120,9 @@ class Semantics : public ::testing::TestWithParam<std::string> {
   bool lives(const caf::actor& mate);
   /// Waits for the end of an actor and returns its reason; the actor may have ended before.
   std::string end_of(const caf::actor& actor);
+  /// What a mate has logged, or the error.
+  std::string log_of(const caf::actor& mate);
+  bool log_becomes(const caf::actor& mate, const std::string& what);
 
   virtual Sides& sides() { return SharedSides::of(GetParam()); }
   Group& group() { return *sides().near.group; }

@@ -7,6 +7,7 @@
 
 #include "actors/caf_error.hpp"
 #include "actors/remote/detail/directory.hpp"
+#include "actors/remote/wire.hpp"
 #include "tests/actors/group/group_world.hpp"
 #include "tests/support/child_process.hpp"
 #include "tests/transports/bootstrap_ranks.hpp"
@@ -46,6 +47,11 @@ TEST(Group, OfOneProcessNeedsNoTransport) {
 
 // So options that were made long ago leave the whole time for joining.
 TEST(GroupOptions, HaveNoDeadlineBeforeTheCallOfJoin) { EXPECT_FALSE(GroupOptions{}.deadline.has_value()); }
+
+TEST(Group, TellsTheOthersTheVersionOfItsFrames) {
+  GroupWorld world(2);
+  for (const Hello& hello : world.group(0).hellos()) EXPECT_EQ(hello.protocol, wire::kVersion);
+}
 
 TEST(Group, FindsWhatAnotherProcessPublished) {
   GroupWorld world(2);

@@ -173,11 +173,17 @@ TEST_F(HostilePeer, IsLostWhenItMakesTooManyActorsKnown) {
   expect_lost("too many of its actors");
 }
 
-TEST_F(HostilePeer, CostsNothingByWatchingOneActorOverAndOverAndByEndsOfUnknownOnes) {
+TEST_F(HostilePeer, CostsNothingByWatchingOneActorOverAndOverByEndsOfUnknownOnesAndByPassingOnWhatWasNotSent) {
   std::vector<SentFrame> frames;
   for (std::uint32_t i = 0; i < 20000; ++i) {
     frames.push_back(frame_of({.kind = wire::Kind::monitor, .target = server()}));
-    frames.push_back(frame_of({.kind = wire::Kind::down, .order = i + 1, .source = 7000 + i}));
+    frames.push_back(frame_of({.kind = wire::Kind::down, .order = 2 * i, .source = 7000 + i}));
+    frames.push_back(frame_of({.kind = wire::Kind::passed,
+                               .source_peer = static_cast<std::uint16_t>(i % 4),
+                               .order = 2 * i + 1,
+                               .message_id = i,
+                               .source = 7000 + i,
+                               .target = server()}));
     frames.push_back(frame_of({.kind = wire::Kind::release, .message_id = i}));
   }
   ASSERT_TRUE(world.arrive(stranger, frames));
