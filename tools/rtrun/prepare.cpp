@@ -107,6 +107,15 @@ void check_address_space() {
                " in addition to its model and data; set `ulimit -v unlimited`, and limit memory by a control group");
 }
 
+void check_stack() {
+  // Measured: threads get as much as main. With 40 KiB ranks ended by SIGSEGV, with 64 they trained and saved.
+  constexpr std::uint64_t kLeast = std::uint64_t{128} << 10;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  TROUPE_CHECK(limit.rlim_cur >= kLeast, Code::environment, "a thread's stack may have ", limit.rlim_cur >> 10,
+               " KiB here (ulimit -s), and a rank's threads need at least ", kLeast >> 10, "; set `ulimit -s 8192`");
+}
+
 void check_resume(const std::string& resume) {
   if (resume == "never" || resume == "auto") return;
   try {
@@ -148,6 +157,7 @@ Configuration read_job(Blocking& blocking, const CommandLine& line) {
   if (line.verb == Verb::train && line.program.empty()) {
     check_address_space();
     check_file_size();
+    check_stack();
   }
   check_folders(blocking, configuration);
   return configuration;

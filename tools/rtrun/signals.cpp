@@ -70,6 +70,12 @@ int SignalThread::first() const {
   return first_;
 }
 
+std::optional<Deadline> SignalThread::patience(std::chrono::milliseconds stop) const {
+  const std::lock_guard lock{mutex_};
+  if (first_ == 0) return std::nullopt;
+  return Deadline::after(first_at_ + stop * 3 / 4 - Clock::now());
+}
+
 void SignalThread::answer() {
   const int signal = signals_.take();
   if (signal == 0) return;
@@ -77,6 +83,7 @@ void SignalThread::answer() {
   if (signal == SIGUSR1) return report_ ? report_() : say("no step is running: the run is starting or ending");
   if (first_ != 0 || !stop_) ::_exit(128 + signal);
   first_ = signal;
+  first_at_ = Clock::now();
   stop_();
 }
 

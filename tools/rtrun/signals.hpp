@@ -2,9 +2,12 @@
 
 #include <signal.h>
 
+#include <chrono>
 #include <functional>
 #include <mutex>
+#include <optional>
 
+#include "runtime/base/clock.hpp"
 #include "runtime/base/fd.hpp"
 #include "tools/rtrun/polled_thread.hpp"
 
@@ -53,14 +56,18 @@ class SignalThread {
   void on_report(std::function<void()> report);
   /// The first signal that was received, except SIGUSR1; 0: none.
   int first() const;
+  /// How long to wait for a reader of the last lines: three quarters of `stop` from the first signal on, since the
+  /// launcher, or a batch system, kills after all of it. Nothing: there was no signal.
+  std::optional<Deadline> patience(std::chrono::milliseconds stop) const;
 
  private:
   void answer();
   const Signals& signals_;
-  mutable std::mutex mutex_;  // guards stop_, report_ and first_
+  mutable std::mutex mutex_;  // guards the members below
   std::function<void()> stop_;
   std::function<void()> report_;
   int first_ = 0;
+  Clock::time_point first_at_;
   PolledThread thread_;
 };
 
