@@ -202,6 +202,17 @@ TEST_F(Environment, WithTooFewThreadsIsToldWhichLimitToRaise) {
   }
 }
 
+TEST_F(EnvironmentWithMounts, WithAHostNameTooLongForUcxIsRefusedBeforeItBegins) {
+  ProgramStart start = behind("hostname " + std::string(64, 'h'), folder_.rtrun(short_run()));
+  start.arguments.insert(start.arguments.begin(), {"unshare", "--uts"});
+  EXPECT_THAT(expect_refusal(start), HasSubstr("this machine's host name has 64 characters"));
+}
+
+TEST_F(Environment, WithFilesThatMayBeSmallerThanAnArenaIsToldWhichLimitToRaise) {
+  const auto start = folder_.rtrun(short_run({"model.units=[1000]"}));
+  EXPECT_THAT(expect_end(behind("ulimit -f 4096", start), 3), HasSubstr("set `ulimit -f unlimited`"));
+}
+
 TEST_F(Environment, WithStacksThatAreTooSmallIsRefusedBeforeItBegins) {
   const std::string said = expect_refusal(behind("ulimit -s 64", folder_.rtrun(short_run())));
   EXPECT_THAT(said, HasSubstr("a thread's stack may have 64 KiB here (ulimit -s)"));

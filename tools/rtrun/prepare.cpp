@@ -15,6 +15,7 @@
 #include "apps/session/session.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/fd.hpp"
+#include "runtime/base/host_identity.hpp"
 #include "runtime/base/new_file.hpp"
 #include "runtime/base/trace.hpp"
 #include "runtime/base/words.hpp"
@@ -84,6 +85,13 @@ void prepare_file_limit(std::uint32_t ranks) {
   files.rlim_cur = needed;
   TROUPE_CHECK_ERRNO(::setrlimit(RLIMIT_NOFILE, &files) == 0, Code::environment,
                      "cannot raise the limit of open files to ", needed);
+}
+
+void check_host_name() {
+  constexpr std::size_t kMost = 63;  // Linux has one more
+  TROUPE_CHECK(host_name().size() <= kMost, Code::environment, "this machine's host name has ", host_name().size(),
+               " characters, and UCX's library can be loaded only where it has at most ", kMost,
+               ": give the machine a shorter name (`hostname NAME`), or the container (--hostname NAME)");
 }
 
 void check_file_size() {
