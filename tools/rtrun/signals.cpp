@@ -1,11 +1,14 @@
 #include "tools/rtrun/signals.hpp"
 
-#include <sys/signalfd.h>
-
 #include "runtime/base/error.hpp"
 #include "tools/rtrun/messages.hpp"
 
 namespace troupe::rtrun {
+namespace {
+
+constexpr std::chrono::milliseconds kSameRequest{100};
+
+}  // namespace
 
 Signals::Signals() {
   // Background jobs of an interactive shell start with SIGINT ignored; a SIGINT that is sent to them is intended.
@@ -36,7 +39,12 @@ void Signals::take_suspend_too() const {
 
 int Signals::take() const noexcept {
   signalfd_siginfo info{};
-  return ::read(fd_.get(), &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
+  if (::read(fd_.get(), &info, sizeof info) != sizeof info) return 0;
+  const auto now = Clock::now();
+  if (info.ssi_signo == last_.ssi_signo && info.ssi_pid == last_.ssi_pid && now < last_at_ + kSameRequest) return 0;
+  last_ = info;
+  last_at_ = now;
+  return static_cast<int>(info.ssi_signo);
 }
 
 void Signals::restore_in_child(bool own_program) const noexcept {

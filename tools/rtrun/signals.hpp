@@ -1,6 +1,7 @@
 #pragma once
 
 #include <signal.h>
+#include <sys/signalfd.h>
 
 #include <chrono>
 #include <functional>
@@ -28,7 +29,8 @@ class Signals {
   /// From now on SIGTSTP (Ctrl-Z) is read from the descriptor, too, unless it is ignored. Other threads must block it.
   /// Throws Error{environment}.
   void take_suspend_too() const;
-  /// The next pending signal, 0 if there is none. Never waits.
+  /// The next pending signal, 0 if there is none. Never waits. A signal that comes again from the same process within
+  /// 100 ms is left out: timeout(1) and batch systems signal a process and then its group. Threads: one at a time.
   int take() const noexcept;
   /// Gives a forked child the mask with which this process started, except that SIGUSR1 and SIGHUP stay blocked until a
   /// rank has constructed its own Signals: it then answers the first, and ends by the second, which UCX's library would
@@ -40,6 +42,8 @@ class Signals {
   sigset_t taken_;
   sigset_t former_;
   Fd fd_;
+  mutable signalfd_siginfo last_{};
+  mutable Clock::time_point last_at_;
 };
 
 /// Answers signals for one rank, on a separate thread: the first one calls `stop`, or, if there is nothing to stop,
