@@ -82,6 +82,17 @@ void ListenerThread::finish() {
   if (thread_.joinable()) thread_.join();
 }
 
+bool ListenerThread::finish(Deadline deadline) {
+  {
+    std::unique_lock lock(mutex_);
+    finished_ = true;
+    changed_.notify_all();
+    if (!changed_.wait_until(lock, deadline.at(), [this] { return ended_; })) return false;
+  }
+  finish();
+  return true;
+}
+
 void ListenerThread::post(std::function<void()> tell) {
   const std::lock_guard lock(mutex_);
   if (finished_) return;
@@ -95,7 +106,10 @@ void ListenerThread::work() {
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [this] { return finished_ || !queue_.empty(); });
-      if (queue_.empty()) return;
+      if (queue_.empty()) {
+        ended_ = true;
+        return changed_.notify_all();
+      }
       tell = std::move(queue_.front());
       queue_.pop_front();
     }

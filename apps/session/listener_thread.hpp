@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "apps/session/session.hpp"
+#include "runtime/base/clock.hpp"
 
 namespace troupe {
 
@@ -42,6 +43,8 @@ class ListenerThread final : public SessionListener {
   /// Returns when the listener has received all events so far; later ones are dropped. It takes as long as the
   /// listener does, so a rank first parts from the others, which must not wait for this rank's reader.
   void finish();
+  /// The same until `deadline`. Returns whether the listener has received all events.
+  bool finish(Deadline deadline);
 
  private:
   void post(std::function<void()> tell);
@@ -53,6 +56,7 @@ class ListenerThread final : public SessionListener {
   std::deque<std::function<void()>> queue_;
   std::shared_ptr<RunProgress> progress_;  // the newest one; null: no task is queued that may still report a newer one
   bool finished_ = false;
+  bool ended_ = false;  // the thread calls the listener no more
   std::thread thread_;
 };
 

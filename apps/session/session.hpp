@@ -33,8 +33,8 @@ namespace troupe {
 class Group;
 
 /// Receives the events of a session. Called on threads of the session, one call at a time. A call that blocks delays
-/// later events and the end of run() and finish() at this rank, no step and no other rank. Rank 0 gets all events; the
-/// others only `note`, `started`, `preparing` and `lost`.
+/// later events and the end of run() and finish() at this rank, no step and no other rank. It must not throw: that ends
+/// the process, as in any thread. Rank 0 gets all events; the others only `note`, `started`, `preparing` and `lost`.
 class SessionListener {
  public:
   virtual ~SessionListener() = default;

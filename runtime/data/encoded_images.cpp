@@ -22,6 +22,8 @@ namespace troupe {
 namespace {
 
 constexpr std::uint64_t kMostFileBytes = std::uint64_t{256} << 20;
+/// A set of fewer images may have this many broken ones in a row, too.
+constexpr std::uint64_t kMostSkippedInARow = 1000;
 constexpr std::uint64_t kMostNotes = 10;  // of files that are skipped; after that only their number is reported, now
                                           // and then
 
@@ -142,6 +144,10 @@ void EncodedImages::take_broken(std::uint64_t image, const std::string& fault) c
   TROUPE_CHECK(options_.broken == Broken::skip, Code::invalid, what,
                "; mend or remove it, or continue without such files: data.broken = \"skip\"");
   const std::uint64_t count = skipped_.fetch_add(1, std::memory_order_relaxed) + 1;
+  const std::uint64_t in_a_row = skipped_in_a_row_.fetch_add(1, std::memory_order_relaxed) + 1;
+  TROUPE_CHECK(
+      in_a_row < std::max(kMostSkippedInARow, set_.files->count()), Code::environment, "the last ", in_a_row,
+      " images were all broken, so nothing is learnt any more: is their folder or its mount gone? The last was ", what);
   if (!options_.note) return;
   if (count <= kMostNotes) options_.note(text(what, "; skipped"));
   if (count > kMostNotes && (count & (count - 1)) == 0) options_.note(text(count, " broken images skipped so far"));
@@ -176,7 +182,10 @@ void EncodedImages::fill_batch(const FillRequest& request) const {
     if (entry.field.name != kImage) continue;
     for (std::size_t row = 0; row < request.samples.size(); ++row) {
       const std::string fault = write_image(request, row, entry, workplace);
-      if (fault.empty()) continue;
+      if (fault.empty()) {
+        skipped_in_a_row_.store(0, std::memory_order_relaxed);
+        continue;
+      }
       take_broken(request.samples[row].index, fault);
       broken[row] = true;
       std::memset(request.slot + entry.offset + row * entry.row_bytes(), 0, entry.row_bytes());

@@ -72,6 +72,7 @@ class EncodedImages final : public Source {
   std::vector<Field> fields_;
   ImageAugmenter augmenter_;
   mutable std::atomic<std::uint64_t> skipped_{0};
+  mutable std::atomic<std::uint64_t> skipped_in_a_row_{0};
 };
 
 }  // namespace troupe

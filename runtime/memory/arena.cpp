@@ -77,8 +77,9 @@ std::byte* map_shared(int fd, std::uint64_t size_bytes) {
 void check_limits(std::uint64_t size_bytes) {
   rlimit limit{};
   TROUPE_CHECK_ERRNO(getrlimit(RLIMIT_FSIZE, &limit) == 0, Code::environment, "cannot read the limit of file sizes");
-  TROUPE_CHECK(limit.rlim_cur == RLIM_INFINITY || size_bytes <= limit.rlim_cur, Code::out_of_memory, "an arena of ",
-               size_bytes, " bytes is over the limit of file sizes, ", limit.rlim_cur, " bytes (ulimit -f)");
+  TROUPE_CHECK(limit.rlim_cur == RLIM_INFINITY || size_bytes <= limit.rlim_cur, Code::environment, "an arena of ",
+               size_bytes, " bytes, a file without a name, is over the limit of file sizes, ", limit.rlim_cur,
+               " bytes; set `ulimit -f unlimited`");
   const MemoryLeft left = memory_left();
   TROUPE_CHECK(size_bytes <= left.size_bytes, Code::out_of_memory, "an arena of ", size_bytes,
                " bytes does not fit: ", left.size_bytes, " bytes are left by ", left.limit);

@@ -87,10 +87,14 @@ void FutexTimeline::poison(const Status& why) noexcept {
   word_.value.fetch_or(kPoisonedWord, std::memory_order_seq_cst);
   if (first) {
     const std::string_view reason = why.ok() ? std::string_view{"poisoned without a reason"} : why.text();
-    const std::size_t length = cut_length(reason, sizeof word_.poison_text - 1);
+    constexpr std::string_view kCut = "...";
+    constexpr std::size_t kMost = sizeof word_.poison_text - 1;
+    const bool whole = reason.size() <= kMost;
+    const std::size_t length = whole ? reason.size() : cut_length(reason, kMost - kCut.size());
     word_.poison_code = static_cast<std::uint16_t>(why.ok() ? Code::aborted : why.code());
     std::memcpy(word_.poison_text, reason.data(), length);
-    word_.poison_text[length] = '\0';
+    std::memcpy(word_.poison_text + length, kCut.data(), whole ? 0 : kCut.size());
+    word_.poison_text[length + (whole ? 0 : kCut.size())] = '\0';
     whole_ = why;  // read only after the next store
     word_.poisoned.store(kPoisoned, std::memory_order_seq_cst);
   }

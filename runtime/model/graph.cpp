@@ -166,8 +166,10 @@ std::uint32_t Graph::find_tensor(std::uint32_t layer, const std::string& name) c
   }
   for (std::uint32_t i = 0; i < layer; ++i, ++tensor)
     if (layers_[i].name == name) return tensor;
+  std::string fields;
+  for (const Field& field : fields_) fields += (fields.empty() ? "" : ", ") + field.name;
   fail(Code::invalid, text("graph ", name_, ", layer ", layers_[layer].name, ": it reads \"", name,
-                           "\", which is neither a field nor an earlier layer"));
+                           "\", which is neither a field (", fields, ") nor an earlier layer"));
 }
 
 std::string Graph::where(std::uint32_t layer) const { return text("graph ", name_, ", layer ", layers_[layer].name); }

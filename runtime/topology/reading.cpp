@@ -66,7 +66,7 @@ std::string read_topology_file(const std::string& path) {
   struct stat about {};
   TROUPE_CHECK(::fstat(file.get(), &about) != 0 || !S_ISDIR(about.st_mode), Code::invalid, path, " is a folder");
   std::string content;
-  std::array<char, 65536> piece;
+  std::vector<char> piece(65536);  // not on the stack, which `ulimit -s` may have made small
   for (ssize_t got = 0; (got = ::read(file.get(), piece.data(), piece.size())) != 0;) {
     if (got < 0 && errno == EINTR) continue;
     TROUPE_CHECK_ERRNO(got > 0, Code::environment, "cannot read ", path);

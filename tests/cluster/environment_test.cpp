@@ -202,6 +202,31 @@ TEST_F(Environment, WithTooFewThreadsIsToldWhichLimitToRaise) {
   }
 }
 
+TEST_F(EnvironmentWithMounts, WithAHostNameTooLongForUcxIsRefusedBeforeItBegins) {
+  ProgramStart start = behind("hostname " + std::string(64, 'h'), folder_.rtrun(short_run()));
+  start.arguments.insert(start.arguments.begin(), {"unshare", "--uts"});
+  EXPECT_THAT(expect_refusal(start), HasSubstr("this machine's host name has 64 characters"));
+}
+
+TEST_F(Environment, WithFilesThatMayBeSmallerThanAnArenaIsToldWhichLimitToRaise) {
+  const auto start = folder_.rtrun(short_run({"model.units=[1000]"}));
+  EXPECT_THAT(expect_end(behind("ulimit -f 4096", start), 3), HasSubstr("set `ulimit -f unlimited`"));
+}
+
+TEST_F(Environment, WithStacksThatAreTooSmallIsRefusedBeforeItBegins) {
+  const std::string said = expect_refusal(behind("ulimit -s 64", folder_.rtrun(short_run())));
+  EXPECT_THAT(said, HasSubstr("a thread's stack may have 64 KiB here (ulimit -s)"));
+  EXPECT_THAT(said, HasSubstr("`ulimit -s 8192`"));
+}
+
+TEST_F(Environment, WithSmallStacksStillTellsThePlanAndTrains) {
+  if (kLittleMemory > (64U << 20)) GTEST_SKIP() << "a sanitizer needs larger stacks";
+  ProgramStart plan = folder_.rtrun();
+  plan.arguments.insert(plan.arguments.begin() + 1, "plan");
+  expect_end(behind("ulimit -s 64", plan), 0);
+  expect_end(behind("ulimit -s 128", folder_.rtrun(short_run({"checkpoint.every_steps=500"}))), 0);
+}
+
 TEST_F(Environment, WithFilesThatMayBeTooSmallIsRefusedBeforeItBegins) {
   const std::string said = expect_refusal(behind("ulimit -f 2048", folder_.rtrun(short_run())));  // of 512 bytes each
   EXPECT_THAT(said, HasSubstr("a file may have 1024 KiB here (ulimit -f)"));

@@ -120,6 +120,22 @@ TEST_F(LocalJob, EndsAtOnceAfterASecondSignalThoughARankIsStuck) {
   EXPECT_EQ(rtrun.wait(5s), 130) << rtrun.err();
 }
 
+class LocalJobOfRanks : public LocalJob, public ::testing::WithParamInterface<const char*> {};
+INSTANTIATE_TEST_SUITE_P(, LocalJobOfRanks, ::testing::Values("1", "2"),
+                         [](const auto& tested) { return std::string{"Of"} + tested.param; });
+
+/// timeout(1) and batch systems signal a process, and at once the group in which it is.
+TEST_P(LocalJobOfRanks, EndsAfterASignalThatItGetsTwiceAsAfterOne) {
+  auto arguments = JobFolder::endless();
+  arguments.insert(arguments.end(), {"--set", std::string{"cluster.nodes=local:"} + GetParam()});
+  Program rtrun{folder_.rtrun(arguments)};
+  ASSERT_TRUE(rtrun.wait_until(trains, 30s)) << rtrun.out() << rtrun.err();
+  rtrun.signal(SIGINT);
+  for (const auto end = Clock::now() + 2ms; Clock::now() < end;) rtrun.signal(SIGINT);
+  EXPECT_EQ(rtrun.wait(20s), 130) << rtrun.err();
+  EXPECT_NE(rtrun.out().find("Stopped after"), std::string::npos) << rtrun.out() << rtrun.err();
+}
+
 TEST_F(LocalJob, KillsRanksThatDoNotStopInTime) {
   auto arguments = endless_and_patient();
   arguments.insert(arguments.end(), {"--set", "faults.stop_s=1"});

@@ -121,5 +121,46 @@ TEST_F(UnreadOutput, OfAReaderThatHasEndedIsAnErrorAfterTheRun) {
   EXPECT_THAT(rtrun.err(), HasSubstr("error: stdout could not be written: its disk is full, or the program that read"));
 }
 
+TEST_F(UnreadOutput, LetsTheLogGoOn) {
+  Program rtrun{talkative(JobFolder::endless())};
+  ASSERT_TRUE(becomes_true([&] { return is_full(); }, 30s)) << rtrun.err();
+  const auto size = [&] {
+    std::error_code none;
+    const auto bytes = std::filesystem::file_size(folder_.path() / "run/log", none);
+    return none ? 0 : bytes;
+  };
+  const auto before = size();
+  EXPECT_TRUE(becomes_true([&] { return size() > before; }, 30s)) << before;
+  rtrun.signal(SIGTERM);
+  EXPECT_THAT(read_all(rtrun, 128 + SIGTERM), HasSubstr("Stopped after"));
+}
+
+/// Nobody reads, and still SIGTERM ends the job before faults.stop_s has passed, with its state saved.
+class UnreadOutputOfRanks : public UnreadOutput, public ::testing::WithParamInterface<const char*> {};
+INSTANTIATE_TEST_SUITE_P(, UnreadOutputOfRanks, ::testing::Values("local:1", "local:2"),
+                         [](const auto& tested) { return "Of" + std::string{tested.param + sizeof "local"}; });
+
+TEST_P(UnreadOutputOfRanks, IsGivenUpAfterSigterm) {
+  auto arguments = JobFolder::endless();
+  arguments.insert(arguments.end(), {"--set", std::string{"cluster.nodes="} + GetParam(), "--set",
+                                     "checkpoint.every_steps=100", "--set", "faults.stop_s=4"});
+  Program rtrun{talkative(arguments)};
+  ASSERT_TRUE(becomes_true([&] { return is_full(); }, 30s)) << rtrun.err();
+  rtrun.signal(SIGTERM);
+  EXPECT_EQ(rtrun.wait(30s), 75) << rtrun.err();
+  EXPECT_THAT(rtrun.err(), HasSubstr("warning: nobody reads stdout; the last lines of the run are not shown"));
+}
+
+TEST_F(UnreadOutput, KeepsNoRankThatHangsAlive) {
+  ProgramStart start = talkative({"--set", "train.steps=200", "--set", "cluster.nodes=local:3", "--set",
+                                  "placement.cores=0", "--set", "placement.affinity=none"});
+  start.environment.emplace_back("LD_PRELOAD", HANGS_AT_EXIT);
+  start.environment.emplace_back("ASAN_OPTIONS", "verify_asan_link_order=0");  // as for RAISES_EARLY
+  start.environment.emplace_back("TROUPE_TEST_HANGS", "2");
+  Program rtrun{start};
+  EXPECT_EQ(rtrun.wait(20s), 1) << rtrun.err();
+  EXPECT_THAT(rtrun.err(), HasSubstr("did not end after the others had ended well, and was killed"));
+}
+
 }  // namespace
 }  // namespace troupe::testing

@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import os
 import socket
+import subprocess
 import sys
 import tarfile
 import tempfile
@@ -106,6 +107,11 @@ class GetData(unittest.TestCase):
         self.assertIn(str(self.folder), said)
         self.assertIn("256000 bytes", said)
         self.assertIn(f"--set data.path={self.folder}", said)
+
+    def test_ends_with_3_when_its_help_cannot_be_written(self):
+        with open("/dev/full", "w") as full:
+            helped = subprocess.run([sys.executable, TOOL, "--help"], stdout=full, stderr=subprocess.PIPE, text=True)
+        self.assertEqual((helped.returncode, helped.stderr), (3, "get-data: error: stdout: cannot be written: No space left on device\n"))
 
     def test_puts_the_files_where_TROUPE_DATA_says_and_rtrun_looks(self):
         environment = dict(os.environ)

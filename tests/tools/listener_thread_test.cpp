@@ -66,5 +66,15 @@ TEST(ListenerThread, KeepsProgressBehindWorkThatChangesWhatItIsCountedFrom) {
   EXPECT_THAT(listener.received, ElementsAre("first", "progress 100", "work", "progress 2"));
 }
 
+TEST(ListenerThread, WaitsForItsListenerUntilADeadline) {
+  SlowListener listener;
+  ListenerThread thread{listener};
+  thread.note("first");
+  EXPECT_FALSE(thread.finish(Deadline::after(std::chrono::milliseconds{1})));
+  listener.let_go();
+  EXPECT_TRUE(thread.finish(Deadline::after(std::chrono::seconds{30})));
+  EXPECT_THAT(listener.received, ElementsAre("first"));
+}
+
 }  // namespace
 }  // namespace troupe

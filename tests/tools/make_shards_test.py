@@ -106,6 +106,35 @@ class MakeShards(unittest.TestCase):
             made = subprocess.run([sys.executable, TOOL, self.folder, self.out], stdout=full, stderr=subprocess.PIPE, text=True)
         self.assertEqual((made.returncode, made.stderr), (3, "make-shards: error: stdout: No space left on device\n"))
 
+    def test_ends_with_3_when_its_help_cannot_be_written(self):
+        with open("/dev/full", "w") as full:
+            helped = subprocess.run([sys.executable, TOOL, "--help"], stdout=full, stderr=subprocess.PIPE, text=True)
+        self.assertEqual((helped.returncode, helped.stderr), (3, "make-shards: error: stdout: No space left on device\n"))
+
+    def test_leaves_a_folder_alone_that_another_one_writes_into(self):
+        self.write("train/ape/1.jpg", "test/ape/2.jpg")
+        self.assertEqual(self.run_tool(self.folder, self.out)[0], 0)
+        shard = self.out / "train-000000.tar"
+        second = []
+        pack, index = make_shards.pack, make_shards.write_index
+
+        def pack_beside(*arguments):
+            second.append(self.run_tool(self.folder, self.out.parent / "two"))
+            pack(*arguments)
+
+        def index_beside(path):
+            second.append(self.run_tool("--index", shard))
+            return index(path)
+
+        with unittest.mock.patch.object(make_shards, "pack", side_effect=pack_beside):
+            self.assertEqual(self.run_tool(self.folder, self.out.parent / "two")[0], 0)
+        with unittest.mock.patch.object(make_shards, "write_index", side_effect=index_beside):
+            self.assertEqual(self.run_tool("--index", shard)[0], 0)
+        self.assertEqual(len(second), 3)
+        for code, said in second:
+            self.assertEqual(code, 2)
+            self.assertIn("another make-shards writes into this folder", said)
+
     def test_refuses_an_image_without_a_label(self):
         shard = Path(self.out)
         shard.mkdir()

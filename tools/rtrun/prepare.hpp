@@ -36,6 +36,10 @@ void prepare_file_limit(std::uint32_t ranks);
 /// some library would end the process without a useful message. Throws Error{environment} with the limit and the cure.
 void check_address_space();
 
+/// Checks that this machine's host name is one with which UCX's library can be loaded: it ends a program by SIGABRT
+/// before main where the name is longer. Throws Error{environment}.
+void check_host_name();
+
 /// Checks that files may be as large as the memory that UCX shares. Throws Error{environment} with the limit and the
 /// cure.
 void check_file_size();

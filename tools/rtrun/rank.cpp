@@ -1,12 +1,14 @@
 #include "tools/rtrun/rank.hpp"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <iostream>
 
 #include "apps/report/report_writer.hpp"
+#include "apps/session/listener_thread.hpp"
 #include "apps/session/session.hpp"
 #include "tools/rtrun/abort_guard.hpp"
 #include "tools/rtrun/console.hpp"
@@ -30,46 +32,69 @@ class Notes final : public SessionListener {
   void lost(std::uint32_t rank, const std::string& why) override { note_lost(rank, why); }
 };
 
-/// Shows the run at rank 0, and writes its page.
+/// Shows the run at rank 0, and writes its page. The console has a thread of its own, so that the page and the log go
+/// on while nobody reads stdout.
 class Display final : public SessionListener {
  public:
   Display(const Configuration& configuration, const ConsoleOptions& options)
       : console_(configuration.settings, std::cout, options),
+        shown_(console_),
         report_(configuration, report_file(configuration.settings),
-                [this](const std::string& text) { console_.note(text); }) {}
-  Console& console() { return console_; }
+                [this](const std::string& text) { shown_.note(text); }) {}
   report::ReportWriter& report() { return report_; }
 
+  void starting(std::uint32_t ranks) {
+    shown_.later([this, ranks](SessionListener&) { console_.starting(ranks); });
+  }
   void note(const std::string& text) override {
-    console_.note(text);
+    shown_.note(text);
     report_.note(text);
   }
   void lost(std::uint32_t rank, const std::string& why) override { note_lost(rank, why); }
   void preparing(std::uint64_t done, std::uint64_t total, const std::string& what) override {
-    console_.preparing(done, total, what);
+    shown_.preparing(done, total, what);
   }
   void started(const Plan& plan, const std::string& device, const DataPlace& data) override {
-    console_.started(plan, device, data);
+    shown_.started(plan, device, data);
     report_.started(plan, device, data);
   }
-  void steps(const StepsReport& part) override { console_.steps(part); }
+  void steps(const StepsReport& part) override { shown_.steps(part); }
   void progress(const RunProgress& progress) override {
-    console_.progress(progress);
+    shown_.progress(progress);
     report_.progress(progress);
   }
   void epoch(const EpochReport& line) override {
-    console_.epoch(line);
+    shown_.epoch(line);
     report_.epoch(line);
   }
-  void finish(const RunResult& result) {
+  /// Returns when everything is shown, or false when `deadline` has passed before.
+  bool finish(const RunResult& result, std::optional<Deadline> deadline) {
     report_.finish(result);
-    console_.finish(result);
+    shown_.later([this, result](SessionListener&) { console_.finish(result); });
+    if (deadline) return shown_.finish(*deadline);
+    shown_.finish();
+    return true;
   }
 
  private:
   Console console_;
+  ListenerThread shown_;
   report::ReportWriter report_;
 };
+
+/// The exit code of a run that ended well, perhaps because of a signal.
+int code_of(int signal, const RunResult& result) {
+  // A scheduler that took the machine away may queue the job again.
+  if (signal == SIGTERM && result.saved_steps != 0) return kPreempted;
+  return signal != 0 ? 128 + signal : 0;
+}
+
+/// For a signal that nobody reads stdout after: the thread that writes there can be ended in no other way.
+[[noreturn]] void end_unread(int exit_code) {
+  pollfd err{STDERR_FILENO, POLLOUT, 0};  // often the same pipe
+  if (::poll(&err, 1, 0) == 1) say("warning: nobody reads stdout; the last lines of the run are not shown");
+  ::_exit(exit_code);
+}
 
 constexpr const char* kAskedFor = "asked for by rtrun control";
 
@@ -114,7 +139,7 @@ int run_rank(Blocking& blocking, SignalThread& signals, const CommandLine& line,
                    .bar = terminal::draws_bars(STDOUT_FILENO),
                    .columns = terminal::columns_of(STDOUT_FILENO)}};
   Notes notes;
-  if (shows) display.console().starting(place ? place->world_size : 1);
+  if (shows) display.starting(place ? place->world_size : 1);
   SessionOptions options;
   options.configuration = configuration;
   options.data = data;
@@ -124,7 +149,7 @@ int run_rank(Blocking& blocking, SignalThread& signals, const CommandLine& line,
   options.listener = shows ? static_cast<SessionListener*>(&display) : &notes;
 
   guard_against_aborts();
-  const std::unique_ptr<Session> session = [&] {
+  std::unique_ptr<Session> session = [&] {
     try {
       return Session::start(blocking, std::move(options));
     } catch (const Error& error) {
@@ -143,12 +168,13 @@ int run_rank(Blocking& blocking, SignalThread& signals, const CommandLine& line,
   signals.on_report(nullptr);
   signals.on_first(nullptr);
 
-  if (shows) display.finish(result);
+  const int code = result.status.ok() ? code_of(signals.first(), result) : exit_code(result.status.code());
+  if (shows && !display.finish(result, signals.patience(configuration.settings.faults.stop))) {
+    session.reset();
+    end_unread(code);
+  }
   if (!result.status.ok()) fail(result.status.code(), std::string{result.status.text()});
-  // A scheduler that took the machine away may queue the job again.
-  if (signals.first() == SIGTERM && result.saved_steps != 0) return kPreempted;
-  const int code = signals.first() != 0 ? 128 + signals.first() : 0;
-  return shows ? printed(code) : code;
+  return shows && code != kPreempted ? printed(code) : code;
 }
 
 }  // namespace troupe::rtrun

@@ -142,6 +142,7 @@ int timeline(const CommandLine& line) {
 int run(const CommandLine& line, const std::vector<std::string>& arguments) {
   if (line.verb == Verb::control) return control(line);
   if (line.verb == Verb::timeline) return timeline(line);
+  if (line.verb == Verb::train) check_host_name();
   if (line.verb == Verb::train && has_launcher()) become_rank(arguments);
   Blocking blocking = Blocking::on_thread("main");
   const Configuration configuration = read_job(blocking, line);

@@ -1,11 +1,14 @@
 #include "tools/rtrun/signals.hpp"
 
-#include <sys/signalfd.h>
-
 #include "runtime/base/error.hpp"
 #include "tools/rtrun/messages.hpp"
 
 namespace troupe::rtrun {
+namespace {
+
+constexpr std::chrono::milliseconds kSameRequest{100};
+
+}  // namespace
 
 Signals::Signals() {
   // Background jobs of an interactive shell start with SIGINT ignored; a SIGINT that is sent to them is intended.
@@ -36,7 +39,12 @@ void Signals::take_suspend_too() const {
 
 int Signals::take() const noexcept {
   signalfd_siginfo info{};
-  return ::read(fd_.get(), &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
+  if (::read(fd_.get(), &info, sizeof info) != sizeof info) return 0;
+  const auto now = Clock::now();
+  if (info.ssi_signo == last_.ssi_signo && info.ssi_pid == last_.ssi_pid && now < last_at_ + kSameRequest) return 0;
+  last_ = info;
+  last_at_ = now;
+  return static_cast<int>(info.ssi_signo);
 }
 
 void Signals::restore_in_child(bool own_program) const noexcept {
@@ -70,6 +78,12 @@ int SignalThread::first() const {
   return first_;
 }
 
+std::optional<Deadline> SignalThread::patience(std::chrono::milliseconds stop) const {
+  const std::lock_guard lock{mutex_};
+  if (first_ == 0) return std::nullopt;
+  return Deadline::after(first_at_ + stop * 3 / 4 - Clock::now());
+}
+
 void SignalThread::answer() {
   const int signal = signals_.take();
   if (signal == 0) return;
@@ -77,6 +91,7 @@ void SignalThread::answer() {
   if (signal == SIGUSR1) return report_ ? report_() : say("no step is running: the run is starting or ending");
   if (first_ != 0 || !stop_) ::_exit(128 + signal);
   first_ = signal;
+  first_at_ = Clock::now();
   stop_();
 }
 

@@ -1,10 +1,14 @@
 #pragma once
 
 #include <signal.h>
+#include <sys/signalfd.h>
 
+#include <chrono>
 #include <functional>
 #include <mutex>
+#include <optional>
 
+#include "runtime/base/clock.hpp"
 #include "runtime/base/fd.hpp"
 #include "tools/rtrun/polled_thread.hpp"
 
@@ -25,7 +29,8 @@ class Signals {
   /// From now on SIGTSTP (Ctrl-Z) is read from the descriptor, too, unless it is ignored. Other threads must block it.
   /// Throws Error{environment}.
   void take_suspend_too() const;
-  /// The next pending signal, 0 if there is none. Never waits.
+  /// The next pending signal, 0 if there is none. Never waits. A signal that comes again from the same process within
+  /// 100 ms is left out: timeout(1) and batch systems signal a process and then its group. Threads: one at a time.
   int take() const noexcept;
   /// Gives a forked child the mask with which this process started, except that SIGUSR1 and SIGHUP stay blocked until a
   /// rank has constructed its own Signals: it then answers the first, and ends by the second, which UCX's library would
@@ -37,6 +42,8 @@ class Signals {
   sigset_t taken_;
   sigset_t former_;
   Fd fd_;
+  mutable signalfd_siginfo last_{};
+  mutable Clock::time_point last_at_;
 };
 
 /// Answers signals for one rank, on a separate thread: the first one calls `stop`, or, if there is nothing to stop,
@@ -53,14 +60,18 @@ class SignalThread {
   void on_report(std::function<void()> report);
   /// The first signal that was received, except SIGUSR1; 0: none.
   int first() const;
+  /// How long to wait for a reader of the last lines: three quarters of `stop` from the first signal on, since the
+  /// launcher, or a batch system, kills after all of it. Nothing: there was no signal.
+  std::optional<Deadline> patience(std::chrono::milliseconds stop) const;
 
  private:
   void answer();
   const Signals& signals_;
-  mutable std::mutex mutex_;  // guards stop_, report_ and first_
+  mutable std::mutex mutex_;  // guards the members below
   std::function<void()> stop_;
   std::function<void()> report_;
   int first_ = 0;
+  Clock::time_point first_at_;
   PolledThread thread_;
 };
 

@@ -353,6 +353,25 @@ TEST_F(ImageFolder, SkipsBrokenFilesAndNamesThem) {
   EXPECT_EQ(dynamic_cast<const EncodedImages&>(*whole.train).count_skipped(), 3U);
 }
 
+TEST_F(ImageFolder, SkipsNotEveryImage) {
+  write_set();
+  DataRequest skipping = request();
+  skipping.options.broken = Broken::skip;
+  const DataSet set = read(skipping);
+  const auto fill = [&] { batch_of(*set.train, samples_of(*set.train)); };
+  const auto fill_often = [&] {
+    for (int i = 0; i < 83; ++i) fill();  // 996 images
+  };
+  fs::rename(folder.path() / "train", folder.path() / "away");
+  fill_often();
+  fs::rename(folder.path() / "away", folder.path() / "train");
+  fill();
+  fs::remove_all(folder.path() / "train");
+  fill_often();
+  EXPECT_THAT(error_of(Code::environment, fill),
+              AllOf(HasSubstr("the last 1000 images were all broken"), HasSubstr("cannot be opened: No such file")));
+}
+
 TEST_F(ImageFolder, TakesTheSizeOfTheFirstWholeImageWhereBrokenOnesAreSkipped) {
   write_set();
   const Shape wanted = read(request()).train->fields().front().shape;

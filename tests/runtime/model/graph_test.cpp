@@ -168,7 +168,7 @@ std::string refusal_of(std::vector<Field> fields, std::vector<Layer> layers) {
 
 TEST(Graph, RefusesAnInputThatIsNeitherFieldNorEarlierLayer) {
   EXPECT_THAT(refusal_of(two_labels(), {{"a", Dense{4}, {"b"}}, {"b", Dense{4}}, {"loss", SoftmaxCrossEntropy{}}}),
-              HasSubstr("layer a: it reads \"b\", which is neither a field nor an earlier layer"));
+              HasSubstr("layer a: it reads \"b\", which is neither a field (image, kind, label) nor an earlier layer"));
   EXPECT_THAT(refusal_of(two_labels(), {{"a", Dense{4}, {"a"}}, {"loss", SoftmaxCrossEntropy{}}}),
               HasSubstr("layer a: it reads \"a\""));
 }
