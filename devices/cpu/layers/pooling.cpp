@@ -48,10 +48,7 @@ class PoolCalls final : public LayerCalls {
       const memory from = builder_.operand(calls, {builder_.as_stored(output_), engine, gradient.get_data_handle()});
       const memory kept{builder_.as_stored(input_), engine, input_gradient.get_data_handle()};
       const memory to = builder_.result(kept);
-      if (const OverlappingMaxPool* const kernel = own_backward())
-        backward_by(*kernel, calls, from, to);
-      else
-        backward_by_onednn(calls, from, to);
+      backward_by_onednn(calls, from, to);
       builder_.convert(calls, to, kept);
     });
   }
@@ -67,32 +64,6 @@ class PoolCalls final : public LayerCalls {
                                                       {DNNL_ARG_DIFF_SRC, to},
                                                       {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}})});
   }
-  /// Null: oneDNN's primitive computes the backward pass. The kernel reads what oneDNN notes in the forward pass: bytes
-  /// in the layout of the output, the numbers of elements in their windows. oneDNN's documentation does not promise
-  /// that; a test compares gradients with the reference.
-  const OverlappingMaxPool* own_backward() const {
-    const auto is = [](const Size2& size, std::uint32_t value) { return size.height == value && size.width == value; };
-    const auto usable = usable_overlapping_max_pools();
-    const bool suits = window_.algorithm == dnnl::algorithm::pooling_max && is(window_.kernel, 3) &&
-                       is(window_.stride, 2) && is(window_.padding, 1) &&
-                       builder_.computed() == ProgramBuilder::Type::f32 &&
-                       fused_layer_.input_shape.extents[2] >= OverlappingMaxPool::kLeastChannels;
-    if (!suits || usable.empty() || forward_.workspace_desc() != with_type(output_, memory::data_type::u8))
-      return nullptr;
-    return usable.back();
-  }
-  void backward_by(const OverlappingMaxPool& kernel, Calls& calls, const memory& from, const memory& to) {
-    builder_.choose_own(fused_layer_, "gradient of the input", kernel.name);
-    const auto& image = fused_layer_.input_shape.extents;
-    const OverlappingWindows of{image[0], image[1], planes().width};
-    for_planes(calls, {from, to, workspace_},
-               [of, from, to, choices = workspace_, &kernel](const Kernels&, std::size_t plane) {
-                 const std::size_t first = plane * of.output_elements();
-                 kernel.backward(of, data_of<float>(from) + first, data_of<std::uint8_t>(choices) + first,
-                                 data_of<float>(to) + plane * of.input_elements());
-               });
-  }
-
   bool is_global_average() const {
     const auto& image = fused_layer_.input_shape.extents;
     return window_.algorithm != dnnl::algorithm::pooling_max && fused_layer_.output_shape.extents.size() == 1 &&
@@ -182,22 +153,24 @@ struct PooledPlanes {
 template <class Element>
 class OwnMaxPoolCalls final : public LayerCalls {
  public:
-  OwnMaxPoolCalls(ProgramBuilder& builder, const FusedLayer& fused_layer)
+  OwnMaxPoolCalls(ProgramBuilder& builder, const FusedLayer& fused_layer, const MaxPoolKernels<Element>& kernels,
+                  bool overlaps)
       : builder_(builder),
         fused_layer_(fused_layer),
         input_(builder.image(fused_layer.input_shape, fused_layer.inputs.front(), builder.computed())),
         output_(builder.image(fused_layer.output_shape, fused_layer.inputs.front(), builder.computed())) {
     const auto& extents = fused_layer.input_shape.extents;
     const bool blocks = builder.in_blocks(fused_layer.inputs.front());
-    planes_.kernels = usable_max_pools<Element>().back();
+    planes_.kernels = &kernels;
     planes_.of = {.height = extents[0],
                   .width = extents[1],
                   .channels = blocks ? kBlockChannels : extents[2],
-                  .relu = fused_layer.activation == Activation::relu};
+                  .relu = fused_layer.activation == Activation::relu,
+                  .overlaps = overlaps};
     planes_.planes = builder.rows() * (extents[2] / planes_.of.channels);
     planes_.threads = usable_threads();
     const std::size_t words = planes_.planes * planes_.kernels->choice_words(planes_.of);  // of 16 bits, in pairs
-    planes_.choices = builder.places().take(builder.matrix(1, words / 2, ProgramBuilder::Type::s32));
+    planes_.choices = builder.places().take(builder.matrix(1, (words + 1) / 2, ProgramBuilder::Type::s32));
   }
 
   void forward(Calls& calls) override {
@@ -238,22 +211,37 @@ class OwnMaxPoolCalls final : public LayerCalls {
   PooledPlanes<Element> planes_;  // without input and output
 };
 
-/// Where MaxPoolKernels can do it: windows of 2 x 2 that do not overlap.
-template <class Element>
-bool suits_own_max_pool(const PoolWindow& window) {
+bool is_max_pool(const PoolWindow& window, std::uint32_t kernel, std::uint32_t padding) {
   const auto is = [](const Size2& size, std::uint32_t value) { return size.height == value && size.width == value; };
-  return window.algorithm == dnnl::algorithm::pooling_max && is(window.kernel, 2) && is(window.stride, 2) &&
-         is(window.padding, 0) && !usable_max_pools<Element>().empty();
+  return window.algorithm == dnnl::algorithm::pooling_max && is(window.kernel, kernel) && is(window.stride, 2) &&
+         is(window.padding, padding);
+}
+
+/// Null: no kernels of our own can do it.
+template <class Element>
+std::unique_ptr<LayerCalls> make_own_max_pool(ProgramBuilder& builder, const FusedLayer& fused_layer,
+                                              const PoolWindow& window) {
+  using Kernels = MaxPoolKernels<Element>;
+  const auto make = [&](const std::vector<const Kernels*>& usable, bool overlaps) -> std::unique_ptr<LayerCalls> {
+    if (usable.empty()) return nullptr;
+    return std::make_unique<OwnMaxPoolCalls<Element>>(builder, fused_layer, *usable.back(), overlaps);
+  };
+  if (is_max_pool(window, 2, 0)) return make(usable_max_pools<Element>(), false);
+  if constexpr (sizeof(Element) == sizeof(float)) {
+    if (is_max_pool(window, 3, 1) && fused_layer.input_shape.extents[2] >= Kernels::kLeastChannelsOfOverlapping)
+      return make(usable_overlapping_max_pools(), true);
+  }
+  return nullptr;
 }
 
 }  // namespace
 
 std::unique_ptr<LayerCalls> make_pool(ProgramBuilder& builder, const FusedLayer& fused_layer,
                                       const PoolWindow& window) {
-  const bool f32 = builder.computed() == ProgramBuilder::Type::f32;
-  if (f32 && suits_own_max_pool<float>(window)) return std::make_unique<OwnMaxPoolCalls<float>>(builder, fused_layer);
-  if (!f32 && suits_own_max_pool<std::uint16_t>(window))
-    return std::make_unique<OwnMaxPoolCalls<std::uint16_t>>(builder, fused_layer);
+  std::unique_ptr<LayerCalls> own = builder.computed() == ProgramBuilder::Type::f32
+                                        ? make_own_max_pool<float>(builder, fused_layer, window)
+                                        : make_own_max_pool<std::uint16_t>(builder, fused_layer, window);
+  if (own != nullptr) return own;
   return std::make_unique<PoolCalls>(builder, fused_layer, window);
 }
 
