@@ -13,7 +13,7 @@ struct NormColumns {
   const float* factors;
   const float* shifts;
   bool relu;
-  /// Outputs in f32 are written past the caches, where addresses allow it; those of to_input() only to another place
+  /// Outputs are written past the caches, where addresses allow it; those of to_input() only to another place
   /// than the gradient, which has just been read.
   bool streams;
 };
