@@ -19,6 +19,6 @@ std::string describe_cpu_replica(const Replica&) { missing(); }
 CpuReplicaMemory memory_of_cpu_replica(const Replica&) { missing(); }
 void enqueue_products(Replica&, Stream&, Memory, Memory) { missing(); }
 ThreadTrial try_threads(const Graph&, std::uint32_t, std::uint32_t) { missing(); }
-StepTimes measure_layers(const Graph&, std::uint32_t, std::uint32_t, std::uint32_t) { missing(); }
+StepTimes measure_layers(const Graph&, std::uint32_t, std::uint32_t, std::uint32_t, std::string_view) { missing(); }
 
 }  // namespace troupe

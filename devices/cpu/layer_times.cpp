@@ -165,7 +165,8 @@ void measure_part(const MeasuredProgram& program, const StepProgram::LayerPass& 
 
 }  // namespace
 
-StepTimes measure_layers(const Graph& graph, std::uint32_t rows, std::uint32_t threads, std::uint32_t rounds) {
+StepTimes measure_layers(const Graph& graph, std::uint32_t rows, std::uint32_t threads, std::uint32_t rounds,
+                         std::string_view only) {
   cpu::limit_onednn();
   cpu::flush_denormals();
   const cpu::ThreadsInScope run_on{threads};
@@ -178,6 +179,7 @@ StepTimes measure_layers(const Graph& graph, std::uint32_t rows, std::uint32_t t
   Steps steps{program, threads};
   for (const StepProgram::LayerPass& part : program.parts()) {
     const troupe::Layer& layer = graph.layers()[part.layer];
+    if (layer.name.find(only) == std::string::npos) continue;
     LayerTime& to = times.layers.emplace_back();
     to.layer = layer.name;
     to.kind = kind_of(layer.operation).name;
@@ -185,9 +187,9 @@ StepTimes measure_layers(const Graph& graph, std::uint32_t rows, std::uint32_t t
     to.flops = flops_of(graph, rows, part);
     measure_part(program, part, cpu::offered_primitives(graph, rows, part, engine, stream), stream, {threads, rounds},
                  to);
-    steps.run_if_behind();
+    if (only.empty()) steps.run_if_behind();
   }
-  times.us = steps.fastest(rounds);
+  if (only.empty()) times.us = steps.fastest(rounds);
   return times;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/model/graph.hpp"
@@ -21,7 +22,7 @@ struct LayerTime {
 
 struct StepTimes {
   std::vector<LayerTime> layers;  // in the order of a step
-  std::vector<double> us;         // of a whole step forward and backward, with its losses
+  std::vector<double> us;         // of a whole step forward and backward, with its losses; empty: not measured
 };
 
 /// Runs the layers of `graph` on `rows` random samples, each pass alone, and whole steps, alternately, in `rounds`
@@ -31,8 +32,10 @@ struct StepTimes {
 /// one. The best primitives of a pass are run one after another, as often as the pass. The time for packing is counted
 /// for the device, but not for the best primitive. Work that the device fuses into
 /// a layer is counted for that layer: the activation after it in its forward pass, the slope of the activation before
-/// it in its backward pass. Afterwards the calling thread flushes denormals to zero. Throws Error{unsupported} if the
-/// CPU device cannot run the graph.
-StepTimes measure_layers(const Graph& graph, std::uint32_t rows, std::uint32_t threads, std::uint32_t rounds);
+/// it in its backward pass. With `only`, just the layers whose names contain it are measured, and no whole steps.
+/// Afterwards the calling thread flushes denormals to zero. Throws Error{unsupported} if the CPU device cannot run the
+/// graph.
+StepTimes measure_layers(const Graph& graph, std::uint32_t rows, std::uint32_t threads, std::uint32_t rounds,
+                         std::string_view only = {});
 
 }  // namespace troupe

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 
 #include "devices/cpu/kernels/max_pool.hpp"
 #include "devices/cpu/kernels/one_channel_forward.hpp"
@@ -102,11 +103,16 @@ template <class Element>
 std::size_t largest_of(const PooledImage& of, const std::vector<Element>& image, std::size_t output) {
   const std::size_t c = output % of.channels, x = output / of.channels % of.output_width();
   const std::size_t y = output / of.channels / of.output_width();
-  std::size_t largest = (2 * y * of.width + 2 * x) * of.channels + c;
-  const std::size_t first = largest;
-  for (const std::size_t step : {of.channels, of.width * of.channels, (of.width + 1) * of.channels})
-    if (value_in(image[first + step]) > value_in(image[largest])) largest = first + step;
-  return largest;
+  const std::size_t padding = of.overlaps ? 1 : 0, kernel = of.overlaps ? 3 : 2;
+  std::optional<std::size_t> largest;
+  for (std::size_t row = 2 * y; row < 2 * y + kernel; ++row) {  // counted with the padding
+    for (std::size_t column = 2 * x; column < 2 * x + kernel; ++column) {
+      if (row < padding || column < padding || row - padding >= of.height || column - padding >= of.width) continue;
+      const std::size_t at = ((row - padding) * of.width + column - padding) * of.channels + c;
+      if (!largest || value_in(image[at]) > value_in(image[*largest])) largest = at;
+    }
+  }
+  return largest.value();
 }
 
 template <class Element>
@@ -125,7 +131,7 @@ void compare_pool(const MaxPoolKernels<Element>& kernels, const PooledImage& of)
     const std::size_t largest = largest_of(of, image, o);
     const float value = value_in(image[largest]);
     ASSERT_EQ(value_in(output[o]), of.relu ? std::max(value, 0.0F) : value) << "output " << o;
-    to_input[largest] = value_in(gradient[o]);
+    to_input[largest] += value_in(gradient[o]);
   }
   for (std::size_t i = 0; i < to_input.size(); ++i) ASSERT_EQ(value_in(found[i]), to_input[i]) << "gradient " << i;
   for (std::size_t i = 0; i < kGuard; ++i) {
@@ -148,33 +154,12 @@ TEST(MaxPoolKernels, ChooseTheFirstLargestElementOfEachWindowForAnySizeOnEveryIn
   compare_pools<std::uint16_t>();
 }
 
-void compare_overlapping(const OverlappingMaxPool& kernel, const OverlappingWindows& of) {
-  SCOPED_TRACE(testing::Message() << kernel.name << ", " << of.height << " x " << of.width << " x " << of.channels);
-  constexpr std::size_t kGuard = 16;
-  const auto gradient = whole_numbers<float>(1, of.output_elements());
-  std::vector<std::uint8_t> choices(of.output_elements());
-  std::vector<float> wanted(of.input_elements()), found(wanted.size() + kGuard, 77);
-  for (std::size_t o = 0; o < choices.size(); ++o) {
-    const std::size_t c = o % of.channels, x = o / of.channels % of.output_width();
-    const std::size_t y = o / of.channels / of.output_width();
-    std::size_t row = 0, column = 0;
-    for (std::uint64_t key = 2; row == 0 || column == 0 || row > of.height || column > of.width; ++key) {
-      choices[o] = static_cast<std::uint8_t>(random_below(key, o, 9));
-      row = 2 * y + choices[o] / 3;  // counted with the padding
-      column = 2 * x + choices[o] % 3;
-    }
-    wanted[((row - 1) * of.width + column - 1) * of.channels + c] += gradient[o];
-  }
-  kernel.backward(of, gradient.data(), choices.data(), found.data());
-  for (std::size_t i = 0; i < wanted.size(); ++i) ASSERT_EQ(found[i], wanted[i]) << "gradient " << i;
-  for (std::size_t i = 0; i < kGuard; ++i) ASSERT_EQ(found[wanted.size() + i], 77);
-}
-
-TEST(MaxPoolKernels, AddUpTheGradientsOfOverlappingWindowsForAnySizeOnEveryInstructionSet) {
-  for (const OverlappingMaxPool* kernel : usable_overlapping_max_pools())
+TEST(MaxPoolKernels, ChooseAndAddUpForWindowsThatOverlapToo) {
+  for (const MaxPoolKernels<float>* kernels : usable_overlapping_max_pools())
     for (const std::size_t channels : {16U, 20U, 32U, 39U})
       for (const std::size_t height : {1U, 2U, 3U, 8U})
-        for (const std::size_t width : {1U, 2U, 4U, 7U}) compare_overlapping(*kernel, {height, width, channels});
+        for (const std::size_t width : {1U, 2U, 4U, 7U})
+          compare_pool(*kernels, {height, width, channels, (height + width) % 2 == 0, /*overlaps=*/true});
 }
 
 /// One window of elements that are all `value`, with ReLU.

@@ -240,6 +240,31 @@ TEST(Kernels, AddGroupsOfElementsThatLieApart) {
   }
 }
 
+TEST(Kernels, AverageRows) {
+  for (const std::size_t count_rows : {1U, 3U, 8U, 49U, 64U}) {
+    for (const std::size_t width : {1U, 16U, 35U, 300U}) {
+      const std::vector<float> rows = random_numbers(1, count_rows * width);
+      std::vector<std::uint16_t> half_rows(rows.size()), half(width);
+      std::vector<float> mean(width);
+      for (const Kernels* kernels : usable_kernels()) {
+        kernels->round(half_rows.data(), rows.data(), rows.size());
+        kernels->average_f32(mean.data(), rows.data(), count_rows, width);
+        kernels->average_bf16(half.data(), half_rows.data(), count_rows, width);
+        for (std::size_t c = 0; c < width; ++c) {
+          double sum = 0, half_sum = 0;
+          for (std::size_t i = c; i < rows.size(); i += width) {
+            sum += rows[i];
+            half_sum += from_bf16(half_rows[i]);
+          }
+          const auto count = static_cast<double>(count_rows);
+          ASSERT_NEAR(mean[c], sum / count, 1e-6) << kernels->name;
+          ASSERT_NEAR(from_bf16(half[c]), half_sum / count, 1e-6 + std::abs(half_sum / count) / 256) << kernels->name;
+        }
+      }
+    }
+  }
+}
+
 TEST(Kernels, SpreadTheGradientOfAnAverageOverItsRows) {
   for (const std::size_t count_rows : {1U, 3U, 64U, 300U}) {
     for (const std::size_t width : {1U, 16U, 35U, 2100U}) {

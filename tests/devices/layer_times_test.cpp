@@ -47,6 +47,14 @@ TEST_P(LayerTimes, AreThoseOfEachLayerThatIsNoPartOfAnother) {
   EXPECT_EQ(times.us.size(), kRounds);
 }
 
+TEST_P(LayerTimes, AreThoseOfTheLayersThatAreAskedForAlone) {
+  const StepTimes times = measure_layers(several_kinds(GetParam()), kRows, 1, kRounds, "conv2d");
+  std::vector<std::string> layers;
+  for (const LayerTime& time : times.layers) layers.push_back(time.layer);
+  EXPECT_THAT(layers, ::testing::ElementsAre("conv2d_1", "conv2d_2", "conv2d_2", "conv2d_1"));
+  EXPECT_TRUE(times.us.empty()) << "no whole step is measured";
+}
+
 TEST_P(LayerTimes, HaveTheOperationsOfAStepAsTheGraphCountsThem) {
   const Graph graph = several_kinds(GetParam());
   const StepTimes times = measure_layers(graph, kRows, 1, kRounds);

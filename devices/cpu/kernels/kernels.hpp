@@ -63,6 +63,9 @@ struct Kernels {
   void (*add_apart_f32)(float* to, std::size_t step, const float* from, std::size_t elements, std::size_t count);
   void (*add_apart_bf16)(std::uint16_t* to, std::size_t step, const std::uint16_t* from, std::size_t elements,
                          std::size_t count);
+  /// to [width] = the mean of the rows of `from` [rows, width]; in bf16 it is rounded likewise.
+  void (*average_f32)(float* to, const float* from, std::size_t rows, std::size_t width);
+  void (*average_bf16)(std::uint16_t* to, const std::uint16_t* from, std::size_t rows, std::size_t width);
   /// The gradient of a mean over rows: each row of `to` [rows, width] = from [width] / rows.
   void (*spread_average_f32)(float* to, const float* from, std::size_t rows, std::size_t width);
   void (*spread_average_bf16)(std::uint16_t* to, const std::uint16_t* from, std::size_t rows, std::size_t width);

@@ -37,6 +37,13 @@ struct Lanes {
   static Choices load(const std::uint8_t* from) {
     return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
   }
+  static void store(std::uint8_t* to, Choices value) {
+    const __m128i pairs = _mm_packs_epi32(_mm256_castsi256_si128(value), _mm256_extracti128_si256(value, 1));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_packus_epi16(pairs, pairs));
+  }
+  static Choices choose(Vector mask, Choices then, Choices other) {
+    return _mm256_blendv_epi8(other, then, _mm256_castps_si256(mask));
+  }
   static Vector equal(Choices a, Choices b) { return _mm256_castsi256_ps(_mm256_cmpeq_epi32(a, b)); }
   static Vector zero() { return _mm256_setzero_ps(); }
   static Vector add_where(Vector mask, Vector sum, Vector value) {
@@ -48,12 +55,13 @@ struct Lanes {
 #include "devices/cpu/kernels/overlapping_max_pool.inc"
 
 constexpr MaxPoolKernels<float> kTable{"own:max_pool_avx2", choice_words, forward, backward};
-constexpr OverlappingMaxPool kOverlapping{"own:max_pool_avx2", spread};
+constexpr MaxPoolKernels<float> kOverlapping{"own:max_pool_avx2", overlapping::choice_words, overlapping::forward,
+                                             overlapping::backward};
 
 }  // namespace
 }  // namespace max_pool_avx2
 
 const MaxPoolKernels<float> kAvx2MaxPool = max_pool_avx2::kTable;
-const OverlappingMaxPool kAvx2OverlappingMaxPool = max_pool_avx2::kOverlapping;
+const MaxPoolKernels<float> kAvx2OverlappingMaxPool = max_pool_avx2::kOverlapping;
 
 }  // namespace troupe::cpu

@@ -29,6 +29,8 @@ struct Lanes {
   using Choices = __m128i;
   static Choices choices(unsigned element) { return _mm_set1_epi8(static_cast<char>(element)); }
   static Choices load(const std::uint8_t* from) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)); }
+  static void store(std::uint8_t* to, Choices value) { _mm_storeu_si128(reinterpret_cast<__m128i*>(to), value); }
+  static Choices choose(__mmask16 mask, Choices then, Choices other) { return _mm_mask_mov_epi8(other, mask, then); }
   static __mmask16 equal(Choices a, Choices b) { return _mm_cmpeq_epi8_mask(a, b); }
   static Vector zero() { return _mm512_setzero_ps(); }
   static Vector add_where(__mmask16 mask, Vector sum, Vector value) {
@@ -40,12 +42,13 @@ struct Lanes {
 #include "devices/cpu/kernels/overlapping_max_pool.inc"
 
 constexpr MaxPoolKernels<float> kTable{"own:max_pool_avx512", choice_words, forward, backward};
-constexpr OverlappingMaxPool kOverlapping{"own:max_pool_avx512", spread};
+constexpr MaxPoolKernels<float> kOverlapping{"own:max_pool_avx512", overlapping::choice_words, overlapping::forward,
+                                             overlapping::backward};
 
 }  // namespace
 }  // namespace max_pool_avx512
 
 const MaxPoolKernels<float> kAvx512MaxPool = max_pool_avx512::kTable;
-const OverlappingMaxPool kAvx512OverlappingMaxPool = max_pool_avx512::kOverlapping;
+const MaxPoolKernels<float> kAvx512OverlappingMaxPool = max_pool_avx512::kOverlapping;
 
 }  // namespace troupe::cpu

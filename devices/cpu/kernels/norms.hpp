@@ -13,7 +13,9 @@ struct NormColumns {
   const float* factors;
   const float* shifts;
   bool relu;
-  bool streams;  // normalize() writes f32 past the caches, where addresses allow it
+  /// Outputs are written past the caches, where addresses allow it; those of to_input() only to another place
+  /// than the gradient, which has just been read.
+  bool streams;
 };
 
 /// The loops of batch norms over some rows of a matrix [rows, width], f32 or bf16 (`Element`), with f32 arithmetic.

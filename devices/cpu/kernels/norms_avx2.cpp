@@ -87,9 +87,15 @@ struct Lanes {
   }
   static void store(std::uint16_t* to, Vector value) { _mm_storeu_si128(reinterpret_cast<__m128i*>(to), round(value)); }
   /// The even and the odd elements of 16.
-  static void store_pair(std::uint16_t* to, Vector a, Vector b) {
+  static __m256i rounded_pair(Vector a, Vector b) {
     const __m256i low = _mm256_srli_epi32(rounded_above(a), 16);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_blend_epi16(low, rounded_above(b), 0xaa));
+    return _mm256_blend_epi16(low, rounded_above(b), 0xaa);
+  }
+  static void store_pair(std::uint16_t* to, Vector a, Vector b) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), rounded_pair(a, b));
+  }
+  static void stream_pair(std::uint16_t* to, Vector a, Vector b) {
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(to), rounded_pair(a, b));
   }
   static void store_part(std::uint16_t* to, Vector value, std::size_t count) {
     std::uint16_t bits[kLanes];

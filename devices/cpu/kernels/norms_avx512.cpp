@@ -29,9 +29,13 @@ struct Lanes : Lanes512 {
     _mm256_mask_storeu_epi16(to, first(count), round(value));
   }
   /// The even and the odd elements of 32.
-  static void store_pair(std::uint16_t* to, Vector a, Vector b) {
+  static __m512i rounded_pair(Vector a, Vector b) {
     const __m512i low = _mm512_srli_epi32(rounded_above(a), 16);
-    _mm512_storeu_si512(to, _mm512_mask_mov_epi16(low, 0xaaaaaaaaU, rounded_above(b)));
+    return _mm512_mask_mov_epi16(low, 0xaaaaaaaaU, rounded_above(b));
+  }
+  static void store_pair(std::uint16_t* to, Vector a, Vector b) { _mm512_storeu_si512(to, rounded_pair(a, b)); }
+  static void stream_pair(std::uint16_t* to, Vector a, Vector b) {
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to), rounded_pair(a, b));
   }
 };
 

@@ -19,12 +19,16 @@ struct Lanes : Lanes512 {
     _mm256_mask_storeu_epi16(to, first(count), (__m256i)_mm512_cvtneps_pbh(value));
   }
   /// The even and the odd elements of 32.
-  static void store_pair(std::uint16_t* to, Vector a, Vector b) {
+  static __m512i rounded_pair(Vector a, Vector b) {
     alignas(64) static constexpr std::uint16_t kTurns[] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
                                                            21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
                                                            11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
     const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(b, a);
-    _mm512_storeu_si512(to, _mm512_permutexvar_epi16(_mm512_load_si512(kTurns), both));
+    return _mm512_permutexvar_epi16(_mm512_load_si512(kTurns), both);
+  }
+  static void store_pair(std::uint16_t* to, Vector a, Vector b) { _mm512_storeu_si512(to, rounded_pair(a, b)); }
+  static void stream_pair(std::uint16_t* to, Vector a, Vector b) {
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to), rounded_pair(a, b));
   }
 };
 

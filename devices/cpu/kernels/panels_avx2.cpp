@@ -11,6 +11,12 @@ namespace {
 struct Lanes : Lanes256 {
   static constexpr std::size_t kVectors = 2;
   static Vector add(Vector a, Vector b) { return _mm256_add_ps(a, b); }
+  /// to[i] = column i of 8 rows of words.
+  static void load_columns(const std::uint32_t* from, std::size_t row_words, Vector (&to)[kLanes]) {
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < kLanes; ++i) to[i] = load(from + i * row_words);
+    transpose(to);
+  }
   static Vector larger(Vector a, Vector b) { return _mm256_max_ps(a, b); }
   static Vector words_of_terms(const float* from, std::size_t, std::size_t count) { return load_part(from, count); }
   static Vector words_of_last_term(const float* from, std::size_t count) { return load_part(from, count); }

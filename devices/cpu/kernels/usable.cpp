@@ -95,8 +95,8 @@ std::vector<const MaxPoolKernels<std::uint16_t>*> usable_max_pools<std::uint16_t
   return usable<MaxPoolKernels<std::uint16_t>>({TROUPE_X86({CpuIsa::avx512, &kAvx512Bf16MaxPool})});
 }
 
-std::vector<const OverlappingMaxPool*> usable_overlapping_max_pools() {
-  return usable<OverlappingMaxPool>(
+std::vector<const MaxPoolKernels<float>*> usable_overlapping_max_pools() {
+  return usable<MaxPoolKernels<float>>(
       {TROUPE_X86({CpuIsa::avx2, &kAvx2OverlappingMaxPool}, {CpuIsa::avx512, &kAvx512OverlappingMaxPool})});
 }
 

@@ -27,11 +27,7 @@ struct Make {
         builder, fused_layer,
         {algorithm::pooling_avg_exclude_padding, pool.kernel, pool_stride(pool.stride, pool.kernel), pool.padding});
   }
-  Made operator()(const GlobalAveragePool&) const {
-    const auto& image = fused_layer.input_shape.extents;
-    return make_pool(builder, fused_layer,
-                     {algorithm::pooling_avg_exclude_padding, {image[0], image[1]}, {1, 1}, {0, 0}});
-  }
+  Made operator()(const GlobalAveragePool&) const { return make_global_average_pool(builder, fused_layer); }
   Made operator()(const Relu&) const { return make_relu(builder, fused_layer); }
   Made operator()(const Tanh&) const { return make_eltwise(builder, fused_layer, Activation::tanh); }
   Made operator()(const Sigmoid&) const { return make_eltwise(builder, fused_layer, Activation::sigmoid); }

@@ -46,6 +46,7 @@ struct PoolWindow {
   Size2 kernel, stride, padding;
 };
 std::unique_ptr<LayerCalls> make_pool(ProgramBuilder& builder, const FusedLayer& fused_layer, const PoolWindow& window);
+std::unique_ptr<LayerCalls> make_global_average_pool(ProgramBuilder& builder, const FusedLayer& fused_layer);
 std::unique_ptr<LayerCalls> make_relu(ProgramBuilder& builder, const FusedLayer& fused_layer);
 /// `function`: tanh or sigmoid.
 std::unique_ptr<LayerCalls> make_eltwise(ProgramBuilder& builder, const FusedLayer& fused_layer, Activation function);

@@ -134,8 +134,10 @@ constexpr double kLeastFilledByRows = 0.75;  // of the forward pass's lanes, wit
 /// To transpose the weights and have units in the lanes costs a tenth, and pays where rows fill less than so much of
 /// the vectors, and units more.
 constexpr double kFilledByRows = 0.9, kFilledByUnits = 0.95;
-constexpr std::size_t kForwardTerms = 256;     // at once
-constexpr std::size_t kMostPanelTerms = 1024;  // of a gradient, whose panels shall stay in the second-level cache
+/// At once: panels shall stay in the second-level cache. With fewer, what is fetched of the other matrix ends too soon.
+constexpr std::size_t kMostPanelTerms = 1024;
+/// Of whole columns, of which the next ones are fetched in time (panels.inc).
+constexpr std::size_t kMostTermsOfColumns = 2048;
 constexpr std::size_t kFewRows = 8, kFewUnits = 16;
 /// With few units, the vectors of longer sums than this are added up faster than operands are transposed.
 constexpr std::size_t kVectorsOfShortSums = 4;
@@ -206,7 +208,7 @@ void PanelPasses::forward(Calls& calls, const memory& input, const memory& weigh
                                 .to_row = to_unit,
                                 .b_is_transposed = true,
                                 .b_order = of_.in_blocks},
-                               kForwardTerms);
+                               kMostPanelTerms);
   const memory sums = words(of_.units * to_unit), room = room_of(all);
   calls.emplace_back(
       OwnWork{{input, weights, bias, output, sums, room},
@@ -240,7 +242,7 @@ void PanelPasses::forward_of_rows(Calls& calls, const memory& input, const memor
                                 .to_row = of_.units,
                                 .b_is_transposed = true,
                                 .relu = of_.relu},
-                               std::min(of_.inputs, kMostPanelTerms));
+                               of_.inputs <= kMostTermsOfColumns ? of_.inputs : kMostPanelTerms);
   add_rows(calls, all, input, weights, bias, output);
 }
 

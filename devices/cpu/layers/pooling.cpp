@@ -18,7 +18,7 @@ class PoolCalls final : public LayerCalls {
         fused_layer_(fused_layer),
         window_(window),
         input_(builder.image(fused_layer.input_shape, fused_layer.inputs.front(), builder.computed())),
-        output_(builder.image(output_image(), fused_layer.inputs.front(), builder.computed())),
+        output_(builder.image(fused_layer.output_shape, fused_layer.inputs.front(), builder.computed())),
         forward_(describe_pool(builder.engine(), builder.attributes(), window.algorithm, input_, output_,
                                size(window.stride), size(window.kernel), size(window.padding))) {
     builder_.choose(forward_, fused_layer_, "forward");
@@ -43,15 +43,11 @@ class PoolCalls final : public LayerCalls {
   void backward(Calls& calls, Gradients& gradients) override {
     add_backward(builder_, fused_layer_, calls, gradients, [&](const memory& gradient, const memory& input_gradient) {
       if (!input_gradient) return;
-      if (is_global_average()) return spread_average(calls, gradient, input_gradient);
       const auto& engine = builder_.engine();
       const memory from = builder_.operand(calls, {builder_.as_stored(output_), engine, gradient.get_data_handle()});
       const memory kept{builder_.as_stored(input_), engine, input_gradient.get_data_handle()};
       const memory to = builder_.result(kept);
-      if (const OverlappingMaxPool* const kernel = own_backward())
-        backward_by(*kernel, calls, from, to);
-      else
-        backward_by_onednn(calls, from, to);
+      backward_by_onednn(calls, from, to);
       builder_.convert(calls, to, kept);
     });
   }
@@ -67,77 +63,10 @@ class PoolCalls final : public LayerCalls {
                                                       {DNNL_ARG_DIFF_SRC, to},
                                                       {DNNL_ARG_SCRATCHPAD, builder_.scratch_for(descriptor)}})});
   }
-  /// Null: oneDNN's primitive computes the backward pass. The kernel reads what oneDNN notes in the forward pass: bytes
-  /// in the layout of the output, the numbers of elements in their windows. oneDNN's documentation does not promise
-  /// that; a test compares gradients with the reference.
-  const OverlappingMaxPool* own_backward() const {
-    const auto is = [](const Size2& size, std::uint32_t value) { return size.height == value && size.width == value; };
-    const auto usable = usable_overlapping_max_pools();
-    const bool suits = window_.algorithm == dnnl::algorithm::pooling_max && is(window_.kernel, 3) &&
-                       is(window_.stride, 2) && is(window_.padding, 1) &&
-                       builder_.computed() == ProgramBuilder::Type::f32 &&
-                       fused_layer_.input_shape.extents[2] >= OverlappingMaxPool::kLeastChannels;
-    if (!suits || usable.empty() || forward_.workspace_desc() != with_type(output_, memory::data_type::u8))
-      return nullptr;
-    return usable.back();
-  }
-  void backward_by(const OverlappingMaxPool& kernel, Calls& calls, const memory& from, const memory& to) {
-    builder_.choose_own(fused_layer_, "gradient of the input", kernel.name);
-    const auto& image = fused_layer_.input_shape.extents;
-    const OverlappingWindows of{image[0], image[1], planes().width};
-    for_planes(calls, {from, to, workspace_},
-               [of, from, to, choices = workspace_, &kernel](const Kernels&, std::size_t plane) {
-                 const std::size_t first = plane * of.output_elements();
-                 kernel.backward(of, data_of<float>(from) + first, data_of<std::uint8_t>(choices) + first,
-                                 data_of<float>(to) + plane * of.input_elements());
-               });
-  }
-
-  bool is_global_average() const {
-    const auto& image = fused_layer_.input_shape.extents;
-    return window_.algorithm != dnnl::algorithm::pooling_max && fused_layer_.output_shape.extents.size() == 1 &&
-           window_.kernel.height == image[0] && window_.kernel.width == image[1];
-  }
-  /// Matrices of which each is one thread's work: images, or where these are in blocks, blocks of channels of one.
-  struct Planes {
-    std::size_t count, pixels, width;
-  };
-  Planes planes() const {
-    const auto& image = fused_layer_.input_shape.extents;
-    const std::size_t width = builder_.in_blocks(fused_layer_.inputs.front()) ? kBlockChannels : image[2];
-    return {builder_.rows() * (image[2] / width), std::size_t{image[0]} * image[1], width};
-  }
-  /// Calls act(kernels, plane) for each plane.
-  template <class Act>
-  void for_planes(Calls& calls, std::vector<memory> used, Act act) const {
-    calls.emplace_back(
-        OwnWork{std::move(used), [=, count = planes().count, threads = usable_threads()](const Kernels& kernels) {
-                  for_each_in_parallel(threads, count, [&](std::size_t plane, std::size_t) { act(kernels, plane); });
-                }});
-  }
-
-  /// The gradient to a mean over whole images, for each pixel.
-  void spread_average(Calls& calls, const memory& from, const memory& to) {
-    builder_.choose_own(fused_layer_, "gradient of the input", "own:spread");
-    for_planes(calls, {from, to}, [of = planes(), from, to](const Kernels& kernels, std::size_t plane) {
-      const std::size_t first = plane * of.pixels * of.width;
-      if (is_f32(from))
-        kernels.spread_average_f32(data_of<float>(to) + first, data_of<float>(from) + plane * of.width, of.pixels,
-                                   of.width);
-      else
-        kernels.spread_average_bf16(data_of<std::uint16_t>(to) + first, data_of<std::uint16_t>(from) + plane * of.width,
-                                    of.pixels, of.width);
-    });
-  }
   using Arguments = std::vector<std::pair<int, memory>>;
   Arguments with_workspace(Arguments arguments) const {
     if (workspace_) arguments.emplace_back(DNNL_ARG_WORKSPACE, workspace_);
     return arguments;
-  }
-  /// A window over the whole image gives one place.
-  Shape output_image() const {
-    if (fused_layer_.output_shape.extents.size() == 3) return fused_layer_.output_shape;
-    return {{1, 1, fused_layer_.output_shape.extents[0]}};
   }
   static dims size(const Size2& of) { return {of.height, of.width}; }
 
@@ -147,6 +76,72 @@ class PoolCalls final : public LayerCalls {
   const memory::desc input_, output_;
   Described<pooling_forward> forward_;
   memory workspace_;  // empty if nothing is noted
+};
+
+/// The mean over whole images, by loops of our own. A plane (an image, or where images are in blocks, a block of
+/// channels of one) is one thread's work.
+class GlobalAverageCalls final : public LayerCalls {
+ public:
+  GlobalAverageCalls(ProgramBuilder& builder, const FusedLayer& fused_layer)
+      : builder_(builder), fused_layer_(fused_layer) {
+    const auto& image = fused_layer.input_shape.extents;
+    pixels_ = std::size_t{image[0]} * image[1];
+    width_ = builder.in_blocks(fused_layer.inputs.front()) ? kBlockChannels : image[2];
+    planes_ = builder.rows() * (image[2] / width_);
+  }
+
+  void forward(Calls& calls) override {
+    builder_.choose_own(fused_layer_, "forward", "own:average");
+    const auto value = [&](std::uint32_t tensor) {
+      return builder_.value_as(tensor,
+                               builder_.matrix(builder_.rows(), builder_.tensor(tensor).width, builder_.stored()));
+    };
+    add(calls, value(fused_layer_.output), value(fused_layer_.inputs.front()),
+        [pixels = pixels_, width = width_](const Kernels& kernels, auto* output, auto* image) {
+          if constexpr (std::is_same_v<decltype(output), float*>)
+            kernels.average_f32(output, image, pixels, width);
+          else
+            kernels.average_bf16(output, image, pixels, width);
+        });
+  }
+
+  /// The gradient to a mean, for each pixel.
+  void backward(Calls& calls, Gradients& gradients) override {
+    add_backward(builder_, fused_layer_, calls, gradients, [&](const memory& gradient, const memory& input_gradient) {
+      if (!input_gradient) return;
+      builder_.choose_own(fused_layer_, "gradient of the input", "own:spread");
+      add(calls, gradient, input_gradient,
+          [pixels = pixels_, width = width_](const Kernels& kernels, auto* output, auto* image) {
+            if constexpr (std::is_same_v<decltype(output), float*>)
+              kernels.spread_average_f32(image, output, pixels, width);
+            else
+              kernels.spread_average_bf16(image, output, pixels, width);
+          });
+    });
+  }
+
+ private:
+  /// Calls act(kernels, the output's elements, the image's) for each plane.
+  template <class Act>
+  void add(Calls& calls, const memory& output, const memory& image, Act act) const {
+    calls.emplace_back(OwnWork{
+        {output, image},
+        [=, pixels = pixels_, width = width_, planes = planes_, threads = usable_threads()](const Kernels& kernels) {
+          for_each_in_parallel(threads, planes, [&](std::size_t plane, std::size_t) {
+            const auto act_on = [&]<class Element>(Element* to, Element* all) {
+              act(kernels, to + plane * width, all + plane * pixels * width);
+            };
+            if (is_f32(image))
+              act_on(data_of<float>(output), data_of<float>(image));
+            else
+              act_on(data_of<std::uint16_t>(output), data_of<std::uint16_t>(image));
+          });
+        }});
+  }
+
+  ProgramBuilder& builder_;
+  const FusedLayer& fused_layer_;
+  std::size_t planes_, pixels_, width_;
 };
 
 /// What both passes of MaxPoolKernels read and write. A plane is an image, or where images are in blocks, a block of
@@ -182,22 +177,24 @@ struct PooledPlanes {
 template <class Element>
 class OwnMaxPoolCalls final : public LayerCalls {
  public:
-  OwnMaxPoolCalls(ProgramBuilder& builder, const FusedLayer& fused_layer)
+  OwnMaxPoolCalls(ProgramBuilder& builder, const FusedLayer& fused_layer, const MaxPoolKernels<Element>& kernels,
+                  bool overlaps)
       : builder_(builder),
         fused_layer_(fused_layer),
         input_(builder.image(fused_layer.input_shape, fused_layer.inputs.front(), builder.computed())),
         output_(builder.image(fused_layer.output_shape, fused_layer.inputs.front(), builder.computed())) {
     const auto& extents = fused_layer.input_shape.extents;
     const bool blocks = builder.in_blocks(fused_layer.inputs.front());
-    planes_.kernels = usable_max_pools<Element>().back();
+    planes_.kernels = &kernels;
     planes_.of = {.height = extents[0],
                   .width = extents[1],
                   .channels = blocks ? kBlockChannels : extents[2],
-                  .relu = fused_layer.activation == Activation::relu};
+                  .relu = fused_layer.activation == Activation::relu,
+                  .overlaps = overlaps};
     planes_.planes = builder.rows() * (extents[2] / planes_.of.channels);
     planes_.threads = usable_threads();
     const std::size_t words = planes_.planes * planes_.kernels->choice_words(planes_.of);  // of 16 bits, in pairs
-    planes_.choices = builder.places().take(builder.matrix(1, words / 2, ProgramBuilder::Type::s32));
+    planes_.choices = builder.places().take(builder.matrix(1, (words + 1) / 2, ProgramBuilder::Type::s32));
   }
 
   void forward(Calls& calls) override {
@@ -238,23 +235,42 @@ class OwnMaxPoolCalls final : public LayerCalls {
   PooledPlanes<Element> planes_;  // without input and output
 };
 
-/// Where MaxPoolKernels can do it: windows of 2 x 2 that do not overlap.
-template <class Element>
-bool suits_own_max_pool(const PoolWindow& window) {
+bool is_max_pool(const PoolWindow& window, std::uint32_t kernel, std::uint32_t padding) {
   const auto is = [](const Size2& size, std::uint32_t value) { return size.height == value && size.width == value; };
-  return window.algorithm == dnnl::algorithm::pooling_max && is(window.kernel, 2) && is(window.stride, 2) &&
-         is(window.padding, 0) && !usable_max_pools<Element>().empty();
+  return window.algorithm == dnnl::algorithm::pooling_max && is(window.kernel, kernel) && is(window.stride, 2) &&
+         is(window.padding, padding);
+}
+
+/// Null: no kernels of our own can do it.
+template <class Element>
+std::unique_ptr<LayerCalls> make_own_max_pool(ProgramBuilder& builder, const FusedLayer& fused_layer,
+                                              const PoolWindow& window) {
+  using Kernels = MaxPoolKernels<Element>;
+  const auto make = [&](const std::vector<const Kernels*>& usable, bool overlaps) -> std::unique_ptr<LayerCalls> {
+    if (usable.empty()) return nullptr;
+    return std::make_unique<OwnMaxPoolCalls<Element>>(builder, fused_layer, *usable.back(), overlaps);
+  };
+  if (is_max_pool(window, 2, 0)) return make(usable_max_pools<Element>(), false);
+  if constexpr (sizeof(Element) == sizeof(float)) {
+    if (is_max_pool(window, 3, 1) && fused_layer.input_shape.extents[2] >= Kernels::kLeastChannelsOfOverlapping)
+      return make(usable_overlapping_max_pools(), true);
+  }
+  return nullptr;
 }
 
 }  // namespace
 
 std::unique_ptr<LayerCalls> make_pool(ProgramBuilder& builder, const FusedLayer& fused_layer,
                                       const PoolWindow& window) {
-  const bool f32 = builder.computed() == ProgramBuilder::Type::f32;
-  if (f32 && suits_own_max_pool<float>(window)) return std::make_unique<OwnMaxPoolCalls<float>>(builder, fused_layer);
-  if (!f32 && suits_own_max_pool<std::uint16_t>(window))
-    return std::make_unique<OwnMaxPoolCalls<std::uint16_t>>(builder, fused_layer);
+  std::unique_ptr<LayerCalls> own = builder.computed() == ProgramBuilder::Type::f32
+                                        ? make_own_max_pool<float>(builder, fused_layer, window)
+                                        : make_own_max_pool<std::uint16_t>(builder, fused_layer, window);
+  if (own != nullptr) return own;
   return std::make_unique<PoolCalls>(builder, fused_layer, window);
+}
+
+std::unique_ptr<LayerCalls> make_global_average_pool(ProgramBuilder& builder, const FusedLayer& fused_layer) {
+  return std::make_unique<GlobalAverageCalls>(builder, fused_layer);
 }
 
 }  // namespace troupe::cpu

@@ -56,6 +56,7 @@ void print_lines(const LayersCase& what, const StepTimes& times, double sum) {
     print(what, ours, measured, "us", time.us);
     if (!time.best_us.empty()) print(what, "best-primitive-" + what.dtype, measured, "us", time.best_us);
   }
+  if (times.us.empty()) return;
   print(what, ours, "step", "us", times.us);
   print(what, "sum-of-layers-" + what.dtype, "step", "us", {sum});
 }
@@ -69,9 +70,11 @@ void print_table(const StepTimes& times, double sum) {
                     digits(static_cast<double>(time.flops) / us / 1000)});
   }
   rows.push_back({"sum of the layers", "", digits_of(sum), "", "", ""});
-  rows.push_back({"whole step", "", digits_of(least(times.us)), "", digits_of(least(times.us) / sum), ""});
-  std::cout << table_of(rows, 44, 11);
-  std::cout << "\nOf the whole step: its time divided by the sum.\nThe best primitives:\n";
+  if (!times.us.empty())
+    rows.push_back({"whole step", "", digits_of(least(times.us)), "", digits_of(least(times.us) / sum), ""});
+  std::cout << table_of(rows, 44, 11) << '\n';
+  if (!times.us.empty()) std::cout << "Of the whole step: its time divided by the sum.\n";
+  std::cout << "The best primitives:\n";
   for (const LayerTime& time : times.layers)
     if (!time.best.empty()) std::cout << "  " << time.layer << ", " << pass_of(time) << ": " << time.best << '\n';
   std::cout << std::flush;
@@ -79,7 +82,8 @@ void print_table(const StepTimes& times, double sum) {
 
 int run_layers(const LayersCase& what) {
   const Network& network = network_of(what.network);
-  const StepTimes times = measure_layers(graph_of(network, what), batch_of(network, what), what.threads, what.rounds);
+  const StepTimes times =
+      measure_layers(graph_of(network, what), batch_of(network, what), what.threads, what.rounds, what.layer);
   double sum = 0;
   for (const LayerTime& time : times.layers) sum += least(time.us);
   if (what.json)
@@ -145,6 +149,8 @@ LayersCommand::LayersCommand(CLI::App& app)
   layers_case_.network = "lenet";
   Options{*layers_}.choice("--case", layers_case_.network, "The network", names_of_networks())->capture_default_str();
   add_options(*layers_, layers_case_);
+  layers_->add_option("--layer", layers_case_.layer,
+                      "Measure only the layers whose names contain this, and no whole step");
   Options{*gemm_}.choice("--case", gemm_case_.network, "The network; default: square products", names_of_networks());
   Options{*gemm_}
       .list("--sizes", gemm_case_.sizes, "Rows and columns of square products, separated by commas")

@@ -15,6 +15,7 @@ struct LayersCase {
   std::uint32_t rounds = 5;                           // one value for each
   std::uint32_t threads = 1;                          // of the device
   std::vector<std::uint64_t> sizes{512, 1024, 2048};  // of square matrices
+  std::string layer;                                  // only layers whose names contain it are measured
   bool json = false;
 };
 
