@@ -139,6 +139,8 @@ TEST_P(HandlesOfWhoLeaves, GetTheAnswersThatItsActorsGiveAtTheirEnd) {
   const auto keeping = far("mate");
   const auto linked = third("mate");
   EXPECT_EQ(order(linked, Watch::value, keeping), "normal");
+  EXPECT_EQ(order(linked, Tell::value, keeping, std::string("watched")), "normal");
+  EXPECT_TRUE(log_becomes(keeping, "watched "));  // so its process knows who watches it
   auto answered = (*self)->request(deferring, kLong, Defer::value);
   auto kept = (*self)->request(keeping, kLong, Never::value);
   EXPECT_EQ(ask<std::int32_t>(deferring, Echo::value, std::int32_t{1}), 1);

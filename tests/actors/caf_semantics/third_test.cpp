@@ -185,13 +185,16 @@ TEST_P(ThirdsAndDeaths, FailRequestsThatArePassedOnToAProcessThatWasKilledBefore
   sides().kill_far();
   EXPECT_EQ(next_down(), kUnreachable);
   const auto answer = ask<std::int32_t>(passing, Hand::value, dead, std::int32_t{5});
-  EXPECT_EQ(from_caf(answer.error()).code(), Code::peer_lost);
+  EXPECT_EQ(from_caf(answer.error()).code(), Code::peer_lost) << from_caf(answer.error()).text();
 }
 
 TEST_P(ThirdsAndDeaths, GoOnInTheMiddleOfAFlood) {
   if (GetParam() == "shm") GTEST_SKIP() << "a kill may stop UCX's shared memory for all its users";
   const auto there = far("mate");
   const auto beyond = third("mate");
+  // UCX 1.13 may end a process in an assertion if its peer is killed while the two connect (docs/gotchas.md).
+  EXPECT_EQ(order(there, Tell::value, beyond, std::string("first")), "normal");
+  EXPECT_TRUE(log_becomes(beyond, "first "));
   std::vector<caf::actor> dying;
   for (int i = 0; i < 20; ++i) dying.push_back(far("mate"));
   for (std::int32_t i = 0; i < 5000; ++i) {
