@@ -52,11 +52,11 @@ class MessageExchange final : public HostedExchange {
     ++phase_;
     const std::uint64_t clock = alpha_ ? start.clock / settings_.every_steps : start.clock;
     if (parts_.shard) {
-      auto policy = make_hosted_policy(settings_, parts_.ranks, parts_.self,
-                                       HostedProgress{start.updates + idle_updates_, clock});
+      auto policy =
+          make_hosted_policy(settings_, parts_.ranks, parts_.self, HostedProgress{start.updates + idle_pushes_, clock});
       if (parts_.replay) policy = with_replay(std::move(policy), parts_.replay);
       starts_.send_at(stream.mark(), parts_.shard,
-                      StartHosting{std::move(policy), alpha_, start.samples, idle_updates_, phase_});
+                      StartHosting{std::move(policy), alpha_, start.samples, idle_pushes_, phase_});
     }
     begins_.send_at(stream.mark(), parts_.worker, BeginHosting{phase_});
     wait_for_worker(stream);
@@ -88,7 +88,7 @@ class MessageExchange final : public HostedExchange {
       commit_elastic(stream, is_barrier);
     } else {
       updates_ += totals_are_common() ? 1 : parts_.ranks - idle_ranks_;
-      if (!totals_are_common()) idle_updates_ += idle_ranks_;
+      if (!totals_are_common()) idle_pushes_ += idle_ranks_;
       send_contribution(
           stream, {sums_, totals_are_common() ? total_ : Memory{}, memory_.gradients, is_barrier, taken_, computed_});
       adopt(stream);
@@ -193,17 +193,17 @@ class MessageExchange final : public HostedExchange {
   std::uint64_t times_paused_ = 0;
   PolicySettings settings_;
   Rule rule_;
-  std::optional<double> alpha_;     // under elastic averaging, in which each rank has its own weights
-  StripeMemory whole_;              // all weights of this rank
-  std::uint64_t updates_ = 0;       // that the rule counts
-  std::uint64_t idle_updates_ = 0;  // pushes without samples: versions of the shards that the rule does not count
-  bool idle_ = false;               // this rank has no samples in this step
-  std::uint64_t idle_ranks_ = 0;    // how many ranks have none, as equal ranks divide them
-  std::uint64_t idle_steps_ = 0;    // under elastic averaging: those that left this rank's own state as it was
-  std::uint64_t phase_ = 0;         // how many times it was opened
-  std::uint64_t steps_ = 0;         // under the present policy
-  std::uint64_t rounds_ = 0;        // that were sent to the worker
-  std::uint64_t read_ = 0;          // the value of the worker's line for which the stream waits
+  std::optional<double> alpha_;    // under elastic averaging, in which each rank has its own weights
+  StripeMemory whole_;             // all weights of this rank
+  std::uint64_t updates_ = 0;      // that the rule counts
+  std::uint64_t idle_pushes_ = 0;  // pushes without samples: versions of the shards that the rule does not count
+  bool idle_ = false;              // this rank has no samples in this step
+  std::uint64_t idle_ranks_ = 0;   // how many ranks have none, as equal ranks divide them
+  std::uint64_t idle_steps_ = 0;   // under elastic averaging: those that left this rank's own state as it was
+  std::uint64_t phase_ = 0;        // how many times it was opened
+  std::uint64_t steps_ = 0;        // under the present policy
+  std::uint64_t rounds_ = 0;       // that were sent to the worker
+  std::uint64_t read_ = 0;         // the value of the worker's line for which the stream waits
   bool at_barrier_ = false;
   Memory sums_, total_;
   std::uint64_t taken_ = 0, computed_ = 0;  // PushRequest's of this step

@@ -103,7 +103,7 @@ class HostedShardActor : public HostedShard::base, public CallTaker {
 
   void start(const StartHosting& start) {
     if (!start.status.ok()) return quit(to_caf(start.status));
-    hosted_->start(start.policy, start.elastic_alpha, start.samples, start.idle_updates);
+    hosted_->start(start.policy, start.elastic_alpha, start.samples, start.idle_pushes);
     phase_ = start.phase;
     paused_ = false;
     for (Joiner& joiner : std::exchange(joiners_, {})) admit(joiner);

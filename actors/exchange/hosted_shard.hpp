@@ -17,7 +17,7 @@ struct StartHosting {
   std::shared_ptr<HostedPolicy> policy;
   std::optional<double> elastic_alpha;  // contributions are parameters, and the stripe moves toward them by this factor
   std::uint64_t samples = 0;            // taken by all ranks
-  std::uint64_t idle_updates = 0;       // HostedStripe::start's
+  std::uint64_t idle_pushes = 0;        // HostedStripe::start's
   std::uint64_t phase = 0;              // the number of times that hosting has begun, including this one
   Status status;
 };

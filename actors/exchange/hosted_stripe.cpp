@@ -36,11 +36,11 @@ HostedStripe::HostedStripe(HostedParts parts)
 }
 
 void HostedStripe::start(std::shared_ptr<HostedPolicy> policy, std::optional<double> elastic_alpha,
-                         std::uint64_t samples, std::uint64_t idle_updates) {
+                         std::uint64_t samples, std::uint64_t idle_pushes) {
   policy_ = std::move(policy);
   elastic_alpha_ = elastic_alpha;
   samples_ = samples;
-  idle_updates_ = idle_updates;
+  idle_pushes_ = idle_pushes;
   arrived_.clear();
   total_ = {};
   published_.reset();
@@ -104,7 +104,7 @@ RuleStep HostedStripe::rule_of(const ApplyUpdate& update, std::uint64_t computed
   Rule rule = parts_.rule;
   if (parts_.rate) rule.rate = parts_.rate->at(samples_, computed);
   rule.rate *= update.rate_scale;
-  return rule_step(rule, std::max<std::uint64_t>(update.version - idle_updates_, 1));
+  return rule_step(rule, std::max<std::uint64_t>(update.version - idle_pushes_, 1));
 }
 
 void HostedStripe::enqueue_update(const ApplyUpdate& update, Running& running) {
@@ -125,7 +125,7 @@ void HostedStripe::enqueue_update(const ApplyUpdate& update, Running& running) {
     taken += one.taken;
     computed += one.computed;
   }
-  if (computed == 0) ++idle_updates_;
+  if (computed == 0) ++idle_pushes_;
   const RuleStep rule = rule_of(update, computed);
   std::vector<Memory> values;
   for (const HostedContribution& one : contributions) values.push_back(one.values.memory());

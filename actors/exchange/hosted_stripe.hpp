@@ -48,10 +48,10 @@ class HostedStripe {
 
   /// Hosts under `policy` from now on; no reader may be waiting for an answer under the previous one. `elastic_alpha`:
   /// contributions are parameters, and the stripe moves toward them by this factor. `samples`: taken by all ranks so
-  /// far. `idle_updates`: how many of the versions so far were of contributions without samples, which the rule does
+  /// far. `idle_pushes`: how many of the versions so far were of contributions without samples, which the rule does
   /// not count.
   void start(std::shared_ptr<HostedPolicy> policy, std::optional<double> elastic_alpha, std::uint64_t samples,
-             std::uint64_t idle_updates);
+             std::uint64_t idle_pushes);
   bool started() const noexcept { return policy_ != nullptr; }
 
   struct Answer {
@@ -110,7 +110,7 @@ class HostedStripe {
   HostedParts parts_;
   std::shared_ptr<HostedPolicy> policy_;  // null: it hosts nothing yet
   std::optional<double> elastic_alpha_;
-  std::uint64_t samples_ = 0, idle_updates_ = 0;
+  std::uint64_t samples_ = 0, idle_pushes_ = 0;
   detail::Snapshots snapshots_;
   std::map<std::pair<Rank, std::uint64_t>, HostedContribution> arrived_;  // not applied yet, by worker and sequence
   std::deque<Running> running_;

@@ -271,7 +271,10 @@ const caf::strong_actor_ptr& Inbound::sender_of(PeerState& from, const wire::Hea
 
 /// An actor of the peer has passed a request of this process on. The request waits for the actor that has it now.
 void Inbound::take_in_passed(PeerState& from, const wire::Header& header) {
-  PeerState* const to = context_.peer(Peer{header.source_peer});
+  const Peer receiver{header.source_peer};
+  if (receiver == from.number || receiver == context_.self)
+    return context_.lose_later(from, "it told of a request that did not leave for another process");
+  PeerState* const to = context_.peer(receiver);
   const caf::message_id id{header.message_id};
   const bool known = to != nullptr && header.source != caf::invalid_actor_id;
   if (!known || !requests_.is_at(header.target, id, from.number)) {

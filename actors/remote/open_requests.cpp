@@ -3,6 +3,7 @@
 #include <caf/scheduled_actor.hpp>
 #include <caf/system_messages.hpp>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <unordered_set>
 #include <utility>
@@ -32,17 +33,17 @@ class Awaiting final : public caf::scheduled_actor {
 };
 
 /// Asks an actor which of its requests it does not wait for any more. The actor answers on its own thread, between two
-/// messages, when it looks at the content: that of a timeout which is over, so nothing else happens.
-template <class Tell>
+/// messages, when it looks at the content: that of a timeout which is over, so nothing else happens. One that ends
+/// before names none.
 class ExpiryQuestion final : public caf::mailbox_element {
  public:
-  ExpiryQuestion(const caf::scheduled_actor& requester, Ids requests, Tell tell)
-      : requester_(requester), requests_(std::move(requests)), tell_(std::move(tell)) {}
+  using Answer = std::function<void(Ids expired)>;
+  ExpiryQuestion(const caf::scheduled_actor& requester, Ids requests, Answer answer)
+      : requester_(requester), requests_(std::move(requests)), answer_(std::move(answer)) {}
+  ~ExpiryQuestion() override { answer_(std::move(expired_)); }
   caf::type_erased_tuple& content() override {
-    if (!requests_.empty()) {  // CAF calls this more than once
-      const Ids expired = Awaiting::not_awaited(requester_, std::exchange(requests_, {}));
-      if (!expired.empty()) tell_(expired);
-    }
+    // CAF calls this more than once.
+    if (!requests_.empty()) expired_ = Awaiting::not_awaited(requester_, std::exchange(requests_, {}));
     return timeout_.vals().unshared();
   }
   const caf::type_erased_tuple& content() const override { return *timeout_.vals(); }
@@ -52,7 +53,8 @@ class ExpiryQuestion final : public caf::mailbox_element {
  private:
   const caf::scheduled_actor& requester_;  // it has this in its mailbox
   Ids requests_;
-  const Tell tell_;
+  Ids expired_;
+  const Answer answer_;
   caf::message timeout_ = caf::make_message(caf::timeout_msg{caf::receive_atom::value, 0});
 };
 
@@ -65,23 +67,26 @@ void OpenRequests::forget_expired(KnownActors& actors, const std::shared_ptr<Lan
   if (open_.size() < kFew || (open_.size() < look_from_ && now < look_again_)) return;
   look_from_ = 2 * open_.size();
   look_again_ = now + (open_.size() + actors.all().size()) * kLookPerRequest;
-  for (const auto& [id, known] : actors.all()) {
-    if (known.requests.first() == nullptr) continue;
+  for (auto& [id, known] : actors.all()) {
+    if (known.is_asked || known.requests.first() == nullptr) continue;
     const auto* const requester = dynamic_cast<const caf::scheduled_actor*>(known.actor->get());
     if (requester == nullptr) continue;
     Ids requests;
     for (const OpenRequest* of = known.requests.first(); of != nullptr; of = of->of_requester.next)
       requests.push_back(of->id);
-    auto tell = [this, lane_access, id = id](const Ids& expired) {
-      lane_access->run([this, id, expired] {
-        for (const caf::message_id request : expired) close(id, request);
-        look_from_ = 2 * open_.size();
-      });
+    auto answer = [this, &actors, lane_access, id = id](Ids expired) {
+      lane_access->run([this, &actors, id, expired = std::move(expired)] { forget(actors, id, expired); });
     };
+    known.is_asked = true;  // until then no other question: an actor in a long handler would collect them
     known.actor->enqueue(
-        caf::mailbox_element_ptr{new ExpiryQuestion<decltype(tell)>(*requester, std::move(requests), std::move(tell))},
-        nullptr);
+        caf::mailbox_element_ptr{new ExpiryQuestion(*requester, std::move(requests), std::move(answer))}, nullptr);
   }
+}
+
+void OpenRequests::forget(KnownActors& actors, caf::actor_id requester, const std::vector<caf::message_id>& expired) {
+  if (KnownActor* const asked = actors.find_known(requester)) asked->is_asked = false;
+  for (const caf::message_id request : expired) close(requester, request);
+  look_from_ = 2 * open_.size();
 }
 
 }  // namespace troupe::remote

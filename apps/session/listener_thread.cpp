@@ -6,8 +6,8 @@
 
 namespace troupe {
 
-ListenerThread::ListenerThread(SessionListener& listener)
-    : listener_(listener), thread_(start_thread("listener", [this] { work(); })) {}
+ListenerThread::ListenerThread(SessionListener& listener, const std::string& name)
+    : listener_(listener), thread_(start_thread(name, [this] { work(); })) {}
 
 ListenerThread::~ListenerThread() { finish(); }
 

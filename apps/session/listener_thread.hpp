@@ -21,8 +21,8 @@ namespace troupe {
 /// any.
 class ListenerThread final : public SessionListener {
  public:
-  /// `listener` outlives it.
-  explicit ListenerThread(SessionListener& listener);
+  /// `listener` outlives it. `name`: the thread's.
+  explicit ListenerThread(SessionListener& listener, const std::string& name = "listener");
   /// Calls finish().
   ~ListenerThread() override;
 

@@ -146,7 +146,7 @@ void EncodedImages::take_broken(std::uint64_t image, const std::string& fault) c
   const std::uint64_t count = skipped_.fetch_add(1, std::memory_order_relaxed) + 1;
   const std::uint64_t in_a_row = skipped_in_a_row_.fetch_add(1, std::memory_order_relaxed) + 1;
   TROUPE_CHECK(
-      in_a_row < std::max(kMostSkippedInARow, set_.files->count()), Code::environment, "the last ", in_a_row,
+      in_a_row < kMostSkippedInARow, Code::environment, "the last ", in_a_row,
       " images were all broken, so nothing is learnt any more: is their folder or its mount gone? The last was ", what);
   if (!options_.note) return;
   if (count <= kMostNotes) options_.note(text(what, "; skipped"));

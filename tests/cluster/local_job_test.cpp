@@ -130,8 +130,7 @@ TEST_P(LocalJobOfRanks, EndsAfterASignalThatItGetsTwiceAsAfterOne) {
   arguments.insert(arguments.end(), {"--set", std::string{"cluster.nodes=local:"} + GetParam()});
   Program rtrun{folder_.rtrun(arguments)};
   ASSERT_TRUE(rtrun.wait_until(trains, 30s)) << rtrun.out() << rtrun.err();
-  rtrun.signal(SIGINT);
-  for (const auto end = Clock::now() + 2ms; Clock::now() < end;) rtrun.signal(SIGINT);
+  for (int i = 0; i < 20; ++i) rtrun.signal(SIGINT);  // some of them are one to the kernel
   EXPECT_EQ(rtrun.wait(20s), 130) << rtrun.err();
   EXPECT_NE(rtrun.out().find("Stopped after"), std::string::npos) << rtrun.out() << rtrun.err();
 }

@@ -162,23 +162,28 @@ TEST(MaxPoolKernels, ChooseAndAddUpForWindowsThatOverlapToo) {
           compare_pool(*kernels, {height, width, channels, (height + width) % 2 == 0, /*overlaps=*/true});
 }
 
-/// One window of elements that are all `value`, with ReLU.
+/// Windows of elements that are all `value`, with ReLU.
+template <class Element>
+void expect_nan_to_stay(const MaxPoolKernels<Element>& kernels, const PooledImage& of, Element value) {
+  const std::vector<Element> image(of.input_elements(), value);
+  std::vector<Element> output(of.output_elements());
+  std::vector<std::uint16_t> choices(kernels.choice_words(of));
+  kernels.forward(of, image.data(), output.data(), choices.data());
+  for (const Element element : output) EXPECT_TRUE(std::isnan(value_in(element))) << kernels.name;
+}
+
 template <class Element>
 void expect_nan_to_stay(Element value) {
-  for (const MaxPoolKernels<Element>* kernels : usable_max_pools<Element>()) {
-    const PooledImage of{2, 2, 3, true};
-    const std::vector<Element> image(of.input_elements(), value);
-    std::vector<Element> output(of.output_elements());
-    std::vector<std::uint16_t> choices(kernels->choice_words(of));
-    kernels->forward(of, image.data(), output.data(), choices.data());
-    EXPECT_TRUE(std::isnan(value_in(output[2]))) << kernels->name;
-  }
+  for (const MaxPoolKernels<Element>* kernels : usable_max_pools<Element>())
+    expect_nan_to_stay(*kernels, {2, 2, 3, true}, value);
 }
 
 TEST(MaxPoolKernels, KeepNaNsBehindARelu) {
   for (const float nan : {std::nanf(""), -std::nanf("")}) {
     expect_nan_to_stay(nan);
     expect_nan_to_stay(to_bf16(nan));
+    for (const MaxPoolKernels<float>* kernels : usable_overlapping_max_pools())
+      expect_nan_to_stay(*kernels, {5, 4, 39, true, /*overlaps=*/true}, nan);
   }
 }
 

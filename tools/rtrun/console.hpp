@@ -20,8 +20,8 @@ struct ConsoleOptions {
 };
 
 /// Shows a run at rank 0: ChainerMN's header and table, MXNet's or CNTK's lines, or lines of JSON, according to the
-/// options and report.format; on a terminal also a progress bar. Threads: the session's, one call at a time; finish()
-/// after the run.
+/// options and report.format; on a terminal also a progress bar. Threads: any, one call at a time; finish() after the
+/// run.
 class Console final : public SessionListener {
  public:
   /// `settings` and `out` outlive it.

@@ -38,7 +38,7 @@ class Display final : public SessionListener {
  public:
   Display(const Configuration& configuration, const ConsoleOptions& options)
       : console_(configuration.settings, std::cout, options),
-        shown_(console_),
+        shown_(console_, "console"),
         report_(configuration, report_file(configuration.settings),
                 [this](const std::string& text) { shown_.note(text); }) {}
   report::ReportWriter& report() { return report_; }
@@ -90,9 +90,11 @@ int code_of(int signal, const RunResult& result) {
 }
 
 /// For a signal that nobody reads stdout after: the thread that writes there can be ended in no other way.
-[[noreturn]] void end_unread(int exit_code) {
+[[noreturn]] void end_unread(int exit_code, const Status& status) {
   pollfd err{STDERR_FILENO, POLLOUT, 0};  // often the same pipe
-  if (::poll(&err, 1, 0) == 1) say("warning: nobody reads stdout; the last lines of the run are not shown");
+  const auto can_say = [&err] { return ::poll(&err, 1, 0) == 1; };
+  if (can_say()) say("warning: nobody reads stdout; the last lines of the run are not shown");
+  if (!status.ok() && can_say()) say(fmt::format("error: {}", status.text()));
   ::_exit(exit_code);
 }
 
@@ -132,28 +134,29 @@ std::unique_ptr<ControlServer> take_requests(Session& session, const Settings& s
 
 int run_rank(Blocking& blocking, SignalThread& signals, const CommandLine& line, const Configuration& configuration,
              const DataPlace& data, std::optional<LaunchPlace> place) {
-  const bool shows = !place || place->rank == 0;
-  Display display{configuration,
-                  {.quiet = line.quiet,
-                   .json = line.json,
-                   .bar = terminal::draws_bars(STDOUT_FILENO),
-                   .columns = terminal::columns_of(STDOUT_FILENO)}};
+  std::optional<Display> display;
+  if (!place || place->rank == 0) {
+    display.emplace(configuration, ConsoleOptions{.quiet = line.quiet,
+                                                  .json = line.json,
+                                                  .bar = terminal::draws_bars(STDOUT_FILENO),
+                                                  .columns = terminal::columns_of(STDOUT_FILENO)});
+    display->starting(place ? place->world_size : 1);
+  }
   Notes notes;
-  if (shows) display.starting(place ? place->world_size : 1);
   SessionOptions options;
   options.configuration = configuration;
   options.data = data;
   options.place = std::move(place);
   options.owns_process = true;
   options.report_locked = true;  // by main
-  options.listener = shows ? static_cast<SessionListener*>(&display) : &notes;
+  options.listener = display ? static_cast<SessionListener*>(&*display) : &notes;
 
   guard_against_aborts();
   std::unique_ptr<Session> session = [&] {
     try {
       return Session::start(blocking, std::move(options));
     } catch (const Error& error) {
-      if (shows) display.report().failed(error.what());
+      if (display) display->report().failed(error.what());
       throw;
     }
   }();
@@ -162,19 +165,19 @@ int run_rank(Blocking& blocking, SignalThread& signals, const CommandLine& line,
     Blocking signals_thread = Blocking::on_thread("signals");
     say(session->describe(signals_thread, Deadline::after(kReport)));
   });
-  std::unique_ptr<ControlServer> control = shows ? take_requests(*session, configuration.settings) : nullptr;
+  std::unique_ptr<ControlServer> control = display ? take_requests(*session, configuration.settings) : nullptr;
   const RunResult result = session->run(blocking);
   control.reset();
   signals.on_report(nullptr);
   signals.on_first(nullptr);
 
   const int code = result.status.ok() ? code_of(signals.first(), result) : exit_code(result.status.code());
-  if (shows && !display.finish(result, signals.patience(configuration.settings.faults.stop))) {
+  if (display && !display->finish(result, signals.patience(configuration.settings.faults.stop))) {
     session.reset();
-    end_unread(code);
+    end_unread(code, result.status);
   }
   if (!result.status.ok()) fail(result.status.code(), std::string{result.status.text()});
-  return shows && code != kPreempted ? printed(code) : code;
+  return display && code != kPreempted ? printed(code) : code;
 }
 
 }  // namespace troupe::rtrun

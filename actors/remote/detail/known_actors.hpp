@@ -48,7 +48,8 @@ struct KnownActor {
   bool (*at_rest)(caf::abstract_actor&) = nullptr;          // whether it has looked at its whole mailbox; null: none
   std::vector<Peer> watchers;                               // are told of its end
   std::map<Peer, Edge> edges;
-  RequestsOf requests;  // its own that are open
+  RequestsOf requests;    // its own that are open
+  bool is_asked = false;  // which of them it does not wait for any more
 };
 
 /// The actors of this process that others know. An actor stays in CAF's registry, which keeps it alive, until it ends,

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "actors/remote/detail/known_actors.hpp"
 #include "actors/remote/detail/lane_access.hpp"
@@ -102,6 +103,7 @@ class OpenRequests {
   }
 
  private:
+  void forget(KnownActors& actors, caf::actor_id requester, const std::vector<caf::message_id>& expired);
   /// One in this number of requests is timed.
   static constexpr unsigned kTimed = 16;
   struct Key {

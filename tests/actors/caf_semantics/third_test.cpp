@@ -179,6 +179,8 @@ TEST_P(ThirdsAndDeaths, FailRequestsThatAKilledProcessHasPassedOn) {
 }
 
 TEST_P(ThirdsAndDeaths, FailRequestsThatArePassedOnToAProcessThatWasKilledBefore) {
+  if (GetParam() == "shm")
+    GTEST_SKIP() << "UCX calls it an error of the environment that memory of a dead process cannot be attached";
   const auto dead = far("servant");
   const auto passing = third("servant");
   (*self)->monitor(dead);

@@ -179,7 +179,7 @@ TEST_F(HostilePeer, CostsNothingByWatchingOneActorOverAndOverByEndsOfUnknownOnes
     frames.push_back(frame_of({.kind = wire::Kind::monitor, .target = server()}));
     frames.push_back(frame_of({.kind = wire::Kind::down, .order = 2 * i, .source = 7000 + i}));
     frames.push_back(frame_of({.kind = wire::Kind::passed,
-                               .source_peer = static_cast<std::uint16_t>(i % 4),
+                               .source_peer = static_cast<std::uint16_t>(i % 2 == 0 ? 1 : 3),
                                .order = 2 * i + 1,
                                .message_id = i,
                                .source = 7000 + i,
@@ -189,6 +189,15 @@ TEST_F(HostilePeer, CostsNothingByWatchingOneActorOverAndOverByEndsOfUnknownOnes
   ASSERT_TRUE(world.arrive(stranger, frames));
   EXPECT_FALSE(world.why_lost(stranger));
   expect_the_others_are_served();
+}
+
+TEST_F(HostilePeer, IsLostWhenItPassesARequestOnWithinItself) {
+  ASSERT_TRUE(world.arrive(stranger, {frame_of({.kind = wire::Kind::passed,
+                                                .source_peer = static_cast<std::uint16_t>(stranger.value),
+                                                .message_id = 1,
+                                                .source = 7000,
+                                                .target = server()})}));
+  expect_lost("did not leave for another process");
 }
 
 TEST_F(HostilePeer, DoesNotGiveBackWhatWasLentToAnother) {
