@@ -20,12 +20,14 @@ enum Poison : std::uint32_t { kNotPoisoned = 0, kBeingWritten = 1, kPoisoned = 2
 /// Writing the reason takes nanoseconds; a poisoner that takes this long was killed while it wrote.
 constexpr std::chrono::milliseconds kWriting{20};
 
-/// The longest part of `text` that fits and does not end inside a UTF-8 character.
-std::size_t cut_length(std::string_view text, std::size_t room) noexcept {
-  if (text.size() <= room) return text.size();
-  std::size_t length = room;
-  while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0) == 0x80) --length;
-  return length;
+/// As much of a reason as fits into a word without its last UTF-8 character being cut, and what is written behind it.
+std::pair<std::string_view, std::string_view> fitted(std::string_view reason) noexcept {
+  constexpr std::string_view kCut = "...";
+  constexpr std::size_t kMost = sizeof TimelineWord::poison_text - 1;
+  if (reason.size() <= kMost) return {reason, {}};
+  std::size_t length = kMost - kCut.size();
+  while (length > 0 && (static_cast<unsigned char>(reason[length]) & 0xC0) == 0x80) --length;
+  return {reason.substr(0, length), kCut};
 }
 
 }  // namespace
@@ -87,14 +89,11 @@ void FutexTimeline::poison(const Status& why) noexcept {
   word_.value.fetch_or(kPoisonedWord, std::memory_order_seq_cst);
   if (first) {
     const std::string_view reason = why.ok() ? std::string_view{"poisoned without a reason"} : why.text();
-    constexpr std::string_view kCut = "...";
-    constexpr std::size_t kMost = sizeof word_.poison_text - 1;
-    const bool whole = reason.size() <= kMost;
-    const std::size_t length = whole ? reason.size() : cut_length(reason, kMost - kCut.size());
+    const auto [kept, mark] = fitted(reason);
     word_.poison_code = static_cast<std::uint16_t>(why.ok() ? Code::aborted : why.code());
-    std::memcpy(word_.poison_text, reason.data(), length);
-    std::memcpy(word_.poison_text + length, kCut.data(), whole ? 0 : kCut.size());
-    word_.poison_text[length + (whole ? 0 : kCut.size())] = '\0';
+    std::memcpy(word_.poison_text, kept.data(), kept.size());
+    std::memcpy(word_.poison_text + kept.size(), mark.data(), mark.size());
+    word_.poison_text[kept.size() + mark.size()] = '\0';
     whole_ = why;  // read only after the next store
     word_.poisoned.store(kPoisoned, std::memory_order_seq_cst);
   }
@@ -117,7 +116,9 @@ Status FutexTimeline::status() const noexcept {
   }
   const std::string_view told{word_.poison_text, strnlen(word_.poison_text, sizeof word_.poison_text)};
   const auto code = static_cast<Code>(word_.poison_code);
-  return whole_.code() == code && whole_.text().starts_with(told) ? whole_ : Status{code, std::string{told}};
+  const auto [kept, mark] = fitted(whole_.text());
+  const bool is_own = told.size() == kept.size() + mark.size() && told.starts_with(kept) && told.ends_with(mark);
+  return whole_.code() == code && is_own ? whole_ : Status{code, std::string{told}};
 }
 
 void FutexTimeline::wake(std::uint64_t at, Waker& waker) {

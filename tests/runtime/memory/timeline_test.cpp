@@ -214,10 +214,10 @@ TEST(FutexTimeline, CutsAPoisonBetweenCharactersButKeepsItWholeWhereItWasTold) {
   TimelineWord word{};
   FutexTimeline line{{}, word, nullptr, spin};
   const FutexTimeline other{{}, word, nullptr, spin};
-  const std::string why = std::string(102, 'x') + "\u00e9";
+  const std::string why = std::string(99, 'x') + "\u00e9xxx";
   line.poison({Code::aborted, why});
   EXPECT_EQ(line.status().text(), why);
-  EXPECT_EQ(other.status().text(), std::string(102, 'x'));
+  EXPECT_EQ(other.status().text(), std::string(99, 'x') + "...");
 }
 
 TEST(FutexTimeline, MakesNoSystemCallCountWhenNobodyWaits) {
