@@ -1,6 +1,6 @@
 #include <malloc.h>
-#include <array>
 
+#include <array>
 #include <caf/event_based_actor.hpp>
 #include <caf/response_promise.hpp>
 #include <caf/stateful_actor.hpp>
