@@ -28,15 +28,15 @@ if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
   target_compile_options(test_headers PRIVATE -fPIE)  # as in programs
 endif()
 
-# troupe_add_test(name LABEL unit|contract|cluster|fuzz|slow [ONE_THREAD] [GPU] [ARITHMETIC] [ALONE] SOURCES ... LIBS ... [TIMEOUT seconds] [ENVIRONMENT name=value...])
-# makes one program of tests; each TEST is a ctest entry of its own. Those of clusters mostly wait for processes, and run beside
-# others. ALONE: nothing else may run meanwhile.
+# troupe_add_test(name LABEL unit|contract|cluster|fuzz|slow [ONE_THREAD] [GPU] [ARITHMETIC] SOURCES ... LIBS ... [TIMEOUT seconds] [ENVIRONMENT name=value...])
+# makes one program of tests; each TEST is a ctest entry of its own. Those of clusters mostly wait for processes, so they run beside
+# others; but three programs' at most at once, since they all pin their ranks to the first cores.
 # ONE_THREAD: nothing in it is for the thread sanitizer to see. ARITHMETIC: it has loops over many numbers, and would take twice
 # the time without optimization; fuzzers are optimized too, since they make as many tries as they can in a second. GPU: it
 # includes tests/support/gpu.hpp; here it runs over the stand-in for the driver, with the label gpu too, and tools/bundle takes
 # it along.
 function(troupe_add_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "ONE_THREAD;GPU;ARITHMETIC;ALONE" "LABEL;TIMEOUT" "SOURCES;LIBS;ENVIRONMENT")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "ONE_THREAD;GPU;ARITHMETIC" "LABEL;TIMEOUT" "SOURCES;LIBS;ENVIRONMENT")
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 60)
   endif()
@@ -74,7 +74,14 @@ function(troupe_add_test name)
   if(variables EQUAL 1)
     list(APPEND words ENVIRONMENT ${arg_ENVIRONMENT})
   endif()
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES ${words} TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${arg_ALONE} ${no_gpu})
+  if(arg_LABEL STREQUAL cluster)
+    get_property(programs GLOBAL PROPERTY TROUPE_CLUSTER_PROGRAMS)
+    set_property(GLOBAL APPEND PROPERTY TROUPE_CLUSTER_PROGRAMS ${name})
+    list(LENGTH programs count)
+    math(EXPR place "${count} % 3")
+    list(APPEND words RESOURCE_LOCK cores_${place})
+  endif()
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES ${words} TIMEOUT ${arg_TIMEOUT} ${no_gpu})
   if(NOT arg_GPU AND variables LESS 2)
     return()
   endif()
