@@ -153,15 +153,15 @@ TEST_P(Masses, OfHandlesThatArePassedAndReleasedTakeNoMemory) {
   };
   constexpr std::uint64_t kEach = 5000;  // all rounds: each of 50,000 handles is passed twice
   round(kEach);
+  constexpr std::uint64_t kRounds = 9;
   const auto used = [&] { return std::array{bytes_used(), used_by(there), used_by(beyond)}; };
   const auto before = used();
-  for (int i = 0; i < 9; ++i) round(kEach);
-  auto after = used();
-  const auto has_grown = [&](std::size_t side) { return after[side] >= before[side] + (1u << 20); };
-  // The third side may learn later than this one that the last actors have ended.
-  const Deadline deadline = Deadline::after(kLong);
-  while ((has_grown(0) || has_grown(1) || has_grown(2)) && !deadline.passed()) after = used();
-  for (std::size_t side = 0; side < 3; ++side) EXPECT_FALSE(has_grown(side)) << side << ": " << after[side];
+  for (std::uint64_t i = 0; i < kRounds; ++i) round(kEach);
+  const auto after = used();
+  // Less than the smallest thing that was ever kept for an actor (160 bytes), but enough for pools of UCX's that grow,
+  // and for the actors of the last round, of whose end the third side may learn later than this one.
+  constexpr std::uint64_t kMost = kRounds * kEach * 80;
+  for (std::size_t side = 0; side < 3; ++side) EXPECT_LT(after[side], before[side] + kMost) << "side " << side;
 }
 
 TEST_P(Masses, OfRequestsThatTimeOutInAFloodAreEachHandledOnce) {
