@@ -24,7 +24,7 @@ constexpr std::chrono::milliseconds kWriting{20};
 std::pair<std::string_view, std::string_view> fitted(std::string_view reason) noexcept {
   constexpr std::string_view kCut = "...";
   constexpr std::size_t kMost = sizeof TimelineWord::poison_text - 1;
-  if (reason.size() <= kMost) return {reason, {}};
+  if (reason.size() <= kMost) return {reason, ""};
   std::size_t length = kMost - kCut.size();
   while (length > 0 && (static_cast<unsigned char>(reason[length]) & 0xC0) == 0x80) --length;
   return {reason.substr(0, length), kCut};
