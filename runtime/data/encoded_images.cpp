@@ -22,7 +22,7 @@ namespace troupe {
 namespace {
 
 constexpr std::uint64_t kMostFileBytes = std::uint64_t{256} << 20;
-/// A set of fewer images may have this many broken ones in a row, too.
+/// More at one rank mean that the images are gone, not that some are broken.
 constexpr std::uint64_t kMostSkippedInARow = 1000;
 constexpr std::uint64_t kMostNotes = 10;  // of files that are skipped; after that only their number is reported, now
                                           // and then
@@ -145,9 +145,10 @@ void EncodedImages::take_broken(std::uint64_t image, const std::string& fault) c
                "; mend or remove it, or continue without such files: data.broken = \"skip\"");
   const std::uint64_t count = skipped_.fetch_add(1, std::memory_order_relaxed) + 1;
   const std::uint64_t in_a_row = skipped_in_a_row_.fetch_add(1, std::memory_order_relaxed) + 1;
-  TROUPE_CHECK(
-      in_a_row < kMostSkippedInARow, Code::environment, "the last ", in_a_row,
-      " images were all broken, so nothing is learnt any more: is their folder or its mount gone? The last was ", what);
+  TROUPE_CHECK(in_a_row < kMostSkippedInARow, Code::environment, "the last ", in_a_row,
+               " images were all broken, so nothing is learnt any more: mount or restore their folder, and go on with "
+               "--resume auto. The last was ",
+               what);
   if (!options_.note) return;
   if (count <= kMostNotes) options_.note(text(what, "; skipped"));
   if (count > kMostNotes && (count & (count - 1)) == 0) options_.note(text(count, " broken images skipped so far"));

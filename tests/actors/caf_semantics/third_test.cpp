@@ -120,7 +120,18 @@ TEST_P(Thirds, KnowAHandleAgainThatWentAround) {
   EXPECT_EQ(*twice, (std::vector<caf::actor>{here, mirror, beyond}));
 }
 
-class ThirdsAndDeaths : public MortalSemantics {};
+class ThirdsAndDeaths : public MortalSemantics {
+ protected:
+  /// Of a request that `passing` has passed on to `skipping`, which never answers, when the far process is killed.
+  Code answer_after_a_kill(const caf::actor& passing, const caf::actor& skipping) {
+    auto passed = (*self)->request(passing, kLong, Hand::value, skipping, std::int32_t{5});
+    EXPECT_EQ(ask<std::int32_t>(passing, Echo::value, std::int32_t{1}), 1);
+    sides().kill_far();
+    Code code = Code::ok;
+    passed.receive([](std::int32_t) {}, [&](const caf::error& why) { code = from_caf(why).code(); });
+    return code;
+  }
+};
 INSTANTIATE_TEST_SUITE_P(Over, ThirdsAndDeaths, ::testing::ValuesIn(Sides::mortal_kinds()), name_of_kind);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ThirdsAndDeaths);
 
@@ -157,25 +168,11 @@ TEST_P(ThirdsAndDeaths, HandlesOfAKilledProcessAreOfEndedActorsWhereverTheyGo) {
 }
 
 TEST_P(ThirdsAndDeaths, FailRequestsThatWerePassedOnToAKilledProcess) {
-  const auto skipping = far("changeling");
-  const auto passing = third("servant");
-  auto passed = (*self)->request(passing, kLong, Hand::value, skipping, std::int32_t{5});
-  EXPECT_EQ(ask<std::int32_t>(passing, Echo::value, std::int32_t{1}), 1);
-  sides().kill_far();
-  Code code = Code::ok;
-  passed.receive([](std::int32_t) {}, [&](const caf::error& why) { code = from_caf(why).code(); });
-  EXPECT_EQ(code, Code::peer_lost);
+  EXPECT_EQ(answer_after_a_kill(third("servant"), far("changeling")), Code::peer_lost);
 }
 
 TEST_P(ThirdsAndDeaths, FailRequestsThatAKilledProcessHasPassedOn) {
-  const auto skipping = third("changeling");
-  const auto passing = far("servant");
-  auto passed = (*self)->request(passing, kLong, Hand::value, skipping, std::int32_t{5});
-  EXPECT_EQ(ask<std::int32_t>(passing, Echo::value, std::int32_t{1}), 1);
-  sides().kill_far();
-  Code code = Code::ok;
-  passed.receive([](std::int32_t) {}, [&](const caf::error& why) { code = from_caf(why).code(); });
-  EXPECT_EQ(code, Code::peer_lost);
+  EXPECT_EQ(answer_after_a_kill(far("servant"), third("changeling")), Code::peer_lost);
 }
 
 TEST_P(ThirdsAndDeaths, FailRequestsThatArePassedOnToAProcessThatWasKilledBefore) {
